@@ -3,9 +3,11 @@
 DagsimError
 ├── InputError (ValueError)         something the user wrote is wrong: exit code 2, no traceback
 │   ├── ModelError                  an impossible GPU type, node, task, graph or job
-│   │   └── GraphError              a cycle, a dangling or duplicate edge
+│   │   ├── GraphError              a cycle, a dangling or duplicate edge
+│   │   └── NestedTooDeeply         a constraint with too many brackets inside each other
 │   ├── ConfigError                 YAML or --set: file, line, key, what is allowed
 │   ├── TraceError                  a trace file: file:line and what is wrong with it
+│   │   └── NotRecognised           a file that no reader takes for its format
 │   ├── FetchError                  a published trace that cannot be downloaded, or differs from what was published
 │   ├── WorkloadError               a synthetic workload that cannot be generated
 │   ├── UnknownName                 no policy, network, reader or other object with that name
@@ -31,6 +33,8 @@ __all__ = [
     "IllegalDecision",
     "InputError",
     "ModelError",
+    "NestedTooDeeply",
+    "NotRecognised",
     "PluginError",
     "PolicyFailed",
     "RunFolderError",
@@ -66,6 +70,10 @@ class GraphError(ModelError):
     """Tasks and edges that do not form a DAG; the message names the tasks."""
 
 
+class NestedTooDeeply(ModelError):
+    """A constraint on nodes with too many brackets inside each other."""
+
+
 class ConfigError(InputError):
     """An invalid configuration: one argument, and one line, per fault, each with file, line and key."""
 
@@ -75,6 +83,10 @@ class ConfigError(InputError):
 
 class TraceError(InputError):
     """A trace file that cannot be read; the message starts with ``file:line``."""
+
+
+class NotRecognised(TraceError):
+    """A file that no reader takes for its format; the message says which formats it resembles."""
 
 
 class FetchError(InputError):

@@ -30,7 +30,7 @@ from stress import specs
 
 from dagsim.errors import ConfigError, DagsimError
 from dagsim.model import Cluster, Demand, Job, Kind, Node, Request, Task, TaskGraph, gpu_type
-from dagsim.model.log import Schedule
+from dagsim.model.log import RejectReason, Schedule
 from dagsim.model.queues import Caps, NodeOutage, NodePartition, NodeReservation, Qos, QueueNode, QueueTree
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
@@ -79,7 +79,7 @@ def drawn(seed: int) -> Site:
         qos = [Qos("q0", limits=_caps(rng)), Qos("q1", user_limits=_caps(rng), account_limits=_caps(rng))]
         tree = [QueueNode("x", limits=_caps(rng), user_limits=_caps(rng)), QueueNode("y", limits_of={"u0": _caps(rng)})]
         drains = [
-            NodeOutage(some(), *((at, None) if rng.random() < 0.2 else (at, end)), kind=kind)  # type: ignore[arg-type]
+            NodeOutage(some(), *((at, None) if rng.random() < 0.5 else (at, end)), kind=kind)  # type: ignore[arg-type]
             for kind in ("drain", "down")
             for _ in range(int(rng.random() < 0.3))
             for at, end in [period()]
@@ -174,7 +174,7 @@ class Judge:
         for kind, _, _, _, run, node, instances, *_ in rows:
             if kind == Kind.STARTED:
                 nodes[run].append((node, instances))
-        for kind, now, job, task, run, *_ in rows:
+        for kind, now, job, task, run, _, _, _, gpus in rows:
             if kind == Kind.STARTED and run not in self.runs:
                 own = self.site.jobs[job]
                 self.first_s.setdefault(own.id, now)
@@ -184,6 +184,7 @@ class Judge:
                 self.runs.pop(run, None)
             elif kind == Kind.REJECTED and now == self.site.jobs[job].arrival_s:  # it never came: nobody waits for it
                 self.first_s[self.site.jobs[job].id] = self.left_s[self.site.jobs[job].id] = -inf
+                self._refused(self.site.jobs[job], now, int(gpus))
             elif kind in (Kind.COMPLETED, Kind.REJECTED):
                 self.first_s.setdefault(self.site.jobs[job].id, now)
                 self.left_s[self.site.jobs[job].id] = now
@@ -194,22 +195,16 @@ class Judge:
         request, queues = job.request or Request(), self.site.queues
         where = f"{now:g} s: {job.id} starts on {[f'n{node}' for node, _ in nodes]}"
         limit_s = self.limit_s(job, task)
-        counted = re.findall(r"(\w+)\*(\d+)", request.constraint) if task.gang else ()
-        if counted and any(node.features for node in self.site.cluster.nodes):
-            held = [self.site.cluster.nodes[node].features for node, _ in nodes]
-            if not self._one_type_has(task, counted):  # then the features bind alone
-                if any(not {feature for feature, _ in counted} & {*features} for features in held):
-                    self.faults.append(f"{where}, of which one has no feature of {request.constraint}")
-                counted = ()
-            for feature, least in counted:
-                if sum(feature in features for features in held) < int(least):
-                    self.faults.append(f"{where}, which has fewer than {least} nodes with {feature}")
-        if request.constraint.startswith("[") and any(node.features for node in self.site.cluster.nodes):
-            features = [set(self.site.cluster.nodes[node].features) for node, _ in nodes]
-            if not any(all(way in of for of in features) for way in request.constraint.strip("[]").split("|")):
-                self.faults.append(f"{where}, which do not all satisfy the same part of {request.constraint}")
+        eligible, counted = self.eligible(job, task)
+        held = [self.site.cluster.nodes[node].features for node, _ in nodes]
+        for feature, least in counted.items():
+            if sum(feature in features for features in held) < least:
+                self.faults.append(f"{where}, which has fewer than {least} nodes with {feature}")
+        alike = any(all(way in features for features in held) for way in _ways(request))
+        if request.constraint.startswith("[") and self.features_count and not alike:
+            self.faults.append(f"{where}, which do not all satisfy the same part of {request.constraint}")
         for node, _ in nodes:
-            if f"n{node}" not in self.allowed(job):
+            if f"n{node}" not in eligible:
                 self.faults.append(f"{where}, outside its partition or constraint")
             for period in queues.reservations:
                 if f"n{node}" not in period.nodes:
@@ -242,18 +237,30 @@ class Judge:
         if self.policy.startswith("slurm"):
             self._limits(where)
 
-    def _one_type_has(self, task: Task, counted: list[tuple[str, str]]) -> bool:
-        """Return True if empty nodes of one GPU type could satisfy the counts, with an instance on each node."""
-        by_type: dict[str | None, list[Node]] = defaultdict(list)
-        for node in self.site.cluster.nodes:
-            fits = node.gpus >= task.gpus and node.cpus >= task.cpus and node.memory_gb >= task.memory_gb
-            if fits:
-                by_type[node.gpu.name if node.gpu else None].append(node)
-        return any(
-            len(nodes) >= task.instances
-            and all(sum(feature in node.features for node in nodes) >= int(least) for feature, least in counted)
-            for nodes in by_type.values()
-        )
+    def _refused(self, job: Job, now: float, reason: int) -> None:
+        """A job that is rejected as too large could not start on the empty site, while all nodes are there."""
+        if reason in (RejectReason.TOO_LARGE, RejectReason.NO_SUCH_GPU) and self.could_start(job, now, ()):
+            self.faults.append(f"{now:g} s: {job.id} is rejected, although it could start")
+
+    def eligible(self, job: Job, task: Task) -> tuple[set[str], dict[str, int]]:
+        """The nodes on which instances of a task may start, and how many of a gang's nodes must have a feature.
+
+        If only nodes of several GPU types could satisfy the counts, each node has a counted feature instead.
+        """
+        nodes = self.allowed(job)
+        counted = re.findall(r"(\w+)\*(\d+)", job.request.constraint) if task.gang and job.request else []
+        counts = {feature: int(least) for feature, least in counted if self.features_count}
+        if counts and not self._fits(task, nodes, counts) and self._fits(task, nodes, counts, mixed=True):
+            return {name for name in nodes if {*counts} & {*self._node(name).features}}, {}
+        return nodes, counts
+
+    @property
+    def features_count(self) -> bool:
+        """True if any node has a feature: else constraints mean nothing."""
+        return any(node.features for node in self.site.cluster.nodes)
+
+    def _node(self, name: str) -> Node:
+        return next(node for node in self.site.cluster.nodes if node.name == name)
 
     def limit_s(self, job: Job, task: Task) -> float:
         """The time limit: the user's, else the default of the partition, else the estimate; at most the partition's."""
@@ -273,7 +280,7 @@ class Judge:
         every = {node.name for node in self.site.cluster.nodes}
         named = [name for name in request.partitions or (job.partition,) if name in parts] or list(parts)[:1]
         nodes = {name for part in named for name in parts[part].nodes} if parts else every
-        if not request.constraint or not any(node.features for node in self.site.cluster.nodes):
+        if not request.constraint or not self.features_count:
             return nodes
         text = re.sub(r"\w+\*\d+", "True", request.constraint).replace("[", "(").replace("]", ")")
         text = text.replace("&", " and ").replace("|", " or ").replace("!", " not ")
@@ -347,31 +354,56 @@ class Judge:
                 for one in left
                 if one is not job and one.request and request.array and one.request.array == request.array
             ]
-            if not waits_for and not array and self._could_start(job, now):
+            if not waits_for and not array and self.could_start(job, now, self.site.queues.outages):
                 self.faults.append(f"{now:g} s: {job.id} is left over, although it could start")
 
-    def _could_start(self, job: Job, now: float) -> bool:
+    def could_start(self, job: Job, now: float, outages: tuple[NodeOutage, ...]) -> bool:
         """True if the idle nodes that are not gone for good have room for each of its tasks."""
         request, queues = job.request or Request(), self.site.queues
-        nodes = self.allowed(job)
+        gone = {name for outage in outages if outage.end_s is None for name in outage.nodes}
         for period in queues.reservations:
             if period.name == request.reservation:
-                nodes &= set(period.nodes) if now < period.end_s else set()
-        gone = {name for outage in queues.outages if outage.end_s is None for name in outage.nodes}
+                gone |= {*self._names} - ({*period.nodes} if now < period.end_s else set())
         if any(count > queues.licences.get(name, inf) for name, count in request.licences):
             return False
-        return all(self._fits(task, nodes - gone) for task in job.tasks)
+        ways = _ways(request) if request.constraint.startswith("[") and self.features_count else [""]
+        for task in job.tasks:
+            nodes, counts = self.eligible(job, task)
+            alike = [{name for name in nodes - gone if not way or way in self._node(name).features} for way in ways]
+            if not any(self._fits(task, names, counts) for names in (alike if task.gang else [nodes - gone])):
+                return False
+        return True
 
-    def _fits(self, task: Task, nodes: set[str]) -> bool:
-        """True if nodes of one type have room for a start of the task when they are idle."""
+    @property
+    def _names(self) -> list[str]:
+        return [node.name for node in self.site.cluster.nodes]
+
+    def _fits(self, task: Task, names: set[str], counts: dict[str, int], mixed: bool = False) -> bool:
+        """True if nodes of one type have room for a start of the task when they are idle; ``mixed``: of any types.
+
+        With counts, each instance of a gang takes a node, and so many of its nodes have the feature.
+        """
         rooms: Counter[str] = Counter()
+        having: Counter[tuple[str, str]] = Counter()
         for node in self.site.cluster.nodes:
             name = node.gpu.name if node.gpu is not None else ""
-            if node.name not in nodes or (task.gpus and not name) or (task.gpu_types and name not in task.gpu_types):
+            if node.name not in names or (task.gpus and not name) or (task.gpu_types and name not in task.gpu_types):
                 continue
             sizes = [(node.gpus, task.gpus), (node.cpus, task.cpus), (node.memory_gb, task.memory_gb)]
-            rooms[name] += min(int(size // asked) for size, asked in sizes if asked)
-        return max(rooms.values(), default=0) >= (task.instances if task.gang else 1)
+            room = min(int(size // asked) for size, asked in sizes if asked)
+            name = "any" if mixed else name
+            rooms[name] += min(room, 1) if counts else room
+            having.update((name, feature) for feature in node.features if room)
+        wanted = task.instances if task.gang else 1
+        return any(
+            room >= wanted
+            and all(wanted >= least and having[name, feature] >= least for feature, least in counts.items())
+            for name, room in rooms.items()
+        )
+
+
+def _ways(request: Request) -> list[str]:
+    return request.constraint.strip("[]").split("|")
 
 
 def faults(spec: str, seed: int) -> list[str] | None:

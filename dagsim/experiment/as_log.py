@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 from dagsim.errors import InputError, UnknownName
 from dagsim.experiment.store import Store
+from dagsim.family import refuse_missing
 from dagsim.model import Cluster, Job, Kind, TaskGraph
 from dagsim.registry import nearest
 from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
-from dagsim.traces.export import FORMATS, Written, export
+from dagsim.traces.export import Written, export, formats
 
 
 class _Run(NamedTuple):
@@ -40,9 +41,10 @@ def write_run(
         InputError: It is not a run of the GPU cluster, or its jobs cannot be generated again.
         WorkloadError: The format cannot hold a job.
     """
-    if to_format not in FORMATS:
-        hint = nearest(to_format or "", FORMATS)
-        raise UnknownName(f"--to-format {to_format!r}: a run can be written as {', '.join(FORMATS)}{hint}")
+    if to_format not in formats():
+        refuse_missing("writers", to_format or "")
+        hint = nearest(to_format or "", formats())
+        raise UnknownName(f"--to-format {to_format!r}: a run can be written as {', '.join(formats())}{hint}")
     store = Store.open(path)
     if (kind := store.config.kind) != "cluster":
         raise InputError(f"{path}: a run of the system {kind!r} is no log of a cluster")

@@ -12,7 +12,7 @@ from functools import lru_cache
 from math import inf, isfinite
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from dagsim.errors import GraphError, ModelError
+from dagsim.errors import GraphError, ModelError, NestedTooDeeply
 from dagsim.model.arithmetic import check_numbers, check_whole
 from dagsim.model.decision import Placement
 from dagsim.model.elastic import Elastic
@@ -238,7 +238,7 @@ def _parsed(constraint: str) -> _Constraint:
 
     def one(depth: int, bracketed: bool) -> tuple[_Test, str | None]:
         if depth > _DEEPEST:
-            raise ModelError(f"constraint {constraint[:80]!r}: nested too deeply")
+            raise NestedTooDeeply(f"constraint {constraint[:80]!r}: nested too deeply")
         token = tokens.pop() if tokens else ""
         test: _Test
         if token == "!":

@@ -75,19 +75,19 @@ class JobCaps:
 
 @dataclass(frozen=True, slots=True)
 class QueueNode:
-    """An account of Slurm, or a queue or cohort of Kueue, with everything below it.
+    """An account, a queue or a group of queues, with everything below it.
 
     - ``weight`` is its shares among its siblings, ``users`` the shares of its users (default 1).
-    - ``priority`` is that of its association, ``user_priorities`` those of users that differ.
+    - ``priority`` is that of its jobs, ``user_priorities`` those of users that differ.
     - ``limits`` hold for everything below it together, ``user_limits`` for each of its users,
       ``limits_of`` for the users that it names, ``job_limits`` for each job.
     - ``quota`` is its own share, by GPU type or as ``gpus``, ``cpus``, ``memory_gb``.
     - ``borrow`` and ``lend`` are the maximum that it takes of others' quota or gives of its own; None
       means no limit.
-    - ``aliases`` are further names under which jobs are submitted to it: Kueue's LocalQueues, as
-      ``queue`` or ``namespace/queue``.
-    - ``order`` is Kueue's queueingStrategy, ``reclaim`` its reclaimWithinCohort, ``within`` its
-      withinClusterQueue.
+    - ``aliases`` are further names under which jobs are submitted to it, as ``queue`` or
+      ``namespace/queue``.
+    - ``order`` says whether a job that does not fit blocks later ones (``strict``), ``reclaim`` whose jobs
+      it may stop in other queues to get its quota back, ``within`` whose jobs in the same queue.
 
     Raises:
         ModelError: A name is missing, or a number is negative.
@@ -187,7 +187,7 @@ class NodePartition:
 class Qos:
     """A quality of service: a priority; limits in all, per user, per account and per job; and the QOS
     that it preempts. A run that is preempted goes on for ``grace_s``. If it ``keeps_usage``, budgets of
-    ``limits`` never recover (NoDecay).
+    ``limits`` never recover.
 
     Raises:
         ModelError: A number is out of range.
@@ -223,11 +223,11 @@ REPEATED_S = 60 * 86400.0
 class NodeReservation:
     """Nodes that only the jobs of a reservation may use from ``start_s`` to ``end_s``.
 
-    Times are on the clock of the log: for Slurm, seconds since 1970; for generated jobs, seconds of
-    the simulation. A job outside the reservation starts on its nodes only if its time limit ends
+    Times are on the clock of the log, seconds since 1970 if it has dates; for generated jobs, seconds
+    of the simulation. A job outside the reservation starts on its nodes only if its time limit ends
     before it begins. Jobs ask for it by name (``Request.reservation``).
 
-    - ``every_s`` repeats it at that interval (``DAILY``), for as long as ``REPEATED_S``.
+    - ``every_s`` repeats it at that interval, for as long as ``REPEATED_S``.
     - ``known_s`` is the time when it was made; None if it has been known from the beginning.
     - ``magnetic``: jobs of its ``accounts`` and ``users`` use its nodes without asking for it.
 
@@ -289,7 +289,7 @@ class NodeOutage:
 
 
 UNLIMITED_S = 365 * 86400.0
-"""The time limit of a job without one, in s: a year, as in Slurm's own plans."""
+"""The time limit of a job without one, in s: a year."""
 
 OVERDUE_S = 1.0
 """The rest of a time limit that has passed, in s."""
@@ -303,7 +303,7 @@ class TimeLimits(NamedTuple):
 
     @property
     def unstated_s(self) -> float:
-        """The time limit of a job that states none, as Slurm sets it: the default, else the longest, else a year."""
+        """The time limit of a job that states none: the default, else the longest, else a year."""
         return min(UNLIMITED_S if self.default_s is None else self.default_s, self.most_s)
 
 
@@ -312,10 +312,10 @@ class QueueTree:
     """All queues: the ``tree`` of accounts or cluster queues, the partitions and the qualities of
     service; reservations and outages of nodes, and the number of each licence.
 
-    ``kueue`` holds Kueue's own objects, in place of the ``tree``.
+    ``kueue`` holds the objects of the scheduler Kueue, in place of the ``tree``.
 
-    ``scheduler`` holds the parameters of ``slurm-multifactor`` that the site uses: a policy given
-    without parameters takes them.
+    ``scheduler`` holds the parameters that the site's scheduler has: the policy that represents the
+    scheduler takes them if it is given without parameters.
 
     Jobs that name no partition or QOS, or an unknown one, have the first.
 
@@ -380,7 +380,7 @@ class QueueTree:
 
     @property
     def has_quota(self) -> bool:
-        """True if a queue has a quota, as Kueue's have."""
+        """True if a queue has a quota."""
         return self.kueue is not None or any(node.quota for node, _ in self.walk())
 
 

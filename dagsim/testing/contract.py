@@ -168,7 +168,8 @@ def check_env(make: Callable[[], Any], seed: int = 1, steps: int = 300) -> None:
     """Raise unless the environments that ``make`` returns follow Gymnasium's interface and repeat.
 
     - Observations are in ``observation_space``, rewards are finite, and flags are Boolean.
-    - The action mask, if there is one, allows an action until the episode is over.
+    - The action mask, if there is one, always allows an action. Also when the episode is over, because a
+      vector of environments takes one more action in the step that starts the next episode.
     - The same seed and the same legal actions give the same observations, rewards and flags.
     - Another seed gives another episode.
 
@@ -196,6 +197,7 @@ def _episode(env: Any, seed: int, steps: int) -> list[tuple[bytes, float, bool, 
             assert isinstance(flag, bool), f"a flag of step {step} is {flag!r}; expected True or False"
         seen.append((_bytes(env, observation, step), float(reward), terminated, truncated))
         if terminated or truncated:
+            _action(env, rng, step + 1)
             break
     env.close()
     return seen
@@ -213,7 +215,7 @@ def _action(env: Any, rng: np.random.Generator, step: int) -> Any:
     assert mask.shape == (sum(sizes),), f"action_masks() has the shape {mask.shape}; expected ({sum(sizes)},)"
     parts = np.split(mask, np.cumsum(sizes)[:-1])
     for part in parts:
-        assert part.any(), f"no action is legal before step {step}, although the episode is not over"
+        assert part.any(), f"action_masks() allows no action before step {step}"
     choices = [int(rng.choice(np.flatnonzero(part))) for part in parts]
     return choices[0] if hasattr(space, "n") else np.array(choices)
 

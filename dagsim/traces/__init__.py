@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dagsim.errors import ConfigError, TraceError
+from dagsim.errors import ConfigError, NotRecognised, TraceError
 from dagsim.registry import Entry, Registry
 from dagsim.traces.reader import Downtime, Reader
 from dagsim.traces.report import ReadReport
@@ -71,12 +71,12 @@ def recognise(path: Path | str) -> str:
         raise TraceError(f"{source}: this is {unread.name}, which dagsim does not read: {unread.advice}")
     hints = [hint for name in sorted(READERS.names()) if (hint := reader(name).nearly(source))]
     if hints:
-        raise TraceError(f"{source}: not recognised; {'; or '.join(hints)}")
+        raise NotRecognised(f"{source}: not recognised; {'; or '.join(hints)}")
     from dagsim.traces.table_files import header_hint
 
     hint = header_hint(source)
     listed = "--format names the format, and dagsim list readers lists them"
-    raise TraceError(f"{source}: not recognised as a trace; {f'{hint}; else ' if hint else ''}{listed}")
+    raise NotRecognised(f"{source}: not recognised as a trace; {f'{hint}; else ' if hint else ''}{listed}")
 
 
 def format_of(path: Path | str, options: TraceOptions) -> str:

@@ -22,18 +22,22 @@ from pathlib import Path
 from typing import Any
 
 from dagsim.errors import ConfigError, UnknownName, WorkloadError
+from dagsim.family import refuse_missing
 from dagsim.files import replaced
 from dagsim.model import Job
 from dagsim.registry import nearest
 from dagsim.traces import ReadReport, open_trace
 from dagsim.traces.arrow import import_pyarrow
-from dagsim.traces.export import FORMATS, Written, export
+from dagsim.traces.export import Written, export, formats
 from dagsim.workload.records import read_meta, write_jobs
 
 ENDINGS = (".jsonl", ".jsonl.gz", ".parquet")
 """File name endings that name the format of a converted trace."""
-TARGETS = ("jsonl", "parquet", *FORMATS)
-"""Formats of a converted trace."""
+
+
+def targets() -> tuple[str, ...]:
+    """Return the formats of a converted trace."""
+    return "jsonl", "parquet", *formats()
 
 
 def convert(
@@ -55,10 +59,11 @@ def convert(
         TraceError: The trace cannot be read.
         WorkloadError: ``to`` cannot be written, or the format cannot hold a job.
     """
-    if to_format is not None and to_format not in TARGETS:
+    if to_format is not None and to_format not in targets():
+        refuse_missing("writers", to_format)
         raise UnknownName(
-            f"--to-format {to_format!r}: there is no such format to write{nearest(to_format, TARGETS)}; "
-            f"known: {', '.join(TARGETS)}"
+            f"--to-format {to_format!r}: there is no such format to write{nearest(to_format, targets())}; "
+            f"known: {', '.join(targets())}"
         )
     if to_format is None:
         if not to.name.endswith(ENDINGS):
@@ -66,7 +71,7 @@ def convert(
         to_format = "parquet" if to.suffix == ".parquet" else "jsonl"
     trace = open_trace(path, format)
     jobs = trace.jobs()
-    if to_format in FORMATS:
+    if to_format in formats():
         saved = read_meta(path).get("runtime") if trace.format == "jsonl" else None
         if saved is not None and (not isinstance(saved, dict) or saved.get("kind") != "recorded"):
             raise WorkloadError(

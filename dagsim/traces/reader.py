@@ -75,7 +75,8 @@ class Reader(Protocol):
         return None
 
     def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
-        """Yield the jobs in order of arrival, lazily.
+        """Yield the jobs in order of arrival, lazily. A reader defines ``read`` or ``blocks``; the
+        other follows from it.
 
         ``arrival_s`` is on the trace's own clock, at least 0; the caller applies the window, the
         origin and the time scale. Work is in seconds. Rows read are counted in ``report.rows``. A
@@ -85,14 +86,14 @@ class Reader(Protocol):
         Raises:
             TraceError: The file cannot be read at all, or a row would be dropped in strict mode.
         """
-        ...
+        for block in self.blocks(source, options, report, None):
+            yield from block.jobs.jobs()
 
     def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
         """Yield the first ``most`` jobs (all if ``None``) as columns, in blocks; this is the method
         that ``Trace`` calls.
 
-        Readers of tables fill the columns directly; by default they are built from the jobs of
-        ``read``.
+        Readers of tables define this method and fill the columns directly.
         """
         jobs = islice(self.read(source, options, report), most)
         while True:

@@ -221,7 +221,7 @@ class _Resource:
                 types |= np.where((units > 0) & (seconds[:, place] < inf), 1 << place, 0)
             busy_s = amount / speed
         counted = (amount > 0) & (speed > 0) & ~(seconds == 0).any(axis=1)
-        for of in np.unique(types[counted]).tolist():
+        for of in sorted(set(types[counted].tolist())):  # np.unique would import numpy.ma: 25 ms of each start
             mine = busy_s[counted & (types == of)]
             mine[0] += self.busy_s.get(of, 0.0)
             self.busy_s[of] = float(np.add.accumulate(mine)[-1])

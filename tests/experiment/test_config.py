@@ -266,7 +266,11 @@ def test_the_codecs_of_a_system_of_ones_own_are_known_by_name(tmp_path: Path, mo
             "failures: [{kind: spot, mean_up_s: 100, mean_down_s: 10, nodes: [9]}]",
             r"failures\.0: spot: nodes must lie in 0\.\.3, got \(9,\)",
         ),
-        ("sharing: {default: 2}", r"sharing\.default: default must lie in \(0, 1\], got 2"),
+        pytest.param(
+            "sharing: {default: 2}",
+            r"sharing\.default: default must lie in \(0, 1\], got 2",
+            marks=pytest.mark.family("sharing"),
+        ),
     ],
 )
 def test_what_no_node_can_hold_and_nodes_that_are_not_there_name_their_line(

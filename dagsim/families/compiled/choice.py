@@ -127,7 +127,7 @@ def plan_for(policy: str, preemption: Preemption) -> EnginePlan:
             the configured preemption.
         InputError: The policy does not exist, or cannot be built.
     """
-    from dagsim.families.compiled.drive import plan_of
+    from dagsim.families.compiled.drive import UncompiledPlacement, plan_of
 
     name, params = PolicySpec.parse(policy).call
     if name not in POLICIES and ":" not in name:
@@ -136,7 +136,7 @@ def plan_for(policy: str, preemption: Preemption) -> EnginePlan:
         plan = plan_of(POLICIES.create(policy), keeps=preemption.on_resume == "resume")
     except ConfigError as error:
         placement = params.get("placement")
-        what = f"the placement {placement!r}" if "its placement" in str(error) else f"the policy {name!r}"
+        what = f"the placement {placement!r}" if isinstance(error, UncompiledPlacement) else f"the policy {name!r}"
         raise ConfigError(f"the compiled engine does not support {what}: {error}") from error
     if plan.loop in ("advance_srtf", "advance_las") and (preemption.restart_s or preemption.checkpoint_s_per_gb):
         raise ConfigError("the compiled engine does not support preemptions that take time")

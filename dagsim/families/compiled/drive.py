@@ -60,6 +60,10 @@ _LOOPS: Mapping[type, str] = {
 differently."""
 
 
+class UncompiledPlacement(ConfigError):
+    """A placement rule that the compiled engine does not have."""
+
+
 class EnginePlan(NamedTuple):
     """A policy in the form that the compiled engine runs."""
 
@@ -101,10 +105,10 @@ def placement_number(rule: object) -> int:
     """Return the number of a placement rule in the compiled engine.
 
     Raises:
-        ConfigError: The rule is not compiled. The message completes a sentence about its owner.
+        UncompiledPlacement: The rule is not compiled. The message completes a sentence about its owner.
     """
     if type(rule) not in _PLACEMENTS:
-        raise ConfigError(f"its placement {type(rule).__name__} is not compiled")
+        raise UncompiledPlacement(f"its placement {type(rule).__name__} is not compiled")
     return _PLACEMENTS[type(rule)]
 
 

@@ -153,13 +153,15 @@ class DecimaEnv(EpisodeEnv):
 
     def _seen(self) -> tuple[Observation, dict[str, Any]]:
         present = None if self._episode is None else self._episode.observation
+        if present is None:
+            present = self.codec.ended()
         episode = self.simulation.episode
         info = {**self.codec.masks, "completed_jobs": len(episode.jct_s), "decisions": episode.decisions}
         if self.view is not None:
             info["kept"] = self.codec.kept
         elif len(episode.jct_s):
             info["mean_jct_s"] = episode.mean_jct_s
-        return self.codec.blank() if present is None else present, info
+        return present, info
 
 
 def _space(executors: int, stages: int, edges: int) -> spaces.Dict:

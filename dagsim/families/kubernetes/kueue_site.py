@@ -218,7 +218,7 @@ def read_kueue_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> Kueu
         if is_kube(source):
             site.nodes += read_nodes(source)
             site.node_manifests += [node for _, node in elements(source, "items")]
-            site.read.append(f"{file.name}: kubectl get nodes")
+            site.read.append((file.name, "kubectl get nodes"))
         elif is_kueue(source):
             kinds: Counter[str] = Counter()
             for element in _objects(source):
@@ -230,7 +230,7 @@ def read_kueue_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> Kueu
                     continue
                 kinds[kind] += 1
                 site.objects.setdefault(kind, {})[full_name(element)] = element
-            site.read.append(f"{file.name}: {', '.join(f'{count} {kind}' for kind, count in kinds.items())}")
+            site.read.append((file.name, ", ".join(f"{count} {kind}" for kind, count in kinds.items())))
     return site
 
 

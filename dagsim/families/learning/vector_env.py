@@ -233,6 +233,7 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
         gpus = np.zeros((count, self._types, len(features["gpus"])), np.float32)
         self._mask = np.zeros((count, slots), np.int8)
         self._episodes.fill(self._every, tokens, context, gpus, self._mask)
+        self._mask[self._terminated, -1] = 1  # see Presets.mask
         if self.config.observation == "candidates":
             return {"tokens": tokens, "context": context, "gpus": gpus, "action_mask": self._mask.copy()}
         flat = np.concatenate([tokens.reshape(count, -1), context, gpus.reshape(count, -1)], axis=1)

@@ -159,9 +159,9 @@ def read_pbs_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> PbsSit
         source = Source(file)
         if is_pbs(source):
             site.nodes += read_nodes(source)
-            site.read.append(f"{file.name}: pbsnodes")
+            site.read.append((file.name, "pbsnodes"))
         elif is_qmgr(source):
-            site.read.append(f"{file.name}: qmgr")
+            site.read.append((file.name, "qmgr"))
             for number, line in source.lines():
                 created, change = _CREATE.match(line), _SET.match(line)
                 if created:

@@ -58,7 +58,9 @@ def import_site(
         form = node_format(Source(listed[0]))
         text = cluster_yaml(imported, out.stem, origin, policy=form.policy if form and nodes[0].manifest else "")
     else:
-        read = [line for one in sites_in(files, zone).values() for line in one.read]
+        sites = sites_in(files, zone).values()
+        read = [f"{name}: {content}" for site in sites for name, content in site.read]
+        read += [f"{name}: nothing ({why})" for site in sites for name, why in site.unread]
         raise InputError(
             f"{origin}: no site among the files ({'; '.join(read) or 'nothing recognised'}); it needs "
             f"{', or '.join(site_parts())}"
@@ -67,7 +69,9 @@ def import_site(
     config = load_config(out)
     audit = Audit() if log is None else _audit_of(config, log)
     lines = [*audit.sentences(), f"{out}: {config.build_cluster()}"]
-    lines += [f"read {line}" for line in (() if site is None else site.read)]
+    if site is not None:
+        lines += [f"read {name}: {content}" for name, content in site.read]
+        lines += [f"read {name}: nothing ({why})" for name, why in site.unread]
     lines += [f"noted: {note}" for note in imported.notes] + [f"not modelled: {what}" for what in unmodelled]
     if left_out := imported.left_out:
         more = f"; and {len(left_out) - _NAMED:,} more" if len(left_out) > _NAMED else ""

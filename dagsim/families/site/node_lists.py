@@ -53,8 +53,10 @@ class ImportedSite:
 
     policy: ClassVar[str] = ""
     """The policy that represents its scheduler."""
-    read: list[str] = field(default_factory=list)
-    """The files that were read, and what each is."""
+    read: list[tuple[str, str]] = field(default_factory=list)
+    """The names of the files that were read, each with what it contains."""
+    unread: list[tuple[str, str]] = field(default_factory=list)
+    """The names of the files of which nothing was read, each with the reason."""
     unmodelled: dict[str, None] = field(default_factory=dict)
     """Settings that have no effect here."""
     written_s: float | None = None
@@ -69,10 +71,6 @@ class ImportedSite:
     def cluster_name(self) -> str:
         """The name of the cluster; empty if no file states it."""
         return ""
-
-    def read_files(self) -> list[str]:
-        """Return the names of the files that were understood."""
-        return [line.partition(":")[0] for line in self.read if ": nothing" not in line]
 
     def drop(self, what: str) -> None:
         """Record a setting that is not modelled."""

@@ -51,19 +51,19 @@ def read_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> ImportedSi
     Raises:
         TraceError: A file cannot be read, or the files belong to several kinds of schedulers.
     """
-    unread = {}
+    unread: dict[Path, str] = {}
     for file in files:
         try:
             Source(file).head()
         except TraceError as error:  # an empty file, or one that is not text
-            unread[file] = f"{file.name}: nothing ({str(error).rpartition(': ')[2]})"
+            unread[file] = str(error).rpartition(": ")[2]
     sites = sites_in([file for file in files if file not in unread], zone)
     named = {kind: site for kind, site in sites.items() if site.has_queues}
     if len(named) > 1:
-        listed = "; ".join(f"{kind}: {', '.join(site.read_files()[:3])}" for kind, site in named.items())
+        listed = "; ".join(f"{kind}: {', '.join([name for name, _ in site.read][:3])}" for kind, site in named.items())
         raise TraceError(f"the files belong to several schedulers ({listed}); import one at a time")
     for site in named.values():
-        site.read += unread.values()
+        site.unread += [(file.name, why) for file, why in unread.items()]
         return site
     return None
 

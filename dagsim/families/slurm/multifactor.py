@@ -13,6 +13,7 @@ from math import ceil, floor, inf
 from typing import Any, NamedTuple
 
 from dagsim.errors import ConfigError
+from dagsim.families.slurm.priority_formulas import Weights, decay_per_second, truncated
 from dagsim.families.slurm.slurm_backfill import (
     BackfillOutlook,
     NodePlan,
@@ -42,7 +43,6 @@ from dagsim.model import Decision, Kill, NodePartition, Placement, Preempt, Queu
 from dagsim.model.arithmetic import bits, ordered_sum
 from dagsim.systems.cluster.api import ClusterView, DemandClass, Run, Standing, TaskState
 from dagsim.systems.cluster.policies.preemption import FreedNodes
-from dagsim.systems.cluster.policies.shares import Weights, decay_per_second, truncated
 
 __all__ = ["SlurmMultifactor", "SlurmSettings", "rules_of_site"]
 

@@ -345,18 +345,16 @@ def read_slurm_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> Slur
     }
     for file, other in copies.items():
         if file.name in included:
-            site.read.append(f"{file.name}: a part of {other}")
+            site.read.append((file.name, f"a part of {other}"))
         else:
             site.drop(f"{file.name}: not read, because Slurm reads {other} and the files that it includes")
     order = list(_READERS)
     for file, kind in sorted(kinds, key=lambda pair: order.index(pair[1]) if pair[1] in order else len(order)):
         if kind in _READERS:
-            site.read.append(f"{file.name}: {kind}")
+            site.read.append((file.name, kind))
             with _naming(str(file)):
                 _READERS[kind](site, file)
-    site.read += [
-        f"{file.name}: nothing (not recognised, or cut off)" for file, kind in kinds if not (kind or _is_log(file))
-    ]
+    site.unread += [(file.name, "not recognised, or cut off") for file, kind in kinds if not (kind or _is_log(file))]
     return site
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
-from dagsim.errors import ModelError
+from dagsim.errors import ModelError, NestedTooDeeply
 from dagsim.families.slurm.accounting import gres_tres
 from dagsim.model import Request
 from dagsim.model.job import counts_of, without_counts
@@ -135,7 +135,7 @@ def _read(
         )
     except ModelError as error:
         request, notes = Request(), [*notes, "whose constraint cannot be read, ignored"]
-        fault = "whose constraint is nested too deeply" if "nested too deeply" in str(error) else ""
+        fault = "whose constraint is nested too deeply" if isinstance(error, NestedTooDeeply) else ""
     name, begin = options.get("job-name", ""), options.get("begin", "")
     note = notes[0] if notes else ""
     return Submission(

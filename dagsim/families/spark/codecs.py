@@ -360,7 +360,7 @@ class PaddedStages:
         self.blank()
 
     def blank(self) -> Observation:
-        """Return an empty observation, used before the first decision and after the last."""
+        """Return an empty observation."""
         most = self.most_stages
         observation: Observation = {
             "stages": np.zeros((most, 6), np.float32),
@@ -373,6 +373,12 @@ class PaddedStages:
         }
         self.masks = {name: observation[name] for name in ("action_mask", "number_mask")}
         self.kept = np.zeros(0, np.int64)
+        return observation
+
+    def ended(self) -> Observation:
+        """Return the observation after the last decision. Its masks allow one action, which does nothing."""
+        observation = self.blank()
+        observation["action_mask"][-1] = observation["number_mask"][0] = 1
         return observation
 
     def encode(self, view: SparkView) -> Observation:

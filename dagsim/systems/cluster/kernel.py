@@ -628,6 +628,7 @@ class ClusterKernel(Forked):
         active, index = run.task.job, run.task.index
         task = active.tasks[index]  # not of a piece of it
         task.unfinished -= run.instances
+        active.changed()
         if task.unfinished and task.task.elastic is None:
             return
         task.unfinished = 0  # an elastic task is done as a whole, whatever its size

@@ -674,9 +674,9 @@ class ClusterState(Forked):
     ) -> DemandClass:
         compiled = DemandClass(demand, gang, types, len(self.classes), key, terms)
         compiled.sliced = parted_types(demand.gpu_types)
-        if compiled.counted and not any(self._could_count(compiled, (index,), ALL) for index in types):
+        if compiled.counted and not any(self._could_count(compiled, (index,)) for index in types):
             # A gang has one type here. What only nodes of several types could satisfy binds by its features alone.
-            compiled.counted = not self._could_count(compiled, types, ALL)
+            compiled.counted = not self._could_count(compiled, types)
             if not compiled.counted and terms is not None:
                 parts = reduce(or_, [count.nodes for count in terms.counts])
                 compiled.terms = terms._replace(nodes=terms.nodes & parts, counts=())
@@ -691,24 +691,34 @@ class ClusterState(Forked):
             self._enough_memory.ask(compiled.memory, ((machine.bit, machine.memory) for machine in self.list))
         return compiled
 
-    def capacity(self, demand: DemandClass, type_: int, *, up: bool = False) -> int:
-        """Return how many instances all machines of ``type_`` (with ``up``, only those that are up)
-        together could hold if empty, regardless of which nodes are closed to them now.
+    def capacity(self, demand: DemandClass, type_: int, *, now: float | None = None) -> int:
+        """Return how many instances all machines of ``type_`` together could hold if empty,
+        regardless of which nodes are closed to them now. A gang must lie within one of its domains.
+        At a time ``now``, only the ``usable`` machines count.
         """
         nodes, opened = demand.nodes, demand.opened
-        demand.open_to(ALL if demand.terms is None else demand.terms.nodes)
-        room = self.room_on_idle(demand, type_, up=up)
+        if now is None:
+            demand.open_to(ALL if demand.terms is None else demand.terms.nodes)
+        else:
+            demand.open_to(self.usable(now, demand.terms))
+        room = self._largest(demand, type_)
         demand.opened, demand.nodes = opened, nodes
         return room
 
-    def room_on_idle(self, demand: DemandClass, type_: int, *, up: bool = False) -> int:
+    def usable(self, now: float, terms: Terms | None = None) -> int:
+        """Return the nodes that are up and not closed for good to a task with these terms, as a bit
+        set."""
+        up = sum(machine.bit for machine in self.list if machine.up)
+        return up if self.site is None else up & self.site.lasting(terms, now)
+
+    def room_on_idle(self, demand: DemandClass, type_: int) -> int:
         """Return the number of instances that the machines of ``type_`` that are open to them could
         hold if empty."""
-        room, here = 0, sum(machine.bit for machine in self.list if machine.up) if up else ALL
-        if demand.counted and not self._could_count(demand, (type_,), here):
+        room = 0
+        if demand.counted and not self._could_count(demand, (type_,)):
             return 0
         for equal in self._shapes[type_]:
-            if open_ := equal & demand.nodes & here:
+            if open_ := equal & demand.nodes:
                 first = (open_ & -open_).bit_length() - 1
                 room += open_.bit_count() * NodeState(first, self.list[first].node, type_).room(demand)
         return room
@@ -724,13 +734,13 @@ class ClusterState(Forked):
         demand.nodes = everywhere
         return max(rooms)
 
-    def _could_count(self, demand: DemandClass, types: tuple[int, ...], here: int) -> bool:
-        """Return True if a gang's counts hold on some empty nodes of these types among ``here``."""
+    def _could_count(self, demand: DemandClass, types: tuple[int, ...]) -> bool:
+        """Return True if a gang's counts hold on some empty nodes of these types."""
         empty = [
             machine.index
             for machine in self.list
             if machine.type in types
-            and machine.bit & demand.nodes & here
+            and machine.bit & demand.nodes
             and NodeState(machine.index, machine.node, machine.type).room(demand)
         ]
         return nodes_by_counts(empty, demand.gang, demand.terms.counts) is not None  # type: ignore[union-attr]

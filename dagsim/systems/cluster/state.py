@@ -14,6 +14,7 @@ from simpy.events import Event, Process
 
 from dagsim.errors import IllegalDecision
 from dagsim.model import OVERDUE_S, Job, JobFacts, Task, TrainingState
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.clock import Due
 from dagsim.systems.cluster.forks import COPIED, EMPTY, SAME, Forked
 from dagsim.systems.cluster.network.base import Flow
@@ -52,6 +53,7 @@ class JobState(Forked):
     """A job in the system. ``number`` counts arrivals from 0."""
 
     __slots__ = {
+        "_work_left_gpu_s": SAME,
         "has_limits": SAME,
         "ideal_s": SAME,
         "job": SAME,
@@ -79,8 +81,21 @@ class JobState(Forked):
         """True if policies know the time limits of its tasks, but not the true durations."""
         self.shows_truth = False
         """True if the policy declared itself clairvoyant and may read true durations."""
+        self._work_left_gpu_s: float | None = None
         self.places: dict[int, dict[int, int]] = {}
         """For each finished task, the number of instances by node; kept only for a network."""
+
+    def work_left_gpu_s(self) -> float:
+        """Return the GPU-seconds of all unfinished instances on their fastest types, as far as policies
+        know. It is summed once after each change, because many tasks may become ready together."""
+        if self._work_left_gpu_s is None:
+            terms = [task.demand.width * task.unfinished * task.best_s for task in self.tasks]
+            self._work_left_gpu_s = ordered_sum(terms)
+        return self._work_left_gpu_s
+
+    def changed(self) -> None:
+        """Note that the instances that are unfinished, or their estimates, have changed."""
+        self._work_left_gpu_s = None
 
     def rank(self) -> float:
         """Set every task's ``rank_s`` from its ``best_s``; returns the job's critical path, ``ideal_s``."""

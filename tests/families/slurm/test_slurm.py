@@ -13,10 +13,11 @@ from recorded_policy import RecordedPolicy
 from dagsim.errors import ConfigError
 from dagsim.families.slurm import slurm_backfill
 from dagsim.families.slurm.multifactor import SlurmSettings
+from dagsim.families.slurm.priority_formulas import Weights
 from dagsim.families.slurm.slurm_backfill import BackfillOutlook, NodePlan, RunTable
 from dagsim.families.slurm.slurm_priority import Asked, Capacity, PriorityBook, PrioritySettings, RankColumns
 from dagsim.families.slurm.slurm_rules import Amounts, Holdings
-from dagsim.families.slurm.slurm_times import earliest
+from dagsim.families.slurm.slurm_times import Clock, Kept, Steps, Where, earliest
 from dagsim.metrics import summarize
 from dagsim.model import (
     Caps,
@@ -39,7 +40,6 @@ from dagsim.model.log import Schedule
 from dagsim.systems.cluster.api import ClusterState
 from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.policies.shares import Weights
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.testing import check_policy
 
@@ -112,14 +112,21 @@ def expected_start(wanted: int, linear_s: float) -> float:
     table = RunTable(2)
     table.ends, table.runs = [100.0, 160.0, 1000.0, 0.0, 125.0, 131.0, 310.0, 3000.0], [3, 4]
     table.sort(50.0)
-    assert table.order == [100, 125, 131, 160, 310, 1000, 3000]
+    assert table.limits.order == [100, 125, 131, 160, 310, 1000, 3000]
     times = [50.0, 100.0, 160.0, 1000.0, 0.0, 50.0, 125.0, 131.0, 310.0, 3000.0]
     rooms = [0.0, 1.0, 2.0, 3.0, 0.0, 0.0, 1.0, 2.0, 3.0, 4.0]
     start_s, _ = earliest(
-        [0, 1], [0, 1], [1, 1], times, rooms, [4, 5], 5, table.order, table.ranks, table.runs, linear_s, 50.0,
-        [0.0] * 8, [0.0] * 8, [0] * 8, [0, 0], 4, -2, 50.0, 5000.0, 10.0, 60.0, 0.0, float(wanted), False,
-        table.marks, table.out,
-    )  # fmt: skip
+        Where([0, 1], [0, 1], [1, 1], -2, 5000.0),
+        Steps(times, rooms, [4, 5]),
+        table.limits,
+        Kept([0.0] * 8, [0.0] * 8, [0] * 8, [0, 0], 4),
+        Clock(50.0, 0.0, 60.0, linear_s),
+        50.0,
+        10.0,
+        float(wanted),
+        False,
+        table.out,
+    )
     return start_s
 
 

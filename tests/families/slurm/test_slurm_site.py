@@ -581,7 +581,7 @@ def test_slurm_reads_slurm_conf_and_no_copy_of_it(folder: Path, name: str) -> No
     site = read_slurm_site(site_files([folder]))
     assert (site.cluster_name, site.queues()) == ("tide", before)
     assert f"{name}: not read, because Slurm reads slurm.conf and the files that it includes" in site.unmodelled
-    assert "nodes.conf: a part of slurm.conf" in site.read
+    assert ("nodes.conf", "a part of slurm.conf") in site.read
 
 
 def test_copies_of_other_files_are_not_read_either(folder: Path) -> None:

@@ -539,6 +539,7 @@ class Estimates:
                 task.seconds = tuple([s * factor for s in task._truth])
             task.best_s = task.rank_s = min(task.seconds)
         active.has_limits = self.kind == "predicted"
+        active.changed()
         active.rank()
 
     def _factors(self, active: JobState, seed: int) -> list[float]:

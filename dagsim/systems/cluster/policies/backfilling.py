@@ -491,8 +491,8 @@ _EARLY_S = 1e-6
 class Conservative:
     """Conservative backfilling: every ready task reserves the earliest start that the existing
     reservations allow, on the type where it would finish first, and starts then. When a run ends
-    earlier than expected, or a node fails or returns, all reservations are made again in order
-    of arrival, so that every task can move up (compression).
+    earlier than expected, or a node fails, returns or is drained for good, all reservations are
+    made again in order of arrival, so that every task can move up (compression).
 
     Reservations count the GPUs, cores and memory of a type, whatever their nodes. Uses estimates; not
     preemptive. Costly by definition: O(reservations) per task that becomes ready, and the square of
@@ -515,7 +515,8 @@ class Conservative:
         """
         self._early = False
         """True if a run has ended earlier than expected."""
-        self._up = -1
+        self._usable = -1
+        """The nodes that are up and not drained for good, as a bit set."""
         self._capacities: dict[int, tuple[float, ...]] = {}
 
     def started(self, run: Run, now: float) -> None:
@@ -556,10 +557,10 @@ class Conservative:
 
     def _look(self, view: ClusterView, waiting: Ready) -> None:
         """Make all reservations again if something happened differently from what was expected."""
-        up = sum(machine.up for machine in view.machines.list)
+        usable = view.machines.usable(view.now)
         late = any(end_s < view.now - _EARLY_S for end_s in self._expected.values())
-        if self._early or late or up != self._up or not self._profiles:
-            self._up, self._early = up, False
+        if self._early or late or usable != self._usable or not self._profiles:
+            self._usable, self._early = usable, False
             self._capacities.clear()
             self._renew(view, waiting)
         for profiles in self._profiles:
@@ -593,7 +594,7 @@ class Conservative:
             capacity = self._capacity(view, type_)
             if any(amount and not most for amount, most in zip(asked, capacity, strict=True)):
                 continue
-            if view.machines.capacity(demand, type_, up=True) < (demand.gang or 1):
+            if view.machines.capacity(demand, type_, now=view.now) < (demand.gang or 1):
                 continue
             pairs = [(amount, most) for amount, most in zip(asked, capacity, strict=True) if amount]
             rounds = max([ceil(amount / most) for amount, most in pairs], default=1)

@@ -115,8 +115,7 @@ def _path(task: TaskState, type_: int) -> float:
 
 
 def _work(task: TaskState, type_: int) -> float:
-    left = ordered_sum([width(other) * other.unfinished * other.best_s for other in task.job.tasks])
-    return left + width(task) * (task.seconds[type_] - task.best_s)
+    return task.job.work_left_gpu_s() + width(task) * (task.seconds[type_] - task.best_s)
 
 
 _ORDERS: dict[str, TypedKey] = {"task": _here, "path": _path, "work": _work}
