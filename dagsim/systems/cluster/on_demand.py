@@ -208,6 +208,7 @@ class OnDemandNodes(Forked):
                     del self._allocated[run.id]
                     run.setup_s = 0.0
                     self._kernel.begin(run)
+                    self._kernel.changed = True  # a policy may set a time limit for it now
                     for tell in self._kernel.frontier.rated:
                         tell(run, self._kernel.now)
 

@@ -413,7 +413,7 @@ class _Past:
         self._dependencies.passed(time_s)
         if kind == Kind.ARRIVED and self._dependencies.arrived(self._task(job, 0).job, time_s) is not None:
             self._decided.add(job)
-        elif kind == Kind.STARTED:
+        elif kind in (Kind.STARTED, Kind.ALLOCATED):
             self._dependencies.started(job, time_s)
         elif kind in (Kind.COMPLETED, Kind.REJECTED):
             self._dependencies.left(job, time_s)
