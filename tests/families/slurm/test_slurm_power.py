@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from dagsim.config.schema import load_config
+from dagsim.config.schema import Setting, load_config
 from dagsim.errors import TraceError
 from dagsim.families.site.cluster_file import import_site
 from dagsim.families.slurm.slurm_power import power_rules
-from dagsim.model import Cluster, Job, Kind, Node, OnDemand, Task, gpu_type
+from dagsim.model import Cluster, Job, Kind, Node, OnDemand, PowerState, Task, gpu_type
 from dagsim.model.queues import NodePartition, QueueTree
 from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
 from dagsim.testing import violations
 
 PROGRAMS = {"suspendprogram": "/sbin/off", "resumeprogram": "/sbin/on"}
@@ -112,3 +112,22 @@ def test_slurm_allocates_at_once_counts_the_limit_from_the_start_and_prefers_nod
     assert ends[1] == started[1][0] + 100.0  # it was not killed, though it was allocated 300 s before its end
     assert ends[4] - started[4][0] == pytest.approx(60.0, abs=2)  # it was killed at its limit, from its start on
     assert violations(schedule, work, whole=False) == []
+
+
+@pytest.mark.data
+def test_the_cloud_nodes_of_a_real_site_boot_about_as_often_as_they_did(tmp_path: Path, data: Path) -> None:
+    folder = data / "golden" / "slurm" / "site-C"
+    import_site([folder], tmp_path / "site.yaml")
+    jobs = {"kind": "trace", "path": str(folder), "format": "sacct"}
+    scenario = cluster_scenario_of(load_config(tmp_path / "site.yaml", [Setting("the log", "workload", jobs)]))
+    rules = {node.name: node.on_demand for node in scenario.cluster.nodes}
+    assert {name for name, rule in rules.items() if rule is not None} == {f"x00{number}" for number in range(1, 5)}
+    rule = rules["x001"]
+    assert rule is not None
+    assert 180 <= rule.mean_boot_s <= 212  # as the site's own description says
+    assert (rule.idle_s, rule.shutdown_s, rule.up) == (900.0, 120.0, False)
+    kernel = scenario.kernel(0)
+    kernel.run(POLICIES.create("slurm-multifactor"))
+    rows = kernel.schedule.log.rows()
+    boots = int(((rows["kind"] == Kind.POWER) & (rows["value"] == PowerState.BOOTING)).sum())
+    assert abs(boots - (folder / "power.log").read_text().count("booted")) <= 8
