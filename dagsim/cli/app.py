@@ -114,7 +114,9 @@ def _in_new_spelling(args: Sequence[str], names: Collection[str]) -> list[str]:
         if option == "--workers" and (equals or place + 1 < len(written)):
             count = value if equals else written.pop(place + 1)
             if any(other.partition("=")[0] == "--executor" for other in written):
-                raise InputError(f"--workers {count}: is only for processes on this machine; leave out --executor")
+                raise InputError(
+                    f"--workers {count}: applies only to processes on this machine, so leave out --executor"
+                )
             if not count.isdigit() or not int(count):
                 raise InputError(f"--workers: must be a number of processes, 1 or more, got {count!r}")
             written[place : place + 1] = ["--executor", f"local:{count}"]
@@ -194,7 +196,8 @@ class _Guarded(CommandGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         options = args[: args.index("--")] if "--" in args else args
         ctx.obj = Allowed([arg for arg in args if arg != ALLOW_CODE])
-        # anywhere on the line, because every command that runs something accepts it
+        # checked anywhere on the line, because every command that runs something accepts this
+        # option
         if ALLOW_CODE in options:
             ctx.obj.everything = True
             args = [*(arg for arg in options if arg != ALLOW_CODE), *args[len(options) :]]
@@ -239,14 +242,15 @@ def _guarded() -> Iterator[None]:
     except DagsimError as error:
         raise _ended(error, error.args, 2 if isinstance(error, InputError) else 1) from None
     except BrokenPipeError as error:
-        _tell_notes(error)  # the reader closed the pipe; the user should still learn where the results are
+        # the reader closed the pipe, but the user should still learn where the results are
+        _tell_notes(error)
         raise typer.Exit(_UNREAD) from None
     except OSError as error:
         named = f"{error.filename}: " if error.filename else ""
         code = 2 if error.errno == errno.ENAMETOOLONG else 1
         raise _ended(error, f"{named}{error.strerror or error}", code) from None
     except UnicodeError as error:
-        raise _ended(error, f"not text that can be written: {error}", 1) from None
+        raise _ended(error, f"the text cannot be written: {error}", 1) from None
     except MemoryError as error:
         raise _ended(error, f"not enough memory{f' ({error})' if str(error) else ''}", 1) from None
     except KeyboardInterrupt as stop:
@@ -354,7 +358,7 @@ def _refuse_removed(args: Sequence[str]) -> None:
 
 app = App(
     cls=_Guarded,
-    help="Simulate DAG jobs on heterogeneous GPU clusters, and compare schedulers.",
+    help="Simulate DAG jobs on heterogeneous GPU clusters and compare schedulers.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -375,9 +379,10 @@ def main() -> None:
     steady_streams()
     if fault := _unusable():
         raise SystemExit(_ended(InputError(), fault, 2).exit_code)
-    # last, so that --policy my_module:MyPolicy is found in the current folder
+    # appended last, so that --policy my_module:MyPolicy is found in the current folder
     sys.path.append(str(Path.cwd()))
-    # the exit frees all memory anyway; a last collection would take 10% of a short command
+    # the exit frees all memory anyway, and a last collection would take 10% of a short command's
+    # time
     atexit.register(gc.freeze)
     with Stops() as stops:
         try:

@@ -42,7 +42,9 @@ def compare_runs(
     ] = None,
     bound: Annotated[
         bool,
-        typer.Option("--bound", help="Add how far each policy has come from the reference towards a lower bound."),
+        typer.Option(
+            "--bound", help="Also show how much of the gap between the reference and a lower bound each policy closes."
+        ),
     ] = False,
     json_: Json = False,
     wide: Wide = False,
@@ -126,25 +128,37 @@ def why(
         list[str],
         typer.Argument(
             metavar="[RUN] JOB",
-            help="A run folder and the id of a job in it, or #12 by the order of arrival; with --state only the job.",
+            help="A run folder and the id of one of its jobs (or #12 for its place in the order of arrival). "
+            "With --state, only the job.",
         ),
     ],
     state: Annotated[
         Path | None,
-        typer.Option(metavar="SNAPSHOT", help="Why a job waits now: squeue --json, qstat -f, kubectl get -o json."),
+        typer.Option(
+            metavar="SNAPSHOT",
+            help="Explain why a job is waiting now: a file with the output of squeue --json, qstat -f or kubectl "
+            "get -o json.",
+        ),
     ] = None,
     config: Annotated[
-        str | None, typer.Option("--config", "-c", metavar="YAML", help="With --state: the site (dagsim site import).")
+        str | None,
+        typer.Option(
+            "--config",
+            "-c",
+            metavar="YAML",
+            help="With --state: the configuration of the site (from dagsim site import).",
+        ),
     ] = None,
     history: Annotated[
-        Path | None, typer.Option(metavar="LOG", help="With --state: accounting of sacct, for run times and usage.")
+        Path | None,
+        typer.Option(metavar="LOG", help="With --state: accounting records from sacct, for run times and usage."),
     ] = None,
     samples: Annotated[
-        int, typer.Option(min=1, max=1000, help="With --state: number of futures that each change is played in.")
+        int, typer.Option(min=1, max=1000, help="With --state: number of simulated futures per change.")
     ] = 10,
     policy: Annotated[
         str | None,
-        typer.Option("--policy", "-a", metavar="NAME", help="Policy of the run (default: the first), or of the site."),
+        typer.Option("--policy", "-a", metavar="NAME", help="Policy of the run (default: the first) or of the site."),
     ] = None,
     number: Annotated[
         int | None, typer.Option("--run", min=0, help="Number of the run, from 0 (default: the first).")
@@ -167,7 +181,7 @@ def why(
         from dagsim.family import service
 
         if number is not None or len(words) != 1:
-            raise typer.BadParameter("takes one job, and no run", param_hint="'--state'")
+            raise typer.BadParameter("takes one job and no run folder", param_hint="'--state'")
         experiment = Experiment(config=config, set_=set_)
         service("explain_waiting")(words[0], state, history, experiment, policy, samples, top, table, as_json=json_)
         return
@@ -176,7 +190,7 @@ def why(
         raise typer.BadParameter(f"expected RUN JOB, or --state SNAPSHOT and JOB{several}", param_hint="'[RUN] JOB'")
     for name, value in {"--config": config, "--history": history, "--set": set_}.items():
         if value:
-            raise typer.BadParameter("goes with --state", param_hint=f"'{name}'")
+            raise typer.BadParameter("can only be used with --state", param_hint=f"'{name}'")
     run, job = Path(words[0]), words[1]
     from dagsim.errors import InputError
     from dagsim.experiment.compare import explained_waits
@@ -222,9 +236,11 @@ def _place(folder: Store, policy: str | None, number: int | None) -> int:
     from dagsim.registry import nearest
 
     if is_sweep(folder.path):
-        raise InputError(f"{folder.path}: a sweep keeps no schedules; run the cell again with dagsim eval or replay")
+        raise InputError(
+            f"{folder.path}: sweeps store no schedules, so run the cell again with dagsim eval or dagsim replay"
+        )
     if policy is not None and number is not None:
-        raise InputError("why: --policy and --run both choose the run; give only one of them")
+        raise InputError("why: --policy and --run both select the run, so give only one of them")
     if policy is None:
         return number or 0
     policies = [line.policy for line in folder.lines()]

@@ -73,7 +73,7 @@ def _learning(runs: list[Path], out: Path | None, kind: str) -> Path:
 
 @app.command()
 def record(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder, of any system.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder from any system.")],
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help=".gif or .mp4 (default: plots/RUN.gif).")
     ] = None,

@@ -53,7 +53,7 @@ def config_check(
         try:
             config = configured(file, None, own=False)
             unchecked = foreign_parts(config)
-            if not unchecked:  # a scenario cannot be built if a part of it is missing
+            if not unchecked:  # a scenario cannot be built if one of its parts is missing
                 check(config, (config.policy,))
                 # the rewards, baselines and estimators of a training run are imported only when it
                 # starts
@@ -137,7 +137,7 @@ def workload_save(
         Path | None,
         typer.Argument(
             metavar="[OUT]",
-            help="The file to write, as JSON Lines, compressed if the name ends in .gz. You can also use --out.",
+            help="The JSON Lines file to write, compressed if its name ends in .gz. You can also use --out.",
         ),
     ] = None,
     config: ConfigFile = None,

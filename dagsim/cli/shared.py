@@ -288,7 +288,10 @@ def resume_kept(command: str, output: Output, *groups: Experiment | TraceFlags, 
     folder = Store.open(output.resume, own=True)
     made_by = folder.manifest["command"]
     if made_by != command:
-        raise InputError(f"{folder.path}: was made by dagsim {made_by}: dagsim {made_by} --resume {folder.path}")
+        raise InputError(
+            f"{folder.path}: was created by dagsim {made_by}; to continue it, run dagsim {made_by} --resume "
+            f"{folder.path}"
+        )
     where = output.where()
     folder.resume()
     return _kept(folder, folder.plan(), where, output)
@@ -307,7 +310,7 @@ def refuse_beside_resume(
         wrong += [name for name, value in group._asdict().items() if value != group._field_defaults[name]]
     if wrong:
         names = ", ".join(f"--{name.strip('_').replace('_', '-')}" for name in wrong)
-        raise InputError(f"--resume continues the {what} as it was configured; leave out {names}")
+        raise InputError(f"--resume continues the {what} with its own configuration, so leave out {names}")
 
 
 def _kept(store: Store, plan: Plan, where: str, output: Output) -> Kept:
@@ -460,7 +463,8 @@ def _print(
     show_grid(table, output.table, wide=output.wide)
     for failed in dict.fromkeys(failure.policy for failure in folder.failures()):
         say(f"failed: {failed}")
-    first = {line.policy: line for line in reversed(lines)}  # the first, if there are several seeds
+    # use the first run if there are several seeds
+    first = {line.policy: line for line in reversed(lines)}
     for policy, line in reversed(first.items()):
         if "observed" in line.workload:
             show_grid(observed_table(policy, line.workload["observed"]), output.table, wide=output.wide)

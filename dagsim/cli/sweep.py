@@ -50,7 +50,7 @@ def sweep(
     out, opened = output.out, None
     if grid.is_dir():
         if output.name is not None:
-            raise InputError(f"--name: {grid} already has a name; leave --name out")
+            raise InputError(f"--name: {grid} already has a name, so leave out --name")
         opened, out = Store.open(grid), grid.parent
         described, command = opened.as_grid().sweep, opened.manifest["command"]
         trust(grid / "config.yaml")
@@ -65,7 +65,7 @@ def sweep(
         return
     if show:
         if opened is None:
-            raise InputError("--show: needs the folder of the sweep (results/sweep-NAME)")
+            raise InputError("--show: expected the folder of a sweep (results/sweep-NAME)")
         _tell(opened, plan.cells, opened.done(plan.cells), shown)
         return
     store, runs = swept(plan, output, out, limit=max_cells)

@@ -104,7 +104,7 @@ class Config(TopKeys):
     def _of_the_seam(cls, system: Any) -> Any:
         if not isinstance(system, System | Foreign):
             raise ConfigError(
-                f"{kind_of(system)} is not a Scenario (dagsim.systems.seam); derive the class from Scenario"
+                f"{kind_of(system)} is not a Scenario, so derive the class from dagsim.systems.seam.Scenario"
             )
         return system
 
@@ -140,15 +140,16 @@ class Config(TopKeys):
         for key in _top_keys():
             if key in self.model_fields_set:
                 raise ConfigError(
-                    f"{key} describes the system {DEFAULT_SYSTEM!r}, but the system is {self.kind!r}; put its "
-                    f"settings under system"
+                    f"{key} belongs to the system {DEFAULT_SYSTEM!r}, but the system is {self.kind!r}; "
+                    "put itssettings under system"
                 )
         if (
             "policy" not in self.model_fields_set
             and (names := self.world.policies.names())
             and self.policy not in names
         ):
-            self.__dict__["policy"] = names[0]  # the section is frozen
+            # set through __dict__, because the section is frozen
+            self.__dict__["policy"] = names[0]
         return self
 
     @property
@@ -266,7 +267,7 @@ def config_in(document: yaml.Document, settings: Iterable[str | Setting] = (), *
 def _without_effect(document: yaml.Document, others: list[Setting], own: bool, config: Config) -> bool:
     try:
         return _with_settings(document, others, own) == config
-    except ConfigError:  # without it, the rest is invalid
+    except ConfigError:  # the rest is invalid without a preset
         return False
 
 
@@ -276,7 +277,9 @@ def _with_settings(document: yaml.Document, settings: Iterable[Setting], own: bo
         if key == _PRESET and isinstance(document.value, dict):
             match document.value.get("workload"):
                 case {"preset": _}:
-                    pass  # keys beside a preset change it, and would change another preset as well
+                    # keys beside a preset change the preset, so they would change another preset as
+                    # well
+                    pass
                 case _:
                     document.value["workload"] = {}
         document.put(key, value, source, _defaults(document, key, own))

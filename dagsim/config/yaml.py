@@ -106,7 +106,7 @@ class Document:
         if not isinstance(self.value, dict):
             kind = "a list" if isinstance(self.value, list) else repr(self.value)[:60]
             raise ConfigError(f"{self.place(())}: the file must be a mapping of keys to values, got {kind}")
-        value = deepcopy(value)  # a later setting may change a part of it
+        value = deepcopy(value)  # a later setting may change part of this value
         holder = self.value
         path: Key = ()
         *way, last = key.split(".")
@@ -137,7 +137,7 @@ class Document:
             if path[: len(replaced)] != replaced or not option.startswith("--"):
                 continue
             if path != key or option not in ("--set", own):
-                raise ConfigError(f"{source}: would undo {place}; change their order, or leave one of them out")
+                raise ConfigError(f"{source}: would undo {place}; change their order or leave one of them out")
 
 
 def read_yaml(path: Path) -> Document:
@@ -150,7 +150,9 @@ def read_yaml(path: Path) -> Document:
         if path.is_fifo() and path.parts[:2] not in (("/", "dev"), ("/", "proc")):
             raise ConfigError(f"{path}: is a named pipe, not a file")
         if path.stat().st_size > _MOST_BYTES:
-            raise ConfigError(f"{path}: has more than {_MOST_BYTES:,} bytes; a configuration is text of a few pages")
+            raise ConfigError(
+                f"{path}: has more than {_MOST_BYTES:,} bytes, but a configuration is a text of a few pages"
+            )
         with path.open(encoding="utf-8") as file:
             return load(file.read(_MOST_BYTES), str(path))
     except OSError as error:
@@ -172,12 +174,12 @@ def load(text: str, source: str) -> Document:
         mark = error.problem_mark or error.context_mark
         at = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
         raise ConfigError(
-            f"{source}{at}: not YAML: {', '.join(filter(None, (error.context, error.problem)))}"
+            f"{source}{at}: invalid YAML: {', '.join(filter(None, (error.context, error.problem)))}"
         ) from None
     except yaml.YAMLError as error:
-        raise ConfigError(f"{source}: not YAML: {' '.join(str(error).split())}") from None
+        raise ConfigError(f"{source}: invalid YAML: {' '.join(str(error).split())}") from None
     except RecursionError:
-        raise ConfigError(f"{source}: nested too deeply") from None
+        raise ConfigError(f"{source}: the values are nested too deeply") from None
     document = Document(None, source)
     faults: list[str] = []
     if node is not None:
@@ -203,7 +205,7 @@ class _Dumper(yaml.SafeDumper):
         return True
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
-        super().increase_indent(flow, False)  # indent list items below their key
+        super().increase_indent(flow, False)  # indents list items below their key
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
@@ -285,8 +287,8 @@ def _step(holder: Any, word: str, path: Key, source: str) -> Any:
             return int(word)
         case list():
             allowed = f"an index in 0..{len(holder) - 1}" if holder else "none: the list is empty"
-            raise ConfigError(f"{source}: {at} is a list, and has no {word!r}; allowed: {allowed}")
-    raise ConfigError(f"{source}: {at} is {holder!r}, and has no part {word!r}")
+            raise ConfigError(f"{source}: {at} is a list, so {word!r} does not select an entry; allowed: {allowed}")
+    raise ConfigError(f"{source}: {at} is {holder!r}, which has no key {word!r}")
 
 
 Schema = Mapping[str, Any]
@@ -332,7 +334,7 @@ def _line(fault: ErrorDetails, document: Document, schema: Schema) -> str:
             place = document.place(path)
         case _:
             what = fault_in_words(fault)
-    while (said := what.partition(": "))[2] and said[0] in path:  # the path already says this
+    while (said := what.partition(": "))[2] and said[0] in path:  # the path already states this
         what = said[2]
     return f"{place}: {'.'.join(map(str, path)) or 'the file'}: {what}"
 
@@ -384,7 +386,7 @@ def _keys(schema: Schema, loc: Iterable[str | int], value: Any) -> list[str]:
     for key in loc:
         node = _within(schema, node, key)
         part = _child(value, key)
-        # pydantic's path includes kinds, which do not appear in the document
+        # pydantic's path includes the kinds of unions, which do not appear in the document
         value = value if part is _ABSENT else part
     branches = _branches(schema, node)
     kind = value.get("kind", _default_kind(schema, node)) if isinstance(value, dict) else None

@@ -44,10 +44,10 @@ def write_run(
     if to_format not in formats():
         refuse_missing("writers", to_format or "")
         hint = nearest(to_format or "", formats())
-        raise UnknownName(f"--to-format {to_format!r}: a run can be written as {', '.join(formats())}{hint}")
+        raise UnknownName(f"--to-format {to_format!r}: a run can only be written as {', '.join(formats())}{hint}")
     store = Store.open(path)
     if (kind := store.config.kind) != "cluster":
-        raise InputError(f"{path}: a run of the system {kind!r} is no log of a cluster")
+        raise InputError(f"{path}: a run on the system {kind!r} cannot be written as the log of a cluster")
     line, scenario = store.line(0), cluster_scenario_of(store.config)
     runs, earlier = _last_runs(store)
     jobs = list(scenario.jobs(line.seed))
@@ -87,7 +87,7 @@ def _as_it_ran(job: Job, run: _Run, scenario: ClusterScenario) -> Job:
     cluster: Cluster = scenario.cluster
     nodes = [cluster.nodes[number] for number in run.nodes]
     if len(job.tasks) > 1:
-        return job  # the format will refuse it
+        return job  # the format will reject this job
     task, each = job.tasks[0], set(run.nodes.values())
     ran_s = run.end_s - run.start_s
     together = each.pop() if len(each) == 1 else 1

@@ -117,7 +117,7 @@ def _apart(one: Store, other: Store) -> Iterator[str]:
             continue
         text = f"{key}: {mine.get(key, 'none')} in {one.path.name}, {theirs.get(key, 'none')} in {other.path.name}"
         if key.startswith("workload") or key == "seed":
-            raise InputError(f"compare: the runs have different jobs; {text}")
+            raise InputError(f"compare: the runs have different jobs: {text}")
         yield text
 
 
@@ -287,16 +287,16 @@ def rule_for(config: Config) -> Precision:
         InputError: The whole trace is one sample, or there are too few windows to start.
     """
     if config.precision is None:
-        raise InputError("precision: the configuration has no precision; set it with --precision")
+        raise InputError("precision: the configuration sets no precision; set it with --precision")
     workload = config.trace_file
     if workload is None:
         return Precision(config.precision)
     if workload.window is None:
         raise InputError(
-            "precision: a whole trace is a single sample; cut it into windows with --set workload.window=1000"
+            "precision: a whole trace is only a single sample, so cut it into windows with --set workload.window=1000"
         )
     if workload.windows is not None:
-        raise InputError("precision: --precision chooses the number of windows itself; leave out --windows")
+        raise InputError("precision: --precision itself determines the number of windows, so leave out --windows")
     return Precision(config.precision, cap=min(500, workload.most_windows()), unit=Sample.WINDOW)
 
 
@@ -367,7 +367,8 @@ def used_links(folder: Store, schedule: Schedule) -> list[LinkUse]:
         InputError: The run's trace is missing or has changed.
     """
     traffic = offered("link_traffic")
-    if getattr(folder.config.network, "kind", None) != "shared" or traffic is None:  # other systems have no networks
+    # other systems have no networks
+    if getattr(folder.config.network, "kind", None) != "shared" or traffic is None:
         return []
     folder.check_trace()
     scenario = cluster_scenario_of(folder.config)
@@ -387,11 +388,11 @@ def explained_waits(
     from dagsim.systems.cluster.waits import binding_causes
 
     if not folder.config.world.has_top_keys:
-        raise InputError(f"{folder.path}: CPUs, memory and limits are known only for the GPU cluster")
+        raise InputError(f"{folder.path}: CPUs, memory and limits are only known for the GPU cluster")
     try:
         folder.check_trace()
     except InputError:
-        raise InputError(f"{folder.path}: its trace is missing or has changed, so its jobs are not known") from None
+        raise InputError(f"{folder.path}: its trace is missing or has changed, so its jobs are unknown") from None
     scenario = cluster_scenario_of(folder.config)
     jobs = list(scenario.jobs(schedule.seed))
     site = scenario.queues, scenario.network

@@ -99,7 +99,7 @@ def check_code(code: str) -> None:
         RunFolderError: The code differs.
     """
     if code != code_digest():
-        raise RunFolderError("the version of dagsim on this worker differs from that of the calling machine")
+        raise RunFolderError("this worker and the calling machine have different versions of dagsim")
 
 
 def with_trace_at(config: Config, path: str) -> Config:
@@ -213,7 +213,7 @@ def in_order(
     try:
         while index < len(items):
             left = len(items) - index
-            # measured by the clock, busy cores would lead to more workers
+            # with wall-clock time, busy cores would lead to more workers
             spent_s = max(process_time() - began - _WARM_UP_S, 0.0)
             if pool is None and min(workers, left) > 1 and spent_s * left > _WORTH_S * max(index, 1):
                 pool = _Pool(work, min(workers, left), telling=on_progress is not None)
@@ -228,8 +228,8 @@ def in_order(
                     pool.end()
                     if (kills := kills + 1) == _KILLS:
                         raise error from None
-                    # Do not work in this process meanwhile, because an item that takes all memory
-                    # would kill it, too.
+                    # Do not run items in this process meanwhile: an item that exhausts the memory
+                    # would kill it as well.
                     pool = _Pool(work, min(workers, left), telling=on_progress is not None)
                     pool.wait()
                     continue
@@ -253,7 +253,7 @@ class _Pool(Generic[Item, Result]):
             self._executor = ProcessPoolExecutor(
                 count, context, _begin, (pickle.dumps(work), self._counts if telling else None)
             )
-            # each submission starts a process
+            # each submission starts one process
             self._first = [self._executor.submit(_nothing) for _ in range(count)]
         self._processes = set(active_children()) - others
 
@@ -299,10 +299,10 @@ class _Pool(Generic[Item, Result]):
         """Return the error to raise for a worker that was killed."""
         for process in self._processes:
             process.join(5)
-        # its thread may have reaped a process without having stored the exit code yet
+        # the executor's thread may have reaped a process without having stored its exit code yet
         self._executor.shutdown()
         codes = [process.exitcode for process in self._processes if process.exitcode]
-        # the others were ended because of this one
+        # the other processes were terminated because of this one
         code = next((code for code in codes if code != -signal.SIGTERM), None)
         how = "" if code is None else f"signal {-code}; " if code < 0 else f"exit code {code}; "
         return SimulationError(
@@ -331,7 +331,8 @@ _counts: Any
 def _begin(pickled: bytes, counts: Any) -> None:
     global _work, _counts
     end_with_parent()
-    _work, _counts = pickle.loads(pickled), counts  # this imports everything that a worker needs
+    # unpickling imports everything that a worker needs
+    _work, _counts = pickle.loads(pickled), counts
 
 
 def _nothing() -> None:

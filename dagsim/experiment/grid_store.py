@@ -67,13 +67,15 @@ class GridStore(Store):
         """Open the existing folder of a grid, and delete the summaries of its previous start."""
         before = read_json_file(path / "manifest.json") if (path / "manifest.json").exists() else None
         if before is None and not (path / "lock").exists():
-            raise RunFolderError(f"{path}: exists and is not a run folder; choose another place with --out or --name")
+            raise RunFolderError(
+                f"{path}: already exists and is not a run folder; choose another place with --out or --name"
+            )
         if before is not None and before.get("command") != plan.command:
             raise RunFolderError(f"{path}: belongs to dagsim {before.get('command')}; use another --name or --out")
         if before is not None and before.get("code_sha256") != facts["code_sha256"]:
             raise RunFolderError(
-                f"{path}: its cells were made by another version of dagsim's code and cannot be continued; use "
-                "another --name or --out, or delete the folder"
+                f"{path}: its cells come from another version of dagsim's code, so the sweep cannot be "
+                "continued; useanother --name or --out, or delete the folder"
             )
         facts["created"] = facts["created"] if before is None else before["created"]
         store = cls(path, plan.config, facts)

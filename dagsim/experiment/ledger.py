@@ -82,7 +82,7 @@ def claim_report_seeds(folder: Path, count: int, first: int | None = None) -> tu
     if record.exists():
         content = yaml.read_yaml(record).value
         if not isinstance(content, dict) or not isinstance(content.get("seeds"), list):
-            raise ConfigError(f"{record}: should map seeds to the first seed and the end, got {content!r}")
+            raise ConfigError(f"{record}: seeds must map to the first seed and the end, got {content!r}")
         return tuple(range(*content["seeds"]))
     if first is None:
         ledger = Ledger(folder.parent / "seeds.yaml")
@@ -141,16 +141,16 @@ class Ledger:
                 return _spending(table, last, spent)
             if last and not (fresh or again):
                 raise ConfigError(
-                    f"{self.path}: seeds {last['seeds'][0]} to {last['seeds'][1] - 1} of {table!r} were spent on "
-                    f"{last['on']} by {last['command']!r}; --fresh takes unused seeds of its pool, "
-                    "--again the same seeds, and the table then says so"
+                    f"{self.path}: seeds {last['seeds'][0]} to {last['seeds'][1] - 1} of {table!r} have "
+                    f"been used on {last['on']} by {last['command']!r}; give --fresh to take unused seeds "
+                    "from its pool, or --again to use the same seeds again, which the table then states"
                 )
             unused = max((record["seeds"][1] for record in spent), default=whole.start)
             first = last["seeds"][0] if last and again else unused
             if count < 1 or first + count > whole.stop:
                 left = whole.stop - first
                 raise ConfigError(
-                    f"{self.path}: the pool of {table!r} has {left:,} seeds left, {count:,} were asked for"
+                    f"{self.path}: the pool of {table!r} has only {left:,} seeds left, but {count:,} were requested"
                 )
             spent.append(
                 {
@@ -177,7 +177,7 @@ class Ledger:
                     entry["done"] = True
                     self._write(tables)
                     return
-        raise ConfigError(f"{self.path}: {spending.table!r} has no entry for {spending.command!r}")
+        raise ConfigError(f"{self.path}: {spending.table!r} does not list {spending.command!r}")
 
     def tables(self) -> dict[str, Any]:
         """Return the pools and their used seeds, by table.
@@ -189,7 +189,7 @@ class Ledger:
             return {}
         content = yaml.read_yaml(self.path).value
         if not isinstance(content, dict):
-            raise ConfigError(f"{self.path}: should map tables to their pools")
+            raise ConfigError(f"{self.path}: the file must map tables to their pools")
         return content
 
     @contextmanager

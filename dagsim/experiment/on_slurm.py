@@ -88,7 +88,7 @@ class OnSlurm:
             ) from None
         if self.settings.cluster == "slurm" and which("sbatch") is None:
             raise ConfigError(
-                "--executor slurm: there is no sbatch here; run this on a login node, or try cluster=local"
+                "--executor slurm: this machine has no sbatch; run the command on a login node, or try cluster=local"
             )
         self._submitit: Any = submitit
         logging.getLogger("submitit").setLevel(logging.ERROR)
@@ -136,7 +136,7 @@ class OnSlurm:
                         yield run
         except DagsimError:
             raise
-        except RuntimeError as error:  # sbatch is missing, or refused the job
+        except RuntimeError as error:  # sbatch is missing or rejected the job
             raise SimulationError(f"--executor slurm: {one_line(error)}") from None
         finally:
             for job in pending.values():

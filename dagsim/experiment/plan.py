@@ -83,10 +83,12 @@ def _steps(first: Any, last: Any, step: Any, place: str) -> tuple[float, ...]:
     if not all(type(number) in (int, float) and isfinite(number) for number in (first, last, step)):
         raise ConfigError(f"{place}: from, to and step must be numbers, got {first!r}, {last!r}, {step!r}")
     if not step > 0 or last < first:
-        raise ConfigError(f"{place}: step must be above 0 and to not below from, got {first!r}, {last!r}, {step!r}")
+        raise ConfigError(
+            f"{place}: step must be positive and to must not be below from, got {first!r}, {last!r}, {step!r}"
+        )
     count = floor((last - first) / step + 1e-9) + 1
     if count > _MOST_VALUES:
-        raise ConfigError(f"{place}: {count:,} values; at most {_MOST_VALUES:,} are allowed")
+        raise ConfigError(f"{place}: at most {_MOST_VALUES:,} values are allowed, got {count:,}")
     exact = [first + index * step for index in range(count)]
     return tuple(number if isinstance(number, int) else round(number, 12) for number in exact)
 
@@ -155,7 +157,9 @@ class SweepGrid:
         for cell in self._points():
             other = cells.setdefault(cell.id, cell)
             if other.label != cell.label:
-                raise ConfigError(f"sweep: {other.label!r} and {cell.label!r} are the same experiment; keep one")
+                raise ConfigError(
+                    f"sweep: {other.label!r} and {cell.label!r} are the same experiment, so keep only one of them"
+                )
         return list(cells.values())
 
     def _points(self) -> Iterator[Cell]:
@@ -214,7 +218,7 @@ def read_grid(path: Path, name: str | None = None) -> SweepGrid:
             raise ConfigError(f"{at}: unknown key {key!r}{nearest(key, _KEYS)}; allowed: {', '.join(_KEYS)}")
     over = content.get("over")
     if not isinstance(over, dict) or not over:
-        raise ConfigError(f"{document.place(('over',))}: over: expected keys of the configuration with their values")
+        raise ConfigError(f"{document.place(('over',))}: over: expected configuration keys with their values")
     axes = tuple(
         _of_files(axis_of(key, values, f"{document.place(('over', key))}: over.{key}"), path, document)
         for key, values in over.items()
@@ -231,7 +235,9 @@ def read_grid(path: Path, name: str | None = None) -> SweepGrid:
     seeds = grid.seeds or 1
     cells = grid.count() * (len(seeds) if isinstance(seeds, Sequence) else seeds)
     if cells > _MOST_CELLS:
-        raise ConfigError(f"{document.place(('over',))}: {cells:,} cells; at most {_MOST_CELLS:,} are allowed")
+        raise ConfigError(
+            f"{document.place(('over',))}: over: at most {_MOST_CELLS:,} cells are allowed, got {cells:,}"
+        )
     return grid
 
 
@@ -259,7 +265,7 @@ def _mapping(value: Any, place: str) -> Mapping[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise ConfigError(f"{place}: set: expected keys of the configuration with values, got {value!r}")
+        raise ConfigError(f"{place}: set: expected configuration keys with their values, got {value!r}")
     return value
 
 
@@ -277,8 +283,8 @@ def _seeds(value: Any, place: str) -> int | Sequence[int] | None:
         case [_, *_] if all(type(seed) is int and seed >= 0 for seed in value) and len(set(value)) == len(value):
             return tuple(value)
     raise ConfigError(
-        f"{place}: seeds: expected a whole number of 1 or more, a list of different seeds, or the first seed and their "
-        f"number as {{first: 100, count: 5}}, got {value!r}"
+        f"{place}: seeds: expected a whole number of at least 1, a list of different seeds, or the first "
+        f"seed and theirnumber as {{first: 100, count: 5}}, got {value!r}"
     )
 
 
@@ -403,7 +409,7 @@ def _content(config: Config, policy: str) -> str:
     """Return everything on which the numbers of a cell depend, except its seed."""
     described = {key: value for key, value in plain(config).items() if key not in _NOT_THE_CELL}
     trace = config.world.trace_path
-    if trace is not None:  # the contents of the trace matter, not its path
+    if trace is not None:  # compare the contents of the trace, not its path
         part, key = ("workload", "path") if "workload" in described else ("system", "trace")
         described = {**described, part: {**described[part], key: digest(trace)}}
     files = [digest(path) for _, _, path in sources_of(config, policy)]
@@ -482,8 +488,9 @@ def _check_cluster(config: Config) -> None:
     described = {"cluster", "gpu_types"} & config.model_fields_set
     if config.trace_file is not None and not described:
         raise ConfigError(
-            "sweep: the jobs come from a trace, and no cluster is given: add one to base or set (from dagsim site "
-            "import; or cluster: {name: trace, from_trace: true}, the machines that the trace lists)"
+            "sweep: the jobs come from a trace, but no cluster is given; add one to base or set, either "
+            "from dagsim site import or, for the machines listed in the trace, as cluster: "
+            "{name: trace, from_trace: true}"
         )
 
 

@@ -235,8 +235,8 @@ def manifest(
         "git_commit": _commit(Path(__file__).parents[2]),
         "python": platform.python_version(),
         "platform": platform.platform(),
-        "versions": {"dagsim": dagsim.__version__}  # not by its distribution, which has a different name
-        | {name: number for name in _PACKAGES if (number := _version(name))},
+        # the distribution has a different name, so its metadata cannot be used here
+        "versions": {"dagsim": dagsim.__version__} | {name: number for name in _PACKAGES if (number := _version(name))},
     }
 
 

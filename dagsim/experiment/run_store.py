@@ -187,7 +187,7 @@ class RunStore(Store):
             lines = read_lines(self.path / RUNS)[:count]
             ends = lines[-1].get("ends") if lines else dict.fromkeys(TABLES, 0)
             if not isinstance(ends, dict) or set(ends) != set(TABLES):
-                raise RunFolderError(f"{self.path / RUNS}: its last line does not state where the tables end")
+                raise RunFolderError(f"{self.path / RUNS}: the last line does not state where the tables end")
             self._count = count
             self._ends = ends | {TIMING: sum(map(len, timing[:count])), RUNS: sum(map(len, runs[:count]))}
         return self._ends

@@ -72,8 +72,9 @@ def window_seeds(config: Config, count: int) -> tuple[int, ...]:
     """
     if config.seed:
         raise ConfigError(
-            f"seed: {config.seed} would have no effect: windows are spread evenly over the trace and numbered; "
-            f"workload.windows sets how many, and workload.part from which part of the trace"
+            f"seed: {config.seed} would have no effect, because windows are spread evenly over the trace "
+            "and numbered; workload.windows sets their number, and workload.part the part of the trace "
+            "that they come from"
         )
     return seeds_of(WINDOWS, count)
 

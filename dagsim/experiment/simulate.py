@@ -246,7 +246,9 @@ def agent_spec(
         return algo
     if "checkpoint" in spec.params:
         if checkpoint is not None:
-            raise ConfigError(f"--checkpoint {checkpoint}: --policy {algo} also names one; leave one of them out")
+            raise ConfigError(
+                f"--checkpoint {checkpoint}: --policy {algo} also names a checkpoint; leave one of them out"
+            )
         return str(spec.call)
     if checkpoint is None:
         checkpoint = service("newest_agent")(spec.name, root, system.system)
@@ -254,8 +256,8 @@ def agent_spec(
         return spec.with_checkpoint(checkpoint).text
     if spec.name not in service("shipped_agents")(system):
         raise UnknownName(
-            f"no trained {spec.name} below {root}/ for the system {system.system!r}: train one "
-            f"(dagsim train --algo {spec.name}) or give --checkpoint"
+            f"there is no trained {spec.name} agent for the system {system.system!r} below {root}/; train "
+            f"one(dagsim train --algo {spec.name}) or give --checkpoint"
         )
     return algo
 
@@ -298,6 +300,6 @@ def _program(scenario: Scenario, spec: PolicySpec) -> Policy[Any, Any]:
         names.check("policy", spec.text)
     if not scenario.takes_programs:
         able = [name for name, system in all_systems().items() if system.takes_programs]
-        raise UnknownName(f"policy {spec.text!r}: other programs can schedule the system {able[0]!r} only")
+        raise UnknownName(f"policy {spec.text!r}: other programs can only schedule the system {able[0]!r}")
     program: Policy[Any, Any] = PROGRAMS.create(spec.call, command=spec.address, endpoint=spec.address)
     return program

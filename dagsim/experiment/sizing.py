@@ -184,8 +184,9 @@ def trace_cluster(
         cluster = "trace" if trace.lists_machines() else "sized"
         if cluster == "sized" and not invented:
             raise ConfigError(
-                f"{trace.path}: the cluster is unknown, because the log does not list its machines; give --cluster "
-                f"FILE (dagsim site import makes one), or --cluster sized to invent one for an offered load of {LOAD}"
+                f"{trace.path}: the cluster is unknown, because the log does not list its machines; give "
+                "--cluster FILE (which dagsim site import can create), or --cluster sized to invent one "
+                f"for an offered load of {LOAD}"
             )
     if cluster == "trace":
         return "--cluster trace", {"cluster": {"name": "trace", "from_trace": True}}
@@ -261,16 +262,16 @@ def cluster_for(demand: TotalDemand, load: float = LOAD) -> ClusterSection:
     gpus = max(_NODE.gpus, _whole(demand.instance_gpus, "GPUs a node"))
     if gpus > _MOST_INVENTED:
         raise ConfigError(
-            f"the cluster would be invented for a job that asks for {demand.instance_gpus:,.0f} GPUs on one node, "
-            f"and no real node has that many; let jobs run on several nodes (--read spread, if the log is a plain "
-            f"table), "
-            "mend that row, or give a cluster with --cluster"
+            f"the cluster would be invented for a job that requests {demand.instance_gpus:,.0f} GPUs on "
+            "one node, but no real node has that many; let jobs run on several nodes (--read spread, if "
+            "the log is a plain table), correct that row, or give a cluster with --cluster"
         )
     cpus = max(_NODE.cpus, float(_whole(demand.instance_cpus, "cores a node")))
     memory_gb = max(_NODE.memory_gb, float(_whole(demand.instance_gb, "GB a node")))
     node = _NODE.model_copy(update={"cpus": cpus, "memory_gb": memory_gb})
     groups = []
-    widest: defaultdict[str, int] = defaultdict(int)  # number of nodes of each type that gangs need
+    # the largest number of nodes of each type that any gang needs
+    widest: defaultdict[str, int] = defaultdict(int)
     for (name, *asked), instances in demand.gangs.items():
         rooms = [there / amount for there, amount in zip((gpus, cpus, memory_gb), asked, strict=True) if amount]
         per_node = floor(min(rooms) + _ROUNDING) if rooms else instances
@@ -285,7 +286,8 @@ def cluster_for(demand: TotalDemand, load: float = LOAD) -> ClusterSection:
         0 if groups else 1,
     )
     count = _whole(needed - there, "nodes") if needed > there else 0
-    if widest[""] > max([count, *[group.count for group in groups]]):  # a gang runs only on nodes of one type
+    # a gang only runs on nodes of a single type
+    if widest[""] > max([count, *[group.count for group in groups]]):
         count = _whole(widest[""], "nodes")
     if count:
         more = {"name": "cpu", "gpu": None, "gpus": 0, "count": count}
@@ -309,7 +311,8 @@ def _whole(amount: float, what: str) -> int:
     """
     if not amount <= _MOST[what]:
         raise ConfigError(
-            f"the trace needs a cluster of {amount:.3g} {what}; the limit is {_MOST[what]:,}: "
-            "a field is damaged, or jobs never end; read fewer jobs with --max-jobs, or give a cluster with --cluster"
+            f"the trace needs a cluster with {amount:.3g} {what}, but the limit is {_MOST[what]:,}; "
+            "probably a field is damaged or jobs never end; read fewer jobs with --max-jobs, or give a "
+            "cluster with --cluster"
         )
     return ceil(amount)

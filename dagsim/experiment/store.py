@@ -172,14 +172,15 @@ class Store(ABC):
         unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
         store = cls(unfinished, config, facts)
         try:
-            if unfinished.exists():  # left by a killed process whose process number we now have
+            if unfinished.exists():  # left by a killed process that had the same process number
                 rmtree(unfinished)
             (unfinished / cls._holds).mkdir(parents=True)
             store.claim()
             store._describe(argv, **files)
             store.mark("running")
             renamed = rename_free(unfinished, path, numbered=numbered)
-        except BaseException:  # also after a signal, because otherwise nobody would ever remove it
+        # also after a signal, because nobody would remove the folder otherwise
+        except BaseException:
             with suppress(OSError):
                 rmtree(unfinished)
             raise
@@ -212,7 +213,7 @@ class Store(ABC):
             changed afterwards. CodeNotAllowed: It names code that this process may not import.
         """
         store = Store.read(path, own=own)
-        with suppress(OSError, RunFolderError):  # a damaged or read-only folder is left as it is
+        with suppress(OSError, RunFolderError):  # leave a damaged or read-only folder as it is
             if store.state == "running" and store._lock.claim():
                 pid = read_json_file(path / "status.json").get("pid")
                 store._mend()
@@ -229,14 +230,14 @@ class Store(ABC):
             RunFolderError: As in ``open``.
         """
         if not path.is_dir():
-            raise RunFolderError(f"{path}: no such run folder")
+            raise RunFolderError(f"{path}: there is no such run folder")
         if not (path / "manifest.json").exists():
             raise RunFolderError(f"{path}: not a run folder, because it has no manifest.json")
         facts = read_json_file(path / "manifest.json")
         if not isinstance(facts, dict) or facts.get("schema") != SCHEMA:
             raise RunFolderError(
-                f"{path / 'manifest.json'}: not from a run folder that this version can read (schema {SCHEMA}); run it "
-                "again: its command is in command.txt"
+                f"{path / 'manifest.json'}: this version only reads run folders with schema {SCHEMA}; "
+                "repeat the run with the command in command.txt"
             )
         check_shape(facts, _MANIFEST, path / "manifest.json")
         names = allowed()
@@ -244,16 +245,18 @@ class Store(ABC):
         if own and names is not None:
             names.trust_recorded(path, _recorded_code(facts))
         file = path / "config.yaml"
-        # checked before any name in it is looked up
+        # The hash is compared before any name in the file is looked up.
         if file.is_file() and file_hash(file) != facts.get("config_sha256"):
             raise RunFolderError(f"{file}: was changed after the run (its hash differs from the manifest's)")
         try:
             config = load_config(file, own=own)
         except ConfigError as error:
-            raise RunFolderError(f"{path}: its configuration cannot be read: {'; '.join(error.args)}") from None
+            raise RunFolderError(
+                f"{path}: the configuration of the run cannot be read: {'; '.join(error.args)}"
+            ) from None
         return _kind(is_sweep(path))(path, config, facts)
 
-    # Its plan and its state
+    # The plan and the state of the folder.
 
     @property
     def name(self) -> str | None:
@@ -272,7 +275,7 @@ class Store(ABC):
         Raises:
             RunFolderError: The folder belongs to another command.
         """
-        raise RunFolderError(f"{self.path}: not the folder of a sweep: it contains no {GRID}")
+        raise RunFolderError(f"{self.path}: not the folder of a sweep, because it contains no {GRID}")
 
     @abstractmethod
     def plan(self) -> Plan:
@@ -287,7 +290,7 @@ class Store(ABC):
         """The state of the run according to ``status.json``."""
         status = read_json_file(self.path / "status.json")
         if not isinstance(status, dict) or status.get("state") not in get_args(State):
-            raise RunFolderError(f"{self.path / 'status.json'}: its state is not one of {', '.join(get_args(State))}")
+            raise RunFolderError(f"{self.path / 'status.json'}: the state must be one of {', '.join(get_args(State))}")
         state: State = status["state"]
         return state
 
@@ -307,7 +310,9 @@ class Store(ABC):
             pid = None
             with suppress(RunFolderError, AttributeError):
                 pid = read_json_file(self.path / "status.json").get("pid")
-            raise RunFolderError(f"{self.path}: another process ({pid}) is writing to it; wait until it has ended")
+            raise RunFolderError(
+                f"{self.path}: another process ({pid}) is writing to this folder; wait until it has ended"
+            )
 
     def resume(self) -> None:
         """Become the writer again, and cut off unfinished rows of the last one.
@@ -318,14 +323,14 @@ class Store(ABC):
         """
         if not self.manifest.get("policies"):
             raise RunFolderError(
-                f"{self.path}: cannot be resumed: its manifest does not say which policies were to run, because its "
-                "command has no --resume; run it again: its command is in command.txt"
+                f"{self.path}: cannot be resumed, because the manifest does not list the policies of a "
+                "command without --resume; repeat the run with the command in command.txt"
             )
         self.check_unchanged()
         try:
             self.claim()
             self._mend()
-            (self.path / FAILURES).unlink(missing_ok=True)  # every policy may try again
+            (self.path / FAILURES).unlink(missing_ok=True)  # every policy may be tried again
             self.mark("running")
         except OSError as error:
             raise unwritable(self.path, error) from None
@@ -338,7 +343,7 @@ class Store(ABC):
         """
         if changed := changes(self.manifest):
             raise RunFolderError(
-                f"{self.path}: cannot be resumed: {'; '.join(changed)}. Bring the old version back, or start a new run"
+                f"{self.path}: cannot be resumed: {'; '.join(changed)}. Restore the old version, or start a new run"
             )
         self.check_trace()
 
@@ -352,7 +357,9 @@ class Store(ABC):
         if trace is not None and (
             not Path(trace["path"]).exists() or file_hash(Path(trace["path"])) != trace["sha256"]
         ):
-            raise RunFolderError(f"{self.path}: cannot be resumed: its trace {trace['path']} is gone or has changed")
+            raise RunFolderError(
+                f"{self.path}: cannot be resumed, because the trace {trace['path']} is missing or has changed"
+            )
 
     @contextmanager
     def noting(self) -> Iterator[None]:
@@ -589,7 +596,8 @@ class Store(ABC):
                 value_in(run, "workload", RUNS),
                 value_in(run, "metrics", RUNS) | {CLOCKED: value_in(time, CLOCKED, TIMING)},
             )
-            for run, time in zip(runs, timing, strict=False)  # the last run may lack its time
+            # the time of the last run may be missing
+            for run, time in zip(runs, timing, strict=False)
         ]
 
     def line(self, number: int) -> CellRun:
@@ -680,8 +688,8 @@ class Store(ABC):
         """
         if isinstance(self.config.system, Foreign):
             raise CodeNotAllowed(
-                f"{self.path}: its system {self.config.kind!r} is code outside dagsim, which was not imported; "
-                "--allow-code imports it (docs/security.md)"
+                f"{self.path}: the system {self.config.kind!r} is code outside dagsim, which was not "
+                "imported; give --allow-code to import it (docs/security.md)"
             )
         return scenario_of(self.config).cluster
 

@@ -85,7 +85,7 @@ def read_log(folder: Path, iterations: int | None = None) -> list[dict[str, floa
             rows = islice(csv.DictReader(file), iterations)
             return [{name: float(row[name]) if row[name] else None for name in COLUMNS} for row in rows]
     except (OSError, KeyError, TypeError, ValueError) as error:
-        raise RunFolderError(f"{path}: not the log of a training ({error})") from None
+        raise RunFolderError(f"{path}: not the log of a training run ({error})") from None
 
 
 def _events(folder: Path) -> Any:

@@ -44,7 +44,8 @@ def grid_of(policy: str, texts: Sequence[str] = ()) -> dict[str, tuple[object, .
         if name not in TUNABLE:
             tunable = ", ".join(TUNABLE)
             raise ConfigError(
-                f"tune: {name!r} has no values to try; give --param NAME=VALUE,VALUE (policies with values: {tunable})"
+                f"tune: {name!r} has no default values to try; give --param NAME=VALUE,VALUE (policies "
+                f"with values: {tunable})"
             )
         return dict(TUNABLE[name])
     grid: dict[str, tuple[object, ...]] = {}
@@ -96,7 +97,7 @@ def best_of(ranked: Sequence[PolicyResult], metric: str) -> PolicyResult:
         InputError: No candidate finished all jobs.
     """
     if isnan(ranked[0].mean.value):
-        raise InputError(f"tune: no candidate has a {metric} on every seed, because jobs were left unfinished")
+        raise InputError(f"tune: no candidate has a value of {metric} on every seed, because jobs were left unfinished")
     return ranked[0]
 
 

@@ -53,7 +53,7 @@ class Grid:
         from rich.table import Table
         from rich.text import Text
 
-        heads = [printable(head) for head in self.heads]  # some have two lines
+        heads = [printable(head) for head in self.heads]  # some headings have two lines
         rows = [[cell if isinstance(cell, Lines) else on_one_line(cell) for cell in row] for row in self.rows]
         widths = self._column_widths([heads, *rows], options.max_width)
         table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False, show_edge=False)
@@ -77,9 +77,11 @@ class Grid:
         least = [max(len(piece) for cell in column for piece in _pieces(cell)) for column in columns]
         numbers = [max((len(piece) for cell in column[1:] for piece in _pieces(cell)), default=1) for column in columns]
         words = [min(width, _WORD) if place in self.texts else numbers[place] for place, width in enumerate(least)]
-        excess = sum(widths) + 2 * (len(widths) - 1) - available  # a divider and a padding between two columns
+        # each divider and padding takes two columns
+        excess = sum(widths) + 2 * (len(widths) - 1) - available
         every = range(len(widths))
-        for shrinkable, floors in ((self.texts, least), (every, least), (every, words)):  # intervals late, words last
+        # shrink intervals late and words last
+        for shrinkable, floors in ((self.texts, least), (every, least), (every, words)):
             while excess > 0 and (wide := [place for place in shrinkable if widths[place] > floors[place]]):
                 widths[max(wide, key=lambda place: widths[place])] -= 1
                 excess -= 1

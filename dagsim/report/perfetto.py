@@ -59,7 +59,7 @@ def write_perfetto(schedule: Schedule, path: Path, title: str) -> Path:
         InputError: The file name has another ending, or the file cannot be written.
     """
     if not path.name.endswith(_ENDINGS):
-        raise InputError(f"{path}: a trace for Perfetto is a file {' or '.join(_ENDINGS)}")
+        raise InputError(f"{path}: the name of a Perfetto trace must end in {' or '.join(_ENDINGS)}")
     whole = {
         "traceEvents": list(trace_events(schedule)),
         "displayTimeUnit": "ms",

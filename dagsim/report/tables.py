@@ -212,7 +212,8 @@ def info_tables(info: WorkloadInfo) -> list[Table | Grid]:
     for name in ("gpus_per_instance", "models", "priorities", "tenants"):
         parts = [f"{key or '(none)'}: {count:,}" for key, count in getattr(info, name).items()]
         more = f", and {len(parts) - _PARTS:,} more" if len(parts) > _PARTS else ""
-        counts.add_row(name, escape(on_one_line(", ".join(parts[:_PARTS]) + more)))  # names may contain anything
+        # names may contain any characters
+        counts.add_row(name, escape(on_one_line(", ".join(parts[:_PARTS]) + more)))
     counts.add_row("arrivals by hour", " ".join(map(str, info.arrivals_by_hour)))
     counts.add_row("span", f"{info.span_s / 3600:.2f} h")
     return [spreads, counts]
@@ -268,7 +269,7 @@ def workload_notes(workloads: Sequence[Mapping[str, Any]]) -> list[str]:
     loads = [max(of.get("gpu_load") or 0.0, of.get("cpu_load") or 0.0) for of in workloads]
     low, high = number(min(loads)), number(max(loads))
     clusters = dict.fromkeys(of["cluster"] for of in workloads if "cluster" in of)
-    named = re.compile(r"cluster \((.*)\)")  # the default name is not informative
+    named = re.compile(r"cluster \((.*)\)")  # the default name carries no information
     notes = [on_one_line(f"cluster: {match[1] if (match := named.fullmatch(of)) else of}") for of in clusters]
     if any(loads):
         notes += [f"offered load: {low if low == high else f'{low} to {high}'} ({_LOAD})"]
@@ -394,7 +395,7 @@ def losses(lines: Iterable[CellRun]) -> list[str]:
     }
     strange = any(
         (line.metrics.get("rejected_no_such_gpu") or 0) for line in lines if "audit" not in line.workload
-    )  # an audit already contains this hint
+    )  # the audit already contains this hint
     hint = "warning: --read gpu_names=SITE=TYPE gives a GPU type of the log another name (dagsim list gpus)"
     return [*_most(notes, "policies"), *([hint] if strange else []), *_most(list(noted), "notes of policies")]
 

@@ -197,7 +197,7 @@ def _disturbances(rng: np.random.Generator, nodes: int) -> tuple[FailureModel, .
     models: list[FailureModel] = []
     if rng.random() < 0.35:
         models.append(NodeFailures(float(rng.choice((30.0, 100.0))), float(rng.choice((0.5, 5.0)))))
-    if rng.random() < 0.2:  # all at once
+    if rng.random() < 0.2:  # all jobs arrive at once
         start_s = float(rng.choice((0.0, 1.0, 2.0)))
         models.append(Maintenance(tuple(range(nodes)), start_s, start_s + float(rng.choice((1.0, 7.0)))))
     if rng.random() < 0.3:
@@ -281,7 +281,7 @@ def blind_kernels(seed: int) -> tuple[ClusterKernel, ClusterKernel]:
             jobs.append(
                 Job(f"j{number}", TaskGraph((task,), ()), arrival_s, priority=priority, tenant=f"u{number % 3}")
             )
-        # Work that a preempted run keeps would reveal how long it takes.
+        # If a preempted run kept its work, the policy could infer how long the run takes.
         preemption = Preemption("restart", "restart")
         return ClusterScenario(
             cluster, jobs, preemption=preemption, failures=joining, estimates=Estimates("predicted")

@@ -61,14 +61,14 @@ def recognise(path: Path | str) -> str:
     for name in READERS.names() if source.path.is_dir() else ():
         if reader(name).whole_folders and reader(name).recognises(source):
             return name
-    source.head()  # an unreadable file causes an error here, whatever its format
+    source.head()  # raises an error for an unreadable file, whatever its format
     names = [name for name in sorted(READERS.names()) if reader(name).recognises(source)]
     if len(names) == 1:
         return names[0]
     if names:
         raise TraceError(f"{source}: could be any of the formats {', '.join(names)}; name one (--format)")
     if (unread := unread_kind(source)) is not None:
-        raise TraceError(f"{source}: this is {unread.name}, which dagsim does not read: {unread.advice}")
+        raise TraceError(f"{source}: this is {unread.name}, which dagsim cannot read: {unread.advice}")
     hints = [hint for name in sorted(READERS.names()) if (hint := reader(name).nearly(source))]
     if hints:
         raise NotRecognised(f"{source}: not recognised; {'; or '.join(hints)}")
@@ -112,6 +112,6 @@ def open_trace(
     for name in options.given():
         if name not in heeded:
             raise ConfigError(
-                f"the format {chosen.name!r} does not use the option {name!r}; it uses {', '.join(sorted(heeded))}"
+                f"the format {chosen.name!r} does not have the option {name!r}; options: {', '.join(sorted(heeded))}"
             )
     return Trace(Source(path), chosen, options, full_report=full_report)

@@ -64,7 +64,7 @@ class ArrowFile:
             raise self._damaged(error) from None
         if len(set(self.names)) < len(self.names):
             twice = next(name for name in self.names if self.names.count(name) > 1)
-            raise TraceError(f"{path}:1: two columns are called {clipped_repr(twice)}; rename one of them")
+            raise TraceError(f"{path}:1: two columns have the name {clipped_repr(twice)}; rename one of them")
 
     def batches(self, columns: Sequence[int], most: int = _ROWS) -> Iterator[tuple[int, list[Any]]]:
         """Yield the columns at these indices in batches of at most ``most`` rows: the line of the
@@ -91,7 +91,8 @@ class ArrowFile:
             return self._floats(array.cast(self._arrow.int64())) / _PER_SECOND[kind.unit]
         if types.is_integer(kind) or types.is_floating(kind) or types.is_null(kind):
             return self._floats(array)
-        # this includes decimals, because Arrow does not round them as ``float`` rounds their text
+        # decimals are excluded as well, because Arrow does not round them as ``float`` rounds their
+        # text
         return None
 
     def texts(self, array: Any, column: int) -> np.ndarray:
@@ -116,8 +117,8 @@ class ArrowFile:
             texts: np.ndarray = array.cast(arrow.string()).fill_null("").to_numpy(zero_copy_only=False)
         except arrow.ArrowException:
             raise TraceError(
-                f"{self._path}:1: the column {clipped_repr(self.names[column])} has the type {kind}, which cannot be "
-                "read; convert it to numbers, texts or dates"
+                f"{self._path}:1: the column {clipped_repr(self.names[column])} has the type {kind}, "
+                "which cannot be read; convert it to numbers, text or dates"
             ) from None
         return texts
 

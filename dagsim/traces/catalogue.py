@@ -24,7 +24,8 @@ class Remote:
     url: str
     bytes: int | None = None
     sha256: str | None = None
-    path: str = ""  # below the trace's own folder, if it is not simply the last part of the URL
+    # folder below the trace's own folder, unless it is simply the last part of the URL
+    path: str = ""
 
     @property
     def name(self) -> str:
@@ -41,8 +42,9 @@ class PublishedTrace:
     page: str
     terms: str
     files: tuple[Remote, ...] = ()
-    opened: str = ""  # path to replay, below the trace's own folder; empty for the folder itself
-    after: str = ""  # remaining steps for the user
+    # path to replay, relative to the trace's own folder; empty for the folder itself
+    opened: str = ""
+    after: str = ""  # steps left for the user
 
     @property
     def bytes(self) -> int | None:

@@ -116,7 +116,7 @@ def csv_form(
         missing = [name for name in columns if name.lower() not in there]
         if header and missing:
             raise TraceError(
-                f"{where}: the header lacks {', '.join(map(repr, missing))}; it has {clipped(', '.join(first))}"
+                f"{where}: the header lacks {', '.join(map(repr, missing))}; it only has {clipped(', '.join(first))}"
             )
         if missing:
             headless = names or (*columns, *optional)[: max(len(first), len(columns))]
@@ -151,11 +151,13 @@ class Table:
     source: Source
     form: Form
     line: np.ndarray  # (n,) int64, as ``Source.where`` takes it
-    values: dict[int, np.ndarray]  # (n,) float64 by column: NaN where the text is not a number
-    # (n,) object by column; for number columns, only where a text is not a number
+    values: dict[int, np.ndarray]  # (n,) float64 by column; NaN for texts that are not numbers
+    # (n,) object by column; number columns only keep the texts that are not numbers
     words_of: dict[int, np.ndarray]
-    raw: np.ndarray  # (n,) object: the line or its fields; ``None`` for rows of ``blocks`` and of Parquet or Arrow
-    layouts: dict[int, FileLayout]  # by the index of the file in the source
+    # (n,) object: the line or its fields; ``None`` for rows from ``blocks`` and from Parquet or
+    # Arrow files
+    raw: np.ndarray
+    layouts: dict[int, FileLayout]  # layouts by the index of the file in the source
     blocks: tuple[_Lines, ...] = ()
 
     def __len__(self) -> int:
@@ -343,7 +345,7 @@ class _File:
                 continue
             if not small and self._layout is not None and (table := self._parsed(line, data)) is not None:
                 yield table
-            elif form.quoted and b'"' in data:  # a field may extend into the next block
+            elif form.quoted and b'"' in data:  # a field may continue in the next block
                 yield from self._split(self._records(chain([(line, data)], blocks)))
             else:
                 yield from self._split(self._records([(line, data)]))
@@ -354,7 +356,9 @@ class _File:
         self._layout = layout = form.layout(names, self._where(1))
         if layout.width != len(names):
             there = clipped(", ".join(names))
-            raise TraceError(f"{self._where(1)}: {len(names)} columns instead of {layout.width}; it has {there}")
+            raise TraceError(
+                f"{self._where(1)}: expected {layout.width} columns, got {len(names)}; the file has {there}"
+            )
         wanted = sorted({place for place in layout.places if place is not None})
         numbers = {place for column in form.numbers if (place := layout.places[column]) is not None}
         for line, arrays in columns.batches(wanted):
@@ -437,7 +441,7 @@ class _File:
                     yield first + read, row
                 read = table.line_num
         except csv.Error as error:
-            raise TraceError(f"{self._where(first + read)}: not CSV ({error})") from None
+            raise TraceError(f"{self._where(first + read)}: invalid CSV ({error})") from None
 
     def _joined(
         self, lines: Iterable[tuple[int, list[str]]], continues: Callable[[list[str], list[str]], bool]
@@ -453,12 +457,12 @@ class _File:
             if row:
                 yield begun, row
                 if cut:
-                    self._report.note("with a line break within a text, joined", self._where(begun))
+                    self._report.note("with a line break inside a text (joined)", self._where(begun))
             row, begun, cut = fields, line, False
         if row:
             yield begun, row
             if cut:
-                self._report.note("with a line break within a text, joined", self._where(begun))
+                self._report.note("with a line break inside a text (joined)", self._where(begun))
 
     def _split(self, records: Iterator[tuple[int, list[str]]]) -> Iterator[Table]:
         """Build a table from the texts of records."""
@@ -476,9 +480,7 @@ class _File:
                 if len(row) != self._layout.width:
                     repaired = form.misfit(row, self._layout.width, self._where(line))
                     if repaired is not None:
-                        report.note(
-                            "whose columns were shifted by a separator within a text, repaired", self._where(line)
-                        )
+                        report.note("with columns shifted by a separator inside a text (repaired)", self._where(line))
                         row = repaired
                 if len(row) == self._layout.width:
                     lines.append(line)
@@ -616,7 +618,7 @@ def _parsed(data: bytes, numbers: set[int], texts: set[int], separator: str) -> 
     """
     import pandas as pd
 
-    for number in ("float64", "object"):  # the second attempt handles values that are not numbers
+    for number in ("float64", "object"):  # the second attempt accepts values that are not numbers
         empty: Any = {place: [""] for place in numbers}
         dtypes: Any = {**dict.fromkeys(numbers, number), **dict.fromkeys(texts, "object")}
         try:

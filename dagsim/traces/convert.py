@@ -67,7 +67,9 @@ def convert(
         )
     if to_format is None:
         if not to.name.endswith(ENDINGS):
-            raise ConfigError(f"{to}: should end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}, or give --to-format")
+            raise ConfigError(
+                f"{to}: the name must end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]} unless --to-format is given"
+            )
         to_format = "parquet" if to.suffix == ".parquet" else "jsonl"
     trace = open_trace(path, format)
     jobs = trace.jobs()
@@ -75,14 +77,14 @@ def convert(
         saved = read_meta(path).get("runtime") if trace.format == "jsonl" else None
         if saved is not None and (not isinstance(saved, dict) or saved.get("kind") != "recorded"):
             raise WorkloadError(
-                f"{path}: cannot be written as {to_format}, which holds durations; these depend on the "
-                f"GPU type (its runtime is {saved!r})"
+                f"{path}: cannot be written as {to_format}, because that format stores durations, which "
+                f"depend on the GPU type here (the runtime model is {saved!r})"
             )
         return trace.report, export(to_format, to, counted(jobs), trace.cluster())
     write = write_parquet if to_format == "parquet" else write_jobs
     meta = {"format": trace.format, "assumptions": trace.assumptions}
     if (begins_s := trace.begins_s) is not None:
-        jobs = chain([next(jobs)], jobs)  # the origin is the arrival of the first job
+        jobs = chain([next(jobs)], jobs)  # the arrival of the first job is the origin
         meta["begins_s"] = begins_s - trace.meta["origin_s"]
     write(to, counted(jobs), meta)
     return trace.report, Written((to,), {})

@@ -98,17 +98,21 @@ def processors(job: Job, task: Task, format: str) -> int:
         raise refused(job, format, f"the duration of task {task.name!r} depends on the GPU type")
     amount = task.gpus or task.cpus
     if amount < 1 or amount != int(amount):
-        raise refused(job, format, f"task {task.name!r} needs {amount:g} processors; the format has whole ones")
+        raise refused(
+            job, format, f"task {task.name!r} needs {amount:g} processors, but the format only has whole ones"
+        )
     return int(amount)
 
 
 def single_task(job: Job, format: str) -> tuple[Task, int]:
     """Return the only task of a job and the number of its processors."""
     if len(job.tasks) > 1:
-        raise refused(job, format, f"it has {len(job.tasks)} tasks; the format has no dependencies")
+        raise refused(job, format, f"it has {len(job.tasks)} tasks, but the format has no dependencies")
     task = job.tasks[0]
     if task.instances > 1 and not task.gang:
-        raise refused(job, format, "its instances start independently; processors of the format start together")
+        raise refused(
+            job, format, "its instances start independently, but all processors of a job in the format start together"
+        )
     return task, task.instances * processors(job, task, format)
 
 
@@ -165,7 +169,7 @@ def _plain_rows(jobs: Iterable[Job]) -> Iterator[list[Any]]:
             raise refused(job, "plain", "the name of a task has a |, which separates parents")
         for task, parents in zip(job.tasks, job.graph.parents, strict=True):
             if task.speeds:
-                raise refused(job, "plain", f"task {task.name!r} has speeds by GPU type")
+                raise refused(job, "plain", f"task {task.name!r} has different speeds on different GPU types")
             values = [job.id, job.arrival_s, task.gpus, task.work, "|".join(task.gpu_types or ()), task.instances]
             values += ["yes" if task.gang else "no", task.cpus, task.memory_gb, task.estimate]
             values += [task.model, task.batch, *(getattr(job, name) for name in _PLAIN_JOB), job.observed_start_s]

@@ -135,7 +135,9 @@ class ReadReport:
         """
         text = f"{reason}: {clipped(detail)}" if detail else reason
         if self.strict:
-            raise TraceError(f"{where}: strict reading stops at the first row that would be dropped: one {text}")
+            raise TraceError(
+                f"{where}: strict reading stops at the first row that would be dropped, which is one {text}"
+            )
         self.dropped[reason] += rows
         self._contradict(reason, where, rows)
         self._detail(f"{where}: dropped, {text}")

@@ -163,7 +163,7 @@ class Findings:
             else:
                 report.note(text, table.where(row), count)
             reported += 1
-        rest = order[reported:]  # only the counts of other findings are reported
+        rest = order[reported:]  # other findings are only counted
         totals = np.bincount(which[rest], counts[rest], len(self._listed)).astype(np.int64)
         for place in dict.fromkeys(which[order].tolist()):
             found = self._listed[place]
@@ -337,14 +337,19 @@ class JobTimes(NamedTuple):
         """
         arrival_s, start_s, end_s, ran_s, eligible_s = self
         with np.errstate(invalid="ignore"):
-            checks.note(start_s < arrival_s - slack_s, "that start before they arrive, taken to start then")
+            checks.note(start_s < arrival_s - slack_s, "that start before they arrive (taken to start on arrival)")
             if end_s is not None and ran_s is not None:
-                checks.note(end_s < start_s - slack_s, "with an end before the start; the run time counts")
+                checks.note(end_s < start_s - slack_s, "with an end before the start (the run time counts)")
                 apart = (end_s >= start_s - slack_s) & (np.abs(end_s - start_s - ran_s) > slack_s)
-                checks.note(apart, "whose elapsed time is not that from start to end; it counts")
+                checks.note(
+                    apart, "whose elapsed time differs from the time between start and end (the elapsed time counts)"
+                )
             start_s = np.where(start_s < arrival_s, arrival_s, start_s)
             if eligible_s is not None:
-                checks.note(eligible_s > start_s + slack_s, "that are eligible only after their start, taken as then")
+                checks.note(
+                    eligible_s > start_s + slack_s,
+                    "that become eligible after their start (taken as eligible at the start)",
+                )
                 eligible_s = np.where(eligible_s > start_s, start_s, eligible_s)
                 eligible_s = np.where(eligible_s < arrival_s, arrival_s, eligible_s)
         return JobTimes(arrival_s, start_s, end_s, ran_s, eligible_s)
@@ -420,7 +425,7 @@ def row_blocks(
         arrays = jobs(checks)
         ids, seconds = keys(table)
         if apart and (own := namesakes.numbered(ids, seconds)) is not None:
-            checks.note(own != ids, "with the id of an earlier row, taken as jobs of their own")
+            checks.note(own != ids, "with the id of an earlier row (treated as separate jobs)")
             ids, arrays = own, replace(arrays, ids=np.where(own != ids, own, arrays.ids))
         checks.impossible(arrays)
         return single_rows(checks, arrays, ids, seconds, again)
@@ -546,10 +551,11 @@ def rows_by_job(ids: np.ndarray, times: np.ndarray) -> Grouped:
     if len(names) == count:  # most logs have one row per job
         row = np.argsort(times, kind="stable")
         return Grouped(row, np.arange(count + 1), times[row], ids[row])
-    by_job = np.sort(code * np.int64(count) + np.arange(count)) % count  # a stable sort of the codes, but faster
+    # gives the same result as a stable sort of the codes, but faster
+    by_job = np.sort(code * np.int64(count) + np.arange(count)) % count
     begins = np.flatnonzero(np.diff(code[by_job], prepend=-1))
     earliest = np.minimum.reduceat(times[by_job], begins)
-    order = np.argsort(earliest, kind="stable")  # codes are in order of first appearance
+    order = np.argsort(earliest, kind="stable")  # codes are numbered by first appearance
     sizes = np.diff(begins, append=count)[order]
     row = by_job[ranges(begins[order], sizes)]
     first = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])

@@ -46,7 +46,7 @@ _PATTERNS = tuple(
 )
 
 
-_SHORT = 500  # characters; a longer name is taken as damage
+_SHORT = 500  # in characters; a longer name is taken for damage
 
 
 def site_gpu(name: str, named: Mapping[str, str] | None = None) -> str:
@@ -86,7 +86,7 @@ def named_gpus(text: str | None, option: str = "gpu_names") -> dict[str, str]:
 
 _MOST = 1 << 17
 _MOST_OF_A_JOB = 1 << 14
-_SHORT_LIST = 200  # characters; longer lists are not cached
+_SHORT_LIST = 200  # in characters; longer lists are not cached
 _NUMBERED = re.compile(r"(.*?)(\d{1,18})(\D*)", re.DOTALL)
 
 
@@ -173,7 +173,7 @@ def _numbers(inside: str) -> Iterator[str]:
         first, dash, last = part.partition("-")
         last = last if dash else first
         if not (first.isascii() and first.isdecimal() and last.isascii() and last.isdecimal() and len(last) < 19):
-            raise ValueError(f"no range of numbers: {part[:80]!r}")
+            raise ValueError(f"not a range of numbers: {part[:80]!r}")
         if int(first) > int(last):
             raise ValueError(f"a range that runs backwards: {part[:80]!r}")
         for number in range(int(first), int(last) + 1):

@@ -25,8 +25,8 @@ Row = tuple[int, Sequence[Any]]
 parsed them."""
 
 _HEAD_BYTES = 1 << 16
-# a row's number combines the index of its file among the shards with its line in one int, which is
-# cheap to pass on
+# A row number combines the index of its file among the shards with its line in a single int, which
+# is cheap to pass on.
 LINE_BITS = 40
 _ARCHIVES = (".tar", ".tar.gz", ".tgz")
 _NO_DATA = (
@@ -94,7 +94,7 @@ class Source:
             return (self,)
         shards = tuple([shard for file in self._listed for shard in file.files])
         if not shards:
-            raise TraceError(f"{self}: no files in it")
+            raise TraceError(f"{self}: the folder contains no files")
         return shards
 
     def select(self, *patterns: str) -> Source:
@@ -205,10 +205,11 @@ class Source:
             return (self,)
         inside = [name for name in sorted(names) if _is_data(name) and (not below or name.startswith(f"{below}/"))]
         if below and not inside:
-            raise TraceError(f"{self}: no such member; the archive has {', '.join(sorted(names)[:8])} ...")
+            raise TraceError(f"{self}: the archive has no such member; it contains {', '.join(sorted(names)[:8])} ...")
         members = tuple([Source(self.path, name) for name in inside])
         for member in members:
-            member.files = (member,)  # known to be a file: no need to search the archive for it
+            # this is known to be a file, so the archive need not be searched for it
+            member.files = (member,)
         return members
 
     @cached_property
@@ -224,9 +225,10 @@ class Source:
             try:
                 yield from zip(numbers, map(str.removesuffix, text, repeat("\n")), strict=False)
             except UnicodeDecodeError:
-                raise TraceError(f"{self}:{self._undecodable_line()}: not UTF-8 text") from None
+                raise TraceError(f"{self}:{self._undecodable_line()}: the text is not UTF-8") from None
             except _DAMAGED as error:
-                line = next(numbers) - first - 1  # zip had already taken the number before the line failed
+                # zip had already consumed the number when reading the line failed
+                line = next(numbers) - first - 1
                 raise TraceError(f"{self}:{line}: the compressed data is damaged or cut off here ({error})") from None
 
     @contextmanager
@@ -254,10 +256,11 @@ class Source:
                     yield file
             else:
                 with _archive(self.path) as archive:
-                    info = next((info for info in archive if info.name == self.member), None)  # stops at the first
+                    # stops at the first match
+                    info = next((info for info in archive if info.name == self.member), None)
                     inner = archive.extractfile(info) if info else None
                     if inner is None:
-                        raise TraceError(f"{self}: no such file in the archive")
+                        raise TraceError(f"{self}: there is no such file in the archive")
                     yield cast(BufferedReader, inner)
         except FileNotFoundError:
             raise TraceError(f"{self}: no such file") from None
@@ -274,12 +277,14 @@ class Source:
                     if member.isfile():
                         names.append(member.name)
                     if len(names) > _MOST_MEMBERS:
-                        raise TraceError(f"{self.path}: more than {_MOST_MEMBERS:,} files in it; unpack it first")
+                        raise TraceError(
+                            f"{self.path}: the archive has more than {_MOST_MEMBERS:,} files; unpack it first"
+                        )
                 return names
         except FileNotFoundError:
             raise TraceError(f"{self.path}: no such file") from None
         except (*_DAMAGED, OSError) as error:
-            raise TraceError(f"{self.path}:1: not a readable archive ({error})") from None
+            raise TraceError(f"{self.path}:1: the archive cannot be read ({error})") from None
 
     def _is_archive(self) -> bool:
         return self.path.name.endswith(_ARCHIVES)
@@ -311,8 +316,8 @@ class _Gunzipped(gzip.GzipFile):
         data = super().read(size)
         if self.tell() > _FREE_BYTES and self.tell() > _RATIO * self._packed.tell():
             raise TraceError(
-                f"{self._where}: {self._packed.tell():,} compressed bytes become more than {_RATIO} times as many, as "
-                "no trace does; decompress it first if it is one"
+                f"{self._where}: {self._packed.tell():,} compressed bytes expand to more than {_RATIO} "
+                "times as many, which is implausible for a trace; if it is one, decompress it first"
             )
         return data
 
@@ -342,7 +347,7 @@ def _refuse_unending(path: Path) -> None:
     """
     if path.exists() and not path.is_file() and not path.is_dir():
         what = "a named pipe" if path.is_fifo() else "a device or socket"
-        raise TraceError(f"{path}: is {what}; a trace is read more than once: write it to a file first")
+        raise TraceError(f"{path}: is {what}, but a trace has to be read more than once, so write it to a file first")
 
 
 def _is_data(path: str) -> bool:
@@ -355,13 +360,19 @@ def _check(start: bytes, where: str) -> None:
     if not text:
         raise TraceError(f"{where}: the file is empty")
     if text.startswith(b"version https://git-lfs"):
-        raise TraceError(f"{where}: a Git LFS pointer instead of the file itself; fetch it with 'git lfs pull'")
+        raise TraceError(
+            f"{where}: this is a Git LFS pointer instead of the file itself; fetch the file with 'git lfs pull'"
+        )
     if text.startswith((b"<!doctype html", b"<html")):
-        raise TraceError(f"{where}: an HTML page, not a trace; the download probably ended at an error or login page")
+        raise TraceError(
+            f"{where}: this is an HTML page instead of a trace, probably an error or login page from the download"
+        )
     if start.startswith(MAGIC):
-        raise TraceError(f"{where}: a Parquet or Arrow file within an archive or gzip file; unpack it first")
+        raise TraceError(f"{where}: this is a Parquet or Arrow file inside an archive or gzip file; unpack it first")
     for magic, kind in _PACKED.items():
         if start.startswith(magic):
             raise TraceError(f"{where}: {kind}")
     if b"\0" in start or sum(byte < 9 or 13 < byte < 32 for byte in start) > len(start) // 20:
-        raise TraceError(f"{where}: binary data, not text (dagsim reads text, gzip, tar, Parquet and Arrow IPC files)")
+        raise TraceError(
+            f"{where}: this is binary data instead of text (dagsim reads text, gzip, tar, Parquet and Arrow IPC files)"
+        )

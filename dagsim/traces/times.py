@@ -34,7 +34,7 @@ def duration_s(text: str, field: str) -> float | None:
     Raises:
         Dirty: The text is not a duration.
     """
-    if text == "00:00:00":  # the most frequent value of Suspended
+    if text == "00:00:00":  # the most frequent value in column Suspended
         return 0.0
     if is_unset(text):
         return None
@@ -45,7 +45,8 @@ def duration_s(text: str, field: str) -> float | None:
         return None
     days, first, second, seconds = match.groups()
     hours, minutes = (first, second) if second is not None else (None, first)
-    if days is not None and second is None:  # 2-03:04 would be hours and minutes; sacct does not print it
+    # 2-03:04 would mean hours and minutes, but sacct does not print it
+    if days is not None and second is None:
         raise Dirty(f"whose {field} is not a duration")
     return int(days or 0) * 86400.0 + int(hours or 0) * 3600.0 + int(minutes or 0) * 60.0 + float(seconds)
 
@@ -152,10 +153,12 @@ def with_offsets(
     texts = {column: words.copy() for column, words in texts.items()}
     for row, repeats in rows.items():
         if not repeats:
-            report.note("with a time in an hour that is skipped (is timezone right?)", table.where(row))
+            report.note(
+                "with a time in an hour that does not exist in their time zone (check timezone)", table.where(row)
+            )
         dated, only = reading_of([texts[column][row] for column in columns], lasts_s(row), zone)
         if repeats and not only:
-            report.note("in an hour that their zone repeats, taken as its first", table.where(row))
+            report.note("in an hour that occurs twice in their time zone (taken as the first)", table.where(row))
         for column, text in zip(columns, dated, strict=True):
             texts[column][row] = text
     return replace(table, words_of=table.words_of | {column: texts[column] for column in columns})

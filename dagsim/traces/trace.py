@@ -78,7 +78,7 @@ class Trace:
     @cached_property
     def begins_s(self) -> float | None:
         """When a run begins, on the trace's own clock, if the trace states what runs and waits then."""
-        stated = getattr(self._reader, "begins_s", None)  # plug-ins may lack it
+        stated = getattr(self._reader, "begins_s", None)  # Plug-ins may lack this attribute.
         return None if stated is None else stated(self.source, self.options)
 
     def cluster(self) -> Cluster | None:
@@ -94,7 +94,7 @@ class Trace:
         """
         if "origin_s" not in self.meta:
             raise TraceError(
-                f"{self.source}: the times of its machines count from the first job, which is not read yet"
+                f"{self.source}: the times of its machines count from the first job, which has not been read yet"
             )
         origin, scale = self.meta["origin_s"], self.options.time_scale
         moved = [
@@ -183,7 +183,8 @@ class Trace:
         start, limit = self.options.start, self.options.limit
         scale = self.options.time_scale if scale is None else scale
         origin, last, passed = None, 0.0, 0
-        read = getattr(self._reader, "blocks", None) or partial(Reader.blocks, self._reader)  # plug-ins may lack it
+        # Plug-ins may lack this method.
+        read = getattr(self._reader, "blocks", None) or partial(Reader.blocks, self._reader)
         for block in read(self.source, self.options, report, None if limit is None else start + limit):
             before = min(max(start - passed, 0), len(block.jobs))
             passed += len(block.jobs)
@@ -201,7 +202,7 @@ class Trace:
             report.jobs += len(jobs)
             yield self._moved(jobs, origin, scale)
         if report.jobs == 0:
-            raise TraceError(f"{self.source}: no job to keep ({report})")
+            raise TraceError(f"{self.source}: there is no usable job ({report})")
         if report.open:
             report.skip("after the window", report.open)
 
@@ -209,6 +210,6 @@ class Trace:
         moved = jobs.shifted(origin, scale)
         for _, error in moved.faults(~np.isfinite(moved.arrival_s)):
             raise TraceError(
-                f"{self.source}: a time scale of {self.options.time_scale!r} is too large for it ({error})"
+                f"{self.source}: the time scale {self.options.time_scale!r} is too large for this trace ({error})"
             )
         return moved

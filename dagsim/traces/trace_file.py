@@ -64,11 +64,13 @@ class TraceFile:
             raise ConfigError(f"window must be 2 jobs or more, or left out, got {self.window!r}")
         check_measure(self.measure)
         if self.window is not None and self.has_period:
-            raise ConfigError("window: goes with the whole log, not with since or until")
+            raise ConfigError("window: cannot be combined with since or until, because windows come from the whole log")
         if self.part is not None and self.window is None:
-            raise ConfigError(f"part: comes with window (jobs of each), got {self.part!r}")
+            raise ConfigError(f"part: requires window (the number of jobs per window), got {self.part!r}")
         if self.windows is not None and (self.window is None or self.windows < 1):
-            raise ConfigError(f"windows must be 1 or more and come with window (jobs of each), got {self.windows!r}")
+            raise ConfigError(
+                f"windows must be 1 or more and requires window (the number of jobs per window), got {self.windows!r}"
+            )
 
     def open(self, cluster: Cluster, runtime: WorkRuntime) -> Trace:
         """Open the trace, with arrivals scaled to the requested load (which costs an extra
@@ -107,8 +109,9 @@ class TraceFile:
         until_s = inf if self.until is None else instant_s("until", self.until, origin_s, zone)
         if not 0 <= begins_s < until_s:
             raise ConfigError(
-                f"{self.path}: from {self.since!r} until {self.until!r}: this is {begins_s:,.0f} s to {until_s:,.0f} s "
-                "after its first job; expected a time after the first job, and a later one"
+                f"{self.path}: from {self.since!r} until {self.until!r}: the period is {begins_s:,.0f} s "
+                f"to {until_s:,.0f} s after the first job; expected a time after the first job, followed "
+                "by a later one"
             )
         return begins_s, until_s
 
@@ -192,8 +195,8 @@ class TraceFile:
         if not most:
             raise WorkloadError(
                 f"{self.path}: a window of {self.window:,} jobs does not fit into "
-                f"{'the' if (low, high) == (0, jobs) else f'jobs {low:,} to {high:,} of'} {jobs:,} jobs of the log; "
-                "ask for shorter windows (--windows NxJOBS)"
+                f"{'the' if (low, high) == (0, jobs) else f'jobs {low:,} to {high:,} of'} {jobs:,} jobs "
+                "in the log; choose shorter windows (--windows NxJOBS)"
             )
         pool = next((pool for pool in (WINDOWS, REPORT, VALIDATION) if seed in pool), None)
         number = 0 if pool is None else seed - pool.start
@@ -204,8 +207,9 @@ class TraceFile:
             return range(first, first + self.window)
         if number >= most:
             raise WorkloadError(
-                f"{self.path}: window {number + 1} of {self.window} jobs would overlap others in jobs {low} to {high} "
-                f"of {jobs}: {most} fit; ask for fewer or shorter ones"
+                f"{self.path}: window {number + 1} of {self.window} jobs would overlap others in jobs "
+                f"{low} to {high} of {jobs}, where only {most} windows fit; choose fewer or shorter "
+                "windows"
             )
         return spread_windows(jobs, most, self.window, part)[spread_order(most)[number]]
 
@@ -258,7 +262,8 @@ class TraceFile:
         name = self.format or format_of(self.path, self.options)
         if "reference_gpu" in reader(name).uses:
             return name, self.options
-        return name, replace(self.options, reference_gpu=None)  # the runtime model treats work as measured on it
+        # because the runtime model expects work measured on its own reference GPU
+        return name, replace(self.options, reference_gpu=None)
 
     def _offered(self, cluster: Cluster, runtime: WorkRuntime) -> float:
         """Load that the jobs of the period offer as recorded."""
@@ -267,7 +272,7 @@ class TraceFile:
             return self._offered_by(trace.jobs(), cluster, runtime)
         jobs, begins_s = part
         if not len(jobs) or not jobs.arrival_s[-1] > begins_s:
-            raise WorkloadError(f"{self.path}: {len(jobs)} jobs arrive in its part, whose load cannot be scaled")
+            raise WorkloadError(f"{self.path}: only {len(jobs)} jobs arrive in this part, so its load cannot be scaled")
         meter = LoadMeter(cluster, runtime)
         meter.arrivals.begins_s = begins_s
         meter.add_arrays(jobs, seconds_of(jobs, runtime, cluster.gpu_types))
@@ -293,7 +298,7 @@ class TraceFile:
     def _scalable(self, load: Load) -> float:
         offered = load.offered
         if not 0 < offered < inf:
-            raise WorkloadError(f"{self.path}: its jobs offer a load of {offered:g}, which cannot be scaled")
+            raise WorkloadError(f"{self.path}: the jobs offer a load of {offered:g}, which cannot be scaled")
         return offered
 
     @property

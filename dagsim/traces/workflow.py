@@ -31,11 +31,11 @@ def read_json(file: Source) -> Any:
     try:
         return parsed_json(file.read_bytes().decode("utf-8-sig"))
     except UnicodeDecodeError:
-        raise TraceError(f"{file}:1: not UTF-8 text") from None
+        raise TraceError(f"{file}:1: the text is not UTF-8") from None
     except json.JSONDecodeError as error:
-        raise TraceError(f"{file}:{error.lineno}: not JSON ({error.msg})") from None
+        raise TraceError(f"{file}:{error.lineno}: invalid JSON ({error.msg})") from None
     except ValueError as error:
-        raise TraceError(f"{file}:1: not JSON that can be read ({error})") from None
+        raise TraceError(f"{file}:1: the JSON cannot be read ({error})") from None
 
 
 def value(raw: Any, field: str) -> float:
@@ -76,7 +76,7 @@ def workflow(
     sizes: dict[tuple[int, int], float] = {}
     for parent, child, size in edges:
         if parent not in place or child not in place:
-            report.note("edges to tasks that are not there (taken as satisfied)", where)
+            report.note("edges to missing tasks (taken as satisfied)", where)
         elif (place[parent], place[child]) in sizes:
             report.note("edges given twice", where)
         else:

@@ -301,7 +301,7 @@ def test_a_budget_buys_the_best_mix_and_prices_come_from_a_file(here: Path) -> N
     assert all(facts["best"]["cost"] <= facts["budget"] for facts in answers.values())
     assert answers[2]["prices"]["A100-40"]["per_gpu_h"] == pytest.approx(1)
     (here / "p.yaml").write_text("rent: {A100-40: 1}\nbuy: {A100-40: 1}\n", encoding="utf-8")
-    assert "in rent and in buy" in CliRunner().invoke(app, [*question, "--budget", "9"]).output.replace("\n", " ")
+    assert "under rent and under buy" in CliRunner().invoke(app, [*question, "--budget", "9"]).output.replace("\n", " ")
 
 
 def full_site(folder: Path, servers: int = 8) -> list[str]:

@@ -17,12 +17,12 @@ from dagsim.cli.options import Json, On, Out, Quiet, TableLook
 from dagsim.cli.shared import carried, trust
 from dagsim.report.grid import TableFormat
 
-bench_app = App(help="Judge a scheduler on a frozen suite of tasks.", no_args_is_help=True)
+bench_app = App(help="Evaluate a scheduler on a frozen suite of tasks.", no_args_is_help=True)
 app.add_typer(bench_app, name="bench")
 
 
 Tasks = Annotated[
-    list[str] | None, typer.Option("--task", metavar="NAME", help="Only this task; repeatable (default: all).")
+    list[str] | None, typer.Option("--task", metavar="NAME", help="Run only this task; repeatable (default: all).")
 ]
 
 
@@ -48,7 +48,7 @@ def run_bench(
     spark: Annotated[str | None, typer.Option(metavar="NAME", help="Policy for the task on Spark.")] = None,
     ramp: Annotated[str | None, typer.Option(metavar="NAME", help="Policy for the task on RAMP.")] = None,
     division: Annotated[
-        Literal["exact", "noisy", "hidden"], typer.Option(help="What policies know about durations.")
+        Literal["exact", "noisy", "hidden"], typer.Option(help="What policies are told about durations.")
     ] = "exact",
     draw: Annotated[
         int | None,
@@ -57,9 +57,11 @@ def run_bench(
     task: Tasks = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds per task (default: 10).")] = None,
     bound: Annotated[
-        bool, typer.Option("--bound", help="Add proven lower bounds for the tasks that have one, which takes minutes.")
+        bool, typer.Option("--bound", help="Add proven lower bounds for the tasks that have one. This takes minutes.")
     ] = False,
-    name: Annotated[str | None, typer.Option(metavar="NAME", help="Name of the entry (default: its policies).")] = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Name of the entry (default: the names of its policies).")
+    ] = None,
     on: On = "local",
     out: Out = Path("results"),
     json_: Json = False,
@@ -103,7 +105,7 @@ def run_bench(
     for number, (task_name, plan) in enumerate(plans.items(), 1):
         if watched:
             say(f"task {number} of {len(plans)}: {task_name}", err=True)
-        # shared: the references run only once for all entries
+        # All entries share one store, so the references run only once.
         store = Store.begin(out / f"bench-{where}", plan, argv=argv)
         done = carried(store, plan, on, watched=watched)
         if broken := next((run.error for run in done.values() if run.error), None):
@@ -122,8 +124,8 @@ def run_bench(
 
 @bench_app.command("verify")
 def verify(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file of an entry.")],
-    sample: Annotated[int, typer.Option(min=1, help="Number of runs to repeat.")] = 12,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A benchmark entry.")],
+    sample: Annotated[int, typer.Option(min=1, help="Number of runs to repeat as a check.")] = 12,
     seed: Annotated[
         int | None, typer.Option(min=0, help="Seed for choosing the runs (default: a new one, which is printed).")
     ] = None,
@@ -159,7 +161,7 @@ def verify(
 
 @bench_app.command("table")
 def tabulate(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files of entries.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Benchmark entries.")],
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the leaderboard as a page.")] = None,
     markdown: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write it as Markdown.")] = None,
     table: TableLook = TableFormat.TEXT,
@@ -196,7 +198,7 @@ def tabulate(
 
 @app.command("paper")
 def repeat_paper(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="The paper (default: list them).")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="The paper (default: list the papers).")] = None,
     data: Annotated[
         Path | None,
         typer.Option(metavar="FOLDER", help=("Folder with its files (default: DAGSIM_DATA, or the current folder).")),

@@ -195,7 +195,8 @@ def _loop(scene: EngineScenario, plan: EnginePlan) -> Loop:
             order = policy
         case LeastRemaining():
             order = policy.order
-        case _:  # these have their own queues; equal keys are first come, first served
+        # these have queues of their own, in which equal keys are served in order of arrival
+        case _:
             order = fifo()
     s = new_state(work, classes, scene.nodes, key_columns(order, columns), plan.placement)
     s.clock.phase = RECALL if work.begins_s else MOVE
@@ -229,5 +230,6 @@ def _check(loop: Loop) -> None:
     waiting = np.flatnonzero((s.jobs.left[:-1] > 0) & (s.jobs.rejected[:-1] == 0))
     if len(waiting):
         raise Stalled(
-            f"at {s.clock.now_s:g} s: job {waiting[0]} and {len(waiting) - 1} others are not done, nothing runs"
+            f"at {s.clock.now_s:g} s: nothing is running, but job {waiting[0]} and {len(waiting) - 1} "
+            "others are unfinished"
         )

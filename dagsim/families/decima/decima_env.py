@@ -122,7 +122,7 @@ class DecimaEnv(EpisodeEnv):
         self._play(self.scenario.kernel(seed, record=self.render_mode is not None, jobs=jobs), limit_s)
 
     def _choose(self, episode: Episode, action: np.ndarray) -> None:
-        with suppress(Stalled):  # everything is left idle
+        with suppress(Stalled):  # all executors are left idle
             episode.step(action)
 
     def _ended(self, episode: Episode) -> tuple[bool, bool]:
@@ -147,7 +147,7 @@ class DecimaEnv(EpisodeEnv):
 
     def _begun(self) -> SparkKernel:
         if self.simulation is None:
-            raise ResetNeeded("nothing to draw yet: call reset() first")
+            raise ResetNeeded("there is nothing to draw yet; call reset() first")
         kernel: SparkKernel = self.simulation
         return kernel
 

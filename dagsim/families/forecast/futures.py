@@ -180,7 +180,7 @@ class Player:
                 claimed = replace(claimed, estimate=None)
             (asked,) = claimed.jobs()
             words = self._obstacles.of(asked, t)
-            # a reservation ends at some time
+            # a reservation ends at a known time
             if asked.request is None or not asked.request.reservation:
                 self._hindered[job] = words
         return words
@@ -250,7 +250,7 @@ class Player:
             policy, {scene.targets[place]: row for row, group in enumerate(groups) for place in group.tolist()}
         )
         cycle_s = self._cycle_s * (0.5 if kind is Future.ORACLE else rng.random())
-        # a job that waits for a rule does so until the end of the simulation
+        # a job that waits because of a rule may wait until the end of the simulation
         with suppress(Stalled):
             talk = Conversation(kernel, begins_s + horizon_s)
             if talk.view is not None and talk.view.now == begins_s and cycle_s:
@@ -418,7 +418,7 @@ class _Scene:
         )
         placed = jobs_at(stated, self.begins_s, inf, scenario.cluster, scenario.runtime, stated=True)
         self._jobs = replace(placed, observed_start_s=None, observed_nodes=None, begins_s=self.begins_s)
-        if len(placed) < len(numbers):  # of runs for which no node has room, nothing is played
+        if len(placed) < len(numbers):  # runs that fit on no node are left out of the simulation
             there = np.isin(jobs.ids.astype(str), placed.ids.astype(str))
             self._known, self._is_running = numbers[there], self._is_running[there]
             self.since_s, self.elapsed_s = self.since_s[there], self.elapsed_s[there]

@@ -93,11 +93,11 @@ class JobLog:
         """
         seen_s = jobs.observed_start_s if start_s is None else start_s
         if seen_s is None or (np.isnan(seen_s).all() and start_s is None):
-            raise TraceError("the log has no starts of jobs, so there are no waits to forecast")
+            raise TraceError("the log contains no start times, so there are no waits to forecast")
         submission = jobs.ids.tolist()
         if (np.diff(jobs.first) != 1).any():
             if len(jobs.parent):
-                raise TraceError("forecasts need a log of jobs whose tasks do not wait for each other")
+                raise TraceError("forecasts need a log in which the tasks of a job do not wait for each other")
             components = np.diff(jobs.first)
             submission, seen_s = np.repeat(jobs.ids, components).tolist(), np.repeat(seen_s, components)
             jobs = jobs.apart()
@@ -186,12 +186,12 @@ def read_snapshot(trace: Trace) -> tuple[JobLog, float]:
     jobs, t = trace.unscaled(), trace.begins_s
     if t is None:
         raise TraceError(
-            f"{trace.source}: not a snapshot; give the output of squeue --json or kubectl get pods -o json"
+            f"{trace.source}: not a snapshot of a queue; give the output of squeue --json or kubectl get pods -o json"
         )
     start_s = np.full(len(jobs), nan) if jobs.observed_start_s is None else jobs.observed_start_s
     stated_s = np.full(len(jobs.work), nan) if jobs.estimate is None else jobs.estimate
     limited = stated_s < UNLIMITED_S
-    # jobs without a stated limit: their true run time, as the reader gives them
+    # for jobs without a stated limit, use the true run time, as the reader does
     jobs = replace(jobs, estimate=np.where(np.isfinite(stated_s), stated_s, jobs.work))
     log = JobLog.of(jobs, trace.meta["origin_s"], start_s)
     begin_s = np.where(log.eligible_s > t, log.eligible_s, log.begin_s)
@@ -237,9 +237,10 @@ def read_sacct_log(path: Path, options: TraceOptions) -> JobLog:
     Raises:
         TraceError: There is no accounting, or nothing in it can be used.
     """
-    rows = {row.id: row for row in _rows(Source(path), options)}  # the last of several attempts
+    # use the last of several attempts
+    rows = {row.id: row for row in _rows(Source(path), options)}
     if not rows:
-        raise TraceError(f"{path}: no job with a submission time")
+        raise TraceError(f"{path}: no job has a submission time")
     trace = Trace(Source(path), _Requests(rows.values()), replace(options, demand="requested", limit=None))
     jobs = trace.unscaled()
     read_rows = [rows[id] for id in jobs.ids.tolist()]
@@ -298,7 +299,7 @@ def _read(id: str, fields: dict[str, str], zone: ZoneInfo | None, number: int) -
     begin_s = submit_s + (later_s or 0.0)
     parents = tuple(re.findall(r"(?<=:)\d+", line.get("dependency", "")))
     eligible_s = begin_s
-    # otherwise accounting may rewrite it later
+    # otherwise, accounting may rewrite the dependency later
     if parents or line.get("dependency") == "singleton" or not line:
         known_s = times["Eligible"]
         eligible_s = nan if known_s is None else max(submit_s, known_s)

@@ -207,8 +207,8 @@ def workload_of(state: Path) -> dict[str, str]:
         named = format_of(state, TraceOptions())
     except NotRecognised:
         raise TraceError(
-            f"{state}: not a snapshot, or only a part of one; give the output of squeue --json or kubectl get pods -o "
-            "json, and move the file to its place once it is complete"
+            f"{state}: not a complete snapshot of a queue; give the output of squeue --json or kubectl "
+            "get pods -o json, and move the file to its place once it is complete"
         ) from None
     return workload | ({"format": "kubernetes-now"} if named == "kubernetes" else {})
 

@@ -71,7 +71,7 @@ def _job(file: Source, options: TraceOptions, report: ReadReport) -> Job | None:
         ran = parts.get("execution")
         execution = {str(task.get("id")): task for task in _dicts(ran.get("tasks") if isinstance(ran, dict) else None)}
     if not isinstance(listed, list) or not listed:
-        raise TraceError(f"{where}: the workflow lists no tasks")
+        raise TraceError(f"{where}: the workflow has no tasks")
     tasks, edges, written, read = _tasks(listed, execution, sizes, options, report, where)
     if len(tasks) < len(listed):
         if tasks:
@@ -136,7 +136,7 @@ def _files(task: dict[str, Any], sizes: dict[str, float], written: dict[str, flo
         written[str(name)] = sizes.get(str(name), 0.0)
     for name in _list(task.get("inputFiles")):
         read[str(name)] = sizes.get(str(name), 0.0)
-    for file in _dicts(task.get("files")):  # versions 1.3 and 1.4
+    for file in _dicts(task.get("files")):  # as in versions 1.3 and 1.4
         into = written if file.get("link") == "output" else read
         into[str(file.get("name", file.get("id")))] = _bytes(file.get("sizeInBytes", file.get("size")))
 
@@ -152,7 +152,7 @@ def _bytes(size: Any) -> float:
 def _section(document: Any, name: str, where: str) -> dict[str, Any]:
     section = document.get(name) if isinstance(document, dict) else None
     if not isinstance(section, dict):
-        raise TraceError(f"{where}: not a WfFormat workflow (there is no object {name!r})")
+        raise TraceError(f"{where}: not a WfFormat workflow, because there is no object {name!r}")
     return section
 
 

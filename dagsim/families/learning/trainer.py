@@ -374,7 +374,7 @@ class TrainingRun:
         train = self.train
         agent = Checkpoint.load(init, self.scenario, codec=kind_of(train.codec), net=kind_of(train.net))
         if agent.net != (wanted := learner.net.settings):
-            raise RunFolderError(f"{init}: its net is {agent.net}, but the configuration sets {wanted}")
+            raise RunFolderError(f"{init}: the agent's net is {agent.net}, but the configuration sets {wanted}")
         learner.net.load_state_dict(dict(agent.weights))
 
     def _imitate(self, how: WarmStart, learner: Learner, context: LearnerContext) -> None:
@@ -403,7 +403,7 @@ class TrainingRun:
             return None
         train = replace(self.train, net=LinearConfig())
         learner: Learner = train.algorithm.build(self._context(InProcessRollouts(self._factory, train.lockstep), train))
-        if learner.net.settings != train.net:  # the algorithm has its own network
+        if learner.net.settings != train.net:  # the algorithm uses a network of its own
             return None
         for iteration in range(count):
             self._tell(Progress("a linear policy", iteration, count))

@@ -49,7 +49,7 @@ def import_site(
         name, queues, network = site.cluster_name or out.stem, site.queues(named), site.network(imported.node_names())
         restarts = site.restarts(queues)
         log = log_in(paths)
-        # queues and network add to the settings that are not modelled
+        # queues and the network add to the list of unmodelled settings
         unmodelled = with_jobs(site.unmodelled, log, site.written_s)
         text = cluster_yaml(imported, name, origin, queues, unmodelled, network, site.policy, restarts)
     elif listed := _node_lists(files):
@@ -96,7 +96,7 @@ def _audit_of(config: Config, log: Trace) -> Audit:
     auditor = cluster_scenario_of(config).auditor(log)
     log.change = lambda jobs: accepting(jobs, config.cluster.accept, config.runtime, config.build_cluster().gpu_types)
     log.watcher = auditor
-    with suppress(DagsimError):  # the log can be read only with an option
+    with suppress(DagsimError):  # some logs can only be read with an option
         log.arrays()
     return auditor.audit(log.report)
 

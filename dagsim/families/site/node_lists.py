@@ -203,7 +203,8 @@ def grouped(
             members.setdefault((part, runs), []).append(node.name + suffix)
     if not members:
         raise TraceError(
-            f"no node is left on which jobs can run: {', '.join(imported.left_out[:8])} (--all keeps them)"
+            "no node is left for jobs to run on, because these were left out: "
+            f"{', '.join(imported.left_out[:8])} (--all keeps them)"
         )
     for (part, _), names in members.items():
         label = f"{(part.gpu or 'cpu').lower()}-x{part.gpus}" if part.gpu else "cpu"
@@ -258,7 +259,7 @@ def _named(site_name: str, features: Iterable[str], named: Mapping[str, str]) ->
         return kind
     hinted = [hint for feature in features if (hint := site_gpu(feature)) in GPU_TYPES]
     for size in [match[1] for feature in features if (match := _GB.search(feature))]:
-        hint = site_gpu(f"{site_name} {size}gb")  # a100 with the feature 80gb
+        hint = site_gpu(f"{site_name} {size}gb")  # for example, a100 with the feature 80gb
         hinted += [hint] if hint in GPU_TYPES and hint.rpartition("-")[2] == size else []
     if kind not in GPU_TYPES:
         return hinted[0] if hinted and site_name == _UNTYPED else kind
@@ -315,5 +316,5 @@ def read_nodes(source: Source) -> list[FoundNode]:
         earlier = nodes.get(node.name)
         nodes[node.name] = node if earlier is None else earlier.also_in(node.partitions)
     if not nodes:
-        raise TraceError(f"{source}:1: it lists no nodes")
+        raise TraceError(f"{source}:1: the file lists no nodes")
     return list(nodes.values())

@@ -151,7 +151,7 @@ class RunTable:
     def begin(self) -> None:
         """Drop all reservations, and compile once there is enough work."""
         self.kept = [0] * len(self.ids)
-        # True if both forms are loaded
+        # true if both forms are compiled
         pays = self.searched > _LISTED or _functions.cache_info().currsize == 2
         if not self.compiled and pays and _functions(compiled=True) != _functions(compiled=False):
             self.compiled = True
@@ -399,14 +399,15 @@ class NodePlan:
                 free = sum([1 << node for node in room])
                 of_group = next(free & nodes for nodes in groups if free & nodes)
                 chosen = self._choice.nodes(of_group, room, room, wanted, spread=distinct, shares=shares)
-                if not chosen:  # not enough of the nodes that it needs: try when further ones are free
+                if not chosen:  # too few of the required nodes are free, so try again when more are
                     least_s = _next_end_s(runs.limits.order, begin_s)
                     if least_s > until_s:
                         return None
                     continue
             if begin_s <= least_s or not self._taken(chosen, begin_s, begin_s + limit_s):
                 return begin_s, chosen
-            least_s = begin_s  # its nodes are reserved later on, so Slurm tries again from there
+            # its nodes are reserved for a later time, so Slurm tries again from then on
+            least_s = begin_s
 
     def _without(self, gone: frozenset[int]) -> RunTable:
         """The runs under way but those ``gone``."""
@@ -472,7 +473,8 @@ class NodePlan:
                 for type_ in demand.types:
                     sharing |= nodes & machines.shared[type_]
             _, members = table.members((nodes & ~sharing,))
-            # The plan knows when reservations of the site end, but the choice of a domain does not.
+            # The plan accounts for the ends of the site's reservations, but the choice of a domain
+            # does not.
             open_ = demand.nodes if demand.terms is not None and demand.terms.domains else -1
             needs = (float(demand.whole), float(demand.cpus), float(demand.memory))
             held = Held(table.ends, table.gives, table.runs, table.stride, table.free)

@@ -204,7 +204,7 @@ class PriorityBook:
         before = self.rounds
         period_s = self.settings.calc_period_s
         while self.calculated_s + period_s <= now:
-            if not self._runs:  # without runs, usage only decays
+            if not self._runs:  # usage only decays while nothing runs
                 self._decay(floor((now - self.calculated_s) / period_s))
                 break
             self._round(self.calculated_s + period_s)

@@ -112,7 +112,7 @@ class SlurmSite(ImportedSite):
                 self.drop(f"node {name}: listed, but not in slurm.conf; kept")
         nodes |= self.listed
         if not nodes:
-            raise TraceError("no file lists nodes: add slurm.conf or the output of `scontrol show nodes`")
+            raise TraceError("no file lists nodes; add slurm.conf or the output of `scontrol show nodes`")
         states = {name: f"{self.nodes.get(name, {}).get('state', '')}+{node.state}" for name, node in nodes.items()}
         powered = power_rules(self.conf, self.partitions, states, self.log.boot_s, self.drop)
         nodes = {name: replace(node, on_demand=powered.get(name)) for name, node in nodes.items()}
@@ -184,7 +184,7 @@ class SlurmSite(ImportedSite):
             return None
         parts: dict[str, list[str]] = {}
         for name in names:
-            # a node with several GPU types is modelled as several nodes
+            # A node with several GPU types is modelled as several nodes.
             parts.setdefault(name.partition(":")[0], []).append(name)
         strangers = sorted({node for switch in self.switches.values() for node in switch.nodes if node not in parts})
         if strangers:
@@ -439,7 +439,7 @@ def _kind_of(file: Path) -> str:
     if re.search(r"^\s*(?:NodeName=\S+\s+)?Name\s*=\s*\w+", text, re.MULTILINE) and "PartitionName" not in text:
         return "gres.conf"
     if "CPUAlloc=" in text:
-        return ""  # nodes without their states: the file was cut off
+        return ""  # the states of the nodes are missing, so the file was cut off
     if re.search(r"^\s*(SlurmctldHost|ControlMachine|ClusterName|PartitionName|NodeName)\s*=", text, re.MULTILINE):
         return "slurm.conf"
     return ""
@@ -471,7 +471,9 @@ def _lines(file: Path, seen: tuple[Path, ...] = ()) -> Iterator[str]:
         if included:
             path = file.parent / Path(included[1]).name
             if not path.exists():
-                raise TraceError(f"{file}: it includes {included[1]}, which is not in the folder; add {path.name}")
+                raise TraceError(
+                    f"{file}: the file includes {included[1]}, which is not in the folder; add {path.name}"
+                )
             yield from _lines(path, (*seen, file))
         elif line.strip():
             yield line.strip()
@@ -620,7 +622,8 @@ def _read_reservations(site: SlurmSite, file: Path) -> None:
     for block in _blocks(file, "ReservationName"):
         name = block["reservationname"]
         first = site.reservations.setdefault(name, block)
-        if (_start_s(site, block) or inf) < (_start_s(site, first) or inf):  # a repeated one, listed several times
+        # a reservation that repeats, listed once per repetition
+        if (_start_s(site, block) or inf) < (_start_s(site, first) or inf):
             site.reservations[name] = block
 
 
@@ -681,9 +684,11 @@ def _of_cluster(site: SlurmSite, rows: list[dict[str, str]], file: Path) -> list
         return rows
     listed = ", ".join(list(names)[:5])
     if not ours:
-        raise TraceError(f"{file}: it lists several clusters ({listed}): add slurm.conf, which names one")
+        raise TraceError(f"{file}: the file lists several clusters ({listed}); add slurm.conf, which names one")
     if ours not in names:
-        raise TraceError(f"{file}: it belongs to another cluster ({listed}) than slurm.conf ({ours}); keep one of them")
+        raise TraceError(
+            f"{file}: the file belongs to a different cluster ({listed}) than slurm.conf ({ours}); keep one of them"
+        )
     if len(names) > 1:
         site.drop(f"{file.name}: rows from clusters other than {ours}")
     return [row for row in rows if row.get("cluster", "").lower() in ("", ours)]
@@ -818,7 +823,7 @@ def _read_topology(site: SlurmSite, file: Path) -> None:
             except ValueError:
                 site.block_sizes = [0]
             if min(site.block_sizes) < 1 or max(site.block_sizes) > MOST_NODES:
-                raise TraceError(f"{file}: BlockSizes {pairs['blocksizes'][:80]!r} are not numbers of nodes")
+                raise TraceError(f"{file}: BlockSizes must be numbers of nodes, got {pairs['blocksizes'][:80]!r}")
             continue
         name = pairs.get("switchname") or pairs.get("blockname")
         if name is None:
@@ -1003,7 +1008,7 @@ def _partition(
     listed = row.get("nodes", "ALL")
     nodes = () if listed.upper() == "ALL" else _hosts("" if is_unset(listed) else listed, f"partition {name}")
     if strangers := [node for node in nodes if node not in names]:
-        raise TraceError(f"partition {name}: node {strangers[0]!r} is in no list of nodes; add slurm.conf")
+        raise TraceError(f"partition {name}: no list of nodes contains {strangers[0]!r}; add slurm.conf")
     for key, plain in _PLAIN_PARTITION.items():
         if row.get(key, plain).upper() not in (plain, "NONE", "0"):
             site.drop(f"partition {name}: {key}={row[key]}")
@@ -1261,7 +1266,7 @@ def _scheduler_parameters(site: SlurmSite, text: str) -> dict[str, Any]:
     for name, (ours, default, unit) in seconds.items():
         settings[ours] = finite_number(str(stated.pop(name, default)), name) * unit
     if settings["sched_min_interval_s"] < 0.001:
-        settings["sched_min_interval_s"] = 0.0  # Slurm's default of 2 microseconds is no pause
+        settings["sched_min_interval_s"] = 0.0  # Slurm's default of 2 microseconds is negligible
     for name, (ours, least) in counts.items():
         settings[ours] = count(str(stated.pop(name, least)), name, 0, _MOST)
     for name, value in stated.items():

@@ -218,8 +218,8 @@ def earliest(
                 usable += 1
                 for place in range(node * runs_stride, node * runs_stride + runs[node]):
                     marks[ranks[place]] = 1
-        # least: the earliest time at which any node fits an instance; most: how many fit once all
-        # runs have ended
+        # least: the earliest time at which any node fits an instance; most: how many instances fit
+        # once all runs have ended
         least, most = inf, 0.0
         for index in range(len(nodes) if usable else 0):
             node = nodes[index]
@@ -249,7 +249,8 @@ def earliest(
             if total >= wanted:
                 break
             at += 1
-            while at < len(order) and marks[at] == 0:  # the next end of a run on these nodes
+            # the next time at which a run on these nodes ends
+            while at < len(order) and marks[at] == 0:
                 at += 1
             if at >= len(order):
                 freed_s = inf
@@ -379,7 +380,8 @@ class NodeChoice:
         placed, later = [], chosen.bit_count()
         for node in bits(chosen):
             later -= 1
-            # A later block may have made an earlier node superfluous, but nodes that must be chosen get an instance.
+            # A later block may have made an earlier node superfluous, but every node that the
+            # request names gets an instance.
             count = min(wanted - later if shares else wanted, 1 if spread else room[node])
             if count > 0:
                 placed.append(Share(node, count))

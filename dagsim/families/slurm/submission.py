@@ -87,7 +87,7 @@ def submission(
     named = partition if "," in partition else ""
     counted = tuple([pair for pair in licences if pair[1]])
     several = " : " in line
-    if several:  # each component has options of its own
+    if several:  # each component of a heterogeneous job has its own options
         command, parts = line.split(maxsplit=1)[0], line.split(" : ")
         own = parts[component] if component < len(parts) else parts[0]
         line = own if own.startswith(command) else f"{command} {own}"
@@ -288,7 +288,7 @@ def options_of(line: str) -> dict[str, str]:
             name = _LONG.get(name, name)
         else:
             options.setdefault("job-name", word.rpartition("/")[2])
-            break  # the script comes here comes here comes here
+            break  # the script follows here
         if not equals and name not in _BARE and at < len(words):
             value, at = words[at], at + 1
         if name == "wrap":

@@ -272,7 +272,7 @@ def binned(row: Ints, start_s: Floats, end_s: Floats, weight: Floats, edges_s: F
     for at_s, sign in ((start_s, 1.0), (end_s, -1.0)):
         at = np.clip((at_s - edges_s[0]) / width, 0.0, bins)
         place = at.astype(np.int64)
-        # the rest of the bin in which it falls
+        # the remaining part of the bin in which it falls
         np.add.at(rising, (row, place), sign * weight * (place + 1 - at))
         np.add.at(risen, (row, place + 1), sign * weight)  # and all later bins
     averages: np.ndarray = (rising + np.cumsum(risen, axis=1)[:, :-1])[:, :bins]

@@ -1,8 +1,8 @@
 """The rules of a site that apply under every policy: partitions, constraints, reservations and
 licences.
 
-They decide on which nodes a task may start now. ``Terms`` are the fixed part for one task, and a
-part of its demand class; ``SiteState`` keeps the *open* nodes of all such classes up to date.
+They determine the nodes on which a task may start now. ``Terms`` are the fixed part for one task,
+and a part of its demand class. ``SiteState`` keeps the *open* nodes of all such classes up to date.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class Terms(NamedTuple):
 
 
 class NodeCount(NamedTuple):
-    """At least ``least`` of a gang's nodes are among ``nodes``, a bit set; ``apart`` from those of other counts."""
+    """At least ``least`` of a gang's nodes are among ``nodes``, a bit set, and ``apart`` from those
+    of other counts."""
 
     nodes: int
     least: int
@@ -51,9 +52,11 @@ class NodeCount(NamedTuple):
 
 
 def nodes_by_counts(nodes: Sequence[int], wanted: int, counts: Sequence[NodeCount]) -> list[int] | None:
-    """Choose ``wanted`` of some nodes, the first ones where the counts allow it; None if there are too few.
+    """Choose ``wanted`` of some nodes, the first ones that the counts allow; None if there are too
+    few.
 
-    Counts are met one by one, the one of the fewest nodes first, with nodes that no other count asks for before others.
+    Counts are met one by one, starting with the one that has the fewest nodes, and using nodes that
+    no other count requires before others.
     """
     chosen: list[int] = []
     for count in sorted(counts, key=lambda count: count.nodes.bit_count()):
@@ -85,8 +88,8 @@ _NO_REQUEST = Request()
 class SiteState(Forked):
     """The restrictions of a site, and the licences in use. Plain data.
 
-    ``origin_s`` is the time of the log at 0 s. Constraints apply only if the cluster has features,
-    and a reservation or licence that the site does not list restricts no job.
+    ``origin_s`` is the time in the log that corresponds to 0 s. Constraints only apply if the
+    cluster has features, and a reservation or licence that the site does not list restricts no job.
     """
 
     __slots__ = {
@@ -175,14 +178,14 @@ class SiteState(Forked):
     def of(
         cls, cluster: Cluster, queues: QueueTree | None, origin_s: float, levels: Sequence[FabricLevel] | None
     ) -> SiteState | None:
-        """Return the restrictions of a cluster whose network has ``levels``; None if none could
-        restrict a job."""
+        """Return the restrictions for a cluster whose network has ``levels``; None if none of them
+        could restrict a job."""
         if levels is None and not cls.binds(cluster, queues):
             return None
         return cls(cluster, queues, origin_s, domain_sets(levels, len(cluster.nodes)))
 
     def attach(self, kernel: ClusterKernel) -> None:
-        """Listen to the kernel, and put timers on its clock: at the beginning, and in a fork."""
+        """Listen to the kernel and put timers on its clock, both at the beginning and in a fork."""
         machines = kernel.machines
         if self.licences:
             kernel.frontier.started.append(lambda run, now: machines.hold(run.task.demand, 1, now))
@@ -211,13 +214,14 @@ class SiteState(Forked):
         return sorted((times | {closed.known_s for closed in self.closed}) - {inf})
 
     def terms(self, job: Job, limit_s: float, gang: int = 0) -> Terms | None:
-        """Return the terms of a task of the job, which has a time limit, and ``gang`` instances if they
-        start together; None if nothing restricts it.
+        """Return the terms for a task of the job, which has a time limit, and for ``gang``
+        instances if they start together; None if nothing restricts it.
         """
         request = job.request or _NO_REQUEST
         nodes, reservation = self.nodes_of(job.partition, request), -1
         wanted = [nodes & self._named[name] for name in request.nodes if name in self._named]
-        if wanted and len(wanted) >= max(gang, 1):  # no room for others
+        # other nodes are left out because the task cannot use them
+        if wanted and len(wanted) >= max(gang, 1):
             nodes = sum(wanted)
             wanted = wanted if gang > 1 else []
         if self.closed:
@@ -248,19 +252,19 @@ class SiteState(Forked):
                 yield one
 
     def counts(self, request: Request) -> tuple[NodeCount, ...]:
-        """Return the numbers of nodes that the constraint of a job asks for."""
+        """Return the numbers of nodes that the constraint of a job requires."""
         counted = counts_of(request.constraint) if "*" in request.constraint and any(self._features) else ()
         return tuple([NodeCount(self._satisfying(part), least, apart) for part, least, apart in counted or ()])
 
     def _domains(self, job: str, request: Request) -> tuple[int, ...]:
         if request.level not in self.levels:
             raise ModelError(
-                f"job {job!r}: the network has no level {request.level!r}; its levels are {', '.join(self.levels)}"
+                f"job {job!r}: the network has no level {request.level!r}; levels: {', '.join(self.levels)}"
             )
         return self.levels[request.level] if request.level_required and request.segment is None else ()
 
     def nodes_of(self, partition: str, request: Request | None) -> int:
-        """Return the nodes of the partitions of a job that satisfy its constraint, as a bit set."""
+        """Return the nodes in the partitions of a job that satisfy its constraint, as a bit set."""
         request, nodes = request or _NO_REQUEST, self.all_nodes
         if self._partitions:
             named = [name for name in request.partitions or (partition,) if name in self._partitions]
@@ -273,8 +277,8 @@ class SiteState(Forked):
         return nodes & self._satisfying(request.constraint) if request.constraint else nodes
 
     def refuses(self, job: Job, now: float) -> RejectReason | None:
-        """Return the reason for which a job that arrives now can never run, besides its resources:
-        it needs more licences than there are, or its reservation is over.
+        """Return the reason why a job that arrives now can never run, apart from its resources: it
+        needs more licences than there are, or its reservation is over.
         """
         request = job.request or _NO_REQUEST
         if any(count > self._owned.get(name, inf) for name, count in request.licences):
@@ -284,8 +288,8 @@ class SiteState(Forked):
         return RejectReason.CANCELLED if over else None
 
     def lasting(self, terms: Terms | None, now: float) -> int:
-        """Return the nodes on which a task with these terms may start now or ever after, as a bit
-        set."""
+        """Return the nodes on which a task with these terms may start now or at any later time, as
+        a bit set."""
         nodes = self.all_nodes if terms is None else terms.nodes
         if terms is not None and terms.reservation >= 0 and self._ends_s[terms.reservation] <= now:
             return 0
@@ -302,7 +306,7 @@ class SiteState(Forked):
 
     def open_between(self, terms: Terms, begin_s: float, end_s: float) -> int:
         """Return the nodes that a task with these terms may hold from ``begin_s`` to ``end_s``. A
-        drain matters only if it is under way at ``begin_s``, because nobody knows of it before.
+        drain only matters if it is under way at ``begin_s``, because nobody knows of it in advance.
         """
         nodes = terms.nodes
         if terms.reservation >= 0:
@@ -318,13 +322,13 @@ class SiteState(Forked):
         return nodes
 
     def is_under_way(self, number: int, time_s: float) -> bool:
-        """True if a reservation is held at a time."""
+        """Return True if a reservation is in effect at a time."""
         return any(one.number == number and one.start_s <= time_s < one.end_s for one in self.closed)
 
     def next_s(self, terms: Terms, now: float) -> float:
-        """Return the next time at which the open nodes of these terms may change by themselves. A
-        task may end in the instant in which a reservation begins: until its last possible start
-        nodes are open, and closed just after it.
+        """Return the next time at which the open nodes for these terms may change by themselves. A
+        task may end at the very time at which a reservation begins. Until its last possible start,
+        nodes are therefore open, and they close just after it.
         """
         times = [closed.end_s for closed in self.closed]
         for closed in self.closed:
@@ -370,7 +374,7 @@ def down_windows(
     queues: QueueTree, names: Sequence[str], origin_s: float, begins_s: float
 ) -> tuple[tuple[int, float, float], ...]:
     """Return the times at which nodes are down, as ``(node, start_s, end_s)`` counted from the
-    beginning of the simulation; overlapping times of a node are joined.
+    beginning of the simulation; overlapping times of a node are merged.
 
     Raises:
         ConfigError: An outage names a node that the cluster lacks.
@@ -390,7 +394,7 @@ def down_windows(
 
 
 def members(part: NodePartition, names: Sequence[str]) -> int:
-    """Return the nodes of a partition as a bit set: the nodes and node groups that it names.
+    """Return the nodes in a partition as a bit set: the nodes and node groups that it names.
 
     Raises:
         ConfigError: A name matches no node.
@@ -405,6 +409,6 @@ def members(part: NodePartition, names: Sequence[str]) -> int:
     nodes = 0
     for name in part.nodes:
         if name not in by_name:
-            raise ConfigError(f"partition {part.name!r}: the cluster has no node and no group of nodes {name!r}")
+            raise ConfigError(f"partition {part.name!r}: the cluster has no node or group {name!r}")
         nodes |= by_name[name]
     return nodes

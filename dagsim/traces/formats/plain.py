@@ -187,9 +187,9 @@ def _columns(source: Source, options: TraceOptions) -> NamedColumns:
     columns.check(_COLUMNS)
     if missing := _missing(columns):
         raise TraceError(
-            f"{source}:1: there is no column for {', '.join(missing)}; "
-            f"there are {clipped(', '.join(columns.names))}; "
-            f"say which hold them: {map_command(source, options.mapping(), missing)}"
+            f"{source}:1: there is no column for {', '.join(missing)} among "
+            f"{clipped(', '.join(columns.names))}; name the right columns with "
+            f"{map_command(source, options.mapping(), missing)}"
         )
     return columns
 
@@ -428,7 +428,7 @@ def _check_states(checks: Checks, work: np.ndarray) -> None:
 
     checks.drop(are(_NOT_OVER), "that outlive the trace")
     checks.drop(are(_CANCELLED) & (work <= 0), "cancelled before they started")
-    checks.note(~are(("", *_NOT_OVER, *_OVER)), "whose state is not a known word, taken as ended")
+    checks.note(~are(("", *_NOT_OVER, *_OVER)), "whose state is unknown (taken as ended)")
 
 
 def _over_nodes(
@@ -442,10 +442,11 @@ def _over_nodes(
     """Return the instances and the demand of each where ``nodes`` are stated: one per node, or one
     per GPU if the GPUs are not even over the nodes.
     """
-    nodes = np.where(are_counts(nodes), nodes, 1.0)  # other numbers become 1; their rows are dropped later
+    # replace invalid numbers by 1; their rows are dropped later
+    nodes = np.where(are_counts(nodes), nodes, 1.0)
     checks.drop((nodes > 1) & (instances > 1), "with both nodes and instances")
     uneven = (nodes > 1) & (np.where(np.isfinite(gpus), gpus, 0.0) % nodes > 0)
-    checks.note(uneven, "whose GPUs are not even over their nodes, taken one by one")
+    checks.note(uneven, "with GPUs spread unevenly over their nodes (treated as single GPUs)")
     parts = np.where(uneven, np.maximum(np.floor(gpus), 1.0), nodes)
     return np.where(nodes > 1, parts, instances), gpus / parts, cpus / parts, memory / parts
 
@@ -477,7 +478,7 @@ def _graphs(table: Table, rows: _Rows, groups: Grouped) -> JobBatch:
     usable = checks.usable[groups.row]
     kept = np.bincount(groups.job, usable, len(groups.ids)).astype(np.int64)
     leads = np.minimum.reduceat(np.where(usable, np.arange(len(usable)), len(usable) - 1), groups.first[:-1])
-    lead = groups.row[leads]  # job-level columns are taken from the first usable row of each job
+    lead = groups.row[leads]  # Values of the job are taken from its first usable row.
 
     def drop(reason: str, jobs: np.ndarray, details: Mapping[int, str]) -> None:
         checks.findings.drop(

@@ -144,9 +144,9 @@ def test_the_words_of_the_one_table_of_reasons_are_used(tmp_path: Path) -> None:
         (["why", "--state", "{now}", "-c", "{site}", "9"], "job 9 is not in the snapshot"),
         (["why", "--state", "{now}", "-c", "{site}", "1"], "job 1 runs since 5 min"),
         (["why", "--state", "{now}", "2"], "give --config site.yaml"),
-        (["why", "--state", "{now}", "-c", "{site}", "run", "2"], "takes one job, and no run"),
+        (["why", "--state", "{now}", "-c", "{site}", "run", "2"], "takes one job and no run folder"),
         (["why", "2"], "expected RUN JOB"),
-        (["why", "run", "2", "--history", "x"], "goes with --state"),
+        (["why", "run", "2", "--history", "x"], "can only be used with --state"),
     ],
 )
 def test_wrong_questions_are_refused(tmp_path: Path, words: list[str], message: str) -> None:

@@ -24,7 +24,7 @@ def test_specification_and_execution_are_joined(read: Reading, samples: Path) ->
         ("t1", 3.5, 4, 0), ("t2", 10, 1, 0), ("t3", 0, 1, 0),
     ]  # fmt: skip
     assert {tuple(edge) for edge in job.graph.edges} == {(0, 1, 120), (0, 2, 20)}
-    assert got.noted == {"edges to tasks that are not there (taken as satisfied)": 1}
+    assert got.noted == {"edges to missing tasks (taken as satisfied)": 1}
 
 
 def test_older_versions_keep_everything_with_the_task(read: Reading, samples: Path) -> None:

@@ -462,5 +462,5 @@ def test_cloning_limits_the_norm_of_its_gradients() -> None:
 
 def test_nothing_to_clone_is_an_error_in_words() -> None:
     learner, _ = begun(PpoConfig())
-    with pytest.raises(ConfigError, match=r"train\.warm_start: none of its policy's decisions"):
+    with pytest.raises(ConfigError, match=r"train\.warm_start: train\.codec offers none of the decisions"):
         clone(learner.net, [], [], WarmStart("eft-wait"), np.random.default_rng(0))

@@ -173,7 +173,7 @@ def test_an_unknown_time_unit_is_refused(tmp_path: Path) -> None:
 def test_graphs_are_found_by_name(tmp_path: Path) -> None:
     write(tmp_path / "m.txt", PIPEDREAM)
     assert list(read_graphs(tmp_path, ("m",))) == ["m"]
-    with pytest.raises(TraceError, match="there is no graph 'n'; there are: m"):
+    with pytest.raises(TraceError, match="there is no graph 'n'; available: m"):
         read_graphs(tmp_path, ("n",))
 
 

@@ -33,7 +33,7 @@ def test_a_file_of_a_known_kind_is_called_by_its_name(tmp_path: Path, name: str)
     (tmp_path / "log").write_text(FILES[name])
     with pytest.raises(TraceError, match=f"log: this is {name}") as caught:
         recognise(tmp_path / "log")
-    assert "which dagsim does not read: " in str(caught.value)
+    assert "which dagsim cannot read: " in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_packed_file_is_told_how_to_unpack_it(tmp_path: Path, magic: bytes, na
 )
 def test_other_outputs_of_lsf_are_called_by_their_name(tmp_path: Path, text: str) -> None:
     (tmp_path / "log").write_text(text)
-    with pytest.raises(TraceError, match="bacct of LSF, which dagsim does not read: take the accounting instead"):
+    with pytest.raises(TraceError, match="bacct of LSF, which dagsim cannot read: take the accounting instead"):
         recognise(tmp_path / "log")
 
 

@@ -24,10 +24,10 @@ task is in the system.
 
 
 class FairShares:
-    """Start the oldest task with room of the holder with the smallest *share*. A holder is a tenant
-    or a job. Its share is the resources of its runs divided by its entitlement. With
-    ``dominant`` the largest of its shares of the cluster's GPUs, cores and memory counts, else
-    its GPUs (cores, if it has no GPU).
+    """Start the oldest task that fits, from the holder with the smallest *share*. A holder is a
+    tenant or a job. Its share is the resources held by its runs divided by its entitlement. With
+    ``dominant``, the largest of its shares of the cluster's GPUs, cores and memory counts;
+    otherwise its GPUs count (or cores, if it has no GPU).
 
     Cost per decision: O(demand classes x log tasks) (progressive filling, Bertsekas and Gallager
     1992, section 6.5.2).
@@ -46,7 +46,7 @@ class FairShares:
         yield from start_of(self._place, view, turns.first(view))
 
     def share(self, holder: Hashable, held: _Amounts, total: _Amounts) -> float:
-        """Return the share of a holder with the resources ``held``, in a cluster of ``total``,
+        """Return the share of a holder with the resources ``held``, in a cluster with ``total``,
         divided by its entitlement.
         """
         gpus, cpus, _ = held
@@ -56,7 +56,8 @@ class FairShares:
         return (gpus + (cpus / (total[1] or 1.0) if not gpus else 0.0)) / self._dues[holder]
 
     def note(self, task: TaskState) -> Hashable:
-        """Return the holder that the task belongs to; its first task sets its entitlement."""
+        """Return the holder that the task belongs to; the first task of a holder sets its
+        entitlement."""
         holder = task.job.job.tenant if self.by == "tenant" else task.job.number
         if holder not in self._dues:
             self._dues[holder] = self.due(task)
@@ -68,8 +69,8 @@ _Entry: TypeAlias = tuple[float, int, int, Hashable]
 
 
 class _Turns:
-    """The resources that each holder's runs hold, and the ready tasks by holder within each demand
-    class. The holders of a class are in a heap by ``(share, oldest task)``.
+    """The resources held by the runs of each holder, and the ready tasks by holder within each
+    demand class. The holders in a class form a heap by ``(share, oldest task)``.
     """
 
     def __init__(self, shares: FairShares, total: _Amounts) -> None:
@@ -109,7 +110,7 @@ class _Turns:
                 self._enter(demand, holder)
 
     def first(self, view: ClusterView) -> TaskState | None:
-        """Return the next task in turn among those with room."""
+        """Return the next task in turn among those that fit."""
         best: tuple[tuple[float, int, int], TaskState] | None = None
         for demand, heap in self._heaps.items():
             if not heap or not view.machines.fits(demand):
@@ -159,23 +160,23 @@ def _capacity(view: ClusterView) -> _Amounts:
 
 
 def max_min_fair(by: By = "tenant", placement: str | PlacementRule = "best-fit") -> FairShares:
-    """Max-min fair: the holder with the fewest GPUs is next. All tenants (or with ``by=job`` all
-    jobs) have the same entitlement. Uses no estimates. Cost: ``FairShares`` (Bertsekas and
-    Gallager 1992, section 6.5.2).
+    """Max-min fair: the holder with the fewest GPUs is next. All tenants (or, with ``by=job``, all
+    jobs) have the same entitlement. Uses no estimates. Cost: ``FairShares`` (Bertsekas and Gallager
+    1992, section 6.5.2).
 
-    Shares are those of tenants or of jobs (``by``).
+    The holders are tenants or jobs (``by``).
     """
     return FairShares(by, _alike, False, placement)
 
 
 def weighted_fair(alpha: float = 0.0, by: By = "job", placement: str | PlacementRule = "best-fit") -> FairShares:
-    """Return the weighted fair: a job is entitled to GPUs in proportion to its weight times its
-    work to the power ``alpha``, where its work is its estimated GPU-seconds. With 0 only the weight
-    counts, with 1 the size too, and below 0 small jobs get more. Tuned, it is the strongest
-    baseline of Decima (Mao et al., SIGCOMM 2019, section 7.1). With ``by=tenant`` the first job of
-    a tenant sets its entitlement. Uses estimates. Cost: ``FairShares``.
+    """Weighted fair: a job is entitled to GPUs in proportion to its weight times its work to the
+    power ``alpha``, where its work is its estimated GPU-seconds. With 0, only the weight counts;
+    with 1, the size counts as well; and below 0, small jobs get more. When tuned, it is the
+    strongest baseline of Decima (Mao et al., SIGCOMM 2019, section 7.1). With ``by=tenant``, the
+    first job of a tenant sets its entitlement. Uses estimates. Cost: ``FairShares``.
 
-    Shares are those of tenants or of jobs (``by``).
+    The holders are tenants or jobs (``by``).
 
     Raises:
         ConfigError: ``alpha`` is not between -4 and 4.
@@ -198,7 +199,7 @@ def drf(by: By = "tenant", placement: str | PlacementRule = "best-fit") -> FairS
     shares of GPUs, cores and memory) is next, weighted by the weight of its first job. Uses no
     estimates. Cost: ``FairShares`` (Ghodsi et al., NSDI 2011).
 
-    Shares are those of tenants or of jobs (``by``).
+    The holders are tenants or jobs (``by``).
     """
     return FairShares(by, _weight, True, placement)
 
