@@ -374,6 +374,7 @@ def change(waits: np.ndarray, before: np.ndarray, run_s: np.ndarray | float, met
     return change_of(both[0], values[0], both[1], values[1], metric)
 
 
+@pytest.mark.slow
 def test_the_interval_of_a_change_holds_the_ratio_of_the_long_run() -> None:
     """A part of ``scripts/validate_coverage.py``, on seeds of its own. Before, 19 of 24 held with exponential run times
     at .85, and 40 % of the others.
