@@ -2,10 +2,11 @@
 
     python scripts/check_site.py [--cases 500] [--from SEED] [--policy NAME ...] [--json]
 
-Case n is drawn from seed n: up to six nodes with features, partitions, limits of accounts, users and QOS, reservations
-that are over, under way or to come, licences, drains and outages with and without an end; up to 25 jobs with
-constraints, reservations, licences, dependencies, begin times, arrays, gangs and limits, some of which can never start.
-Reservations may repeat, become known late, or attract jobs; jobs may name nodes, exclude nodes, or want them alone.
+Case n is drawn from seed n: up to six nodes with features, some of them powered on demand, partitions, limits of
+accounts, users and QOS, reservations that are over, under way or to come, licences, drains and outages with and without
+an end; up to 25 jobs with constraints, reservations, licences, dependencies, begin times, arrays, gangs and limits,
+some of which can never start. Reservations may repeat, become known late, or attract jobs; jobs may name nodes, exclude
+nodes, or want them alone.
 All times are multiples of ten minutes, so that equal times are the rule. The policies take turns. Without ``--from``
 the first seed is new each time, and printed.
 
@@ -31,7 +32,19 @@ import numpy as np
 from stress import specs
 
 from dagsim.errors import ConfigError, DagsimError
-from dagsim.model import Cluster, Demand, Job, Kind, Node, Request, Task, TaskGraph, gpu_type
+from dagsim.model import (
+    Cluster,
+    Demand,
+    Job,
+    Kind,
+    Node,
+    OnDemand,
+    PowerState,
+    Request,
+    Task,
+    TaskGraph,
+    gpu_type,
+)
 from dagsim.model.log import RejectReason, Schedule
 from dagsim.model.queues import Caps, NodeOutage, NodePartition, NodeReservation, Qos, QueueNode, QueueTree
 from dagsim.systems.cluster.policies import POLICIES
@@ -122,7 +135,18 @@ def _node(rng: np.random.Generator, at: int) -> Node:
     kind = rng.choice(["T4", "V100-16", ""])
     gpus = int(rng.integers(1, 5)) if kind else 0
     features = tuple(name for name in "abc" if rng.random() < 0.5)
-    return Node(f"n{at}", gpu_type(str(kind)) if gpus else None, gpus, 8.0, 32.0, features=features)
+    gpu = gpu_type(str(kind)) if gpus else None
+    return Node(f"n{at}", gpu, gpus, 8.0, 32.0, features=features, on_demand=_on_demand(rng))
+
+
+def _on_demand(rng: np.random.Generator) -> OnDemand | None:
+    if rng.random() < 0.7:
+        return None
+    boots_s = tuple([STEP_S * float(rng.integers(0, 4)) for _ in range(int(rng.integers(1, 3)))])
+    idle_s = None if rng.random() < 0.2 else STEP_S * float(rng.integers(0, 4))
+    trigger = "pending" if rng.random() < 0.3 else "placed"
+    shutdown_s, up = STEP_S * float(rng.integers(0, 2)), bool(rng.random() < 0.3)
+    return OnDemand(boots_s, idle_s, shutdown_s, trigger, STEP_S, up)  # type: ignore[arg-type]
 
 
 def _caps(rng: np.random.Generator) -> Caps:
@@ -193,21 +217,27 @@ class Judge:
     def read(self, schedule: Schedule) -> list[str]:
         """Return what breaks a rule."""
         rows = schedule.log.rows().tolist()
-        nodes: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        nodes: dict[int, dict[int, int]] = defaultdict(dict)
         for kind, _, _, _, run, node, instances, *_ in rows:
-            if kind == Kind.STARTED:
-                nodes[run].append((node, instances))
-        for kind, now, job, task, run, _, _, _, gpus in rows:
-            if kind == Kind.STARTED and run not in self.runs:
+            if kind in (Kind.STARTED, Kind.ALLOCATED):
+                nodes[run][node] = instances
+        is_up = {at: not node.on_demand or node.on_demand.up for at, node in enumerate(self.site.cluster.nodes)}
+        for kind, now, job, task, run, node, _, _, value in rows:
+            if kind == Kind.POWER:
+                is_up[node] = value == PowerState.UP
+            elif kind == Kind.STARTED and not is_up[node]:
+                self.faults.append(f"{now:g} s: {self.site.jobs[job].id} runs on n{node}, which is off or booting")
+            # the rules of a start hold when a run takes its nodes, even if they have to boot first
+            if kind in (Kind.STARTED, Kind.ALLOCATED) and run not in self.runs:
                 own = self.site.jobs[job]
                 self.first_s.setdefault(own.id, now)
-                self.runs[run] = own, own.tasks[task], nodes[run]
-                self._start(own, own.tasks[task], nodes[run], now)
-            elif kind in (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED):
+                self.runs[run] = own, own.tasks[task], [*nodes[run].items()]
+                self._start(own, own.tasks[task], [*nodes[run].items()], now)
+            elif kind in (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED, Kind.RELEASED):
                 self.runs.pop(run, None)
             elif kind == Kind.REJECTED and now == self.site.jobs[job].arrival_s:  # it never came: nobody waits for it
                 self.first_s[self.site.jobs[job].id] = self.left_s[self.site.jobs[job].id] = -inf
-                self._refused(self.site.jobs[job], now, int(gpus))
+                self._refused(self.site.jobs[job], now, int(value))
             elif kind in (Kind.COMPLETED, Kind.REJECTED):
                 self.first_s.setdefault(self.site.jobs[job].id, now)
                 self.left_s[self.site.jobs[job].id] = now

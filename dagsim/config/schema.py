@@ -434,9 +434,8 @@ def plain(value: Any) -> Any:
 def _unset(value: Any) -> tuple[str, ...]:
     """Rare keys of a cluster or a trace that ``plain`` omits as long as they have their
     defaults."""
-    return tuple(
-        [name for name in ("partitions", "from_s", "accept", "manifest", "part") if not getattr(value, name, True)]
-    )
+    rare = ("partitions", "from_s", "accept", "manifest", "part", "on_demand")
+    return tuple([name for name in rare if not getattr(value, name, True)])
 
 
 def _any_of(schema: Any) -> Any:

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from dagsim.model import Cluster, Kind
+from dagsim.model import Cluster, Kind, PowerState
 from dagsim.model.log import FactColumns, Schedule
 
 Floats: TypeAlias = NDArray[np.float64]
@@ -94,11 +94,82 @@ class RunColumns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeOutages:
-    """One entry per outage of a node. ``end_s`` is the end of the log if the node never came back."""
+    """One entry per time at which a node was down, or powered off. ``end_s`` is the end of the log if the
+    node never came back."""
 
     node: Ints
     start_s: Floats
     end_s: Floats
+    failed: Flags
+    """True if it was down, False if it was only powered off."""
+
+    @classmethod
+    def of(cls, rows: np.ndarray, cluster: Cluster, log_end_s: float) -> NodeOutages:
+        """Read the outages in the rows of a log."""
+        if any(node.on_demand is not None for node in cluster.nodes):
+            off = _on_demand(rows, cluster, log_end_s)[0]
+            node, start_s, end_s, failed = (np.array([entry[field] for entry in off]) for field in range(4))
+            return cls(node.astype(np.int64), start_s.astype(float), end_s.astype(float), failed.astype(bool))
+        down, up = rows[rows["kind"] == Kind.DOWN], rows[rows["kind"] == Kind.UP]
+        end_s = _look_up(up["time_s"], _pair(down["node"], up["node"]), log_end_s)
+        start_s = np.ascontiguousarray(down["time_s"])
+        return cls(down["node"].astype(np.int64), start_s, end_s, np.ones(len(down), bool))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PoweredNodes:
+    """One entry per time at which a node that is powered on demand was not off: it booted, was up, or was
+    being powered down."""
+
+    node: Ints
+    start_s: Floats
+    end_s: Floats
+    booted: Flags
+    """True if it began with a boot."""
+
+    @classmethod
+    def of(cls, rows: np.ndarray, cluster: Cluster, log_end_s: float) -> PoweredNodes:
+        """Read the times in the rows of a log."""
+        entries = _on_demand(rows, cluster, log_end_s)[1] if any(node.on_demand for node in cluster.nodes) else []
+        node, start_s, end_s, booted = (np.array([entry[field] for entry in entries]) for field in range(4))
+        return cls(node.astype(np.int64), start_s.astype(float), end_s.astype(float), booted.astype(bool))
+
+
+def _on_demand(rows: np.ndarray, cluster: Cluster, log_end_s: float) -> tuple[list[_Span], list[_Span]]:
+    """Return the times at which nodes were down or off (with True if down), and those at which nodes that
+    are powered on demand were not off (with True if they had booted), in order of their ends."""
+    begins_s = float(rows["time_s"][0]) if len(rows) else 0.0
+    rules = {at: node.on_demand for at, node in enumerate(cluster.nodes) if node.on_demand is not None}
+    down_s: dict[int, float] = {}
+    off_s = {node: begins_s for node, rule in rules.items() if not rule.up}
+    on_s = {node: (begins_s, False) for node, rule in rules.items() if rule.up}
+    away, powered = list[_Span](), list[_Span]()
+    changes = rows[np.isin(rows["kind"], (Kind.DOWN, Kind.UP, Kind.POWER))]
+    for kind, time_s, *_, node, _instances, _gpus, value in changes.tolist():
+        if kind == Kind.DOWN:
+            if node in off_s:
+                away.append((node, off_s.pop(node), time_s, False))
+            down_s[node] = time_s
+        elif kind == Kind.UP:
+            away.append((node, down_s.pop(node), time_s, True))
+            if node in rules and node not in on_s:
+                off_s[node] = time_s
+        elif value == PowerState.OFF:
+            start_s, booted = on_s.pop(node)
+            powered.append((node, start_s, time_s, booted))
+            if node not in down_s:
+                off_s[node] = time_s
+        elif node not in on_s:  # a run in flight finds its node up
+            on_s[node] = time_s, value == PowerState.BOOTING
+            away.append((node, off_s.pop(node, time_s), time_s, False))
+    away += [(node, start_s, log_end_s, True) for node, start_s in down_s.items()]
+    away += [(node, start_s, log_end_s, False) for node, start_s in off_s.items()]
+    powered += [(node, start_s, log_end_s, booted) for node, (start_s, booted) in on_s.items()]
+    return away, powered
+
+
+_Span: TypeAlias = tuple[int, float, float, bool]
+"""Node, start, end, and a flag."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,6 +196,7 @@ class ScheduleColumns:
     jobs: JobColumns
     runs: RunColumns
     outages: NodeOutages
+    powered: PoweredNodes
     phases: Phases
     start_s: float
     end_s: float
@@ -156,7 +228,8 @@ class ScheduleColumns:
             cluster=schedule.cluster,
             jobs=jobs,
             runs=_runs(rows, len(schedule.cluster.nodes), log_end_s),
-            outages=_outages(rows, log_end_s),
+            outages=NodeOutages.of(rows, schedule.cluster, log_end_s),
+            powered=PoweredNodes.of(rows, schedule.cluster, log_end_s),
             phases=_phases(rows, jobs, log_end_s),
             start_s=start_s,
             end_s=end_s,
@@ -288,12 +361,6 @@ def _among(kinds: tuple[Kind, ...]) -> Flags:
     table = np.zeros(max(Kind) + 1, bool)
     table[list(kinds)] = True
     return table
-
-
-def _outages(rows: np.ndarray, log_end_s: float) -> NodeOutages:
-    down, up = rows[rows["kind"] == Kind.DOWN], rows[rows["kind"] == Kind.UP]
-    end_s = _look_up(up["time_s"], _pair(down["node"], up["node"]), log_end_s)
-    return NodeOutages(down["node"].astype(np.int64), np.ascontiguousarray(down["time_s"]), end_s)
 
 
 def _phases(rows: np.ndarray, jobs: JobColumns, log_end_s: float) -> Phases:

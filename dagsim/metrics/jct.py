@@ -180,8 +180,8 @@ def restarts(source: Source) -> int:
 
 
 def node_failures(source: Source) -> int:
-    """Return the number of times that a node went down, for any reason."""
-    return len(columns(source).outages.node)
+    """Return the number of times that a node went down, for any reason but being powered off."""
+    return int(columns(source).outages.failed.sum())
 
 
 def _ended(source: Source, kind: Kind) -> int:

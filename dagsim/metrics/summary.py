@@ -34,6 +34,7 @@ from dagsim.metrics.jct import (
 )
 from dagsim.metrics.utilization import (
     DEFAULT_POWER,
+    OnDemandUse,
     PowerModel,
     availability,
     energy,
@@ -44,6 +45,7 @@ from dagsim.metrics.utilization import (
     gpu_utilization,
     jobs_in_system,
     jobs_waiting,
+    on_demand_use,
     peak_weighted_utilization,
     scheduling_occupancy_rate,
     utilization_by_type,
@@ -250,6 +252,8 @@ class Summary:
     by_priority: Annotated[dict[str, JobGroup], "", "per priority"]
     by_tenant: Annotated[dict[str, JobGroup], "", "per tenant"]
     by_gpu: Annotated[dict[str, GpuGroup], "", "per GPU type"]
+    on_demand: Annotated[OnDemandUse | None, "", ""] = None
+    """Use of the nodes that are powered on demand; None if there are none."""
     own: Annotated[Mapping[str, float], "", "metrics of your own (dagsim.metrics.own)"] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, int | float | str | None]:
@@ -355,6 +359,7 @@ def summarize(
         by_priority=job_groups(cols, per_job, counted, jobs.priority.tolist(), chosen),
         by_tenant=job_groups(cols, per_job, counted, jobs.tenant, chosen),
         by_gpu=gpu_groups(cols, power),
+        on_demand=on_demand_use(cols),
     )
 
 
@@ -423,7 +428,9 @@ def _terms(of: type) -> Iterator[MetricTerm]:
         if name == "own":  # users choose these names
             continue
         unit, meaning = hint.__metadata__
-        if name in _GROUP_OF:
+        if name == "on_demand":
+            yield from (MetricTerm(f"{name}.{part.name}", *part[1:]) for part in _terms(OnDemandUse))
+        elif name in _GROUP_OF:
             label, group = _GROUP_OF[name]
             for term in _terms(group):
                 yield MetricTerm(f"{label}[...].{term.name}", term.unit, f"{meaning}: {term.meaning}")
@@ -443,9 +450,9 @@ def _flat(of: Summary | JobGroup | GpuGroup) -> Iterator[tuple[str, int | float 
             label, _ = _GROUP_OF[part.name]
             for name, group in value.items():
                 yield from ((f"{label}[{name}].{key}", leaf) for key, leaf in _flat(group))
-        elif isinstance(value, Distribution):
+        elif isinstance(value, Distribution | OnDemandUse):
             yield from ((f"{part.name}.{inner.name}", _json(getattr(value, inner.name))) for inner in fields(value))
-        else:
+        elif value is not None:
             yield part.name, _json(value)
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from math import nan
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -297,6 +298,38 @@ def node_types(cluster: Cluster) -> tuple[tuple[GpuType, ...], Ints]:
     return types, np.array([place[node.gpu.name] if node.gpu else -1 for node in cluster.nodes])
 
 
+def off_watts(cluster: Cluster) -> Floats:
+    """Return the watts that each node with GPUs draws while it is powered off."""
+    watts = [node.on_demand.off_watts if node.on_demand and node.gpu else 0.0 for node in cluster.nodes]
+    return np.array(watts, float)
+
+
+@dataclass(frozen=True, slots=True)
+class OnDemandUse:
+    """How much nodes that are powered on demand were used."""
+
+    node_hours: Annotated[float, "h", "hours in which nodes that are powered on demand were not off, summed over nodes"]
+    boots: Annotated[int, "boots", "boots of such nodes that began"]
+    cost: Annotated[float, "", "node hours x price of an hour (on_demand.price_per_h), of nodes with a price"]
+
+
+def on_demand_use(source: Source) -> OnDemandUse | None:
+    """Return the use of the nodes that are powered on demand in the window; None if there are none.
+    They cost from the beginning of a boot until they are off again.
+    """
+    cols = columns(source)
+    rules = [node.on_demand for node in cols.cluster.nodes]
+    if not any(rules):
+        return None
+    powered = cols.powered
+    hours = cols.within(powered.start_s, powered.end_s) / 3600
+    price = np.array([nan if rule is None or rule.price_per_h is None else rule.price_per_h for rule in rules])
+    priced = ~np.isnan(price[powered.node])
+    cost = float(hours[priced] @ price[powered.node][priced]) if not np.isnan(price).all() else nan
+    began = powered.booted & (powered.start_s >= cols.start_s) & (powered.start_s <= cols.end_s)
+    return OnDemandUse(float(hours.sum()), int(began.sum()), cost)
+
+
 def _nodes_of(cols: ScheduleColumns, gpu_type: str | None) -> np.ndarray:
     """Return True for nodes that have GPUs of the type, or any GPUs."""
     return np.array([node.gpu is not None and gpu_type in (None, node.gpu.name) for node in cols.cluster.nodes])
@@ -396,11 +429,16 @@ class Energy:
 def energy(source: Source, power: PowerModel = DEFAULT_POWER) -> Energy:
     """Return the energy of the window.
 
-    It is the sum over GPU types of busy watts x GPU-seconds held + idle watts x GPU-seconds idle.
+    It is the sum over GPU types of busy watts x GPU-seconds held + idle watts x GPU-seconds idle, and what
+    nodes with GPUs draw while they are powered off.
     """
     spent = gpu_seconds(source)
     idle_w, busy_w = _table(spent.types, power)
-    allocated, idle = spent.held * busy_w / _J_PER_KWH, spent.idle * idle_w / _J_PER_KWH
+    cols = columns(source)
+    off = cols.outages.node[~cols.outages.failed]
+    off_s = cols.within(cols.outages.start_s, cols.outages.end_s)[~cols.outages.failed]
+    off_j = _per_type(node_types(cols.cluster)[1][off], off_watts(cols.cluster)[off] * off_s, spent.types)
+    allocated, idle = spent.held * busy_w / _J_PER_KWH, (spent.idle * idle_w + off_j) / _J_PER_KWH
     by_type = {gpu.name: float(kwh) for gpu, kwh in zip(spent.types, allocated + idle, strict=True)}
     return Energy(float(allocated.sum()), float(idle.sum()), by_type)
 
@@ -428,10 +466,11 @@ def watts(source: Source, power: PowerModel = DEFAULT_POWER) -> Steps:
     runs, outages = cols.runs, cols.outages
     idle = idle_w[type_of] * np.array([node.gpus for node in cols.cluster.nodes], float)
     held = runs.held * (busy_w - idle_w)[type_of[runs.node]]
+    away = np.where(outages.failed, 0.0, off_watts(cols.cluster)[outages.node]) - idle[outages.node]
     return Steps.of(
         np.concatenate(([cols.start_s], runs.start_s, outages.start_s)),
         np.concatenate(([cols.end_s], runs.end_s, outages.end_s)),
-        np.concatenate(([idle.sum()], held, -idle[outages.node])),
+        np.concatenate(([idle.sum()], held, away)),
         window=(cols.start_s, cols.end_s),
     )
 

@@ -1,6 +1,6 @@
 """Immutable values that describe a simulation: clusters, jobs, decisions, records and queues."""
 
-from dagsim.model.cluster import Cluster, Node
+from dagsim.model.cluster import Cluster, Node, OnDemand, PowerState
 from dagsim.model.decision import (
     Admit,
     Decision,
@@ -58,8 +58,10 @@ __all__ = [
     "NodeOutage",
     "NodePartition",
     "NodeReservation",
+    "OnDemand",
     "Pace",
     "Placement",
+    "PowerState",
     "Preempt",
     "Qos",
     "QueueNode",

@@ -4,12 +4,88 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import inf
+from enum import IntEnum
+from math import inf, isfinite
+from typing import Literal
 
 from dagsim.errors import ModelError, require
 from dagsim.model.arithmetic import check_numbers, check_whole, ordered_sum
 from dagsim.model.gpu import GpuType, gpu_type
 from dagsim.model.mig import MIG_TABLES
+
+
+class PowerState(IntEnum):
+    """States of a node that is powered on demand."""
+
+    OFF = 0
+    """It is off and costs nothing."""
+    BOOTING = 1
+    """It boots, and cannot run anything yet."""
+    UP = 2
+    """It is up."""
+    STOPPING = 3
+    """It is being powered down, and cannot run anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class OnDemand:
+    """When a node is powered up for work, and powered down because it is idle.
+
+    A node that is off costs nothing. With ``trigger`` ``placed``, a policy may place tasks on it, as Slurm
+    does: they hold its resources while it boots, and start when it is up. With ``pending``, no task can be
+    placed on it, but a task that waits and fits on no node that is up makes it boot, as Kubernetes' cluster
+    autoscaler does; this is checked every ``scan_s`` seconds.
+
+    Raises:
+        ModelError: A time, a price or a power is negative or not a number, or there is no boot time.
+    """
+
+    boot_s: float | tuple[float, ...] = 300.0
+    """Seconds from the beginning of a boot until the node is up, or several such times, of which each
+    boot draws one."""
+    idle_s: float | None = 600.0
+    """Seconds without a task after which the node is powered down (``SuspendTime``); None for never."""
+    shutdown_s: float = 0.0
+    """Seconds that powering down takes, during which nothing can be placed on the node (``SuspendTimeout``)."""
+    trigger: Literal["placed", "pending"] = "placed"
+    """What makes the node boot: a task ``placed`` on it, or a ``pending`` task without room elsewhere."""
+    scan_s: float = 10.0
+    """Seconds between two checks for pending tasks."""
+    up: bool = False
+    """True if the node is up at the beginning."""
+    price_per_h: float | None = None
+    """Price of an hour in which the node is not off, in any currency."""
+    off_watts: float = 0.0
+    """Watts that the node draws while it is off."""
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        times = {"idle_s": self.idle_s, "shutdown_s": self.shutdown_s, "price_per_h": self.price_per_h}
+        times |= {"off_watts": self.off_watts} | {f"boot_s[{at}]": one for at, one in enumerate(self.boots_s)}
+        for name, value in times.items():
+            if value is not None and not (value >= 0 and isfinite(value)):
+                name = name if isinstance(self.boot_s, tuple) else name.removesuffix("[0]")
+                raise ModelError(f"on_demand: {name} must be a number of 0 or more, got {value!r}")
+        require(0 < self.scan_s < inf, "on_demand: scan_s must be positive", self.scan_s, ModelError)
+        if not self.boots_s:
+            raise ModelError("on_demand: boot_s needs at least one time")
+        if self.trigger not in ("placed", "pending"):
+            raise ModelError(f"on_demand: trigger must be placed or pending, got {self.trigger!r}")
+
+    @property
+    def boots_s(self) -> tuple[float, ...]:
+        """The times of which each boot takes one."""
+        return self.boot_s if isinstance(self.boot_s, tuple) else (self.boot_s,)
+
+    def is_open(self, state: int) -> bool:
+        """Return True if tasks may be placed on a node in a state."""
+        return state == PowerState.UP or (self.trigger == "placed" and state != PowerState.STOPPING)
+
+    @property
+    def mean_boot_s(self) -> float:
+        """Expected time of a boot, which is what a scheduler knows."""
+        return ordered_sum(self.boots_s) / len(self.boots_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +98,8 @@ class Node:
 
     With ``mig_s``, tasks that request a fraction of a GPU get MIG partitions of it
     (``MIG_TABLES``). A partition is created when a task needs it, replacing partitions that no task
-    uses. This takes ``mig_s`` seconds before the task begins.
+    uses. This takes ``mig_s`` seconds before the task begins. With ``on_demand``, the node is
+    powered up when work needs it, and powered down when it is idle.
 
     Raises:
         ModelError: A count or size is negative or not a number, there are GPUs without a type
@@ -38,6 +115,7 @@ class Node:
     weight: float = 1.0
     mig_s: float | None = None
     manifest: str = ""
+    on_demand: OnDemand | None = None
 
     def __post_init__(self) -> None:
         check_numbers(f"node {self.name!r}: ", self, ("gpus", "cpus", "memory_gb"))

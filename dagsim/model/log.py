@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from dagsim.errors import RunFolderError
 from dagsim.model.arithmetic import numbered
-from dagsim.model.cluster import Cluster
+from dagsim.model.cluster import Cluster, PowerState
 
 __all__ = [
     "NUMBERS",
@@ -73,6 +73,14 @@ class Kind(IntEnum):
     """A run, perhaps stopped before, no longer writes its state to the storage of the network; ``value``
     is the GB that it has written from this node since its row RATE of 0, or since it was stopped.
     """
+    ALLOCATED = 13
+    """A run took resources on nodes of which at least one is booting, and starts once all are up;
+    ``value`` as in STARTED."""
+    RELEASED = 14
+    """A run that was allocated returned its resources before it started; ``value`` as in STARTED."""
+    POWER = 15
+    """A node that is powered on demand changed; ``value`` is its ``PowerState``. It begins as
+    ``Node.on_demand`` says."""
 
 
 class RejectReason(IntEnum):
@@ -189,7 +197,8 @@ unpacked_row: Callable[[bytes], Row] = _ROW.unpack
 """Unpack the fields of a row from its bytes."""
 
 _CHUNK = 1 << 16
-_OF_RUNS = (Kind.STARTED, Kind.COMPUTING, Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED, Kind.RATE)
+_OF_RUNS = (Kind.STARTED, Kind.COMPUTING, Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED, Kind.RATE, Kind.ALLOCATED,
+            Kind.RELEASED)  # fmt: skip
 """Kinds of rows that name a task, a run and a node."""
 
 
@@ -459,7 +468,7 @@ class Schedule:
         for name in ("time_s", "value"):
             self._check_rows(rows, name, ~np.isfinite(rows[name]))
         self._check_rows(rows, "time_s", np.append(False, np.diff(rows["time_s"]) < 0)[: len(rows)])
-        of_node, of_run = np.isin(kind, (Kind.DOWN, Kind.UP)), np.isin(kind, _OF_RUNS)
+        of_node, of_run = np.isin(kind, (Kind.DOWN, Kind.UP, Kind.POWER)), np.isin(kind, _OF_RUNS)
         self._check_rows(rows, "job", (job < -1) | (job >= len(jobs)) | ((job < 0) & ~of_node))
         arrivals = np.bincount(job[kind == Kind.ARRIVED], minlength=len(jobs))
         if (wrong := np.flatnonzero(arrivals != 1)).size:
@@ -472,6 +481,7 @@ class Schedule:
         masks = np.array([(1 << min(machine.gpus, 62)) - 1 for machine in nodes] + [0], np.int64)[node]
         self._check_rows(rows, "gpus", (rows["gpus"] & ~masks) != 0)
         self._check_rows(rows, "instances", rows["instances"] < 0)
+        self._check_rows(rows, "value", (kind == Kind.POWER) & ~np.isin(rows["value"], list(PowerState)))
 
     @staticmethod
     def _check_rows(rows: np.ndarray, name: str, wrong: np.ndarray) -> None:

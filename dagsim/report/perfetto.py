@@ -195,12 +195,13 @@ def _outages(cols: ScheduleColumns) -> Iterator[Event]:
     order = np.lexsort((outages.start_s, outages.node))
     reached: dict[int, int] = {}
     starts, ends = _microseconds(outages.start_s[order]), _microseconds(outages.end_s[order])
-    for node, start, end in zip(outages.node[order].tolist(), starts, ends, strict=True):
+    names = np.where(outages.failed[order], "node down", "node off").tolist()
+    for node, start, end, name in zip(outages.node[order].tolist(), starts, ends, names, strict=True):
         start = max(start, reached.get(node, start))
         if end >= start:
             reached[node] = end
             span = {"ts": start, "dur": end - start, "pid": _process(node), "tid": _OUTAGES}
-            yield {"ph": "X", "name": "node down", "cat": "outage", **span, "args": {}}
+            yield {"ph": "X", "name": name, "cat": "outage", **span, "args": {}}
 
 
 def _counter(name: str, **values: Steps) -> Iterator[Event]:

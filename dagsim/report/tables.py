@@ -54,6 +54,9 @@ _SHOWN = (
     "preemptions",
     "failures",
     "node_failures",
+    "on_demand.node_hours",
+    "on_demand.boots",
+    "on_demand.cost",
 )
 """Metrics in the table. The run folder has all metrics."""
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 
-from dagsim.model import GpuType, Job, Kind, Node, Record, RejectReason, Task
+from dagsim.model import GpuType, Job, Kind, Node, PowerState, Record, RejectReason, Task
 from dagsim.model.arithmetic import bits
 from dagsim.model.log import Schedule
 from dagsim.model.mig import named_types
@@ -38,7 +38,7 @@ def violations(
       whole task (with ``sharing``, two) or shares that add up to more than 1. A run that ends
       releases the resources that it took.
     - A run only fails if one of its nodes went down at that moment. Nothing runs on a node that is
-      down.
+      down, off, booting or being powered down.
     - A job completes with its last task.
 
     With ``seconds``, a run must compute for as long as its task takes there (to the last bit if no
@@ -88,6 +88,8 @@ class _Running:
     work: float = 0.0
     """Work done until then, in seconds at rate 1, or the progress of an elastic task."""
     ending: tuple[int, float] | None = None
+    begun: bool = True
+    """False while it has its resources and waits for nodes to boot."""
 
     @property
     def instances(self) -> int:
@@ -123,6 +125,11 @@ class _Reading:
         """Work done for each task, in instances."""
         self.down: set[int] = set()
         self.fell_s: dict[int, float] = {}
+        on_demand = {place: node.on_demand for place, node in enumerate(self.nodes) if node.on_demand is not None}
+        self.power = {place: PowerState.UP if rule.up else PowerState.OFF for place, rule in on_demand.items()}
+        """The state of each node that is powered on demand."""
+        self.allocated: set[int] = set()
+        """Runs that have, or had, resources on nodes that booted."""
         self.held = [[0.0, 0.0, 0.0] for _ in self.nodes]
         self.whole: list[Counter[int]] = [Counter() for _ in self.nodes]
         """For each node and GPU, the runs that hold all of it."""
@@ -143,8 +150,12 @@ class _Reading:
                 if row.kind == Kind.REJECTED and any(run.job == row.job for run in self.runs.values()):
                     self.say(row, "the job still runs")
                 self.state[row.job] = "admitted" if row.kind == Kind.ADMITTED else "rejected"
-            case Kind.STARTED:
+            case Kind.STARTED | Kind.ALLOCATED:
                 self._start(row)
+            case Kind.RELEASED:
+                self._end(row)
+            case Kind.POWER:
+                self._power(row)
             case Kind.COMPUTING:
                 run = self.runs.get(row.run)
                 if run is None or row.node not in run.rows:
@@ -214,13 +225,46 @@ class _Reading:
         self.state[row.job] = "arrived"
         self.arrived += 1
 
+    def _power(self, row: Record) -> None:
+        """Check that a node changes as it may, and not under a run."""
+        order = {
+            PowerState.OFF: (PowerState.BOOTING,),
+            PowerState.BOOTING: (PowerState.UP,),
+            PowerState.UP: (PowerState.STOPPING, PowerState.OFF),
+            PowerState.STOPPING: (PowerState.OFF,),
+        }
+        was, state = self.power.get(row.node), PowerState(int(row.value))
+        failed = state == PowerState.OFF and row.node in self.down
+        if was is None or (state not in order[was] and not failed and row.time_s > self.schedule.begins_s):
+            self.say(row, f"node was {'always up' if was is None else was.name}")
+        if state != PowerState.UP and any(row.node in run.rows and run.begun for run in self.runs.values()):
+            self.say(row, "a run is there")
+        self.power[row.node] = state
+
+    def _begin(self, row: Record, run: _Running) -> None:
+        """Start a run that was allocated before."""
+        begun = run.rows.get(row.node)
+        if begun is None or begun._replace(kind=row.kind, time_s=row.time_s) != row:
+            self.say(row, "starts other than it was allocated")
+        if run.begun and run.started_s != row.time_s:
+            self.say(row, "the run has started before")
+        run.begun, run.started_s = True, row.time_s
+        if row.node in self.down or self.power.get(row.node, PowerState.UP) != PowerState.UP:
+            self.say(row, "node is not up")
+
     def _start(self, row: Record) -> None:
         run = self.runs.get(row.run)
+        if run is not None and row.kind == Kind.STARTED and row.run in self.allocated:
+            self._begin(row, run)
+            return
         if run is None:
             if row.run != self.next_run:
                 self.say(row, f"run {self.next_run} is next")
             self._check_last_start()
             run = self.runs[row.run] = self.last_start = _Running(row.job, row.task, row.time_s)
+            if row.kind == Kind.ALLOCATED:
+                run.begun = False
+                self.allocated.add(row.run)
             self.next_run = row.run + 1
             self._check_may_start(row)
         elif run is not self.last_start or (run.job, run.task, run.started_s) != (row.job, row.task, row.time_s):
@@ -258,6 +302,10 @@ class _Reading:
             self.say(row, "fewer than one instance")
         if row.node in self.down:
             self.say(row, f"node {node.name!r} is down")
+        if (power := self.power.get(row.node, PowerState.UP)) != PowerState.UP:
+            rule = node.on_demand
+            if row.kind == Kind.STARTED or rule is None or rule.trigger == "pending" or power != PowerState.BOOTING:
+                self.say(row, f"node {node.name!r} is {power.name}")
         if not _allows(task, node):
             self.say(row, f"task may not run on node {node.name!r}")
         if self.running[row.job, row.task] + self.finished[row.job, row.task] > _range(task)[1]:
@@ -302,7 +350,9 @@ class _Reading:
             self.say(row, f"gives back other than {begun!r}")
         if run.ending not in (None, (row.kind, row.time_s)):
             self.say(row, f"the run's other nodes said {run.ending}")
-        if row.kind == Kind.PREEMPTED and row.time_s == run.started_s:
+        if run.begun == (row.kind == Kind.RELEASED):
+            self.say(row, f"the run has{'' if run.begun else ' not'} started")
+        if row.kind == Kind.PREEMPTED and row.time_s == run.started_s and row.run not in self.allocated:
             self.say(row, "stopped in the instant of its start")
         if run.ending is None:
             self._end_of_run(row, run)
@@ -324,7 +374,7 @@ class _Reading:
         done."""
         if row.kind == Kind.FAILED and not any(self.fell_s.get(node) == row.time_s for node in run.rows):
             self.say(row, "none of its nodes went down now")
-        if self.seconds is None:
+        if self.seconds is None or not run.begun:
             return
         key, gpu = (run.job, run.task), self.nodes[row.node].gpu
         takes_s = self.seconds(self.jobs[run.job].tasks[run.task], gpu)

@@ -37,6 +37,8 @@ def whatif_table(
     any_lost = any(choice.trial.lost for choice in choices)
     own = [name for name in _ENERGY_HEADS if name in choices[0].trial.run.metrics]
     heads = ["cluster", "policy", "wait (s)\nmean", "\np95", "energy\n(kWh)", *(_ENERGY_HEADS[name] for name in own)]
+    powered = any(choice.on_demand is not None for choice in choices)
+    heads += ["on demand\nup"] if powered else []
     heads += ["cost a\nmonth"] if priced else []
     heads += [*(["jobs\nlost"] if any_lost else []), f"{metric_name(metric)}\nratio"]
     heads += [*(["95 %\ninterval"] if wide else []), "verdict"]
@@ -47,6 +49,7 @@ def whatif_table(
     for choice in choices:
         trial, change = choice.trial, choice.change
         values = [short(trial.value(name)) for name in ("wait_s.mean", "wait_s.p95", "energy_kwh", *own)]
+        values += [f"{choice.on_demand.share:.0%}" if choice.on_demand is not None else "-"] if powered else []
         values += [f"{choice.cost:,.0f}" if choice.cost is not None else "-"] if priced else []
         values += [f"{trial.lost:,}"] if any_lost else []
         ratio = "1" if choice is choices[0] else factor(change.ratio)
@@ -74,6 +77,11 @@ def _whatif_notes(choices: Sequence[Alternative], demand: Load, begins: Beginnin
     if any(not choice.trial.keeps_up for choice in choices):
         yield (
             "cannot keep up: the jobs demand more GPUs or cores than the cluster has, so the queue grows without end."
+        )
+    if any(choice.on_demand is not None for choice in choices):
+        yield (
+            "on demand: the share of the time in which nodes that are powered on demand are not off; only these hours "
+            "are in the cost, from the beginning of a boot on."
         )
     lost = [choice.trial.lost for choice in choices]
     if any(lost) and min(lost) == max(lost):

@@ -15,7 +15,7 @@ from dagsim.report.grid import Grid, factor, interval, number
 
 if TYPE_CHECKING:
     from dagsim.families.capacity.size_search import Size, SizePlan
-    from dagsim.families.capacity.whatif import Alternative, Beginning, Fit, Shift
+    from dagsim.families.capacity.whatif import Alternative, Beginning, Fit, OnDemandMonth, Shift
 
 
 def _assumptions(begins: Beginning, remarks: Sequence[str]) -> tuple[str, ...]:
@@ -157,6 +157,7 @@ def whatif_answer(
     for choice in choices[1:]:
         sentences.append(_of_choice(choice, today, metric))
         sentences += _of_shifts(choice.cluster, (shifts or {}).get((choice.cluster, choice.policy), ()))
+    sentences += [_of_use(choice, choice.on_demand, today) for choice in choices if choice.on_demand is not None]
     if fit is not None and not fit.is_far:
         sentences.append(f"The simulation reproduces the log: {fit}.")
     charts = _of_alternatives(choices, metric, fit)
@@ -270,6 +271,24 @@ def _sizes(planned: SizePlan) -> tuple[Chart, ...]:
 
 def _finite(value: float) -> float | None:
     return value if isfinite(value) else None
+
+
+def _of_use(choice: Alternative, use: OnDemandMonth, today: Alternative) -> str:
+    """Say what nodes that are powered on demand cost and save, against the same nodes always on, and today."""
+    cost = ""
+    if use.cost is not None and use.always_on_cost is not None:
+        cost = (
+            f", and cost {use.cost:,.0f} a month; always on, they would cost {use.always_on_cost:,.0f} "
+            f"({use.always_on_cost - use.cost:,.0f} saved)"
+        )
+    waits = ""
+    if choice is not today:
+        wait_s, before_s = choice.trial.value("wait_s.mean"), today.trial.value("wait_s.mean")
+        waits = f" Jobs wait {number(wait_s)} s on average, today {number(before_s)} s."
+    return (
+        f"{choice.cluster} under {choice.policy}: {use.nodes:,} nodes on demand are up for {use.share:.1%} of the time "
+        f"({number(use.node_hours)} node-hours and {number(use.boots)} boots a month){cost}.{waits}"
+    )
 
 
 def _of_choice(choice: Alternative, today: Alternative, metric: str) -> str:

@@ -116,6 +116,16 @@ def whatif(
     remove: Annotated[
         list[str] | None, typer.Option(metavar="8xT4", help="GPUs to remove, in whole nodes; repeatable.")
     ] = None,
+    cloud: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="16xH200[:PARTITION],boot=300,idle=600",
+            help=(
+                "GPUs on nodes that are powered up when work needs them and down when idle, at most so many, as an "
+                "alternative of its own; also shutdown=, price= (per GPU hour) and trigger=pending; repeatable."
+            ),
+        ),
+    ] = None,
     policy: Annotated[
         list[str] | None,
         typer.Option(
@@ -170,8 +180,8 @@ def whatif(
     chosen, audit = _configured(reading, trace, config, set_, policies[:1], growth, watched=shown.watched)
     chosen = _with_series(chosen, prices, carbon)
     checked("--metric", metric, chosen)
-    changed = (add or (), remove or (), accept or (), *_priced(price), alternative or ())
-    asked = WhatIf.of(with_memberships(chosen), policies, *changed)
+    changes = (add or (), remove or (), accept or (), *_priced(price))
+    asked = WhatIf.of(with_memberships(chosen), policies, *changes, alternatives=alternative or (), cloud=cloud or ())
     asked.demand.check(metric)
     folder, runs = swept(Plan.of_grid(asked.grid(trace, shown.name), "whatif"), shown)
     with folder.noting():

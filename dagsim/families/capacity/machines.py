@@ -7,11 +7,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import isfinite
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from dagsim.config.prices import PriceFile, read_prices
 from dagsim.config.schema import Config
 from dagsim.errors import ConfigError
+from dagsim.model import OnDemand
 from dagsim.model.gpu import GPU_TYPES, LIST_PRICES, canonical, gpu_type
 from dagsim.registry import nearest
 from dagsim.systems.cluster.section import ClusterSection, NodeGroup
@@ -54,6 +55,78 @@ def read_gpus(text: str, option: str = "", own: Collection[str] = ()) -> GpuCoun
             f"{option} {text!r}: unknown GPU type {name!r}{nearest(name, names)} (dagsim list gpus)".strip()
         )
     return GpuCount(int(match[1]), name, match[3] or "", match[4] or "")
+
+
+class OnDemandGpus(NamedTuple):
+    """GPUs on nodes that are powered on demand: the most that can be up, and how they are powered."""
+
+    gpus: GpuCount
+    rule: OnDemand
+    price: float | None = None
+    """Price of a GPU hour; None for that of ``--price``."""
+
+    def __str__(self) -> str:
+        stated = {"boot": self.rule.mean_boot_s, "idle": self.rule.idle_s, "shutdown": self.rule.shutdown_s or None}
+        stated |= {"price": self.price}
+        words = [f"{name}={value:g}" for name, value in stated.items() if value is not None]
+        return ",".join([str(self.gpus), *words, *["trigger=pending"] * (self.rule.trigger == "pending")])
+
+
+_POWERED = ("boot", "idle", "shutdown", "price")
+
+
+def read_on_demand(text: str, own: Collection[str] = ()) -> OnDemandGpus:
+    """Read a text such as ``16xH100,boot=300,idle=600`` or ``16xH100:gpu,boot=300,price=4.5,trigger=pending``.
+
+    Raises:
+        ConfigError: The text has another form, a value is out of range, or there is no such GPU type.
+    """
+    gpus, *parts = text.split(",")
+    counted = read_gpus(gpus, "--cloud", own)
+    if counted.when:
+        raise ConfigError(f"--cloud {text!r}: nodes on demand are there from the beginning; leave {counted.when!r} out")
+    trigger: Literal["placed", "pending"] = "placed"
+    stated: dict[str, float] = {}
+    for part in parts:
+        name, _, value = part.strip().partition("=")
+        if name == "trigger" and value in ("placed", "pending"):
+            trigger = "pending" if value == "pending" else "placed"
+            continue
+        try:
+            stated[name] = float(value) if name in _POWERED and name not in stated else -1.0
+        except ValueError:
+            stated[name] = -1.0
+        if not (stated[name] >= 0 and isfinite(stated[name])):
+            raise ConfigError(
+                f"--cloud {text!r}: {part.strip()!r} is not {'=NUMBER, '.join(_POWERED)}=NUMBER (seconds; a price per "
+                "GPU hour) or trigger=placed|pending, each at most once, such as 16xH100,boot=300,idle=600"
+            )
+    times: dict[str, Any] = {f"{name}_s": stated[name] for name in ("boot", "idle", "shutdown") if name in stated}
+    return OnDemandGpus(counted, OnDemand(**times, trigger=trigger), stated.get("price"))
+
+
+def with_on_demand(cluster: ClusterSection, added: OnDemandGpus) -> ClusterSection:
+    """Return the cluster with more GPUs on nodes that are powered on demand, otherwise like the present
+    nodes of their type.
+
+    Raises:
+        ConfigError: The partition does not exist; or none is named, and no node has that type.
+    """
+    there = {group.name for group in cluster.groups}
+    groups = [
+        group
+        if group.name in there
+        else group.model_copy(
+            update={"on_demand": replace(added.rule, price_per_h=added.price and added.price * group.gpus)}
+        )
+        for group in with_added(cluster, added.gpus).groups
+    ]
+    return _of(cluster, groups)
+
+
+def always_on(cluster: ClusterSection) -> ClusterSection:
+    """Return the cluster without the nodes that are powered on demand."""
+    return _of(cluster, [group for group in cluster.groups if group.on_demand is None])
 
 
 def read_accept(texts: Iterable[str]) -> dict[str, dict[str, float | None]]:
@@ -151,7 +224,7 @@ def with_added(cluster: ClusterSection, gpus: GpuCount, from_s: float = 0.0) -> 
         ConfigError: The partition does not exist; or none is named, and no node has that type.
     """
     _check(cluster)
-    like = _like(cluster, gpus.type, gpus.partition).model_copy(update={"from_s": from_s})
+    like = _like(cluster, gpus.type, gpus.partition).model_copy(update={"from_s": from_s, "on_demand": None})
     whole, rest = divmod(gpus.number, like.gpus)
     name = _free_name(cluster, f"added-{gpus.type.lower()}")
     more = [] if not whole else [like.model_copy(update={"name": name, "count": whole, "hosts": None})]
@@ -375,7 +448,12 @@ class Prices:
         """
         if not self:
             return self
-        types = dict.fromkeys(canonical(group.gpu) for cluster in clusters for group in cluster.groups if group.gpu)
+        types = dict.fromkeys(
+            canonical(group.gpu)
+            for cluster in clusters
+            for group in cluster.groups
+            if group.gpu and (group.on_demand is None or group.on_demand.price_per_h is None)
+        )
         missing = [name for name in types if name not in self.per_gpu_h]
         if missing and self.given:
             raise ConfigError(
@@ -389,6 +467,16 @@ class Prices:
             per_gpu_h={name: self.per_gpu_h[name] for name in types},
             source={name: self.source[name] for name in types},
         )
+
+    def stated(self, cluster: ClusterSection) -> ClusterSection:
+        """Return the cluster in which all nodes that are powered on demand have a price, if there are prices."""
+        groups = []
+        for group in cluster.groups:
+            rule = group.on_demand
+            if self and group.gpu is not None and rule is not None and rule.price_per_h is None:
+                rule = replace(rule, price_per_h=group.gpus * self.per_gpu_h[canonical(group.gpu)])
+            groups.append(group.model_copy(update={"on_demand": rule}))
+        return _of(cluster, groups)
 
     def power_a_month(self, mean_kw: float) -> float:
         """Return the monthly price of the energy at a mean power."""

@@ -22,7 +22,17 @@ from dagsim.experiment.executors import CellExecutor
 from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.plan import Axis, Cell, Plan, SweepGrid
 from dagsim.experiment.store import Store
-from dagsim.families.capacity.machines import Prices, read_accept, read_gpus, resized, with_memberships
+from dagsim.families.capacity.machines import (
+    HOURS_A_MONTH,
+    Prices,
+    always_on,
+    read_accept,
+    read_gpus,
+    read_on_demand,
+    resized,
+    with_memberships,
+    with_on_demand,
+)
 from dagsim.family import service
 from dagsim.metrics.own import value_name
 from dagsim.metrics.paired import holm
@@ -401,6 +411,42 @@ class Fit:
 
 
 @dataclass(frozen=True, slots=True)
+class OnDemandMonth:
+    """How much the nodes that are powered on demand are used in a month like the log."""
+
+    nodes: int
+    node_hours: float
+    boots: float
+    cost: float | None
+    """Price of these hours; None without prices."""
+    always_on_cost: float | None
+    """Price of the same nodes if they were up all the time."""
+
+    @classmethod
+    def of(cls, trial: Trial, section: ClusterSection) -> OnDemandMonth | None:
+        """Return the use in a run on a cluster; None if no node of it is powered on demand."""
+        groups = [(group.count, group.on_demand) for group in section.groups if group.on_demand is not None]
+        hours = (trial.run.metrics.get("horizon_s") or 0.0) / 3600
+        if not groups or not hours:
+            return None
+        used = {name: trial.run.metrics.get(f"on_demand.{name}") for name in ("node_hours", "boots", "cost")}
+        a_month = HOURS_A_MONTH / hours
+        prices = [None if rule.price_per_h is None else count * rule.price_per_h for count, rule in groups]
+        return cls(
+            sum(count for count, _ in groups),
+            float(used["node_hours"] or 0.0) * a_month,
+            float(used["boots"] or 0.0) * a_month,
+            None if used["cost"] is None else float(used["cost"]) * a_month,
+            None if None in prices else sum(filter(None, prices)) * HOURS_A_MONTH,
+        )
+
+    @property
+    def share(self) -> float:
+        """Share of the time in which the nodes are not off."""
+        return self.node_hours / (self.nodes * HOURS_A_MONTH)
+
+
+@dataclass(frozen=True, slots=True)
 class Alternative:
     """One cluster under one policy, compared with the first cluster under the first policy."""
 
@@ -413,6 +459,8 @@ class Alternative:
     value: Period
     change: Change
     verdict: str
+    on_demand: OnDemandMonth | None = None
+    """Use of nodes that are powered on demand; None if there are none."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return flat values, safe for JSON."""
@@ -430,7 +478,7 @@ class Alternative:
             "verdict": self.verdict,
             "jobs_not_done": self.trial.lost,
             "load": self.trial.load,
-        }
+        } | ({} if self.on_demand is None else {"on_demand_a_month": asdict(self.on_demand)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -458,9 +506,10 @@ class WhatIf:
         price: Sequence[str],
         price_file: Path | None,
         alternatives: Sequence[Path] = (),
+        cloud: Sequence[str] = (),
     ) -> WhatIf:
-        """Read the texts of ``--add``, ``--remove``, ``--accept`` and ``--price``, and the files of
-        ``--alternative``; the first policy (default: that of ``config``) is today's.
+        """Read the texts of ``--add``, ``--remove``, ``--accept``, ``--price`` and ``--cloud``, and the files
+        of ``--alternative``; the first policy (default: that of ``config``) is today's.
 
         Raises:
             InputError: A text or the log cannot be read, there is nothing to compare, or jobs
@@ -471,11 +520,11 @@ class WhatIf:
         own = [gpu.name for gpu in config.gpu_types]
         added = [read_gpus(text, "--add", own) for text in add]
         removed = [read_gpus(text, "--remove", own) for text in remove]
-        accepted = read_accept(accept)
-        if not (added or removed or accepted or alternatives) and len(policies) < 2:
+        accepted, on_demand = read_accept(accept), [read_on_demand(text, own) for text in cloud]
+        if not (added or removed or accepted or on_demand or alternatives) and len(policies) < 2:
             raise InputError(
-                "whatif: there is nothing to compare; give --add 16xH200, --remove 8xT4, several --policy, or "
-                "--alternative queue.yaml"
+                "whatif: there is nothing to compare; give --add 16xH200, --remove 8xT4, --cloud 16xH200,boot=300, "
+                "several --policy, or --alternative queue.yaml"
             )
         queues = {TODAY: config.queues} if alternatives else {}
         for file in alternatives:
@@ -488,7 +537,12 @@ class WhatIf:
             clusters[label] = changed.model_copy(update={"accept": accepted})
             if demand.is_snapshot and (displaced := demand.displaced(changed)):
                 raise InputError(f"{label}: {displaced:,} of the jobs running now do not fit on this cluster")
+        for group in on_demand:
+            label = " ".join([f"+{group}", *accept])
+            clusters[label] = with_on_demand(config.cluster, group).model_copy(update={"accept": accepted})
         prices = Prices.read(price, config.prices, price_file).of(clusters.values())
+        if on_demand:
+            clusters = {label: prices.stated(section) for label, section in clusters.items()}
         return cls(config, demand, clusters, policies, prices, queues)
 
     def grid(self, log: Path, name: str | None) -> SweepGrid:
@@ -530,12 +584,14 @@ def alternatives_of(
             _label(trial.run.at),
             trial.run.at["policy"],
             trial,
-            prices.a_month(clusters[trial.run.at["cluster"]]) + prices.power_a_month(trial.mean_kw) if prices else None,
+            _cost(trial, clusters[trial.run.at["cluster"]], use, prices),
             trial.period(metric),
             change,
             "reference" if trial is today else _verdict(trial, today, change, adjusted, metric),
+            use,
         )
         for trial, change, adjusted in zip(trials, changes, p, strict=True)
+        for use in [OnDemandMonth.of(trial, clusters[trial.run.at["cluster"]])]
     ]
 
 
@@ -569,6 +625,15 @@ def shifts_of(choice: Alternative, today: Alternative, demand: LogDemand) -> lis
         other = shifts.get(job, Shift(job, queue, 0.0, 0.0))
         shifts[job] = Shift(job, queue, max(today_s, other.today_s), max(wait_s, other.wait_s))
     return sorted(shifts.values(), key=lambda shift: (-shift.sooner_s, shift.job))
+
+
+def _cost(trial: Trial, section: ClusterSection, use: OnDemandMonth | None, prices: Prices) -> float | None:
+    """Return the monthly cost of a cluster: of all GPUs that are always on, of the hours of the others,
+    and of the energy; None without prices."""
+    if not prices:
+        return None
+    rented = 0.0 if use is None or use.cost is None else use.cost
+    return prices.a_month(always_on(section)) + rented + prices.power_a_month(trial.mean_kw)
 
 
 def _verdict(trial: Trial, today: Trial, change: Change, p: float, metric: str) -> str:

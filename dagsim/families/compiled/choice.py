@@ -305,6 +305,7 @@ def _feature(scenario: ClusterScenario, observed: bool) -> str:
         "admission": scenario.admission,
         "elastic tasks": scenario.elastic is not None,
         "cores that the runtime chooses": getattr(scenario.runtime, "cores", "asked") != "asked",
+        "nodes that are powered on demand": any(node.on_demand is not None for node in nodes),
         "parts of GPUs (mig_s)": any(node.mig_s is not None for node in nodes),
         "partitions, features, reservations and licences": SiteState.binds(scenario.cluster, scenario.queues),
         f"more than {_MOST:.0e} cores or GB of memory": max(amounts) > _MOST,

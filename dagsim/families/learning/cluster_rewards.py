@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from math import inf
 
-from dagsim.metrics.utilization import DEFAULT_POWER, Watts
-from dagsim.model import Kind, RejectReason
+from dagsim.metrics.utilization import DEFAULT_POWER, Watts, off_watts
+from dagsim.model import Kind, PowerState, RejectReason
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.log import Row, Schedule
 from dagsim.systems.cluster.kernel import ClusterKernel
@@ -141,7 +141,14 @@ class Joules(Accrual):
         watts = [Watts(0.0, 0.0) if node.gpu is None else DEFAULT_POWER.of(node.gpu) for node in nodes]
         self._extra = [power.busy - power.idle for power in watts]
         self._idle = [power.idle * node.gpus for power, node in zip(watts, nodes, strict=True)]
-        self._up_watts = ordered_sum(self._idle)
+        rules = [node.on_demand for node in nodes]
+        self._down, self._off = [False] * len(nodes), [rule is not None and not rule.up for rule in rules]
+        self._off_watts = off_watts(schedule.cluster).tolist()
+        self._drawn = [
+            draws if off else idle for off, draws, idle in zip(self._off, self._off_watts, self._idle, strict=True)
+        ]
+        """Watts of each node while nothing is held."""
+        self._up_watts = ordered_sum(self._drawn)
         self._begun = False
 
     def take(self, row: Row) -> None:
@@ -150,16 +157,25 @@ class Joules(Accrual):
             if kind == Kind.ARRIVED:
                 self._begun = True
                 self.change(now, self._up_watts)
-            elif kind in (Kind.DOWN, Kind.UP):
-                self._up_watts += self._idle[node] * (1 if kind == Kind.UP else -1)
+            elif kind in (Kind.DOWN, Kind.UP, Kind.POWER):
+                self._up_watts += self._changed(row)
         elif kind == Kind.STARTED:
             self.change(now, row[8] * self._extra[node])
         elif kind in _ENDS:
             self.change(now, -row[8] * self._extra[node])
-        elif kind == Kind.DOWN:
-            self.change(now, -self._idle[node])
-        elif kind == Kind.UP:
-            self.change(now, self._idle[node])
+        elif kind in (Kind.DOWN, Kind.UP, Kind.POWER) and (change := self._changed(row)):
+            self.change(now, change)
+
+    def _changed(self, row: Row) -> float:
+        """Return by how much the idle watts of a node change that goes down, comes up, or is powered."""
+        kind, node, drawn = row[0], row[5], self._drawn[row[5]]
+        if kind == Kind.POWER:
+            self._off[node] = row[8] == PowerState.OFF
+        else:
+            self._down[node] = kind == Kind.DOWN
+        watts = self._off_watts[node] if self._off[node] else self._idle[node]
+        self._drawn[node] = 0.0 if self._down[node] else watts
+        return self._drawn[node] - drawn
 
 
 class Unfairness(Accrual):

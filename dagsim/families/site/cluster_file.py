@@ -16,7 +16,7 @@ from dagsim.errors import DagsimError, InputError
 from dagsim.families.site.node_lists import ImportedCluster, grouped, node_format, read_nodes
 from dagsim.families.site.site_import import log_in, read_site, site_files, site_parts, sites_in, with_jobs
 from dagsim.files import write_text
-from dagsim.model import GpuType, NodeOutage, NodePartition, NodeReservation, QueueTree
+from dagsim.model import GpuType, NodeOutage, NodePartition, NodeReservation, OnDemand, QueueTree
 from dagsim.systems.cluster.audit import Audit
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import cluster_scenario_of
@@ -156,6 +156,8 @@ def _figures(gpu: GpuType) -> dict[str, Any]:
 def _group(group: dict[str, Any]) -> dict[str, Any]:
     plain = {"features": [], "weight": 1.0, "manifest": {}}
     group["manifest"] = json.loads(group["manifest"] or "{}")
+    if group["on_demand"] is not None:
+        group["on_demand"] = _lean(OnDemand(**group["on_demand"])) or {"boot_s": OnDemand().boot_s}
     lean = {
         key: list(value) if isinstance(value, tuple) else value for key, value in group.items() if value is not None
     }

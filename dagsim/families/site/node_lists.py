@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from dagsim.errors import ModelError, TraceError
 from dagsim.family import family_entries
-from dagsim.model import QueueTree
+from dagsim.model import OnDemand, QueueTree
 from dagsim.model.gpu import GPU_TYPES, GpuType, gpu_type, mig_slice
 from dagsim.own_code import attribute
 from dagsim.traces.sites import folded, hosts, site_gpu
@@ -41,6 +41,8 @@ class FoundNode:
     """Kubernetes labels."""
     manifest: str = ""
     """The parts of a Kubernetes node that kube-scheduler reads; see ``Node.manifest``."""
+    on_demand: OnDemand | None = None
+    """When it is powered up and down; None if it is always up."""
 
     def also_in(self, partitions: tuple[str, ...]) -> FoundNode:
         """Return a copy of the node with more partitions."""
@@ -122,6 +124,7 @@ class HostGroup:
     features: tuple[str, ...] = ()
     weight: float = 1.0
     manifest: str = ""
+    on_demand: OnDemand | None = None
 
 
 @dataclass(slots=True)
@@ -156,6 +159,7 @@ class _Part(NamedTuple):
     features: tuple[str, ...] = ()
     weight: float = 1.0
     manifest: str = ""
+    on_demand: OnDemand | None = None
 
 
 def grouped(
@@ -189,7 +193,7 @@ def grouped(
             imported.left_out.append(f"{node.name} ({node.state})")
             continue
         parts = [
-            part._replace(features=node.features, weight=node.weight, manifest=node.manifest)
+            part._replace(features=node.features, weight=node.weight, manifest=node.manifest, on_demand=node.on_demand)
             for part in _parts(node, named or {}, imported)
         ]
         runs += in_order and bool(last) and parts != last

@@ -44,7 +44,7 @@ class ControllerLog:
     @property
     def boot_s(self) -> float | None:
         """The usual time that a job waits for nodes to boot; None if none had to."""
-        return median(self.boots_s) if self.boots_s else None
+        return round(median(self.boots_s), 1) if self.boots_s else None
 
 
 def is_controller_log(head: list[str]) -> bool:

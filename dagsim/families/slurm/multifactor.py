@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from heapq import heappop, heappush
 from inspect import signature
+from itertools import chain
 from math import ceil, floor, inf
 from typing import Any, NamedTuple
 
@@ -376,9 +377,12 @@ class SlurmMultifactor:
         amounts = amounts._replace(nodes=len(run.nodes))
         rules.holdings.take(run.id, rules.holders(run.job, part, gpu), amounts, run.nodes, now)
         limit_s, kill_s = rules.limit_s(task, run.type), rules.kill_s(task, run.type) + self._set.over_time_s
-        nodes = run.nodes
-        self._table.started(run, now + limit_s)
-        self._runs[run.id] = _Kept(run.job.number, part.name, qos.name, nodes, now, now + limit_s, alone)
+        nodes, begins_s = run.nodes, now
+        if run.boots:  # its limit counts from when its nodes are up
+            begins_s = now + run.setup_s
+            self._booting[run.id] = limit_s, kill_s
+        self._table.started(run, begins_s + limit_s)
+        self._runs[run.id] = _Kept(run.job.number, part.name, qos.name, nodes, now, begins_s + limit_s, alone)
         self._latest[run.job.number] = now
         for node in nodes:
             self._count[node] = self._count.get(node, 0) + 1
@@ -386,7 +390,7 @@ class SlurmMultifactor:
             for table in (self._users, self._owned) if rules.by_user(run.job) else (self._users,):
                 users = table.setdefault(node, {})
                 users[user_of(run.job)] = users.get(user_of(run.job), 0) + 1
-        if kill_s < inf:
+        if kill_s < inf and not run.boots:
             heappush(self._deadlines, (now + kill_s, run.id))
         if part.preempt != "off" or qos.preempt != "off":
             self._preemptable[run.id] = None
@@ -395,6 +399,16 @@ class SlurmMultifactor:
             for place in range(len(rules.parts(run.job))):
                 self._ranks.drop((task.order, task.piece, place))
         self._changed, self._some_fit = True, None
+
+    def rated(self, run: Run, now: float) -> None:
+        """Count the limit of a run whose nodes have booted from now on."""
+        if run.id not in self._booting or run.boots:
+            return
+        limit_s, kill_s = self._booting.pop(run.id)
+        self._table.move(run, now + limit_s)
+        self._runs[run.id] = self._runs[run.id]._replace(limit_ends_s=now + limit_s)
+        if kill_s < inf:
+            heappush(self._deadlines, (now + kill_s, run.id))
 
     def _part_of(self, run: Run) -> NodePartition:
         """Return the partition in which a run has started."""
@@ -423,6 +437,7 @@ class SlurmMultifactor:
                     del table[node][user_of(run.job)]
                 if not table[node]:
                     del table[node]
+        self._booting.pop(run.id, None)
         self._preemptable.pop(run.id, None)
         self._ending.pop(run.id, None)
         if run.job.tasks_left <= 1 and (not run.job.tasks or run.job.tasks[run.task.index].unfinished <= run.instances):
@@ -440,6 +455,7 @@ class SlurmMultifactor:
             for job in view.jobs.values():
                 self._rules.learn(view, job)
         self._now, self._some_fit = now, None
+        self._choice.asleep = view.machines.asleep
         view.follow(self)
         self._recalls = False
         pending = view.index((PendingJobs, self), lambda: self._pending(view))
@@ -518,6 +534,8 @@ class SlurmMultifactor:
         self._whole: int = 0
         """Bit set of the nodes that exclusive runs hold."""
         self._deadlines: list[tuple[float, int]] = []
+        self._booting: dict[int, tuple[float, float]] = {}
+        """The limits of runs whose nodes boot: what the scheduler expects, and after which the job is killed."""
         self._preemptable: dict[int, None] = {}
         self._ranks: RankColumns = RankColumns()
         self._rounds = 0
@@ -1011,7 +1029,7 @@ class SlurmMultifactor:
         demand, machines = task.demand, view.machines.list
         # for most jobs, there is no need to examine all nodes
         if self._set.place == "first" and not (demand.gang or part.spreads):
-            for node in bits(nodes):
+            for node in chain(*map(bits, view.machines.awake_first(nodes))):
                 if count := machines[node].room(demand):
                     return (Share(node, int(min(count, task.waiting, room))),)
             return None
@@ -1052,7 +1070,7 @@ class SlurmMultifactor:
             job, grace_s = self._runs[run].job, self._grace_s(run)
             if grace_s > 0:
                 self._ending[run] = min(view.now + grace_s, self._runs[run].limit_ends_s), modes[run]
-                self._table.shorten(view.running[run], self._ending[run][0])
+                self._table.move(view.running[run], self._ending[run][0])
                 self._changed = True
             elif modes[run] == "cancel" and job not in killed:
                 killed.add(job)

@@ -107,8 +107,8 @@ class RunTable:
             gives[to : to + 3] = [float(demand.whole * count), float(demand.cpus * count), float(demand.memory * count)]
             self.runs[node] = len(ids)
 
-    def shorten(self, run: Run, limit_ends_s: float) -> None:
-        """Let the limit of a run end earlier."""
+    def move(self, run: Run, limit_ends_s: float) -> None:
+        """Let the limit of a run end at another time."""
         self.ended(run)
         self.started(run, limit_ends_s)
 

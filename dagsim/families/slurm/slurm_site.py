@@ -23,6 +23,7 @@ from dagsim.families.site.node_lists import MOST_NODES, FoundNode, ImportedSite,
 from dagsim.families.slurm.accounting import delimiter_of
 from dagsim.families.slurm.controller_log import ControllerLog, is_controller_log, read_controller_log
 from dagsim.families.slurm.slurm_nodes import is_scontrol, is_scontrol_json, is_sinfo
+from dagsim.families.slurm.slurm_power import power_rules
 from dagsim.model import Caps, JobCaps, NodeOutage, NodePartition, NodeReservation, Qos, QueueNode, QueueTree
 from dagsim.registry import nearest
 from dagsim.sections import Registered
@@ -112,6 +113,9 @@ class SlurmSite(ImportedSite):
         nodes |= self.listed
         if not nodes:
             raise TraceError("no file lists nodes; add slurm.conf or the output of `scontrol show nodes`")
+        states = {name: f"{self.nodes.get(name, {}).get('state', '')}+{node.state}" for name, node in nodes.items()}
+        powered = power_rules(self.conf, self.partitions, states, self.log.boot_s, self.drop)
+        nodes = {name: replace(node, on_demand=powered.get(name)) for name, node in nodes.items()}
         if not self.counts_memory():
             self.drop("memory is not a consumable resource (SelectTypeParameters), so it limits nothing")
             return [replace(node, memory_gb=_ENDLESS_GB) for node in nodes.values()]
@@ -1177,7 +1181,7 @@ _PLAIN = frozenset({"bf_continue", "bf_running_job_reserve", "kill_invalid_depen
 _PLAIN_CONF = {"preemptexempttime": ("-1", "00:00:00", "none"), "preemptparameters": (), "completewait": ("0", "0 sec"),
                "prioritysitefactorplugin": (), "mcsplugin": ("mcs/none",), "burstbuffertype": (),
                "federationparameters": (), "nodefeaturesplugins": (), "dependencyparameters": (), "topologyparam": (),
-               "resvoverrun": ("0", "0 min"), "suspendtime": ("-1", "infinite", "none")}  # fmt: skip
+               "resvoverrun": ("0", "0 min")}  # fmt: skip
 """slurm.conf keys that affect the starts of jobs but are not modelled, with the values for which
 they have no effect."""
 

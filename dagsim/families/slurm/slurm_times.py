@@ -310,6 +310,8 @@ class NodeChoice:
         self._cpus = [node.cpus or 1.0 for node in cluster.nodes]
         self._by_weight = [weights[weight] for weight in sorted(weights)]
         """Bit sets of the nodes with each weight, smallest weight first."""
+        self.asleep = 0
+        """The nodes that are powered down, as a bit set: the last ones among those of their weight."""
 
     def nodes(
         self,
@@ -346,13 +348,16 @@ class NodeChoice:
                 return chosen | rest if rest else 0
             return chosen
         if idlest:
-            order = sorted(bits(nodes), key=lambda node: (self._weights[node], -free[node] / self._cpus[node], node))
+            order = sorted(
+                bits(nodes),
+                key=lambda node: (self._weights[node], self.asleep >> node & 1, -free[node] / self._cpus[node], node),
+            )
             return _in_order(order, room, wanted, spread)
         if self.in_order:
-            return _in_order(bits(nodes), room, wanted, spread)
+            return _in_order([*bits(nodes & ~self.asleep), *bits(nodes & self.asleep)], room, wanted, spread)
         chosen = 0
         for of_weight in self._by_weight:
-            if added := nodes & of_weight:
+            for added in filter(None, (nodes & of_weight & ~self.asleep, nodes & of_weight & self.asleep)):
                 part, wanted = _tightest(added, room, free, wanted, spread)
                 chosen |= part
                 if wanted <= 0:

@@ -104,9 +104,10 @@ def _draw_outages(axes: Axes, cols: ScheduleColumns, lanes: Lanes, unit: Unit) -
         return
     first, count = lanes.first[outages.node], lanes.count[outages.node]
     boxes = _boxes(outages.start_s / unit.seconds, outages.end_s / unit.seconds, first, first + count)
+    label = "node down" if outages.failed.all() else "node down or off"
     axes.add_collection(
         PolyCollection(
-            boxes, facecolors="#e4e4e4", edgecolors=LINE, linewidths=0.0, hatch="xxxx", zorder=0.9, label="node down"
+            boxes, facecolors="#e4e4e4", edgecolors=LINE, linewidths=0.0, hatch="xxxx", zorder=0.9, label=label
         )
     )
 

@@ -62,6 +62,7 @@ from dagsim.systems.cluster.models.failures import KeptWork, Outages, start_all
 from dagsim.systems.cluster.models.runtime import limit_seconds
 from dagsim.systems.cluster.network.base import levels_in
 from dagsim.systems.cluster.nodes import Allotted, ClusterState, DemandClass
+from dagsim.systems.cluster.on_demand import OnDemandNodes
 from dagsim.systems.cluster.past import recall_past
 from dagsim.systems.cluster.site import SiteState, down_windows
 from dagsim.systems.cluster.stalled import GONE, OVER, Wakes, only_endless, why_stalled
@@ -75,6 +76,7 @@ Observer = Callable[[tuple[int, float, int, int, int, int, int, int, float]], No
 _ARRIVED, _ADMITTED, _REJECTED = int(Kind.ARRIVED), int(Kind.ADMITTED), int(Kind.REJECTED)
 _STARTED, _FINISHED, _COMPLETED = int(Kind.STARTED), int(Kind.FINISHED), int(Kind.COMPLETED)
 _PREEMPTED, _FAILED, _DOWN, _UP = int(Kind.PREEMPTED), int(Kind.FAILED), int(Kind.DOWN), int(Kind.UP)
+_ALLOCATED, _RELEASED = int(Kind.ALLOCATED), int(Kind.RELEASED)
 _MOST_FAILURES = 1_000
 """Number of consecutive failures, each with the loss of all work, after which a task is assumed
 never to finish."""
@@ -125,6 +127,7 @@ class ClusterKernel(Forked):
         "machines": COPIED,
         "models": SAME,
         "now": SAME,
+        "on_demand": COPIED,
         "preemption": SAME,
         "queues": SAME,
         "record": EMPTY,
@@ -195,6 +198,8 @@ class ClusterKernel(Forked):
         self.life: Life | None = Life(self, cluster) if Life.is_needed(models, cluster) else None
         """Phases and rates of runs; None if every run is a single timeout."""
         self._observe(observers)
+        self.on_demand = OnDemandNodes.of(self)
+        """Power states of nodes; None if all nodes are always on."""
         self._set_clock()
         if begins_s:
             recall_past(self, left)
@@ -225,7 +230,7 @@ class ClusterKernel(Forked):
         """
         if self.running or self.upcoming.any_left or self._wake_s < inf:
             return True
-        if any(part is not None and part.pending for part in (self.eligibility, self.life)):
+        if any(part is not None and part.pending for part in (self.eligibility, self.life, self.on_demand)):
             return True
         site = self.machines.site
         opens = site is not None and site.pending(self.now)
@@ -332,6 +337,8 @@ class ClusterKernel(Forked):
                             answered = carry_out(decision) or answered
                     if not (ready or self.applicants):
                         break
+                if self.on_demand is not None:
+                    self.on_demand.look()
                 self.changed = False
             if not self.running:
                 if self.done or self._only_rules_bind():
@@ -595,7 +602,7 @@ class ClusterKernel(Forked):
     def _launch(
         self, task: TaskState, instances: int, held: tuple[Held, ...], *, beside: int = -1, computes: bool = False
     ) -> None:
-        """Create the run, write its rows, and schedule its end."""
+        """Create the run, and let it begin unless one of its nodes has to boot."""
         now = self.now
         run = self.running[self._started] = Run(self.clock, self._started, task, instances, held, now)
         self._started += 1
@@ -604,14 +611,21 @@ class ClusterKernel(Forked):
         task.waiting -= instances
         if not task.waiting:
             del self.frontier.ready[task]
+        if self.on_demand is not None and self.on_demand.allocate(run, in_flight=computes):
+            self.record_run(_ALLOCATED, run)
+        else:
+            self.begin(run, computes=computes)
+        for tell in self.frontier.started:
+            tell(run, now)
+
+    def begin(self, run: Run, *, computes: bool = False) -> None:
+        """Let a run begin on nodes that are up: write its rows, and schedule its end."""
         self.record_run(_STARTED, run)
         if computes or self.life is None:
             run.callbacks.append(self.end)
-            self.clock.at(run.compute(now), COMPLETIONS, run)
+            self.clock.at(run.compute(self.now), COMPLETIONS, run)
         else:
             self.life.begin(run)
-        for tell in self.frontier.started:
-            tell(run, now)
 
     def end(self, event: Event) -> None:
         """Complete a run. Its task and then its job may be done, and children may become ready."""
@@ -654,11 +668,13 @@ class ClusterKernel(Forked):
         # that the run has completed by now. Pieces are numbered across the whole simulation,
         # because pieces of one task with equal keys are tried in the order of their numbers.
         run.halt()
-        self._release(run, kind)
+        began = self._release(run, kind)
         self.clock.tidy()
         self._pieces += 1
         again = self.piece(run, kind, kept)
-        if self.life is not None and self.life.keeps_state(run, again, kind, kept, notice_s):
+        if not began and run.task.training is None:
+            again.restore_s = run.task.restore_s
+        elif began and self.life is not None and self.life.keeps_state(run, again, kind, kept, notice_s):
             return again  # the task becomes ready once its state has arrived or is lost
         if again.failures >= _MOST_FAILURES:
             again.waiting = 0
@@ -683,22 +699,24 @@ class ClusterKernel(Forked):
             again.failures = task.failures + 1 if again.left >= task.left else 0
         return again
 
-    def _release(self, run: Run, kind: int) -> None:
-        """Release the resources of a run and write its last rows."""
+    def _release(self, run: Run, kind: int) -> bool:
+        """Release the resources of a run and write its last rows. Return True if it had begun."""
         self.changed = True
         del self.running[run.id]
         task, demand, machines, now = run.task, run.task.demand, self.machines, self.now
         task.job.service_gpu_s += demand.demand.gpus * run.instances * (now - run.started_s)
+        began = self.on_demand is None or self.on_demand.release(run)
         for machine, count, mask, on in run.held:
             if run.beside:
                 machines.leave(machine, demand, count)
             else:
                 machines.give(machine, demand, count, mask, on)
-        self.record_run(kind, run)
+        self.record_run(kind if began else _RELEASED, run)
         for tell in self.frontier.ended:
             tell(run, now)
         if self.life is not None:
             self.life.ended(run, kind)
+        return began
 
     # Nodes.
 
@@ -710,9 +728,10 @@ class ClusterKernel(Forked):
         machine = self.machines.list[node]
         self._down[node] += 1
         self._lasting = None
-        if not machine.up:
+        if self._down[node] > 1:
             return
-        self.machines.take_down(machine)
+        if machine.up:  # it may be closed because it is off
+            self.machines.take_down(machine)
         self._away += 1
         self.wakes.tell_loss()
         self.record(packed_row(_DOWN, self.now, -1, -1, -1, node, 0, 0, 0.0))
@@ -722,15 +741,21 @@ class ClusterKernel(Forked):
             kept = KeptWork.ALL
         for run in [run for run in self.running.values() if node in run.nodes]:
             self._stop(run, _FAILED, kept, notice_s)
+        if self.on_demand is not None:
+            self.on_demand.fail(node)
+
+    def is_down(self, node: int) -> bool:
+        """Return True while a disturbance keeps the node down."""
+        return self._down[node] > 0
 
     def bring_up(self, node: int) -> None:
         """Bring the node back, unless another disturbance also holds it down."""
-        machine = self.machines.list[node]
-        self._down[node] = max(0, self._down[node] - 1)
+        was, self._down[node] = self._down[node], max(0, self._down[node] - 1)
         self._lasting = None
-        if machine.up or self._down[node]:
+        if not was or self._down[node]:
             return
-        self.machines.bring_up(machine)
+        if self.on_demand is None or self.on_demand.is_open(node):
+            self.machines.bring_up(self.machines.list[node])
         self._away -= 1
         self.record(packed_row(_UP, self.now, -1, -1, -1, node, 0, 0, 0.0))
         self.changed = True
@@ -753,6 +778,8 @@ class ClusterKernel(Forked):
         for disturbing in self._disturbing:
             for process in disturbing.processes(self.clock, self):
                 self.clock.process(process)
+        if self.on_demand is not None:
+            self.on_demand.attach()
 
     def _observe(self, observers: Sequence[Observer]) -> None:
         append = self.schedule.log.append_packed
@@ -798,6 +825,8 @@ class ClusterKernel(Forked):
             twin.upcoming = JobsToCome(())
             twin.upcoming.peek()
             twin.frontier.believe_estimates()
+            if twin.on_demand is not None:
+                twin.on_demand.believe_estimates()
         twin._observe(())
         twin._set_clock()
         if twin.life is not None:
@@ -811,7 +840,9 @@ class ClusterKernel(Forked):
             run = twin.running[original.id]
             if by_estimates:
                 run.believe_estimate(twin.now)
-            if twin.life is not None:
+            if twin.on_demand is not None and twin.on_demand.holds(run):
+                run.callbacks = []  # it begins when its nodes are up
+            elif twin.life is not None:
                 twin.life.resume_run(run, original)
             else:
                 run.callbacks = [twin.end]

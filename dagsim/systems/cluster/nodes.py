@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial, reduce
+from itertools import chain
 from math import floor, inf
 from operator import or_
 from typing import NamedTuple
@@ -311,6 +312,7 @@ class ClusterState(Forked):
         "_enough_memory": COPIED,
         "_judged_on": SAME,
         "_shapes": SAME,
+        "asleep": SAME,
         "by_cpus": COPIED,
         "by_gpus": COPIED,
         "by_share": COPIED,
@@ -328,6 +330,8 @@ class ClusterState(Forked):
     def __init__(self, cluster: Cluster, site: SiteState | None = None) -> None:
         self.site = site
         """The rules of the site, if it has any."""
+        self.asleep = 0
+        """The nodes that are off and would have to boot, as a bit set; others are used first."""
         self.reopen_s = inf
         """The next time at which these rules change the nodes that are open to any task."""
         self.judged: dict[DemandClass, bool] = {}
@@ -454,7 +458,7 @@ class ClusterState(Forked):
     def best(self, demand: DemandClass, type_: int) -> int:
         """Return the best fit: the machine of ``type_`` with the least free resources that fits one
         instance, or -1."""
-        if demand.plain:
+        if demand.plain and not self.asleep:
             return self.by_gpus[type_].first(demand.whole)
         if demand.share:
             return self._best_share(demand, type_)
@@ -470,10 +474,11 @@ class ClusterState(Forked):
                 self._focus(demand, type_)
             if demand.counted:
                 self._choose(demand, type_)
-        for index in self._candidates(demand, type_, most_free_first, self._enough(demand)):
-            machine = machines[index]
-            if machine.room(demand):
-                yield machine
+        for among in self.awake_first(self._enough(demand)):
+            for index in self._candidates(demand, type_, most_free_first, among):
+                machine = machines[index]
+                if machine.room(demand):
+                    yield machine
 
     def candidates(self, demand: DemandClass, type_: int, most_free_first: bool = False) -> Iterator[int]:
         """Return the machines of ``type_`` that may fit it, least (or most) free first. For GPU
@@ -481,7 +486,12 @@ class ClusterState(Forked):
         GPU come first), and for CPU-only demands by free cores. CPUs and memory are not checked, so
         use ``NodeState.room`` for that.
         """
-        return self._candidates(demand, type_, most_free_first, demand.nodes)
+        sets = self.awake_first(demand.nodes)
+        return chain(*[self._candidates(demand, type_, most_free_first, among) for among in sets])
+
+    def awake_first(self, nodes: int) -> tuple[int, ...]:
+        """Split a bit set of nodes into those that are awake and those that would have to boot."""
+        return (nodes & ~self.asleep, nodes & self.asleep) if self.asleep else (nodes,)
 
     def candidate_set(self, demand: DemandClass, type_: int) -> int:
         """``candidates`` as a bit set."""
@@ -498,7 +508,7 @@ class ClusterState(Forked):
         """
         # the code of ``best`` is repeated here to save the call, because this runs for every single
         # start
-        if demand.plain:
+        if demand.plain and not self.asleep:
             levels = self.by_gpus[type_]
             used = levels.used >> demand.whole << demand.whole
             if not used:
@@ -804,18 +814,21 @@ class ClusterState(Forked):
         return False
 
     def _fit_gang(self, demand: DemandClass, type_: int) -> Placement | None:
-        if demand.whole and demand.nodes == ALL and not (demand.cpus or demand.memory):
+        if demand.whole and demand.nodes == ALL and not (demand.cpus or demand.memory or self.asleep):
             return self._fit_whole_gang(demand, type_)
-        whole = demand.whole * demand.gang
-        roomy: list[tuple[int, int]] = []
+        whole, total = demand.whole * demand.gang, 0
+        roomy: list[tuple[bool, int, int]] = []
         for machine in self.with_room(demand, type_):
-            room = machine.room(demand)
+            room, asleep = machine.room(demand), bool(machine.bit & self.asleep)
+            if asleep and total >= demand.gang:
+                break
             if room >= demand.gang and machine.idle >= whole:
                 return (Share(machine.index, demand.gang),)
-            roomy.append((-room, machine.index))
+            roomy.append((asleep, -room, machine.index))
+            total += room
         roomy.sort()
         needed, shares = demand.gang, []
-        for room, index in roomy:
+        for _, room, index in roomy:
             shares.append(Share(index, min(needed, -room)))
             needed -= shares[-1].instances
             if not needed:
@@ -849,16 +862,16 @@ class ClusterState(Forked):
         """Return the machine whose partly used GPU would have the least left over, or else the
         first machine with an idle GPU, or -1.
         """
-        among = self._enough(demand)
-        partly = self.shared[type_] & among
         machines = self.list
-        if partly:
-            for index in self.by_share[type_].tightest(demand.share, partly):
+        for among in self.awake_first(self._enough(demand)):
+            partly = self.shared[type_] & among
+            if partly:
+                for index in self.by_share[type_].tightest(demand.share, partly):
+                    if machines[index].room(demand):
+                        return index
+            for index in self._with_idle_gpu(type_, among):
                 if machines[index].room(demand):
                     return index
-        for index in self._with_idle_gpu(type_, among):
-            if machines[index].room(demand):
-                return index
         return -1
 
     def _with_idle_gpu(self, type_: int, among: int) -> Iterator[int]:

@@ -15,7 +15,18 @@ from pydantic import model_validator as after_all
 from dagsim.errors import ConfigError, ModelError, TraceError
 from dagsim.family import offered
 from dagsim.metrics.standings import Sample
-from dagsim.model import GPU_TYPES, Cluster, GpuType, Node, NodePartition, QueueTree, Request, canonical_json, gpu_type
+from dagsim.model import (
+    GPU_TYPES,
+    Cluster,
+    GpuType,
+    Node,
+    NodePartition,
+    OnDemand,
+    QueueTree,
+    Request,
+    canonical_json,
+    gpu_type,
+)
 from dagsim.model.gpu import canonical
 from dagsim.model.mig import MIG_TABLES
 from dagsim.registry import nearest
@@ -75,6 +86,8 @@ class NodeGroup(Section):
     mig_s: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     """Seconds to create a GPU partition (MIG). If set, fractions of GPUs are partitions according
     to NVIDIA's table."""
+    on_demand: OnDemand | None = None
+    """When its nodes are powered up and down (docs/operators.md). Default: they are always up."""
     manifest: Mapping[str, Any] = {}
     """Additional information that a scheduler reads about each node, in the scheduler's own form:
     for Kubernetes ``metadata.labels``, ``spec.taints``, ``spec.unschedulable``, ``status.images``
@@ -311,6 +324,7 @@ class ClusterKeys(Section):
                     group.weight,
                     group.mig_s,
                     manifest,
+                    group.on_demand,
                 )
                 for group in self.cluster.groups
                 for manifest in [canonical_json(group.manifest) if group.manifest else ""]

@@ -413,6 +413,11 @@ class Run(Due, Forked):
         return 1.0 if self.progress is None else self.progress.rate
 
     @property
+    def boots(self) -> bool:
+        """True while it has its nodes and waits for them to boot: no event and no process leads on."""
+        return self.computing_s is None and not self.callbacks and self.process is None
+
+    @property
     def seconds(self) -> float:
         """Its true compute time, for clairvoyant policies.
 

@@ -51,6 +51,8 @@ class CauseKind(StrEnum):
     """The job would have fitted on nodes that could not be shared."""
     DOWN = "down"
     """The job would have fitted on nodes that were down."""
+    BOOT = "boot"
+    """It had its nodes, or would have fitted on nodes, that were off or still booting."""
     ELSEWHERE = "elsewhere"
     """The job would have fitted, but only where the rules do not allow it."""
     ORDER = "order"
@@ -368,7 +370,7 @@ def _stretches(
             if tally is None:
                 tally = past.tally(past.waiting(job, (rows[place] for place in range(at, len(rows)))))
             until_s = min(end_s, rows[at][1] if at < len(rows) else inf)
-            conditions = past.conditions(job, now_s)
+            conditions = past.booting(job) or past.conditions(job, now_s)
             until_s = min(until_s, past.next_s(job, now_s))
             yield Stretch(now_s, until_s, conditions or past.causes(tally))
             now_s = until_s
@@ -419,31 +421,61 @@ class _Past:
         """Nodes that have to be counted again."""
         self._allowed = 0
         self._dependencies = Dependencies()
+        self._allocated: dict[int, int] = {}
+        """The job of each run that has its nodes and waits for them to boot."""
+        self._down: set[int] = set()
+        self._power = dict(kernel.on_demand.states) if kernel.on_demand is not None else {}
+        """The state of each node that is powered on demand."""
         self._decided: set[int] = set()
         """The jobs whose conditions or array decide when they are eligible."""
 
     def read(self, row: tuple[Any, ...]) -> None:
         """Process a row of the log."""
-        kind, time_s, job, task, run, node, instances, gpus, _ = row
+        kind, time_s, job, task, run, node, instances, gpus, value = row
         self._dependencies.passed(time_s)
         if kind == Kind.ARRIVED and self._dependencies.arrived(self._task(job, 0).job, time_s) is not None:
             self._decided.add(job)
-        elif kind == Kind.STARTED:
+        elif kind in (Kind.STARTED, Kind.ALLOCATED):
             self._dependencies.started(job, time_s)
         elif kind in (Kind.COMPLETED, Kind.REJECTED):
             self._dependencies.left(job, time_s)
         if node >= 0:
             self._touched.add(node)
-        if kind == Kind.STARTED:
-            self._start(self._task(job, task), run, self._machines.list[node], instances, gpus)
+        if kind in (Kind.STARTED, Kind.ALLOCATED):
+            if (run, node) not in self._held:  # it has not been allocated before
+                self._start(self._task(job, task), run, self._machines.list[node], instances, gpus)
+            if kind == Kind.ALLOCATED:
+                self._allocated[run] = job
+            else:
+                self._allocated.pop(run, None)
+        elif kind == Kind.RELEASED:
+            self._allocated.pop(run, None)
+            self._end(run, self._machines.list[node])
         elif kind in _ENDS:
             self._end(run, self._machines.list[node])
             if kind == Kind.FINISHED:
                 self._done[job, task] = self._done.get((job, task), 0) + instances
         elif kind == Kind.DOWN:
-            self._machines.take_down(self._machines.list[node])
+            self._down.add(node)
         elif kind == Kind.UP:
-            self._machines.bring_up(self._machines.list[node])
+            self._down.discard(node)
+        elif kind == Kind.POWER:
+            self._power[node] = int(value)
+        if kind in (Kind.DOWN, Kind.UP, Kind.POWER):
+            self._open_or_close(self._machines.list[node])
+
+    def _open_or_close(self, machine: NodeState) -> None:
+        """Let a node take part, or not, as its failures and its power say."""
+        rule = machine.node.on_demand
+        is_open = machine.index not in self._down and (rule is None or rule.is_open(self._power[machine.index]))
+        if machine.up and not is_open:
+            self._machines.take_down(machine)
+        elif is_open and not machine.up:
+            self._machines.bring_up(machine)
+
+    def booting(self, job: int) -> Causes:
+        """Return the cause of the wait of a job that has its nodes, while they boot."""
+        return (Cause(CauseKind.BOOT, "its nodes were booting"),) if job in self._allocated.values() else ()
 
     def waiting(self, job: int, rows: Iterable[tuple[Any, ...]]) -> TaskState:
         """Return the task of a job that starts next according to the following ``rows``, or else
@@ -493,8 +525,14 @@ class _Past:
         self._touched.clear()
         limits = tuple([Cause(CauseKind.LIMIT, what) for what in rules.limits(task)])
         if not tally.fits(NodeStanding.OPEN):
-            return (*limits, *_lacking(tally, rules.elsewhere))
+            return (*limits, *map(self._of_power, _lacking(tally, rules.elsewhere)))
         return limits or (Cause(CauseKind.ORDER, f"it would have fitted: the order of {self._policy} kept it waiting"),)
+
+    def _of_power(self, cause: Cause) -> Cause:
+        """Name the power of nodes as the cause if no node is down."""
+        if cause.kind is not CauseKind.DOWN or self._down or not self._power:
+            return cause
+        return Cause(CauseKind.BOOT, cause.what.replace("down", "off or booting"))
 
     def _place(self, machine: NodeState, task: TaskState) -> NodeStanding:
         if not self._allowed >> machine.index & 1:

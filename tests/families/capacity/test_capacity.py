@@ -28,9 +28,11 @@ from dagsim.families.capacity.machines import (
     proportional,
     read_accept,
     read_gpus,
+    read_on_demand,
     resized,
     with_memberships,
     with_nodes,
+    with_on_demand,
 )
 from dagsim.families.capacity.planning import plan
 from dagsim.families.capacity.size_search import Size, SizeSearch, Target, Targets, gpus_of, least_size
@@ -438,6 +440,49 @@ def test_whatif_runs_clusters_and_policies_on_the_same_jobs(site: Path) -> None:
     assert again["choices"] == answer["choices"]
     more_events = Path(answer["run"], "progress.jsonl").read_text().splitlines()
     assert len(more_events) == len(events) + 2  # started, ended: nothing was run again
+
+
+def test_whatif_says_what_nodes_on_demand_would_cost_and_save(site: Path) -> None:
+    spec = "8xT4,boot=120,idle=300,price=0.5"
+    answer = answer_of("whatif", "--cloud", spec, "--add", "8xT4", "--policy", "fifo-fit", "--price", "T4=0.25")
+    today, added, cloud = answer["choices"]
+    assert [choice["cluster"] for choice in answer["choices"]] == ["today", "+8xT4", f"+{spec}"]
+    assert "on_demand_a_month" not in today
+    use = cloud["on_demand_a_month"]
+    assert (use["nodes"], use["always_on_cost"]) == (2, 730 * 4.0)
+    assert 0 < use["node_hours"] < 2 * 730
+    assert use["cost"] == pytest.approx(use["node_hours"] * 4 * 0.5)
+    assert cloud["cost_a_month"] == pytest.approx(today["cost_a_month"] + use["cost"])
+    assert added["wait_s"] <= cloud["wait_s"] < today["wait_s"]  # the boots take time
+    told = json.loads(Path(answer["run"], "answer.json").read_text())
+    assert "on demand are up for" in " ".join(told["sentences"])
+    free = answer_of("whatif", "--cloud", spec, "--policy", "fifo-fit", "--price", "none")
+    assert free["choices"][1]["cost_a_month"] is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("16xH100,boot", "'boot' is not boot=NUMBER"),
+        ("16xH100,boot=-3", "'boot=-3' is not"),
+        ("16xH100,boot=3,boot=4", "'boot=4' is not"),
+        ("16xH100,warm=3", "'warm=3' is not"),
+        ("16xH100,trigger=always", "'trigger=always' is not"),
+        ("16xH100@14d,boot=3", "leave '14d' out"),
+        ("16xNOPE,boot=3", "unknown GPU type 'NOPE'"),
+    ],
+)
+def test_a_wrong_group_of_nodes_on_demand_is_named(spec: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        read_on_demand(spec)
+
+
+def test_nodes_on_demand_are_like_those_there_and_as_many_as_can_be_up() -> None:
+    asked = read_on_demand("20xH200,boot=200,price=3,trigger=pending")
+    groups = with_on_demand(CLUSTER, asked).groups[2:]
+    assert [(group.count, group.gpus) for group in groups] == [(2, 8), (1, 4)]
+    assert [group.on_demand and group.on_demand.price_per_h for group in groups] == [24.0, 12.0]
+    assert str(asked) == "20xH200,boot=200,idle=600,price=3,trigger=pending"
 
 
 def test_plan_finds_a_size_draws_it_and_says_when_there_is_none(site: Path) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import is_dataclass
+from dataclasses import is_dataclass, replace
 from enum import Enum
 from functools import cache
 from types import MappingProxyType
@@ -30,6 +30,7 @@ from dagsim.model import (
     Job,
     Join,
     Node,
+    OnDemand,
     Preempt,
     QueueTree,
     Request,
@@ -147,6 +148,13 @@ def elastic() -> tuple[ClusterKernel, Policy]:
     ), first_fit
 
 
+def on_demand() -> tuple[ClusterKernel, Policy]:
+    rules = OnDemand((3.0, 5.0), 4.0, 1.0), OnDemand(2.0, 4.0, trigger="pending", scan_s=1.0)
+    nodes = tuple([replace(node, on_demand=rule) for node, rule in zip(NODES, rules, strict=False)])
+    jobs = [Job.single(f"o{n}", Task("t", 3.0, gpus=4.0), 4.0 * n) for n in range(9)]
+    return ClusterKernel(Cluster(nodes), jobs, Models(failures=[SpotCapacity(20.0, 5.0, 4.0)]), seed=3), first_fit
+
+
 def fields(state: Forked) -> dict[str, str]:
     declared: dict[str, str] = {}
     for base in type(state).__mro__:
@@ -211,11 +219,12 @@ def looked_at(make: Callable[[], tuple[ClusterKernel, Policy]]) -> Looked:
     return Looked(faults, classes)
 
 
-@pytest.mark.parametrize("make", [on_the_network, sharing, elastic])
+@pytest.mark.parametrize("make", [on_the_network, sharing, elastic, on_demand])
 def test_a_fork_shares_nothing_that_can_change(make: Callable[[], tuple[ClusterKernel, Policy]]) -> None:
     assert not looked_at(make).faults
 
 
 def test_no_class_of_state_was_overlooked() -> None:
     classes = {cls for cls in Forked.__subclasses__() if cls.__module__.startswith("dagsim")}
-    assert classes <= looked_at(on_the_network).classes | looked_at(sharing).classes | looked_at(elastic).classes
+    makers = (on_the_network, sharing, elastic, on_demand)
+    assert classes <= {cls for make in makers for cls in looked_at(make).classes}

@@ -1,0 +1,112 @@
+"""Slurm's power saving: which nodes are powered down when they are idle, and how long that and a boot take.
+
+The rules are those of slurm.conf(5) and of https://slurm.schedmd.com/power_save.html: a partition's SuspendTime,
+SuspendTimeout and ResumeTimeout replace the global ones for its nodes, and of several the largest counts;
+SuspendExcNodes and SuspendExcParts may keep a number of their nodes up, as ``a[1-9]:4``. No file says how long a
+boot takes, but slurmctld's log shows it; otherwise it is ResumeTimeout, the longest that it may take.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from math import inf
+
+from dagsim.errors import TraceError
+from dagsim.model import OnDemand
+from dagsim.traces.sites import hosts
+from dagsim.traces.times import is_unset
+
+_PART = re.compile(r"((?:[^,:\[]|\[[^\]]*\])+)(?::(\d+))?")
+_DEFAULTS_S = {"suspendtime": inf, "suspendtimeout": 30.0, "resumetimeout": 60.0}
+_MARKS = re.compile(r"[*~#!%$@^-]+$")
+
+
+def power_rules(
+    conf: Mapping[str, str],
+    partitions: Mapping[str, Mapping[str, str]],
+    states: Mapping[str, str],
+    boot_s: float | None,
+    drop: Callable[[str], None],
+) -> dict[str, OnDemand]:
+    """Return the rules for the nodes that power saving may power down or, if their state is CLOUD, up.
+
+    ``conf`` has the keys of slurm.conf in lower case, ``partitions`` those of each partition, and
+    ``states`` the state of each node. ``boot_s`` is the usual boot time in slurmctld's log. ``drop``
+    receives settings that are not modelled.
+
+    Raises:
+        TraceError: A value cannot be read.
+    """
+    parts = {name: _members(row.get("nodes", ""), states) for name, row in partitions.items()}
+    stated = any(not is_unset(row.get("suspendtime", "")) for row in (conf, *partitions.values()))
+    if not stated:
+        return {}
+    if any(is_unset(conf.get(key, "")) for key in ("suspendprogram", "resumeprogram")):
+        if _seconds(conf, "suspendtime", "slurm.conf") not in (None, inf):
+            drop("suspendtime: power saving needs SuspendProgram and ResumeProgram; without them all nodes stay up")
+        return {}
+    excluded = set(_excluded(conf.get("suspendexcnodes", ""), lambda text: _members(text, states)))
+    excluded |= set(_excluded(conf.get("suspendexcparts", ""), lambda text: parts.get(text, ())))
+    rules: dict[str, OnDemand] = {}
+    for node, state in states.items():
+        rows = [(name, partitions[name]) for name, members in parts.items() if node in members]
+        times = {key: _largest_s(conf, rows, key) for key in _DEFAULTS_S}
+        words = {_MARKS.sub("", word).upper() for word in state.split("+")}
+        idle_s = None if node in excluded or times["suspendtime"] == inf else times["suspendtime"]
+        if any(row.get("powerdownonidle", "no").upper() == "YES" for _, row in rows) and node not in excluded:
+            idle_s = 0.0
+        if idle_s is None and "CLOUD" not in words:
+            continue
+        is_off = "CLOUD" in words or "POWERED_DOWN" in words or state.endswith("~")
+        boots_s = times["resumetimeout"] if boot_s is None else boot_s
+        rules[node] = OnDemand(boots_s, idle_s, times["suspendtimeout"], up=not is_off)
+    if rules and boot_s is None:
+        drop(
+            f"resumetimeout={max(rule.mean_boot_s for rule in rules.values()):g} s: taken as the time that every boot "
+            "takes, which no file states; add slurmctld.log, or set on_demand.boot_s"
+        )
+    for key in ("resumerate", "suspendrate"):
+        if (rate := conf.get(key, "").partition(" ")[0]).isdecimal() and 0 < int(rate) < len(rules):
+            drop(f"{key}={rate}: nodes are powered up and down at any rate here")
+    if rules and not is_unset(conf.get("suspendexcstates", "")):
+        drop(f"suspendexcstates={conf['suspendexcstates']}")
+    return rules
+
+
+def _largest_s(conf: Mapping[str, str], rows: list[tuple[str, Mapping[str, str]]], key: str) -> float:
+    """Return the largest value that the partitions of a node state, else the global one."""
+    own = [_seconds(row, key, f"partition {name}") for name, row in rows]
+    known = [value for value in own if value is not None]
+    stated = max(known) if known else _seconds(conf, key, "slurm.conf")
+    return _DEFAULTS_S[key] if stated is None else stated
+
+
+def _seconds(row: Mapping[str, str], key: str, owner: str) -> float | None:
+    """Read a number of seconds; infinite for INFINITE, NONE and -1, and None if it is not stated."""
+    text = row.get(key, "").strip()
+    word = text.partition(" ")[0]
+    if word.upper() in ("INFINITE", "NONE", "-1"):
+        return inf
+    if is_unset(text):
+        return None
+    if not word.isdecimal():
+        raise TraceError(f"{owner}: {key} {text[:80]!r} is not a number of seconds, INFINITE or -1")
+    return float(word)
+
+
+def _excluded(text: str, members: Callable[[str], tuple[str, ...]]) -> Iterator[str]:
+    """Yield the nodes of a list that stay up: of each part all, or as many as it says, in order."""
+    for part, number in _PART.findall("" if is_unset(text) else text):
+        nodes = members(part.strip())
+        yield from nodes[: int(number)] if number else nodes
+
+
+def _members(text: str, states: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the nodes that a list names and that exist."""
+    if text.upper() == "ALL":
+        return tuple(states)
+    try:
+        return tuple([node for node in hosts("" if is_unset(text) else text) if node in states])
+    except ValueError as error:
+        raise TraceError(f"slurm.conf: {error}") from None

@@ -1,0 +1,329 @@
+"""Nodes that are powered up when work needs them, and powered down when they are idle.
+
+The states of such a node, and what ends each of them:
+
+    OFF ── a task is placed on it, or waits without room ──> BOOTING ── the boot time ──> UP
+    UP ── idle for ``idle_s`` ──> STOPPING ── the time to shut down ──> OFF
+
+This is the order that Slurm documents for power saving and cloud nodes (https://slurm.schedmd.com/power_save.html):
+a job is allocated to a powered-down node at once, its nodes boot, and it starts when all of them have
+registered; a node that stays idle for SuspendTime is suspended, and unavailable for SuspendTimeout.
+With the trigger ``pending``, the order is that of Kubernetes' cluster autoscaler: nodes that are off are
+no part of the cluster until a task that fits nowhere makes one boot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from math import floor, inf, nextafter
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import numpy as np
+from simpy.events import Event
+
+from dagsim.model import Kind, PowerState
+from dagsim.model.log import packed_row
+from dagsim.model.streams import stream
+from dagsim.systems.cluster.clock import DISTURBANCES, Timer
+from dagsim.systems.cluster.forks import COPIED, SAME, Forked
+from dagsim.systems.cluster.nodes import DemandClass, NodeState
+from dagsim.systems.cluster.state import Run, TaskState
+
+if TYPE_CHECKING:
+    from dagsim.systems.cluster.kernel import ClusterKernel
+
+_OFF, _BOOTING, _UP, _STOPPING = map(int, PowerState)
+_POWER = int(Kind.POWER)
+
+
+class OnDemandNodes(Forked):
+    """The power states of a kernel's nodes. A kernel has one only if a node is powered on demand.
+
+    A run whose nodes are not all up is *allocated*: it holds its resources, and the log has a row ALLOCATED
+    instead of STARTED. It starts, as any other run, when its last node is up.
+    """
+
+    __slots__ = {
+        "_allocated": COPIED,
+        "_due_s": COPIED,
+        "_expected": SAME,
+        "_idle_since_s": COPIED,
+        "_kernel": COPIED,
+        "_rules": SAME,
+        "_runs": COPIED,
+        "_scan_s": SAME,
+        "_scanned": SAME,
+        "_since_s": COPIED,
+        "_streams": COPIED,
+        "states": COPIED,
+    }
+
+    def __init__(self, kernel: ClusterKernel) -> None:
+        nodes, begins_s = kernel.schedule.cluster.nodes, kernel.now
+        self._kernel = kernel
+        rules = {at: node.on_demand for at, node in enumerate(nodes) if node.on_demand is not None}
+        self._rules = MappingProxyType(rules)
+        self.states = {at: _UP if rule.up else _OFF for at, rule in self._rules.items()}
+        """The ``PowerState`` of each node that is powered on demand."""
+        self._since_s = dict.fromkeys(self._rules, begins_s)
+        """When each of them came into its state."""
+        self._due_s = dict.fromkeys(self._rules, inf)
+        """When its state ends, or when an idle node is looked at again."""
+        self._idle_since_s = dict.fromkeys(self._rules, begins_s)
+        self._runs = dict.fromkeys(self._rules, 0)
+        """Number of runs that hold each node."""
+        self._allocated: dict[int, int] = {}
+        """For each run that has not started, the number of its nodes that boot."""
+        self._streams = dict[int, np.random.Generator]()
+        self._expected = False
+        """True if boots take their expected time, in a fork without more information than a policy."""
+        scans_s = [rule.scan_s for rule in self._rules.values() if rule.trigger == "pending"]
+        self._scanned = min(scans_s, default=0.0)
+        """Seconds between two scans for pending tasks; 0 if no node boots for them."""
+        self._scan_s = inf
+        """Time of the next scan, if one is due."""
+        for node in self._rules:
+            self._show(node)
+            if self.states[node] == _UP:
+                self._due_s[node] = self._idle_until_s(node)
+
+    @classmethod
+    def of(cls, kernel: ClusterKernel) -> OnDemandNodes | None:
+        """Return the states of a kernel's nodes; None if none is powered on demand."""
+        on_demand = any(node.on_demand is not None for node in kernel.schedule.cluster.nodes)
+        return cls(kernel) if on_demand else None
+
+    @property
+    def pending(self) -> bool:
+        """True if a node will come up or can be used again, or a boot is about to begin."""
+        return self._scan_s < inf or any(state in (_BOOTING, _STOPPING) for state in self.states.values())
+
+    def attach(self) -> None:
+        """Put the timers on the kernel's clock: at the beginning, and in a fork."""
+        for node, due_s in self._due_s.items():
+            self._set_timer(node, due_s)
+        if self._scan_s < inf:
+            self._set_scan(self._scan_s)
+
+    def believe_estimates(self) -> None:
+        """Let every boot take its expected time from now on, for look-ahead."""
+        self._expected, now = True, self._kernel.now
+        for node, state in self.states.items():
+            if state == _BOOTING:
+                self._due_s[node] = max(now, self._since_s[node] + self._rules[node].mean_boot_s)
+
+    # Runs.
+
+    def allocate(self, run: Run, *, in_flight: bool = False) -> bool:
+        """Note that a run has taken its nodes, and boot those that are off. Return True if it has to
+        wait for a boot; the nodes of a run ``in_flight`` are up.
+        """
+        now, booting, known_s = self._kernel.now, 0, 0.0
+        for node in self._nodes_of(run):
+            self._runs[node] += 1
+            if self.states[node] != _UP and in_flight:
+                self._change(node, _UP)
+            elif self.states[node] == _OFF:
+                self._boot(node)
+            if self.states[node] == _BOOTING:
+                booting += 1
+                known_s = max(known_s, self._since_s[node] + self._rules[node].mean_boot_s - now)
+        if booting:
+            self._allocated[run.id] = booting
+            run.setup_s = known_s
+            run.phase_until(max([self._due_s[node] for node in self._nodes_of(run)]))
+        return bool(booting)
+
+    def holds(self, run: Run) -> bool:
+        """Return True if a run has been allocated and has not started."""
+        return run.id in self._allocated
+
+    def release(self, run: Run) -> bool:
+        """Note that a run has returned its nodes. Return True if it had started."""
+        for node in self._nodes_of(run):
+            self._runs[node] -= 1
+            if not self._runs[node]:
+                self._rest(node)
+        return self._allocated.pop(run.id, None) is None
+
+    def _nodes_of(self, run: Run) -> list[int]:
+        return [machine.index for machine, *_ in run.held if machine.index in self._rules]
+
+    # States.
+
+    def is_open(self, node: int) -> bool:
+        """Return True if tasks may be placed on the node, as far as its power is concerned."""
+        return node not in self._rules or self._rules[node].is_open(self.states[node])
+
+    def fail(self, node: int) -> None:
+        """Note that a node has gone down. It is off when it comes back."""
+        if self.states.get(node, _OFF) != _OFF:
+            self._due_s[node] = inf
+            self._change(node, _OFF)
+
+    def _boot(self, node: int) -> None:
+        self._change(node, _BOOTING)
+        self._set_timer(node, self._kernel.now + self._boot_s(node))
+
+    def _boot_s(self, node: int) -> float:
+        """Draw the time that a boot takes."""
+        rule = self._rules[node]
+        if self._expected or len(rule.boots_s) == 1:
+            return rule.mean_boot_s
+        rng = self._streams.get(node)
+        if rng is None:
+            rng = self._streams[node] = stream(self._kernel.schedule.seed, "boots", node)
+        return rule.boots_s[int(rng.integers(len(rule.boots_s)))]
+
+    def _reached(self, event: Event) -> None:
+        """End the state of a node, unless its timer has been set anew since."""
+        node: int = event.value  # type: ignore[assignment]
+        if self._due_s[node] > self._kernel.now:
+            return
+        self._due_s[node] = inf
+        match self.states[node]:
+            case PowerState.BOOTING:
+                self._come_up(node)
+            case PowerState.STOPPING:
+                self._change(node, _OFF)
+            case PowerState.UP if not self._runs[node]:
+                if (until_s := max(self._idle_until_s(node), self._needed_until_s(node))) > self._kernel.now:
+                    self._set_timer(node, until_s)
+                elif shutdown_s := self._rules[node].shutdown_s:
+                    self._change(node, _STOPPING)
+                    self._set_timer(node, self._kernel.now + shutdown_s)
+                else:
+                    self._change(node, _OFF)
+
+    def _come_up(self, node: int) -> None:
+        """Let a node be up, and start the runs for which it is the last."""
+        self._change(node, _UP)
+        if not self._runs[node]:
+            self._rest(node)
+        for run in [self._kernel.running[number] for number in sorted(self._allocated)]:
+            if node in run.nodes:
+                self._allocated[run.id] -= 1
+                if not self._allocated[run.id]:
+                    del self._allocated[run.id]
+                    run.setup_s = 0.0
+                    self._kernel.begin(run)
+                    self._kernel.changed = True  # a policy may set a time limit for it now
+                    for tell in self._kernel.frontier.rated:
+                        tell(run, self._kernel.now)
+
+    def _rest(self, node: int) -> None:
+        """Let an idle node be looked at again. Its timer may still be set, from an earlier time."""
+        self._idle_since_s[node] = self._kernel.now
+        if self.states[node] == _UP and self._due_s[node] == inf:
+            self._set_timer(node, self._idle_until_s(node))
+
+    def _idle_until_s(self, node: int) -> float:
+        """Return when an idle node is powered down: never in the instant in which it becomes idle,
+        because a policy may place the next task on it then."""
+        idle_s, since_s = self._rules[node].idle_s, self._idle_since_s[node]
+        return inf if idle_s is None else max(since_s + idle_s, nextafter(since_s, inf))
+
+    def _needed_until_s(self, node: int) -> float:
+        """Return until when a node that boots for pending tasks stays up even if it is idle: until others
+        that boot for the same tasks are up, as the autoscaler removes no node while it adds some.
+        """
+        if self._rules[node].trigger == "placed":
+            return 0.0
+        coming = [at for at, state in self.states.items() if state == _BOOTING and not self.is_open(at)]
+        return max([nextafter(self._due_s[at], inf) for at in coming], default=0.0)
+
+    def _change(self, node: int, state: int) -> None:
+        kernel = self._kernel
+        self.states[node], self._since_s[node] = state, kernel.now
+        kernel.record(packed_row(_POWER, kernel.now, -1, -1, -1, node, 0, 0, float(state)))
+        self._show(node)
+
+    def _show(self, node: int) -> None:
+        """Open or close a node to policies, as its state says."""
+        kernel, machines = self._kernel, self._kernel.machines
+        machine = machines.list[node]
+        machines.asleep &= ~machine.bit
+        if self.states[node] == _OFF:
+            machines.asleep |= machine.bit
+        is_open = self.is_open(node) and not kernel.is_down(node)
+        if is_open and not machine.up:
+            machines.bring_up(machine)
+            kernel.changed = True
+        elif machine.up and not is_open:
+            machines.take_down(machine)
+        if self.states[node] == _OFF and not is_open:
+            kernel.changed = True  # waiting tasks may make it boot
+
+    def _set_timer(self, node: int, due_s: float) -> None:
+        self._due_s[node] = due_s
+        Timer(self._kernel.clock, due_s, DISTURBANCES, node).callbacks.append(self._reached)
+
+    # Pending tasks.
+
+    def look(self) -> None:
+        """Plan a scan if tasks wait, after a policy has placed what it could, and a boot would help."""
+        if self._scanned and self._scan_s == inf and self._kernel.frontier.ready and self._wanted():
+            self._set_scan((floor(self._kernel.now / self._scanned) + 1) * self._scanned)
+
+    def _set_scan(self, time_s: float) -> None:
+        self._scan_s = time_s
+        Timer(self._kernel.clock, time_s, DISTURBANCES).callbacks.append(self._scan)
+
+    def _scan(self, _: Event) -> None:
+        self._scan_s = inf
+        for node in self._wanted():
+            self._boot(node)
+
+    def _wanted(self) -> list[int]:
+        """Return the nodes to boot: the first ones on which waiting tasks fit that fit on no node that
+        is up or already boots. Tasks are taken in the order in which they became ready.
+        """
+        empty, coming = list(self._twins(_OFF)), list(self._twins(_BOOTING))
+        booting, hopeless = len(coming), set[DemandClass]()
+        fits = self._kernel.machines.fits
+        for task in self._kernel.frontier.ready if empty else ():
+            if task.demand not in hopeless and not fits(task.demand) and not self._fill(task, coming, empty):
+                hopeless.add(task.demand)
+        return sorted(machine.index for machine in coming[booting:])
+
+    def _twins(self, state: int) -> Iterator[NodeState]:
+        """Yield copies, to fill with tasks, of the nodes in a state that boot for pending tasks."""
+        for node, rule in self._rules.items():
+            if rule.trigger == "pending" and self.states[node] == state and not self._kernel.is_down(node):
+                twin = self._kernel.machines.list[node].copy()
+                twin.up = True
+                yield twin
+
+    def _fill(self, task: TaskState, coming: list[NodeState], empty: list[NodeState]) -> bool:
+        """Put the waiting instances of a task on nodes of one type that are ``coming``, then on
+        ``empty`` ones, which then also come. Return True if any could be placed (a gang: all)."""
+        demand, machines = task.demand, self._kernel.machines
+        for type_ in demand.types:
+            missing = task.waiting
+            if demand.gang:
+                missing -= sum([machine.room(demand) for machine in machines.with_room(demand, type_)])
+            demand.open_to(demand.opened)  # the search may have chosen some of the nodes
+            filled: list[tuple[NodeState, int]] = []
+            for machine in (*coming, *empty):
+                if missing > 0 and machine.type == type_ and (count := min(machine.room(demand), missing)):
+                    filled.append((machine, count))
+                    missing -= count
+            if not filled or (demand.gang and missing > 0):
+                continue
+            for machine, count in filled:
+                _take(machine, demand, count)
+                if machine in empty:
+                    empty.remove(machine)
+                    coming.append(machine)
+            return True
+        return False
+
+
+def _take(machine: NodeState, demand: DemandClass, count: int) -> None:
+    """Take the resources of instances from a copy of a node."""
+    machine.idle -= demand.whole * count
+    machine.cpus -= demand.cpus * count
+    machine.memory -= demand.memory * count
+    for _ in range(count if demand.share else 0):
+        machine.take_part(demand, next(gpu for gpu in range(machine.gpus) if machine.room_on(gpu, demand)))
