@@ -39,7 +39,7 @@ from dagsim.families.slurm.slurm_rules import (
 from dagsim.families.slurm.slurm_times import NodeChoice
 from dagsim.model import Decision, Kill, NodePartition, Placement, Preempt, QueueTree, RejectReason, Share, Start, Wait
 from dagsim.model.arithmetic import bits, ordered_sum
-from dagsim.systems.cluster.api import ClusterView, DemandClass, Run, Standing, TaskState
+from dagsim.systems.cluster.api import ClusterView, DemandClass, NodeState, Run, Standing, TaskState
 from dagsim.systems.cluster.policies.preemption import FreedNodes
 from dagsim.systems.cluster.policies.shares import Weights, decay_per_second, truncated
 
@@ -156,11 +156,10 @@ class SlurmSettings:
             **{name: getattr(self, name) for name in _OF_PRIORITIES},
         )
 
-    @property
-    def origin_s(self) -> float:
-        """Time of the first priority calculation, at or before 0 s; later calculations are counted
-        from it."""
-        phase_s = self.calc_phase_s % self.calc_period_s
+    def origin_s(self, clock_s: float = 0.0) -> float:
+        """Return the time of the first priority calculation, at or before 0 s; later calculations are
+        counted from it. ``clock_s`` is what the site's clock shows at 0 s."""
+        phase_s = (self.calc_phase_s - clock_s) % self.calc_period_s if self.calc_phase_s else 0.0
         return phase_s - self.calc_period_s if phase_s else 0.0
 
     @property
@@ -203,6 +202,14 @@ class _Kept(NamedTuple):
     exclusive: bool
 
 
+def _usable_cpus(machine: NodeState, demand: DemandClass) -> int:
+    """Return the free CPUs of a node that there is enough free memory for, in millionths
+    (``can_job_run_on_node`` in job_test.c)."""
+    if not (demand.cpus and demand.memory):
+        return machine.cpus
+    return min(machine.cpus, machine.memory * demand.cpus // demand.memory)
+
+
 def _reservation(task: TaskState) -> int:
     """Return the index of the reservation in which the task runs, or -1."""
     terms = task.demand.terms
@@ -226,7 +233,7 @@ class SlurmMultifactor:
     ``tres_cpus`` and ``tres_memory`` are the weights of the factors (PriorityWeightAge and so on).
     ``max_age_s``, ``half_life_s``, ``algorithm``, ``damping``, ``favor_small``, ``relative_size``,
     ``max_tres``, ``accrue_always`` and ``calc_phase_s`` are the other ``slurm.conf`` keys that
-    begin with Priority; the phase is the time of the first calculation. ``order`` is ``basic`` for
+    begin with Priority; the phase is the time of a calculation, on the site's clock if it has one. ``order`` is ``basic`` for
     priority/basic: first come, first served within a tier. ``sched_interval_s``,
     ``sched_min_interval_s``, ``queue_depth``, ``bf_phase_s``, ``bf_window_s``,
     ``bf_window_linear_s``, ``bf_max_job_user``, ``bf_max_job_assoc``, ``bf_max_job_part`` and
@@ -469,7 +476,8 @@ class SlurmMultifactor:
         totals = [ordered_sum(getattr(node, name) for node in nodes) for name in ("cpus", "memory_gb", "gpus")]
         capacity = Capacity(len(nodes), *totals)
         queues = view.queues or QueueTree()
-        self._book: PriorityBook = PriorityBook(self._priorities, queues, capacity, self._set.origin_s)
+        clock_s = 0.0 if view.machines.site is None else float(view.machines.site.origin_s)
+        self._book: PriorityBook = PriorityBook(self._priorities, queues, capacity, self._set.origin_s(clock_s))
         self._book.remember(self.past_usage)
         self._rules: SlurmRules = SlurmRules(
             view, kill=self._set.kill, distinct=self._set.distinct, safe=self._set.limits == "safe"
@@ -982,7 +990,7 @@ class SlurmMultifactor:
             return None
         rooms = {node: count for node in bits(nodes) if (count := machines[node].room(demand))}
         open_ = sum([1 << node for node in rooms])
-        free = {node: machines[node].cpus for node in rooms}
+        free = {node: _usable_cpus(machines[node], demand) for node in rooms}
         spread = self._rules.spread(task.job)
         if demand.gang:
             shares = self._rules.shares(task)
@@ -1086,7 +1094,7 @@ class SlurmMultifactor:
                     if held or not machine.up:
                         continue
                 if count := freed.room(node, demand):
-                    room[node], free[node] = count, freed.cpus(node)
+                    room[node], free[node] = count, _usable_cpus(freed.node(node), demand)
             open_ = sum([1 << node for node in room])
             spread = rules.spread(task.job) or not demand.gang
             wanted, shares = demand.gang or 1, rules.shares(task)

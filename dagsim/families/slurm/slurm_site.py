@@ -1214,6 +1214,10 @@ def _scheduler_of(site: SlurmSite, conf: Mapping[str, str]) -> dict[str, Any]:
     settings["calc_period_s"] = (
         60.0 * finite_number(period, "prioritycalcperiod") if period.isdecimal() else _long_s(period)
     )
+    # priorities are first calculated when slurmctld starts
+    boot_s = moment_s(boot, "boot_time", site.zone) if not is_unset(boot := conf.get("boot_time", "")) else None
+    if (calculated_s := site.log.calculated_s or boot_s) is not None:
+        settings["calc_phase_s"] = calculated_s
     settings["damping"] = finite_number(conf.get("fairsharedampeningfactor") or "1", "fairsharedampeningfactor")
     settings["algorithm"] = "classic" if "NO_FAIR_TREE" in flags else "tree"
     settings["favor_small"] = conf.get("priorityfavorsmall", "no").lower() in ("yes", "1")
