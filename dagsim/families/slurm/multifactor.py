@@ -433,6 +433,7 @@ class SlurmMultifactor:
         if self._rules.holdings.budgets and self._book.rounds != self._charged:
             self._charged = self._book.rounds
             self._rules.holdings.charge(self._book.calculated_s, decay_per_second(self._priorities.half_life_s))
+        self._rested = self._rested or not pending.listed
         for task in pending.admit(now):
             self._some_fit = None
             self._rules.learn(view, task.job)
@@ -454,8 +455,8 @@ class SlurmMultifactor:
         if now == self._main_s or now >= self._main_s + self._set.sched_min_interval_s - _LATE_S:
             self._main_s = now
             yield from self._main(view, pending)
-        if self._set.backfill and (self._changed or pending.changed) and self._tick_s(now) <= now:
-            self._cycle_s, self._changed, pending.changed = now, False, False
+        if self._set.backfill and (self._changed or pending.changed) and self._tick_s(now) <= now + _LATE_S:
+            self._cycle_s, self._changed, pending.changed, self._rested = now, False, False, False
             if self._any_fits(view, pending) or (self._preemptable and self._set.preempt != "off"):
                 yield from self._backfill(view, pending)
         wake_s = self._wake_s(view, pending)
@@ -506,6 +507,8 @@ class SlurmMultifactor:
         self._main_s = -inf
         self._cycle_s = -inf
         """Time of the last backfill cycle."""
+        self._rested = True
+        """True if there has been no job to schedule at some time since the last backfill cycle."""
         self._changed = True
         self._released = -1
         self._sweep_s = inf
@@ -573,11 +576,14 @@ class SlurmMultifactor:
         )
 
     def _tick_s(self, now: float) -> float:
-        """Return the time of the next backfill cycle."""
-        interval_s = self._set.bf_interval_s
-        from_s = max(now, self._cycle_s + _COARSE * max(0.0, self._cycle_s - self.coarse_after_s))
-        tick_s = self._set.bf_phase_s + ceil((from_s - self._set.bf_phase_s) / interval_s - _LATE_S) * interval_s
-        return tick_s if tick_s > self._cycle_s + _LATE_S else tick_s + interval_s
+        """Return the time of the next backfill cycle, ``bf_interval_s`` or more after the last one: at a
+        multiple of it while jobs wait, because each cycle that reserves nodes for a job asks for the next,
+        otherwise as soon as there is work (``backfill_agent`` in backfill.c)."""
+        interval_s, cycle_s = self._set.bf_interval_s, self._cycle_s
+        from_s = max(now, self._set.bf_phase_s, cycle_s + _COARSE * max(0.0, cycle_s - self.coarse_after_s))
+        if self._rested:
+            return max(from_s, cycle_s + interval_s)
+        return cycle_s + max(1, ceil((from_s - cycle_s) / interval_s - _LATE_S)) * interval_s
 
     def _wake_s(self, view: ClusterView, pending: PendingJobs) -> float:
         """Return the time at which the policy must act next even if nothing happens."""
