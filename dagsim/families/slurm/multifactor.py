@@ -433,7 +433,11 @@ class SlurmMultifactor:
         if self._rules.holdings.budgets and self._book.rounds != self._charged:
             self._charged = self._book.rounds
             self._rules.holdings.charge(self._book.calculated_s, decay_per_second(self._priorities.half_life_s))
-        self._rested = self._rested or not pending.listed
+        if self._idle_s < now - _LATE_S:
+            self._cycle_s, self._rested = self._idle_s, True
+        self._idle_s = inf
+        site = view.machines.site
+        self._rested = self._rested or not (pending.listed and site and any(one.end_s > now for one in site.closed))
         for task in pending.admit(now):
             self._some_fit = None
             self._rules.learn(view, task.job)
@@ -459,6 +463,8 @@ class SlurmMultifactor:
             self._cycle_s, self._changed, pending.changed, self._rested = now, False, False, False
             if self._any_fits(view, pending) or (self._preemptable and self._set.preempt != "off"):
                 yield from self._backfill(view, pending)
+        if not pending.listed:
+            self._idle_s = self._tick_s(now)
         wake_s = self._wake_s(view, pending)
         if wake_s < inf:
             yield Wait(wake_s)
@@ -508,7 +514,9 @@ class SlurmMultifactor:
         self._cycle_s = -inf
         """Time of the last backfill cycle."""
         self._rested = True
-        """True if there has been no job to schedule at some time since the last backfill cycle."""
+        """True if no job has waited for a reservation at some time since the last backfill cycle."""
+        self._idle_s = inf
+        """Time of a backfill cycle in which no job waits."""
         self._changed = True
         self._released = -1
         self._sweep_s = inf
@@ -576,9 +584,9 @@ class SlurmMultifactor:
         )
 
     def _tick_s(self, now: float) -> float:
-        """Return the time of the next backfill cycle, ``bf_interval_s`` or more after the last one: at a
-        multiple of it while jobs wait, because each cycle that reserves nodes for a job asks for the next,
-        otherwise as soon as there is work (``backfill_agent`` in backfill.c)."""
+        """Return the time of the next backfill cycle after a change: at once, but ``bf_interval_s`` or more
+        after the last one (``backfill_agent`` and ``_more_work`` in backfill.c). Jobs that wait for
+        reservations are a change in each cycle."""
         interval_s, cycle_s = self._set.bf_interval_s, self._cycle_s
         from_s = max(now, self._set.bf_phase_s, cycle_s + _COARSE * max(0.0, cycle_s - self.coarse_after_s))
         if self._rested:
