@@ -638,7 +638,7 @@ class SlurmMultifactor:
                 continue
             reservation = _reservation(task)
             passed = part.name in closed if reservation < 0 else reservation in full
-            if passed or self._is_leaving(task) or not self._licensed(view, task):
+            if passed or not self._licensed(view, task):
                 at += 1
                 continue
             if self._together(task):  # started by backfill alone, and until then it holds up its partition
@@ -784,8 +784,8 @@ class SlurmMultifactor:
             if placement is None:
                 at += 1
                 if preempting:  # a job behind it may stop runs, but none on reserved nodes
-                    if not self._is_leaving(task):
-                        plan.make_room(job, self._stoppable(view, task, part, stoppable), self._barred(task))
+                    gone = self._stoppable(view, task, part, stoppable) | self._leaving_for(task)
+                    plan.make_room(job, gone, self._barred(task))
                     continue
                 if not outlook.any_fits(at, tests - tested):
                     break
@@ -1028,7 +1028,7 @@ class SlurmMultifactor:
         or QOS, and once its grace time is over. While those of an earlier time are still ending, no
         others are chosen (``preempt_in_progress``).
         """
-        if self._is_leaving(task):
+        if self._leaving_for(task):
             return
         modes = {run: mode for run in self._preemptable if (mode := self._mode(view, run, task, part)) != "off"}
         killed: set[int] = set()
@@ -1051,9 +1051,9 @@ class SlurmMultifactor:
         if chosen:
             self._leaving[task.order, task.piece] = tuple(chosen)
 
-    def _is_leaving(self, task: TaskState) -> bool:
-        """True if runs are ending that had to make way for the task."""
-        return any(run in self._runs for run in self._leaving.get((task.order, task.piece), ()))
+    def _leaving_for(self, task: TaskState) -> frozenset[int]:
+        """The runs that are ending because they had to make way for the task."""
+        return frozenset([run for run in self._leaving.get((task.order, task.piece), ()) if run in self._runs])
 
     def _stoppable(
         self, view: ClusterView, task: TaskState, part: NodePartition, known: dict[tuple[str, str], frozenset[int]]
