@@ -61,7 +61,8 @@ def cases(data: Path) -> list[Case]:
             for job in snapshot["jobs"]:
                 state = job["job_state"] if isinstance(job["job_state"], str) else job["job_state"][0]
                 name = str(job["array_job_id"] or job["job_id"])
-                reason = job["state_reason"]
+                reason, words = job["state_reason"], job.get("state_description") or ""
+                reason = words if words.startswith(f"{reason}, ") else reason
                 if state == "PENDING" and name not in seen and reason not in ("", "None"):
                     seen.add(name)
                     found.append(Case(site, at, name, reason, snapshot))

@@ -3,7 +3,7 @@ limits."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from heapq import heappop, heappush
@@ -30,6 +30,7 @@ from dagsim.families.slurm.slurm_priority import (
 )
 from dagsim.families.slurm.slurm_rules import (
     Holder,
+    PastUse,
     SlurmRules,
     SlurmWaits,
     account_of,
@@ -233,8 +234,8 @@ class SlurmMultifactor:
     ``tres_cpus`` and ``tres_memory`` are the weights of the factors (PriorityWeightAge and so on).
     ``max_age_s``, ``half_life_s``, ``algorithm``, ``damping``, ``favor_small``, ``relative_size``,
     ``max_tres``, ``accrue_always`` and ``calc_phase_s`` are the other ``slurm.conf`` keys that
-    begin with Priority; the phase is the time of a calculation, on the site's clock if it has one. ``order`` is ``basic`` for
-    priority/basic: first come, first served within a tier. ``sched_interval_s``,
+    begin with Priority; the phase is the time of a calculation, on the site's clock if it has one.
+    ``order`` is ``basic`` for priority/basic: first come, first served within a tier. ``sched_interval_s``,
     ``sched_min_interval_s``, ``queue_depth``, ``bf_phase_s``, ``bf_window_s``,
     ``bf_window_linear_s``, ``bf_max_job_user``, ``bf_max_job_assoc``, ``bf_max_job_part`` and
     ``bf_resolution_s`` are Slurm's SchedulerParameters of these names (default_queue_depth for the
@@ -266,6 +267,8 @@ class SlurmMultifactor:
         self.past_usage: Mapping[str, float] = {}
         """Usage at 0 s, in billed seconds, by ``account/user``: the usage of jobs that ended before
         the simulation began."""
+        self.past_use: Sequence[PastUse] = ()
+        """What those jobs had used at 0 s of the resources that budgets limit."""
         self.coarse_after_s = inf
         """From this time on, backfill runs less and less often: at intervals of at least 10% of the
         time since then. Forecasts can afford that, because their errors are relative."""
@@ -489,6 +492,7 @@ class SlurmMultifactor:
         self._rules: SlurmRules = SlurmRules(
             view, kill=self._set.kill, distinct=self._set.distinct, safe=self._set.limits == "safe"
         )
+        self._rules.remember(self.past_use)
         self._charged = 0
         self._table: RunTable = RunTable(len(nodes))
         self._roomy: dict[tuple[DemandClass, str, bool, int, int], int] = {}
@@ -515,7 +519,7 @@ class SlurmMultifactor:
         """Time of the last backfill cycle."""
         self._rested = True
         """True if no job has waited for a reservation at some time since the last backfill cycle."""
-        self._idle_s = inf
+        self._idle_s: float = inf
         """Time of a backfill cycle in which no job waits."""
         self._changed = True
         self._released = -1
@@ -587,8 +591,9 @@ class SlurmMultifactor:
         """Return the time of the next backfill cycle after a change: at once, but ``bf_interval_s`` or more
         after the last one (``backfill_agent`` and ``_more_work`` in backfill.c). Jobs that wait for
         reservations are a change in each cycle."""
-        interval_s, cycle_s = self._set.bf_interval_s, self._cycle_s
-        from_s = max(now, self._set.bf_phase_s, cycle_s + _COARSE * max(0.0, cycle_s - self.coarse_after_s))
+        interval_s: float = self._set.bf_interval_s
+        cycle_s: float = self._cycle_s
+        from_s: float = max(now, self._set.bf_phase_s, cycle_s + _COARSE * max(0.0, cycle_s - self.coarse_after_s))
         if self._rested:
             return max(from_s, cycle_s + interval_s)
         return cycle_s + max(1, ceil((from_s - cycle_s) / interval_s - _LATE_S)) * interval_s
