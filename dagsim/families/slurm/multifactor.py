@@ -254,6 +254,7 @@ class SlurmMultifactor:
     """
 
     __signature__ = signature(SlurmSettings)
+    _idle_s: float
     remembers = "usage by account and user"
 
     def __init__(self, **settings: Any) -> None:
@@ -519,7 +520,7 @@ class SlurmMultifactor:
         """Time of the last backfill cycle."""
         self._rested = True
         """True if no job has waited for a reservation at some time since the last backfill cycle."""
-        self._idle_s: float = inf
+        self._idle_s = inf
         """Time of a backfill cycle in which no job waits."""
         self._changed = True
         self._released = -1
