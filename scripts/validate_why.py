@@ -142,7 +142,7 @@ def main() -> None:
                 is_right = any(same_reason(reason, answer.reason) for reason in wanted)
                 right[kind] += is_right
                 marks.append("right" if is_right else "WRONG")
-            right["rules"] += any(same_reason(reason, stated.found.reason) for reason in wanted)
+            right["rules"] += any(same_reason(reason, stated.hindrance.reason) for reason in wanted)
             reason = case.reason.partition("(")[0].strip()[:40]
             told = f"{number:3} {case.site} {case.at:>10} job {case.job:5} {reason:40}"
             line = f"{told} {marks[0]} {marks[1]} | {removed.sentence}"
