@@ -111,6 +111,7 @@ class RecordedSite:
             "features": words.get("constraint", ""),
             "resv_name": words.get("reservation", ""),
             "licenses": words.get("licenses", ""),
+            "shared": {"yes": "none", "node": "none", "user": "user"}.get(words.get("exclusive", ""), ""),
         }
 
     def _any(self, array: str) -> list[Row]:

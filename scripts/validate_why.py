@@ -61,7 +61,8 @@ def cases(data: Path) -> list[Case]:
             for job in snapshot["jobs"]:
                 state = job["job_state"] if isinstance(job["job_state"], str) else job["job_state"][0]
                 name = str(job["array_job_id"] or job["job_id"])
-                reason = job["state_reason"]
+                reason, words = job["state_reason"], job.get("state_description") or ""
+                reason = words if words.startswith(f"{reason}, ") else reason
                 if state == "PENDING" and name not in seen and reason not in ("", "None"):
                     seen.add(name)
                     found.append(Case(site, at, name, reason, snapshot))
@@ -141,7 +142,7 @@ def main() -> None:
                 is_right = any(same_reason(reason, answer.reason) for reason in wanted)
                 right[kind] += is_right
                 marks.append("right" if is_right else "WRONG")
-            right["rules"] += any(same_reason(reason, stated.found.reason) for reason in wanted)
+            right["rules"] += any(same_reason(reason, stated.hindrance.reason) for reason in wanted)
             reason = case.reason.partition("(")[0].strip()[:40]
             told = f"{number:3} {case.site} {case.at:>10} job {case.job:5} {reason:40}"
             line = f"{told} {marks[0]} {marks[1]} | {removed.sentence}"

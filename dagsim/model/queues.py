@@ -49,30 +49,33 @@ class Caps:
 
 @dataclass(frozen=True, slots=True)
 class JobCaps:
-    """Maximum resources of a single job; None means no limit. A job that requests more never
+    """Maximum resources of a single job; None means no limit. ``minutes`` limits ``gpus``, ``cpus``,
+    ``memory_gb`` or ``nodes``, each times the minutes of its time limit. A job that requests more never
     starts.
 
     Raises:
-        ModelError: A limit is negative.
+        ModelError: A limit is negative, or there is no such resource.
     """
 
     gpus: float | None = None
     cpus: float | None = None
     memory_gb: float | None = None
     nodes: float | None = None
+    minutes: Mapping[str, float] = field(default_factory=dict)
 
     __pydantic_config__ = {"extra": "forbid"}
 
     def __post_init__(self) -> None:
-        for name, value in self.amounts().items():
+        for name, value in (*self.amounts().items(), *self.minutes.items()):
             require(value >= 0, f"job_limits: {name} must be 0 or more", value, ModelError)
+        _known("job_limits: minutes", self.minutes, ("gpus", "cpus", "memory_gb", "nodes"))
 
     def __bool__(self) -> bool:
-        return bool(self.amounts())
+        return bool(self.amounts() or self.minutes)
 
     def amounts(self) -> dict[str, float]:
-        """Return the limits that are set, by resource."""
-        values = ((limit.name, getattr(self, limit.name)) for limit in fields(self))
+        """Return the limits on resources that are set, without those on minutes."""
+        values = ((limit.name, getattr(self, limit.name)) for limit in fields(self) if limit.name != "minutes")
         return {name: value for name, value in values if value is not None}
 
 
@@ -85,7 +88,8 @@ class QueueNode:
     - ``priority`` is the priority of its jobs, and ``user_priorities`` contains those of users that
       differ.
     - ``limits`` hold for everything below it together, ``user_limits`` for each of its users,
-      ``limits_of`` for the users that it names, and ``job_limits`` for each job.
+      ``limits_of`` for the users that it names, ``job_limits`` for each job, ``job_limits_of`` for each job
+      of the users that it names.
     - ``quota`` is its own share, by GPU type or as ``gpus``, ``cpus``, ``memory_gb``.
     - ``borrow`` and ``lend`` are the largest amounts that it takes from others' quota or gives from
       its own; None means no limit.
@@ -108,6 +112,7 @@ class QueueNode:
     user_limits: Caps = field(default_factory=Caps)
     limits_of: Mapping[str, Caps] = field(default_factory=dict)
     job_limits: JobCaps = field(default_factory=JobCaps)
+    job_limits_of: Mapping[str, JobCaps] = field(default_factory=dict)
     quota: Mapping[str, float] = field(default_factory=dict)
     borrow: Mapping[str, float] = field(default_factory=dict)
     lend: Mapping[str, float] = field(default_factory=dict)

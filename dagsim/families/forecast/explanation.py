@@ -182,16 +182,19 @@ class Explanation:
 
 def same_reason(stated: str, ruled: str) -> bool:
     """True if two names mean the same cause: squeue's names of limits are longer than those of the rules
-    (``AssocGrpCpuLimit``, ``AssocGrpCpu``), and what keeps nodes for others has several.
+    (``AssocGrpCpuLimit``, ``AssocGrpCpu``), and what keeps nodes for others has several. slurmctld names as
+    unavailable also the nodes that are up but kept for jobs ahead (``select_nodes`` in node_scheduler.c).
     """
     pair = [_plain(name) for name in (stated, ruled)]
-    return pair[0] == pair[1] or {*pair} in ({"Resources", "Nodes required"}, {"Priority", "Nodes required"})
+    others = ("Resources", "Priority", "ReqNodeNotAvail")
+    return pair[0] == pair[1] or ("Nodes required" in pair and any(name in pair for name in others))
 
 
 _ALIASES = {
     "AccountNotAllowed": "account", "Job's account not permitted": "account", "PartitionConfig": "account",
     "AllowAccounts": "account", "DenyAccounts": "account", "AllowQos": "qos", "DenyQos": "qos",
     "QOSNotAllowed": "qos", "Job's QOS not permitted": "qos", "Nodes required": "Nodes required",
+    "ReqNodeNotAvail, UnavailableNodes": "Nodes required",
     "DependencyNeverSatisfied": "Dependency", "AssociationJobLimit": "AssocMaxJobs",
 }  # fmt: skip
 
@@ -307,9 +310,8 @@ def _hindrance(
     if task is None:
         return _ineligible(state, job, listed)
     if limits := list(present.rules.reached(task)):
-        tightest = max(limits, key=lambda limit: limit.excess / max(limit.asked, 1e-9))
-        words = tightest.detail or tightest.words
-        return Hindrance(tightest.reason, f"waits for a limit: {words}", Fate.KNOWN, limits)
+        first = limits[0]  # in the scheduler's order
+        return Hindrance(first.reason, f"waits for a limit: {first.detail or first.words}", Fate.KNOWN, limits)
     if lacking := present.licences(task):
         name, count, free = lacking[0]
         return Hindrance("Licenses", f"waits for licences: it takes {count} of {name}, and {free:g} are free")

@@ -193,5 +193,8 @@ def forecast_snapshot(settings: ForecastSettings, state: Path, whole: bool) -> F
         )
         for row in rows
     ]  # fmt: skip
-    running = {log.array[job]: float(log.start_s[job]) for job in queue.running.tolist()}
-    return Forecasted(page, instant, summary, "", question.t, tuple(watched), running)
+    running: dict[str, list[float]] = {}
+    for job in queue.running.tolist():
+        running.setdefault(log.array[job], []).append(float(log.start_s[job]))
+    starts = {name: tuple(sorted(starts_s)) for name, starts_s in running.items()}
+    return Forecasted(page, instant, summary, "", question.t, tuple(watched), starts)

@@ -17,8 +17,10 @@ from dagsim.errors import Stalled
 from dagsim.experiment.simulate import make_policy
 from dagsim.families.forecast.job_log import JobLog
 from dagsim.families.forecast.past_waits import RunTimes, classes_of
+from dagsim.families.slurm.multifactor import SlurmMultifactor
 from dagsim.families.slurm.slurm_backfill import load_compiled
 from dagsim.families.slurm.slurm_priority import Asked, Capacity, PriorityBook, PrioritySettings
+from dagsim.families.slurm.slurm_rules import PastUse
 from dagsim.model import Cluster, NodeReservation, QueueTree, Start, Wait
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.kernel import ClusterKernel
@@ -131,6 +133,9 @@ class Usage:
             [f"{account or 'default'}/{user}" for account, user in zip(log.account, log.user, strict=True)],
             return_inverse=True,
         )
+        self._amounts = dict(zip(("cpus", "memory_gb", "gpus"), amounts, strict=True))
+        owners = zip(log.account, log.user, qos, log.partition, strict=True)
+        self._groups, self._group = np.unique(["\t".join(owner) for owner in owners], return_inverse=True)
         self._half_life_s = float(queues.scheduler.get("half_life_s", 14 * _DAY_S))
         self._log = log
 
@@ -138,6 +143,28 @@ class Usage:
         """Return the billed seconds by ``account/user`` of the jobs that had ended at the time of a
         state, as if the usage had occurred by ``zero_s`` and decayed from then on. Running jobs are
         charged since their own starts."""
+        ended, used_s, _ = self._ended(state, zero_s)
+        total = np.bincount(self._of[ended], self._rate[ended] * used_s, len(self._names))
+        return {str(name): amount for name, amount in zip(self._names, total.tolist(), strict=True) if amount > 0}
+
+    def by_resource(self, state: QueueState, zero_s: float) -> list[PastUse]:
+        """Return the same usage as seconds of each resource, by account, user, QOS and partition."""
+        ended, used_s, full_s = self._ended(state, zero_s)
+        sums = {
+            (name, of): np.bincount(self._group[ended], column[ended] * seconds, len(self._groups)).tolist()
+            for name, column in self._amounts.items()
+            for of, seconds in (("full", full_s), ("decayed", used_s))
+        }
+        uses = []
+        for at, owner in enumerate(self._groups):
+            account, user, qos, partition = str(owner).split("\t")
+            full, decayed = ({name: sums[name, of][at] for name in self._amounts} for of in ("full", "decayed"))
+            if any(full.values()):
+                uses.append(PastUse(account, user, qos, partition, full, decayed))
+        return uses
+
+    def _ended(self, state: QueueState, zero_s: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the indices of jobs that had ended, and the seconds that they ran, decayed and in full."""
         log, t = self._log, state.t
         ended = np.flatnonzero((log.start_s <= t) & (log.end_s <= t))
         begin_s, end_s, life_s = log.start_s[ended], log.end_s[ended], self._half_life_s
@@ -147,8 +174,7 @@ class Usage:
             used_s = per_s * (grown - np.exp2(np.minimum((begin_s - zero_s) / life_s, _MOST_DOUBLINGS)))
         else:
             used_s = end_s - begin_s
-        total = np.bincount(self._of[ended], self._rate[ended] * used_s, len(self._names))
-        return {str(name): amount for name, amount in zip(self._names, total.tolist(), strict=True) if amount > 0}
+        return ended, used_s, end_s - begin_s
 
 
 class Player:
@@ -265,8 +291,8 @@ class Player:
         queues = _on_clock(self._estimated.queues, scene.zero_s, scene.state.t)
         scenario = replace(self._estimated, workload=list(jobs.jobs()), begins_s=scene.begins_s, queues=queues)
         policy = make_policy(scenario, self._policy, 0)
-        if self._usage is not None and hasattr(policy, "past_usage"):
-            policy.past_usage = scene.usage(self._usage)
+        if self._usage is not None and isinstance(policy, SlurmMultifactor):
+            policy.past_usage, policy.past_use = scene.usage(self._usage)
         return scenario.kernel(0), policy
 
     def present(self, state: QueueState) -> tuple[Present, dict[str, TaskState], float]:
@@ -375,7 +401,10 @@ def _on_clock(queues: QueueTree | None, zero_s: float, t: float) -> QueueTree | 
         for period in queues.outages
         if period.start_s <= t and (period.end_s is None or period.end_s > t)
     ]
-    return replace(queues, reservations=tuple(reservations), outages=tuple(outages))
+    scheduler = dict(queues.scheduler)
+    if phase_s := scheduler.get("calc_phase_s"):
+        scheduler["calc_phase_s"] = (float(phase_s) - zero_s) % float(scheduler.get("calc_period_s", 300.0))
+    return replace(queues, reservations=tuple(reservations), outages=tuple(outages), scheduler=scheduler)
 
 
 def _moved(period: NodeReservation, zero_s: float) -> Iterator[NodeReservation]:
@@ -454,14 +483,14 @@ class _Scene:
             self.since_s, self.elapsed_s = self.since_s[there], self.elapsed_s[there]
             self._eligible_s = self._eligible_s[there]
             self._releases = np.flatnonzero(np.isinf(eligible_s[there])).tolist()
-        self._past_usage: Mapping[str, float] | None = None
+        self._past: tuple[Mapping[str, float], Sequence[PastUse]] | None = None
         self.targets = log.jobs.ids[state.waiting].tolist()
 
-    def usage(self, usage: Usage) -> Mapping[str, float]:
-        """Return the usage of accounts before the state, computed once."""
-        if self._past_usage is None:
-            self._past_usage = usage.at(self.state, self.zero_s)
-        return self._past_usage
+    def usage(self, usage: Usage) -> tuple[Mapping[str, float], Sequence[PastUse]]:
+        """Return the usage before the state, as billed and by resource, computed once."""
+        if self._past is None:
+            self._past = usage.at(self.state, self.zero_s), usage.by_resource(self.state, self.zero_s)
+        return self._past
 
     def run_s(self, kind: Future, run_times: RunTimes, streams: Sequence[np.random.Generator]) -> np.ndarray:
         """Return (n, R): the total seconds that each job in the system runs in the future of each

@@ -24,6 +24,8 @@ _BACK = re.compile(r"[Nn]ode (\S+) returned to service|node_did_resp: node (\S+)
 _RESERVED = re.compile(r"sched: (Created|Updated|Deleted) reservation[= ](\S+)(.*)")
 _STARTED = re.compile(r"(?:Allocate JobId=(\S+) NodeList=\S+|_start_job: Started JobId=(\S+) in )")
 _BOOTED = re.compile(r"Resetting JobId=(\S+) start time for node power up")
+_CALCULATES = "_read_last_decay_ran"
+"""Written when the calculation of priorities begins, which is then repeated at its period."""
 _DOWN = frozenset({"DOWN", "FAIL", "POWER_DOWN", "POWERED_DOWN", "REBOOT"})
 _DRAIN = frozenset({"DRAIN", "DRAINED", "DRAINING", "FAILING"})
 
@@ -40,6 +42,9 @@ class ControllerLog:
     """The settings of each reservation as it was made, named as ``scontrol show reservation`` names them."""
     boots_s: list[float] = field(default_factory=list)
     """For each job that had to wait for nodes to boot, the time from its allocation to its start."""
+
+    calculated_s: float | None = None
+    """A time at which priorities were calculated."""
 
     @property
     def boot_s(self) -> float | None:
@@ -77,10 +82,12 @@ def read_controller_log(file: Path, zone: ZoneInfo | None = None) -> ControllerL
         if match is None:
             continue
         text = match[3]
-        if not any(word in text for word in ("ode", "reservation", "JobId")):
+        if not any(word in text for word in ("ode", "reservation", "JobId", _CALCULATES)):
             continue
         now = (moment_s(match[1], "date", zone) or 0.0) + float(match[2] or 0.0)
-        if found := _STATE.search(text):
+        if _CALCULATES in text:
+            log.calculated_s = now
+        elif found := _STATE.search(text):
             word = found[2].upper()
             change(found[1], now, "down" if word in _DOWN else "drain" if word in _DRAIN else "")
         elif found := _LOST.search(text):

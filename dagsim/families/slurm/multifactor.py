@@ -32,6 +32,7 @@ from dagsim.families.slurm.slurm_priority import (
 )
 from dagsim.families.slurm.slurm_rules import (
     Holder,
+    PastUse,
     SlurmRules,
     SlurmWaits,
     account_of,
@@ -41,7 +42,7 @@ from dagsim.families.slurm.slurm_rules import (
 from dagsim.families.slurm.slurm_times import NodeChoice
 from dagsim.model import Decision, Kill, NodePartition, Placement, Preempt, QueueTree, RejectReason, Share, Start, Wait
 from dagsim.model.arithmetic import bits, ordered_sum
-from dagsim.systems.cluster.api import ClusterView, DemandClass, Run, Standing, TaskState
+from dagsim.systems.cluster.api import ClusterView, DemandClass, NodeState, Run, Standing, TaskState
 from dagsim.systems.cluster.policies.preemption import FreedNodes
 
 __all__ = ["SlurmMultifactor", "SlurmSettings", "rules_of_site"]
@@ -157,11 +158,10 @@ class SlurmSettings:
             **{name: getattr(self, name) for name in _OF_PRIORITIES},
         )
 
-    @property
-    def origin_s(self) -> float:
-        """Time of the first priority calculation, at or before 0 s; later calculations are counted
-        from it."""
-        phase_s = self.calc_phase_s % self.calc_period_s
+    def origin_s(self, clock_s: float = 0.0) -> float:
+        """Return the time of the first priority calculation, at or before 0 s; later calculations are
+        counted from it. ``clock_s`` is what the site's clock shows at 0 s."""
+        phase_s = (self.calc_phase_s - clock_s) % self.calc_period_s if self.calc_phase_s else 0.0
         return phase_s - self.calc_period_s if phase_s else 0.0
 
     @property
@@ -202,6 +202,14 @@ class _Kept(NamedTuple):
     started_s: float
     limit_ends_s: float
     exclusive: bool
+
+
+def _usable_cpus(machine: NodeState, demand: DemandClass) -> int:
+    """Return the free CPUs of a node that there is enough free memory for, in millionths
+    (``can_job_run_on_node`` in job_test.c)."""
+    if not (demand.cpus and demand.memory):
+        return machine.cpus
+    return min(machine.cpus, machine.memory * demand.cpus // demand.memory)
 
 
 def _reservation(task: TaskState) -> int:
@@ -249,8 +257,8 @@ class SlurmMultifactor:
     ``tres_cpus`` and ``tres_memory`` are the weights of the factors (PriorityWeightAge and so on).
     ``max_age_s``, ``half_life_s``, ``algorithm``, ``damping``, ``favor_small``, ``relative_size``,
     ``max_tres``, ``accrue_always`` and ``calc_phase_s`` are the other ``slurm.conf`` keys that
-    begin with Priority; the phase is the time of the first calculation. ``order`` is ``basic`` for
-    priority/basic: first come, first served within a tier. ``sched_interval_s``,
+    begin with Priority; the phase is the time of a calculation, on the site's clock if it has one.
+    ``order`` is ``basic`` for priority/basic: first come, first served within a tier. ``sched_interval_s``,
     ``sched_min_interval_s``, ``queue_depth``, ``bf_phase_s``, ``bf_window_s``,
     ``bf_window_linear_s``, ``bf_max_job_user``, ``bf_max_job_assoc``, ``bf_max_job_part`` and
     ``bf_resolution_s`` are Slurm's SchedulerParameters of these names (default_queue_depth for the
@@ -269,6 +277,7 @@ class SlurmMultifactor:
     """
 
     __signature__ = signature(SlurmSettings)
+    _idle_s: float
     remembers = "usage by account and user"
 
     def __init__(self, **settings: Any) -> None:
@@ -282,6 +291,8 @@ class SlurmMultifactor:
         self.past_usage: Mapping[str, float] = {}
         """Usage at 0 s, in billed seconds, by ``account/user``: the usage of jobs that ended before
         the simulation began."""
+        self.past_use: Sequence[PastUse] = ()
+        """What those jobs had used at 0 s of the resources that budgets limit."""
         self.coarse_after_s = inf
         """From this time on, backfill runs less and less often: at intervals of at least 10% of the
         time since then. Forecasts can afford that, because their errors are relative."""
@@ -466,6 +477,11 @@ class SlurmMultifactor:
         if self._rules.holdings.budgets and self._book.rounds != self._charged:
             self._charged = self._book.rounds
             self._rules.holdings.charge(self._book.calculated_s, decay_per_second(self._priorities.half_life_s))
+        if self._idle_s < now - _LATE_S:
+            self._cycle_s, self._rested = self._idle_s, True
+        self._idle_s = inf
+        site = view.machines.site
+        self._rested = self._rested or not (pending.listed and site and any(one.end_s > now for one in site.closed))
         for task in pending.admit(now):
             self._some_fit = None
             self._rules.learn(view, task.job)
@@ -487,10 +503,12 @@ class SlurmMultifactor:
         if now == self._main_s or now >= self._main_s + self._set.sched_min_interval_s - _LATE_S:
             self._main_s = now
             yield from self._main(view, pending)
-        if self._set.backfill and (self._changed or pending.changed) and self._tick_s(now) <= now:
-            self._cycle_s, self._changed, pending.changed = now, False, False
+        if self._set.backfill and (self._changed or pending.changed) and self._tick_s(now) <= now + _LATE_S:
+            self._cycle_s, self._changed, pending.changed, self._rested = now, False, False, False
             if self._any_fits(view, pending) or (self._preemptable and self._set.preempt != "off"):
                 yield from self._backfill(view, pending)
+        if not pending.listed:
+            self._idle_s = self._tick_s(now)
         wake_s = self._wake_s(view, pending)
         if wake_s < inf:
             yield Wait(wake_s)
@@ -511,11 +529,13 @@ class SlurmMultifactor:
         totals = [ordered_sum(getattr(node, name) for node in nodes) for name in ("cpus", "memory_gb", "gpus")]
         capacity = Capacity(len(nodes), *totals)
         queues = view.queues or QueueTree()
-        self._book: PriorityBook = PriorityBook(self._priorities, queues, capacity, self._set.origin_s)
+        clock_s = 0.0 if view.machines.site is None else float(view.machines.site.origin_s)
+        self._book: PriorityBook = PriorityBook(self._priorities, queues, capacity, self._set.origin_s(clock_s))
         self._book.remember(self.past_usage)
         self._rules: SlurmRules = SlurmRules(
             view, kill=self._set.kill, distinct=self._set.distinct, safe=self._set.limits == "safe"
         )
+        self._rules.remember(self.past_use)
         self._charged = 0
         self._table: RunTable = RunTable(len(nodes))
         self._roomy: dict[tuple[DemandClass, str, bool, int, int], int] = {}
@@ -542,6 +562,10 @@ class SlurmMultifactor:
         self._main_s = -inf
         self._cycle_s = -inf
         """Time of the last backfill cycle."""
+        self._rested = True
+        """True if no job has waited for a reservation at some time since the last backfill cycle."""
+        self._idle_s = inf
+        """Time of a backfill cycle in which no job waits."""
         self._changed = True
         self._released = -1
         self._sweep_s = inf
@@ -609,11 +633,15 @@ class SlurmMultifactor:
         )
 
     def _tick_s(self, now: float) -> float:
-        """Return the time of the next backfill cycle."""
-        interval_s = self._set.bf_interval_s
-        from_s = max(now, self._cycle_s + _COARSE * max(0.0, self._cycle_s - self.coarse_after_s))
-        tick_s = self._set.bf_phase_s + ceil((from_s - self._set.bf_phase_s) / interval_s - _LATE_S) * interval_s
-        return tick_s if tick_s > self._cycle_s + _LATE_S else tick_s + interval_s
+        """Return the time of the next backfill cycle after a change: at once, but ``bf_interval_s`` or more
+        after the last one (``backfill_agent`` and ``_more_work`` in backfill.c). Jobs that wait for
+        reservations are a change in each cycle."""
+        interval_s: float = self._set.bf_interval_s
+        cycle_s: float = self._cycle_s
+        from_s: float = max(now, self._set.bf_phase_s, cycle_s + _COARSE * max(0.0, cycle_s - self.coarse_after_s))
+        if self._rested:
+            return max(from_s, cycle_s + interval_s)
+        return cycle_s + max(1, ceil((from_s - cycle_s) / interval_s - _LATE_S)) * interval_s
 
     def _wake_s(self, view: ClusterView, pending: PendingJobs) -> float:
         """Return the time at which the policy must act next even if nothing happens."""
@@ -660,7 +688,7 @@ class SlurmMultifactor:
                 continue
             reservation = _reservation(task)
             passed = part.name in closed if reservation < 0 else reservation in full
-            if passed or self._is_leaving(task) or not self._licensed(view, task):
+            if passed or not self._licensed(view, task):
                 at += 1
                 continue
             # only backfill can start this task, which blocks its partition until then
@@ -766,9 +794,9 @@ class SlurmMultifactor:
                     placement = self._fit_beside(view, task, part, plan, room)
             if placement is None:
                 at += 1
-                if preempting:  # a later job may stop runs, but not those on reserved nodes
-                    if not self._is_leaving(task):
-                        plan.make_room(job, self._stoppable(view, task, part, stoppable), self._barred(task))
+                if preempting:  # a job behind it may stop runs, but none on reserved nodes
+                    gone = self._stoppable(view, task, part, stoppable) | self._leaving_for(task)
+                    plan.make_room(job, gone, self._barred(task))
                     continue
                 if not outlook.any_fits(at, tests - tested):
                     break
@@ -1035,7 +1063,7 @@ class SlurmMultifactor:
             return None
         rooms = {node: count for node in bits(nodes) if (count := machines[node].room(demand))}
         open_ = sum([1 << node for node in rooms])
-        free = {node: machines[node].cpus for node in rooms}
+        free = {node: _usable_cpus(machines[node], demand) for node in rooms}
         spread = self._rules.spread(task.job)
         if demand.gang:
             shares = self._rules.shares(task)
@@ -1059,7 +1087,7 @@ class SlurmMultifactor:
         or QOS, and once its grace time is over. While those of an earlier time are still ending, no
         others are chosen (``preempt_in_progress``).
         """
-        if self._is_leaving(task):
+        if self._leaving_for(task):
             return
         modes = {run: mode for run in self._preemptable if (mode := self._mode(view, run, task, part)) != "off"}
         killed: set[int] = set()
@@ -1082,9 +1110,9 @@ class SlurmMultifactor:
         if chosen:
             self._leaving[task.order, task.piece] = tuple(chosen)
 
-    def _is_leaving(self, task: TaskState) -> bool:
-        """True if runs are ending that had to make way for the task."""
-        return any(run in self._runs for run in self._leaving.get((task.order, task.piece), ()))
+    def _leaving_for(self, task: TaskState) -> frozenset[int]:
+        """The runs that are ending because they had to make way for the task."""
+        return frozenset([run for run in self._leaving.get((task.order, task.piece), ()) if run in self._runs])
 
     def _stoppable(
         self, view: ClusterView, task: TaskState, part: NodePartition, known: dict[tuple[str, str], frozenset[int]]
@@ -1139,7 +1167,7 @@ class SlurmMultifactor:
                     if held or not machine.up:
                         continue
                 if count := freed.room(node, demand):
-                    room[node], free[node] = count, freed.cpus(node)
+                    room[node], free[node] = count, _usable_cpus(freed.node(node), demand)
             open_ = sum([1 << node for node in room])
             spread = rules.spread(task.job) or not demand.gang
             wanted, shares = demand.gang or 1, rules.shares(task)

@@ -105,7 +105,8 @@ class Sacct(Reader):
 
     Every job that held its nodes is kept, however it ended. An attempt that was requeued, preempted
     or lost its node is followed by another. Work is that of the last attempt
-    (``protocol="last-attempt"``) or of all attempts (``all-attempts``).
+    (``protocol="last-attempt"``) or of all attempts (``all-attempts``); the observed start and wait are those
+    of the first attempt.
     """
 
     name = "sacct"
@@ -588,7 +589,8 @@ class _Reading:
             task = scratch._task(parts[0], "job") if len(parts) == 1 else None
         except (Dirty, ModelError):
             return None
-        if task is None or scratch.findings:
+        # the components of a heterogeneous job share the line, but each has its own part of it
+        if task is None or scratch.findings or ran[0].terms.several:
             return None
         return task, self._measured_on(parts[0][-1])
 
@@ -753,7 +755,8 @@ class _Reading:
         Raises:
             Dirty, ModelError: Its demand is unclear or invalid.
         """
-        first, shown = attempts[0], attempts[0 if self.options.protocol == "all-attempts" else -1]
+        # waits are those of the first attempt, because a simulation preempts and fails runs by itself
+        first = attempts[0]
         pieces = self._by_type(attempts)
         names = [f"part-{place}" for place in range(len(pieces))] if len(pieces) > 1 else ["job"]
         tasks = [self._task(piece, name) for piece, name in zip(pieces, names, strict=True)]
@@ -766,14 +769,14 @@ class _Reading:
             user=first.submitted[0],
             account=first.submitted[1],
             # if the job requested several partitions, the one that it ran in
-            partition=shown.submitted[2],
+            partition=first.submitted[2],
             qos=first.submitted[3],
             priority=-first.terms.nice or 0.0,
             request=request,
-            observed_start_s=None if shown.start_s is None else max(time, shown.start_s),
-            eligible_s=max(time, shown.eligible_s if shown.start_s is None else min(shown.eligible_s, shown.start_s)),
-            observed_nodes=self._nodes(attempts[-1]),
-            observed_gpu=self._measured_on(shown) or "",
+            observed_start_s=None if first.start_s is None else max(time, first.start_s),
+            eligible_s=max(time, first.eligible_s if first.start_s is None else min(first.eligible_s, first.start_s)),
+            observed_nodes=self._nodes(first),
+            observed_gpu=self._measured_on(first) or "",
         )
 
     def _tenant(self, user: str, account: str, partition: str) -> str:

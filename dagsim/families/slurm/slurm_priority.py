@@ -121,13 +121,13 @@ class PriorityBook:
         """Priorities by account, or by ``account/user``."""
         self.calculated_s = origin_s
         """Time of the last calculation."""
-        self.rounds = 0
-        """Number of calculations so far."""
+        self.rounds = int(origin_s < 0)
+        """Number of calculations so far; one if the site has run since before 0 s."""
         self._factors: dict[str, float] = {}
         """The factor of each user by the last calculation."""
         self._later: list[tuple[float, dict[str, float]]] = []
         """The factors since users were added after it, each with their time."""
-        self._stale = False
+        self._stale = bool(self.rounds)
         """True if the factors of the last calculation are not computed yet."""
         self._rate: dict[str, tuple[float, int]] = {}
         """For each user, the billing rate and the number of all runs that started before the last

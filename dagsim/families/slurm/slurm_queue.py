@@ -133,7 +133,8 @@ _OF_SQUEUE = {
     "LICENSES": "Licenses", "TRES_ALLOC": "AllocTRES", "TRES-ALLOC": "AllocTRES", "TRES_PER_JOB": "TresPerJob",
     "TRES_PER_NODE": "TresPerNode", "TRES_PER_TASK": "TresPerTask", "TRES_PER_SOCKET": "TresPerSocket",
     "GRES": "TresPerNode", "MIN_MEMORY": "MinMemory", "NICE": "Nice", "HET_JOB_ID": "HetJobId",
-    "HET_JOB_OFFSET": "HetJobOffset",
+    "HET_JOB_OFFSET": "HetJobOffset", "OVER_SUBSCRIBE": "OverSubscribe", "REQ_NODES": "ReqNodeList",
+    "EXC_NODES": "ExcNodeList",
 }  # fmt: skip
 """Headings of ``squeue``, by the names that scontrol uses for them."""
 _ENDINGS = ("NAME", "REASON", "NODELIST(REASON)")
@@ -264,6 +265,9 @@ def _as_json(fields: Mapping[str, str], zone: ZoneInfo | None) -> dict[str, Any]
         "features": fields.get("Features", ""),
         "resv_name": fields.get("Reservation", ""),
         "licenses": fields.get("Licenses", ""),
+        "required_nodes": fields.get("ReqNodeList", ""),
+        "excluded_nodes": fields.get("ExcNodeList", ""),
+        "shared": {"NO": "none", "USER": "user"}.get(fields.get("OverSubscribe", ""), ""),
     }
 
 
@@ -478,6 +482,10 @@ def _queue_line(job: Mapping[str, Any]) -> str:
     limit = json_number(job.get("array_max_tasks")) or text_in(job.get("array_task_string")).partition("%")[2]
     words += [f"--array=0%{limit}"] if limit else []
     words += [f"-L{text_in(job.get('licenses'))}"] if text_in(job.get("licenses")) else []
+    words += [f"-w{text_in(job.get('required_nodes'))}"] if text_in(job.get("required_nodes")) else []
+    words += [f"-x{text_in(job.get('excluded_nodes'))}"] if text_in(job.get("excluded_nodes")) else []
+    shares = text_in(job.get("exclusive")) or text_in(job.get("shared"))
+    words += {"none": ["--exclusive"], "true": ["--exclusive"], "user": ["--exclusive=user"]}.get(shares.lower(), [])
     words += [f"--nice=-{_FIRST}"] if _suspended_after_s(job) is not None else []
     if not (words or text_in(job.get("name"))):
         return ""

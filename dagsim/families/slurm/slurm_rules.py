@@ -25,6 +25,7 @@ __all__ = [
     "Holder",
     "Holdings",
     "NodesOfTypes",
+    "PastUse",
     "SlurmRules",
     "SlurmWaits",
     "account_of",
@@ -57,20 +58,23 @@ class SlurmRules:
         self._all = (1 << len(view.machines.list)) - 1
         self._machines = view.cluster.nodes
         self._kill, self._distinct = kill, distinct
-        self._counts_time = any(caps.minutes for caps in _all_caps(queues))
+        self._counts_time = any(caps.minutes for caps in _all_caps(queues)) or any(
+            caps.minutes for caps in _all_job_caps(queues)
+        )
         """True if any limit counts resources times minutes."""
         self._above: dict[str, tuple[str, ...]] = {}
         self._per_user: dict[str, Caps] = {}
         self._of_user: dict[tuple[str, str], Caps] = {}
         """Limits of users by account and name, which replace the limits of all users."""
-        self._job_caps = {node.name: node.job_limits for node, _ in queues.walk() if node.job_limits}
-        """Limits of one job, by account."""
+        self._job_caps = {(node.name, ""): node.job_limits for node, _ in queues.walk() if node.job_limits}
+        self._job_caps |= {
+            (node.name, user): caps for node, _ in queues.walk() for user, caps in node.job_limits_of.items()
+        }
+        """Limits of one job, by account and user; an empty user means all that have none of their own."""
         self._limit(queues)
-        self._bars = bool(self._job_caps) or any(
-            part.job_limits or part.accounts or part.denied_accounts or part.allowed_qos or part.denied_qos
-            for part in queues.partitions
+        self._bars = any(_all_job_caps(queues)) or any(
+            part.accounts or part.denied_accounts or part.allowed_qos or part.denied_qos for part in queues.partitions
         )
-        self._bars = self._bars or any(qos.job_limits for qos in queues.qos)
         """True if some rule judges a job by itself, whatever runs."""
         self._holders: dict[tuple[str, str, str, str, str], tuple[Holder, ...]] = {}
         self._times: dict[int, list[list[tuple[float, float]]]] = {}
@@ -239,14 +243,21 @@ class SlurmRules:
         caps: list[tuple[str, str, JobCaps]] = [("Partition", f"the partition {part.name}", part.job_limits)]
         for qos in dict.fromkeys((self.quality(task.job).name, part.qos)):
             caps += [("QOS", f"the QOS {qos}", self.qos[qos].job_limits)] if qos in self.qos else []
-        for name in self._above.get(account_of(task.job), ()):
-            caps += [("Assoc", f"the account {name}", self._job_caps[name])] if name in self._job_caps else []
+        account, user = account_of(task.job), user_of(task.job)
+        for name in self._above.get(account, (account,)):
+            for whose, words in ((user, f"the user {user} in the account {name}"), ("", f"the account {name}")):
+                if limits := self._job_caps.get((name, whose)):
+                    caps.append(("Assoc", words, limits))
+                    break
         for owner, words, limits in caps:
             for what, limit in limits.amounts().items():
                 if amounts[what] > limit + _SLACK:
                     reason = f"{owner}Max{_RESOURCES[what]}PerJob"
                     reason = "PartitionNodeLimit" if (owner, what) == ("Partition", "nodes") else reason
                     yield f"{reason} ({limit:g}) < {amounts[what]:g}: {words}"
+            for what, limit in limits.minutes.items():
+                if (asked := amounts[what] * amounts["limit_s"] / 60) > limit + _SLACK:
+                    yield f"{owner}Max{_RESOURCES[what]}MinutesPerJob ({limit:g}) < {asked:g}: {words}"
 
     def ways(self, view: ClusterView, task: TaskState) -> Iterator[tuple[NodePartition, str, int]]:
         """Yield the ways in which a task may start: a partition, a GPU type if limits distinguish
@@ -317,6 +328,18 @@ class SlurmRules:
             counted = ((reduce(and_, [nodes for nodes, _ in counted]), 1),)
         return tuple([(1 << node, 1) for node in bits(terms.named)]) + counted
 
+    def remember(self, past: Iterable[PastUse]) -> None:
+        """Count what was used before the simulation against the budgets."""
+        for use in past:
+            holders: list[Holder] = [("partition", use.partition)]
+            for name in self._above.get(use.account, (use.account,)):
+                holders += [("account", name), ("user", name, use.user)]
+            holders += [("qos", use.qos), ("qos user", use.qos, use.user), ("qos account", use.qos, use.account)]
+            self._limit_users(use.account, use.user, use.qos)
+            for holder in holders:
+                if (budget := self.holdings.budgets.get(holder)) is not None:
+                    budget.remember(use)
+
     def named(self, task: TaskState) -> int:
         """The nodes that the job asks for by name, as a bit set, if it needs no others."""
         request = task.job.job.request
@@ -355,6 +378,14 @@ def _all_caps(queues: QueueTree) -> Iterator[Caps]:
         yield part.limits
     for qos in queues.qos:
         yield from (qos.limits, qos.user_limits, qos.account_limits)
+
+
+def _all_job_caps(queues: QueueTree) -> Iterator[JobCaps]:
+    """Yield the limits of single jobs of all owners."""
+    for node, _ in queues.walk():
+        yield from (node.job_limits, *node.job_limits_of.values())
+    yield from (part.job_limits for part in queues.partitions)
+    yield from (qos.job_limits for qos in queues.qos)
 
 
 def account_of(job: JobState) -> str:
@@ -403,6 +434,18 @@ _HELD = ("gpus", "cpus", "memory_gb", "jobs")
 _EMPTY = (0.0, 0.0, 0.0, 0.0)
 
 
+class PastUse(NamedTuple):
+    """What the jobs of a user in an account, a QOS and a partition used before the simulation: seconds by
+    resource, in full and decayed."""
+
+    account: str
+    user: str
+    qos: str
+    partition: str
+    full: Mapping[str, float]
+    decayed: Mapping[str, float]
+
+
 class Budget:
     """The resource-seconds of a holder: what it has ``used``, which decays, and what its runs may still
     use until their time limits. Plain data.
@@ -414,6 +457,16 @@ class Budget:
         self.used = dict.fromkeys(most_s, 0.0)
         self._runs: dict[int, tuple[Amounts, float, float]] = {}
         """The amounts of each run, until when its usage is counted, and the end of its time limit."""
+
+    def remember(self, past: PastUse) -> None:
+        """Add what was used before the simulation."""
+        for name in self.used:
+            self.used[name] += (past.decayed if self.decays else past.full).get(name, 0.0)
+
+    def committed_s(self, name: str) -> float:
+        """Return what was used of a resource, and what runs may still use until their time limits."""
+        runs_s = [getattr(held, name) * max(0.0, ends_s - at_s) for held, at_s, ends_s in self._runs.values()]
+        return self.used[name] + ordered_sum(runs_s)
 
     def room(self, start: Amounts, *, safe: bool) -> float:
         """The number of such starts that it allows. Unless it is ``safe``, it is exceeded only by use."""
@@ -549,22 +602,28 @@ class Holdings:
         return None
 
     def used_up(self, holders: Iterable[Holder], start: Amounts) -> Iterator[tuple[Holder, str, float]]:
-        """Yield the limits that do not allow one more such start: holder, resource and limit."""
+        """Yield the limits that do not allow one more such start: holder, resource and limit. Of nodes, as many
+        as it takes count, whichever they are, since Slurm says so until it has chosen them.
+        """
         for holder in holders:
             held = self._held.get(holder, _EMPTY)
             for name, limit, has, amount in zip(_HELD, self.most.get(holder, ()), held, start, strict=False):
                 if amount and has + amount > limit + _SLACK * amount:
                     yield holder, name, limit
+            if start.nodes and len(self._nodes.get(holder, ())) + start.nodes > self.most_nodes.get(holder, inf):
+                yield holder, "nodes", float(self.most_nodes[holder])
             budget = self.budgets.get(holder)
             if budget is not None and not budget.room(start, safe=self._safe):
                 for name, most_s in budget.most_s.items():
                     yield holder, f"{name} minutes", most_s / 60
 
     def held(self, holder: Holder, what: str) -> float:
-        """Return what a holder has of a resource, or has used of the minutes of one."""
+        """Return what a holder has of a resource, or has used and may still use of the minutes of one."""
         resource, _, minutes = what.partition(" ")
         if minutes:
-            return self.budgets[holder].used[resource] / 60
+            return self.budgets[holder].committed_s(resource) / 60
+        if resource == "nodes":
+            return float(len(self._nodes.get(holder, ())))
         return self._held.get(holder, _EMPTY)[_HELD.index(resource)]
 
     def runs_of(self, holder: Holder) -> tuple[int, ...]:
@@ -691,7 +750,10 @@ class SlurmWaits:
         several: list[list[ReachedLimit]] = []
         for part, gpu, _ in rules.ways(self._view, task):
             start = rules.least(task, part)
-            holders = rules.holders(task.job, part, gpu)
+            # the limits of a QOS are tested before those of associations (acct_policy.c)
+            holders = sorted(
+                rules.holders(task.job, part, gpu), key=lambda holder: not _plain(holder)[0].startswith("qos")
+            )
             several.append(
                 [
                     ReachedLimit(
@@ -745,10 +807,15 @@ class SlurmWaits:
         return self._rules.spread(task.job)
 
 
+def _plain(holder: Holder) -> Holder:
+    """Return the holder of a limit on all GPU types instead of one."""
+    return holder[2:] if holder[0] == "gpus" else holder
+
+
 def _reason(holder: Holder, what: str) -> str:
     """Return Slurm's name for a limit of a holder on a resource, or on the minutes of one."""
-    plain, (resource, _, minutes) = holder[2:] if holder[0] == "gpus" else holder, what.partition(" ")
-    return _REASONS[plain[0]].format(_RESOURCES.get(resource, resource)) + minutes.title()
+    resource, _, minutes = what.partition(" ")
+    return _REASONS[_plain(holder)[0]].format(_RESOURCES.get(resource, resource)) + minutes.title()
 
 
 def _amount(start: Amounts, what: str) -> float:

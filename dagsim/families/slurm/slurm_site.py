@@ -300,11 +300,10 @@ class SlurmSite(ImportedSite):
 
     def _account(self, name: str) -> QueueNode:
         row = self.accounts[name][1]
-        _unused(self, f"account {name}", row, _OF_ACCOUNTS)
+        _unused(self, f"account {name}", row, _OF_USERS)
         users = {user: fields for (account, user), fields in self.users.items() if account == name}
         for user, fields in users.items():
-            inherited = {key for key in (*_PER_JOB, *_NODES_PER_JOB) if fields.get(key) == row.get(key)}
-            _unused(self, f"account {name}, user {user}", fields, _OF_USERS | inherited)
+            _unused(self, f"account {name}, user {user}", fields, _OF_USERS)
         with _naming(f"account {name}"):
             own = {user: caps for user, fields in users.items() if (caps := _caps_of_user(self, fields))}
             priority = finite_number(row.get("priority") or "0", "priority")
@@ -315,7 +314,8 @@ class SlurmSite(ImportedSite):
             }
             limits = _caps(self, row.get("grptres", ""), row.get("grpjobs", ""), row.get("grptresmins", ""))
             user_limits = _caps(self, "", row.get("maxjobs", ""))
-            job_limits = _job_caps(self, _first(row, _PER_JOB), _first(row, _NODES_PER_JOB))
+            job_limits = _job_caps(self, row)
+            of_users = {user: _job_caps(self, fields) for user, fields in users.items()}
         return QueueNode(
             name,
             _shares(row),
@@ -326,6 +326,7 @@ class SlurmSite(ImportedSite):
             user_limits,
             own,
             job_limits,
+            {user: caps for user, caps in of_users.items() if caps and caps != job_limits},
             children=tuple([self._account(child) for child, (parent, _) in self.accounts.items() if parent == name]),
         )
 
@@ -924,15 +925,8 @@ def _caps(site: SlurmSite, tres: str, jobs: str = "", minutes: str = "") -> Caps
             site.drop(f"a limit on {name}")
         else:
             amounts[_TRES[name]] = memory_gb(value) if name == "mem" else finite_number(value, name)
-    used: dict[str, float] = {}
-    for name, value in _stated_tres(minutes):
-        if name not in _TRES and name != "node":
-            site.drop(f"a limit on minutes of {name}")
-        else:
-            per = 1 / 1024 if name == "mem" else 1.0  # megabytes
-            used["nodes" if name == "node" else _TRES[name]] = finite_number(value, name) * per
     most = count(jobs, "limit of jobs", 0, _MOST) if jobs and jobs != "-1" else None
-    return Caps(**amounts, jobs=most, gpus_of=by_type, minutes=used)
+    return Caps(**amounts, jobs=most, gpus_of=by_type, minutes=_minutes_of(site, minutes))
 
 
 def _stated_tres(text: str) -> Iterator[tuple[str, str]]:
@@ -948,23 +942,33 @@ def _first(row: Mapping[str, str], keys: Sequence[str]) -> str:
     return next((row[key] for key in keys if row.get(key)), "")
 
 
-def _job_caps(site: SlurmSite, tres: str, nodes: str = "") -> JobCaps:
-    """Return the limits of one job: MaxTRESPerJob, MaxNodes."""
+def _job_caps(site: SlurmSite, row: Mapping[str, str]) -> JobCaps:
+    """Return the limits of one job: MaxTRESPerJob, MaxNodes, MaxTRESMinsPerJob."""
     if not site.enforces():
         return JobCaps()
     amounts: dict[str, float] = {}
-    for part in tres.split(",") if tres else ():
-        name, _, value = part.partition("=")
-        of = "nodes" if name.lower() == "node" else _TRES.get(name.lower())
-        if value in ("", "-1"):
-            continue
+    for name, value in _stated_tres(_first(row, _PER_JOB)):
+        of = "nodes" if name == "node" else _TRES.get(name)
         if of is None:
             site.drop(f"a limit of one job on {name}")
         else:
             amounts[of] = memory_gb(value) if of == "memory_gb" else finite_number(value, name)
+    nodes = _first(row, _NODES_PER_JOB)
     if nodes and nodes != "-1":
         amounts["nodes"] = min(finite_number(nodes, "maxnodes"), amounts.get("nodes", inf))
-    return JobCaps(**amounts)
+    return JobCaps(**amounts, minutes=_minutes_of(site, _first(row, _MINUTES_PER_JOB)))
+
+
+def _minutes_of(site: SlurmSite, text: str) -> dict[str, float]:
+    """Return limits on resources times minutes, such as ``cpu=6000,mem=1024``, which has megabytes."""
+    minutes: dict[str, float] = {}
+    for name, value in _stated_tres(text):
+        if name not in _TRES and name != "node":
+            site.drop(f"a limit on minutes of {name}")
+        else:
+            per = 1 / 1024 if name == "mem" else 1.0
+            minutes["nodes" if name == "node" else _TRES[name]] = finite_number(value, name) * per
+    return minutes
 
 
 def _caps_of_user(site: SlurmSite, row: Mapping[str, str]) -> Caps:
@@ -986,13 +990,14 @@ _IDLE = frozenset({"cluster", "parent", "parentname", "description", "organizati
 """Settings of associations and QOS that have no effect on the starts of jobs that are in a log."""
 _PER_JOB = ("maxtresperjob", "maxtrespj", "maxtres")
 _NODES_PER_JOB = ("maxnodesperjob", "maxnodes")
-_OF_USERS = frozenset({"rawshares", "priority", "grptres", "grpjobs", "maxjobs", "grptresmins"})
-_OF_ACCOUNTS = _OF_USERS | {*_PER_JOB, *_NODES_PER_JOB}
+_MINUTES_PER_JOB = ("maxtresminsperjob", "maxtresminspj", "maxtresmins", "maxcpumins")
+_OF_USERS = frozenset({"rawshares", "priority", "grptres", "grpjobs", "maxjobs", "grptresmins", *_PER_JOB,
+                       *_NODES_PER_JOB, *_MINUTES_PER_JOB})  # fmt: skip
 _TOPMOST: frozenset[str] = frozenset()
 _OF_QOS = frozenset({"priority", "preempt", "preemptmode", "usagefactor", "grptres", "grpjobs", "maxwall",
                      "maxwalldurationperjob", "maxtrespu", "maxtresperuser", "maxjobspu", "maxjobsperuser", "maxtrespa",
                      "maxtresperaccount", "maxjobspa", "maxjobsperaccount", "grptresmins", *_PER_JOB,
-                     *_NODES_PER_JOB})  # fmt: skip
+                     *_NODES_PER_JOB, *_MINUTES_PER_JOB})  # fmt: skip
 
 
 def _unused(site: SlurmSite, owner: str, row: Mapping[str, str], used: Collection[str]) -> None:
@@ -1124,7 +1129,7 @@ def _qos(site: SlurmSite, name: str, row: Mapping[str, str]) -> Qos:
             ),
             preempts,
             mode,
-            _job_caps(site, _first(row, _PER_JOB), _first(row, _NODES_PER_JOB)),
+            _job_caps(site, row),
             _long_s(row.get("gracetime") or "0"),
             "NoDecay" in row.get("flags", "").split(","),
         )
@@ -1221,6 +1226,10 @@ def _scheduler_of(site: SlurmSite, conf: Mapping[str, str]) -> dict[str, Any]:
     settings["calc_period_s"] = (
         60.0 * finite_number(period, "prioritycalcperiod") if period.isdecimal() else _long_s(period)
     )
+    # priorities are first calculated when slurmctld starts
+    boot_s = moment_s(boot, "boot_time", site.zone) if not is_unset(boot := conf.get("boot_time", "")) else None
+    if (calculated_s := site.log.calculated_s or boot_s) is not None:
+        settings["calc_phase_s"] = calculated_s
     settings["damping"] = finite_number(conf.get("fairsharedampeningfactor") or "1", "fairsharedampeningfactor")
     settings["algorithm"] = "classic" if "NO_FAIR_TREE" in flags else "tree"
     settings["favor_small"] = conf.get("priorityfavorsmall", "no").lower() in ("yes", "1")

@@ -8,7 +8,7 @@ millionths, stored as floats (exact up to 9e15).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import ceil, inf
 from typing import Any, NamedTuple
 
@@ -324,45 +324,80 @@ class NodeChoice:
         shares: Sequence[tuple[int, int]] = (),
         idlest: bool = False,
     ) -> int:
+        """Return the nodes of ``counts`` as a bit set, 0 if there is not enough room."""
+        counts = self.counts(nodes, room, free, wanted, spread=spread, shares=shares, idlest=idlest)
+        return sum([1 << node for node in counts])
+
+    def counts(
+        self,
+        nodes: int,
+        room: Mapping[int, int],
+        free: Mapping[int, int],
+        wanted: int,
+        *,
+        spread: bool,
+        shares: Sequence[tuple[int, int]] = (),
+        idlest: bool = False,
+    ) -> dict[int, int]:
         """Choose nodes for ``wanted`` instances among ``nodes``, which have ``room`` for instances
-        and ``free`` CPUs. With ``spread``, each instance takes a node of its own. ``shares`` are sets of
-        nodes of which so many must be chosen; they are chosen first, one set after the other. With
+        and ``free`` CPUs for them. With ``spread``, each instance takes a node of its own. ``shares`` are sets
+        of nodes of which so many must be chosen; they are chosen first, one set after the other. With
         ``idlest``, nodes of which the largest part is free come first among those of a weight
-        (``_eval_nodes_lln``). Returns a bit set, 0 if there is not enough room.
+        (``_eval_nodes_lln``). Return the number of instances on each node, in the order in which the nodes are
+        chosen: each is filled, and the last one takes the rest. Empty if there is not enough room.
         """
-        if shares:
-            chosen = 0
-            for share, number in shares:
-                open_ = nodes & share & ~chosen
-                one, part = dict.fromkeys(bits(open_), 1), 0
-                if len(one) >= number:
-                    part = self.nodes(open_, one, free, number, spread=True, idlest=idlest)
-                if not part:
-                    return 0
-                chosen |= part
-            if spread and chosen.bit_count() > wanted:
-                return 0
-            left = wanted - sum(1 if spread else room[node] for node in bits(chosen))
+        counts: dict[int, int] = {}
+        for share, number in shares:
+            open_ = nodes & share & ~sum([1 << node for node in counts])
+            one = dict.fromkeys(bits(open_), 1)
+            part = self.counts(open_, one, free, number, spread=True, idlest=idlest) if len(one) >= number else {}
+            if not part:
+                return {}
+            counts |= part
+        if counts:
+            if spread and len(counts) > wanted:
+                return {}
+            left = wanted
+            for place, node in enumerate(counts):  # each of the nodes that must be chosen gets an instance
+                others = len(counts) - place - 1
+                counts[node] = max(0, min(1 if spread else room[node], left - others))
+                left -= counts[node]
             if left > 0:
-                rest = self.nodes(nodes & ~chosen, room, free, left, spread=spread, idlest=idlest)
-                return chosen | rest if rest else 0
-            return chosen
+                others_open = nodes & ~sum([1 << node for node in counts])
+                rest = self.counts(others_open, room, free, left, spread=spread, idlest=idlest)
+                counts = counts | rest if rest else {}
+            return {node: count for node, count in counts.items() if count}
         if idlest:
-            order = sorted(
+            order: Iterable[int] = sorted(
                 bits(nodes),
                 key=lambda node: (self._weights[node], self.asleep >> node & 1, -free[node] / self._cpus[node], node),
             )
-            return _in_order(order, room, wanted, spread)
-        if self.in_order:
-            return _in_order([*bits(nodes & ~self.asleep), *bits(nodes & self.asleep)], room, wanted, spread)
-        chosen = 0
+        elif self.in_order:
+            order = [*bits(nodes & ~self.asleep), *bits(nodes & self.asleep)]
+        else:
+            order = self._best(nodes, room, free, wanted, spread)
+        for node in order:
+            counts[node] = min(1 if spread else room[node], wanted)
+            wanted -= counts[node]
+            if wanted <= 0:
+                return counts
+        return {}
+
+    def _best(
+        self, nodes: int, room: Mapping[int, int], free: Mapping[int, int], wanted: int, spread: bool
+    ) -> Iterator[int]:
+        """Yield nodes in the order in which they are taken for ``wanted`` instances: by weight, nodes that are up
+        before those that sleep, block by block."""
         for of_weight in self._by_weight:
-            for added in filter(None, (nodes & of_weight & ~self.asleep, nodes & of_weight & self.asleep)):
-                part, wanted = _tightest(added, room, free, wanted, spread)
-                chosen |= part
-                if wanted <= 0:
-                    return chosen
-        return 0
+            for group in (nodes & of_weight & ~self.asleep, nodes & of_weight & self.asleep):
+                blocks = _blocks(group)
+                while wanted > 0 and blocks:
+                    block = _best_block(blocks, room, free, wanted, spread)
+                    blocks.remove(block)
+                    alone = [node for node in block if room[node] >= wanted] if wanted == 1 or not spread else []
+                    for node in [min(alone, key=lambda node: (free[node], node))] if alone else block:
+                        yield node
+                        wanted -= 1 if spread else room[node]
 
     def placement(
         self,
@@ -376,49 +411,8 @@ class NodeChoice:
         idlest: bool = False,
     ) -> Placement | None:
         """The same choice as a placement; None if there is not enough room."""
-        chosen = self.nodes(nodes, room, free, wanted, spread=spread, shares=shares, idlest=idlest)
-        placed, later = [], chosen.bit_count()
-        for node in bits(chosen):
-            later -= 1
-            # A later block may have made an earlier node superfluous, but every node that the
-            # request names gets an instance.
-            count = min(wanted - later if shares else wanted, 1 if spread else room[node])
-            if count > 0:
-                placed.append(Share(node, count))
-            wanted -= max(count, 0)
-        return None if wanted > 0 else tuple(placed) or None
-
-
-def _in_order(nodes: Iterable[int], room: Mapping[int, int], wanted: int, spread: bool) -> int:
-    """Return the first nodes on which ``wanted`` instances fit; 0 if they do not fit on all nodes
-    together."""
-    chosen = 0
-    for node in nodes:
-        chosen |= 1 << node
-        wanted -= 1 if spread else room[node]
-        if wanted <= 0:
-            return chosen
-    return 0
-
-
-def _tightest(
-    open_: int, room: Mapping[int, int], free: Mapping[int, int], wanted: int, spread: bool
-) -> tuple[int, int]:
-    """Choose among nodes of one weight; returns them, and how many instances they leave."""
-    blocks = _blocks(open_)
-    chosen = 0
-    while wanted > 0 and blocks:
-        block = _best_block(blocks, room, free, wanted, spread)
-        blocks.remove(block)
-        alone = [node for node in block if room[node] >= wanted] if wanted == 1 or not spread else []
-        if alone:
-            return chosen | 1 << min(alone, key=lambda node: (free[node], node)), 0
-        for node in block:
-            chosen |= 1 << node
-            wanted -= 1 if spread else room[node]
-            if wanted <= 0:
-                break
-    return chosen, wanted
+        counts = self.counts(nodes, room, free, wanted, spread=spread, shares=shares, idlest=idlest)
+        return tuple([Share(node, counts[node]) for node in sorted(counts)]) or None
 
 
 def _best_block(

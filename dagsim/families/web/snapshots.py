@@ -12,7 +12,7 @@ from math import inf
 from multiprocessing import get_context
 from pathlib import Path
 from time import monotonic, time
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from dagsim.families.web.watching import Journal, Source, Watched
 from dagsim.family import service
@@ -24,8 +24,14 @@ _SUFFIXES = (".json", ".json.gz")
 _EMPTY = "no snapshot yet; write the output of squeue --json, or kubectl get pods -o json, there as NAME.json"
 _LOOK_S = 1.0
 """Seconds between two looks for a new snapshot while the queue is watched."""
+_WAIT_S = 0.05
+"""Seconds between two looks while a forecast is made."""
 FIRST = 5
 """Number of futures for the first page of a snapshot."""
+
+
+Stamp: TypeAlias = tuple[int, str, int]
+"""The time of a file in nanoseconds, its name and its size."""
 
 
 class ForecastSettings(NamedTuple):
@@ -49,13 +55,17 @@ class Forecasted(NamedTuple):
     t: float = 0.0
     """The instant in seconds since 1970."""
     rows: tuple[Watched, ...] = ()
-    running: Mapping[str, float] = {}
-    """The running submissions and their starts."""
+    running: Mapping[str, tuple[float, ...]] = {}
+    """The running submissions, and the starts of their tasks in ascending order."""
 
 
 class Snapshots:
     """The newest snapshot below ``root`` and its page. A first page, from five futures and without
-    calibration, is available early; the page from all futures replaces it."""
+    calibration, is available early; the page from all futures replaces it.
+
+    A queue that is watched gets a forecast for each snapshot, in the order in which they were written, and one
+    follows the other without a pause: a folder of recorded snapshots is played as fast as possible.
+    """
 
     def __init__(
         self, root: Path, settings: ForecastSettings, journal: Journal | None = None, every_s: float = inf,
@@ -70,7 +80,7 @@ class Snapshots:
         self._settings = settings
         self._guard = threading.Lock()
         self._pool: ProcessPoolExecutor | None = None
-        self._asked: tuple[object, bool] | None = None
+        self._asked: tuple[Stamp, bool] | None = None
         self._pending: Future[Forecasted] | None = None
         self.made = 0
         """Number of forecasts made."""
@@ -83,8 +93,10 @@ class Snapshots:
         self._watcher.start()
 
     def _watch(self) -> None:
-        while not self._closing.wait(_LOOK_S):
+        pause_s = 0.0
+        while not self._closing.wait(pause_s):
             self.look()
+            pause_s = _LOOK_S if self._pending is None else _WAIT_S
 
     @property
     def problem(self) -> str:
@@ -99,6 +111,7 @@ class Snapshots:
     def look(self) -> None:
         """Fetch a finished forecast, and request the next one: for a new snapshot, or from all
         futures."""
+        watched = self.journal is not None
         with self._guard:
             if self._pending is not None:
                 if not self._pending.done():
@@ -112,19 +125,19 @@ class Snapshots:
                 self.latest = answer if answer.page else self.latest._replace(error=answer.error)
                 self.made += 1
                 self._note(answer)
-            newest = self._newest()
+            newest = self._next()
             if newest is None:
-                if not self.latest.page:
+                if not self.latest.page and not (watched and self._asked):
                     self.latest = Forecasted("", "", "", f"{self._root}: {_EMPTY}")
                 return
             path, stamp = newest
             better = self._settings.history is not None or self._settings.futures > FIRST
             if self._asked is None or self._asked[0] != stamp:
-                self._ask(path, stamp, whole=self.journal is not None)
-            elif better and not self._asked[1] and not self.latest.error:
+                self._ask(path, stamp, whole=watched)
+            elif not watched and better and not self._asked[1] and not self.latest.error:
                 self._ask(path, stamp, whole=True)
 
-    def _ask(self, path: Path, stamp: object, *, whole: bool) -> None:
+    def _ask(self, path: Path, stamp: Stamp, *, whole: bool) -> None:
         with starting():
             if self._pool is None:
                 self._pool = ProcessPoolExecutor(1, get_context("spawn"), end_with_parent)
@@ -142,21 +155,26 @@ class Snapshots:
         self._pool = self._pending = None
         self._slow = f"a forecast took longer than {self._every_s:g} s and was ended: its snapshot was skipped"
         if self.journal is not None:
-            self.journal.skip(time(), self._slow)
+            self.journal.skip(time(), self._slow, self._name)
 
     def _note(self, answer: Forecasted) -> None:
         """Keep a forecast, and the starts that its snapshot shows."""
         if self.journal is None:
             return
         if answer.error:
-            self.journal.skip(time(), answer.error)
+            self.journal.skip(time(), answer.error, self._name)
         else:
             self._slow = ""
-            self.journal.seen(answer.t, list(answer.rows), answer.running)
+            self.journal.seen(answer.t, list(answer.rows), answer.running, self._name)
 
-    def _newest(self) -> tuple[Path, object] | None:
-        """Return the snapshot that was written last, and a value that changes with it. Links are
-        not followed."""
+    @property
+    def _name(self) -> list[Any]:
+        """The name of the snapshot that was asked for, after its time in nanoseconds."""
+        return [] if self._asked is None else list(self._asked[0])
+
+    def _next(self) -> tuple[Path, Stamp] | None:
+        """Return the snapshot to forecast and a value that changes with it: the one that was written last, or of a
+        watched queue the first that was written after the last one that was forecast. Links are not followed."""
         listed = []
         with suppress(OSError), os.scandir(self._root) as entries:
             for entry in entries:
@@ -165,9 +183,12 @@ class Snapshots:
                         if entry.is_file(follow_symlinks=False):
                             facts = entry.stat(follow_symlinks=False)
                             listed.append((facts.st_mtime_ns, entry.name, facts.st_size))
+        if self.journal is not None:
+            done = self._name or self.journal.latest
+            listed = [stamp for stamp in listed if list(stamp) > done]
         if not listed:
             return None
-        stamp = max(listed)
+        stamp = max(listed) if self.journal is None else min(listed)
         return self._root / stamp[1], stamp
 
     def close(self) -> None:

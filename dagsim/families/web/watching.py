@@ -6,8 +6,9 @@ import json
 import shlex
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 from time import monotonic, time
 from typing import Any, NamedTuple
@@ -51,6 +52,8 @@ class Journal:
         """Instant of each forecast whose job has started since, and whether it did within the interval."""
         self.latest_s = 0.0
         """The latest instant that was forecast."""
+        self.latest: list[Any] = []
+        """The time, name and size of the latest snapshot."""
         self.skipped = 0
         """Snapshots without a forecast."""
         folder.mkdir(parents=True, exist_ok=True)
@@ -85,22 +88,31 @@ class Journal:
             raise InputError(f"{self.path}: cannot be written: {error.strerror or error}") from None
         self._take(entry)
 
-    def seen(self, t: float, rows: list[Watched], running: Mapping[str, float]) -> None:
-        """Add the starts that a snapshot shows, then its forecasts. A snapshot that is not newer adds nothing."""
+    def seen(
+        self, t: float, rows: list[Watched], running: Mapping[str, tuple[float, ...]], snapshot: Sequence[Any] = ()
+    ) -> None:
+        """Add the starts that a snapshot shows, then its forecasts. One that is not newer has none of either."""
         if t <= self.latest_s:
+            self.skip(t, "it is not newer than the one before", snapshot)
             return
         waiting = {row.job for row in rows}
-        starts = {job: running[job] for job in self._open if job in running}
-        gone = [job for job in self._open if job not in running and job not in waiting]
+        # of an array, the first task that has started since the last forecast of its next one
+        new = {
+            job: min([s for s in running[job] if s > self.latest_s], default=inf)
+            for job in self._open
+            if job in running
+        }
+        starts = {job: start_s for job, start_s in new.items() if start_s < inf}
+        gone = [job for job in self._open if job not in starts and job not in waiting]
         scored = [[row.job, row.q05_s, row.median_s, row.q95_s] for row in rows if row.scored]
-        self.add({"t": t, "starts": starts, "gone": gone, "forecasts": scored})
+        self.add({"t": t, "snapshot": [*snapshot], "starts": starts, "gone": gone, "forecasts": scored})
 
-    def skip(self, t: float, why: str) -> None:
+    def skip(self, t: float, why: str, snapshot: Sequence[Any] = ()) -> None:
         """Add a snapshot that got no forecast."""
-        self.add({"t": t, "skipped": why})
+        self.add({"t": t, "snapshot": [*snapshot], "skipped": why})
 
     def _take(self, entry: Mapping[str, Any]) -> None:
-        t = float(entry["t"])
+        t, self.latest = float(entry["t"]), list(entry.get("snapshot") or self.latest)
         if "skipped" in entry:
             self.skipped += 1
             return

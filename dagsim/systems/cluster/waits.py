@@ -111,6 +111,11 @@ class ReachedLimit(NamedTuple):
     def words(self) -> str:
         """The limit, the amount in use and the excess, in a sentence without its beginning."""
         held = f"{self.held:,.10g} are in use" if self.held else "none are in use"
+        if self.unit.endswith("minutes"):
+            return (
+                f"{self.owner} may use {self.limit:,.0f} {self.unit}, {self.held:,.0f} are used or needed by running "
+                f"jobs, and the job takes up to {self.asked:,.0f}: {self.excess:,.0f} too many"
+            )
         return (
             f"{self.owner} may hold {self.limit:,.10g} {self.unit} at a time, {held}, and the job takes "
             f"{self.asked:,.10g}: {self.excess:,.10g} too many"

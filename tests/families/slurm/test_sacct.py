@@ -146,13 +146,13 @@ def test_all_attempts_can_be_summed(read: Reading, samples: Path) -> None:
     assert got.job("505").tasks[0].work == 300 + 100 + 500
 
 
-def test_the_observed_start_is_that_of_the_attempt_and_its_wait_counts_from_eligible(
+def test_the_observed_start_is_that_of_the_first_attempt_and_its_wait_counts_from_eligible(
     read: Reading, samples: Path
 ) -> None:
     path = samples / "sacct" / "jobs.txt"
     last, first = read(path).job("505"), read(path, protocol="all-attempts").job("505")
-    assert (last.observed_start_s, last.eligible_s) == (1000, 821)  # not before 121 s after the last submission
-    assert (first.observed_start_s, first.eligible_s) == (130, 120)
+    for job in (last, first):  # what follows depends on who preempts it, and when
+        assert (job.observed_start_s, job.eligible_s) == (130, 120)
 
 
 def test_under_another_time_scale_nothing_was_observed(read: Reading, samples: Path) -> None:

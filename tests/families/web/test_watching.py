@@ -56,8 +56,8 @@ def forecast(job: str, low_s: float, high_s: float, partition: str = "gpu", user
 def test_the_coverage_is_the_share_of_starts_within_their_intervals(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.seen(T, [forecast("1", 0, 100), forecast("2", 0, 100), forecast("3", 0, 100)], {})
-    journal.seen(T + 60, [forecast("2", 200, 300)], {"1": T + 50})  # 3 has left without a start
-    journal.seen(T + 260, [], {"2": T + 250})
+    journal.seen(T + 60, [forecast("2", 200, 300)], {"1": (T + 50,)})  # 3 has left without a start
+    journal.seen(T + 260, [], {"2": (T + 250,)})
     assert journal.coverage() == (1 / 3, 3)  # 1 in 50 s of 0 to 100; 2 in 250 s of 0 to 100, in 190 s of 200 to 300
     assert "33 % held" in journal.sentence()
 
@@ -65,21 +65,21 @@ def test_the_coverage_is_the_share_of_starts_within_their_intervals(tmp_path: Pa
 def test_only_the_last_week_counts(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.seen(T, [forecast("1", 0, 1)], {})
-    journal.seen(T + 60, [], {"1": T + 50})
+    journal.seen(T + 60, [], {"1": (T + 50,)})
     journal.seen(T + 1e5, [forecast("2", 0, 7e5)], {})
-    journal.seen(T + 6.5e5, [], {"2": T + 6e5})
+    journal.seen(T + 6.5e5, [], {"2": (T + 6e5,)})
     assert journal.coverage() == (1.0, 1)
 
 
 def test_a_journal_says_the_same_after_a_restart_and_loses_only_a_torn_line(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.seen(T, [forecast("1", 0, 100), forecast("2", 0, 10)], {})
-    journal.seen(T + 60, [forecast("2", 0, 10)], {"1": T + 50})
+    journal.seen(T + 60, [forecast("2", 0, 10)], {"1": (T + 50,)})
     whole = journal.path.read_bytes()
     journal.path.write_bytes(whole + b'{"t": 17')  # killed while it wrote
     again = Journal(tmp_path)
     assert again.coverage() == journal.coverage() == (1.0, 1)
-    again.seen(T + 120, [], {"2": T + 100})
+    again.seen(T + 120, [], {"2": (T + 100,)})
     assert journal.path.read_bytes().startswith(whole)
     assert Journal(tmp_path).coverage() == again.coverage() == (1 / 3, 3)
 
@@ -88,7 +88,7 @@ def test_a_snapshot_seen_twice_counts_once(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     for _ in range(2):
         journal.seen(T, [forecast("1", 0, 100)], {})
-    journal.seen(T + 60, [], {"1": T + 50})
+    journal.seen(T + 60, [], {"1": (T + 50,)})
     assert journal.coverage() == (1.0, 1)
 
 
@@ -101,7 +101,7 @@ while True:
     t = journal.latest_s + 60 or 60.0
     number += 1
     rows = [Watched(f"{t:.0f}", "u", "p", "", True, 0.0, 30.0, 90.0, 100.0)]
-    journal.seen(t, rows, {f"{t - 60:.0f}": t - 10})
+    journal.seen(t, rows, {f"{t - 60:.0f}": (t - 10,)})
     print(t, flush=True)
 """
 

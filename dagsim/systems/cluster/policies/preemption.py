@@ -192,11 +192,11 @@ class FreedNodes:
 
     def room(self, node: int, demand: DemandClass) -> int:
         """Return the number of instances of ``demand`` that would fit on the node."""
-        return (self._nodes.get(node) or self._machines[node]).room(demand)
+        return self.node(node).room(demand)
 
-    def cpus(self, node: int) -> int:
-        """Free millionths of CPUs that the node would have."""
-        return (self._nodes.get(node) or self._machines[node]).cpus
+    def node(self, node: int) -> NodeState:
+        """Return a node as it would be."""
+        return self._nodes.get(node) or self._machines[node]
 
 
 def srtf(placement: str | PlacementRule = "best-fit") -> LeastRemaining:
