@@ -191,7 +191,13 @@ def why(
     for name, value in {"--config": config, "--history": history, "--set": set_}.items():
         if value:
             raise typer.BadParameter("can only be used with --state", param_hint=f"'{name}'")
-    run, job = Path(words[0]), words[1]
+    _explain_run(Path(words[0]), words[1], policy, number, top, table, as_json=json_)
+
+
+def _explain_run(
+    run: Path, job: str, policy: str | None, number: int | None, top: int, table: TableFormat, *, as_json: bool
+) -> None:
+    """Explain the wait of a job in a run folder."""
     from dagsim.errors import InputError
     from dagsim.experiment.compare import explained_waits
     from dagsim.experiment.store import Store
@@ -211,7 +217,7 @@ def why(
         bound = explained_waits(folder, schedule, line.policy)(asked, reasons.periods)
     except InputError as error:
         unknown = str(error)
-    if json_:
+    if as_json:
         causes = {
             "bound": None if bound is None else [cause.to_dict() for cause in bound],
             "not_known": unknown or None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple
@@ -69,31 +69,31 @@ CONTRADICTIONS: Mapping[str, str] = {
 """Kinds of contradictions, each with the predicate of its sentence."""
 OF_ROWS = ("columns", "times", "ids", "text")
 """Kinds that readers find from the rows of a log alone."""
-_PHRASES = {
-    kind: re.compile("|".join(phrases))
-    for kind, phrases in {
-        "times": (
-            *("an end before the start", "times are out of order", "impossible time", "starts? before"),
-            *("after their start", "elapsed time is not", "wall time is not", "hours? change"),
-            *(
-                "hour that (is skipped|their zone)",
-                "end before a parent",
-                "negative [a-z ]*(time|duration|arrival|submi)",
-            ),
-        ),
-        "ids": ("id another", "(task|instance) another row", "id of an earlier"),
-        "columns": ("disagree", "did not request", "mix GPU types", "wider than the machine", "column twice"),
-        "text": ("only in (their )?(text|command)", "GPUs of (SubmitLine|its submit arguments)"),
-    }.items()
+PHRASES: Mapping[str, Sequence[str]] = {
+    "times": (
+        "an end before the start",
+        "times are out of order",
+        "impossible time",
+        "starts? before",
+        "after their start",
+        "elapsed time (is not|differs)",
+        "wall time (is not|differs)",
+        "hour that (occurs twice|does not exist)",
+        "end before one of their parents",
+        "negative [a-z ]*(time|duration|arrival|submi)",
+    ),
+    "ids": ("id another", "(task|instance) another row", "id of an earlier"),
+    "columns": ("disagree", "did not request", "mix GPU types", "wider than the machine", "column twice"),
+    "text": ("only in (their )?(text|command)", "GPUs (of|taken from) (SubmitLine|the submit arguments)"),
 }
-"""Words in a reason for dropping or noting a row that mark it as a contradiction."""
+"""Patterns that mark a reason for dropping or noting a row as a contradiction, by its kind."""
 
 
 @cache
 def contradiction_in(reason: str) -> str:
     """Return the kind of contradiction that a reason for dropping or noting a row describes; empty
     for other reasons."""
-    return next((kind for kind, phrases in _PHRASES.items() if phrases.search(reason)), "")
+    return next((kind for kind, phrases in PHRASES.items() if re.search("|".join(phrases), reason)), "")
 
 
 @dataclass(slots=True)
