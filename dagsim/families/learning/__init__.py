@@ -1,1 +1,2 @@
-"""Agents that learn to schedule. Only ``settings`` and the list of algorithms load without torch."""
+"""Agents that learn to schedule. Only ``settings`` and the list of algorithms can be loaded without
+torch."""

@@ -49,7 +49,7 @@ def returns(steps: EpisodeSteps, time_constant_s: float) -> np.ndarray:
 
 
 def return_rms(episodes: Sequence[EpisodeSteps], time_constant_s: float) -> float:
-    """Return the root mean square of all returns; values that are divided by it are about 1."""
+    """Return the root mean square of all returns; dividing by it brings values to about 1."""
     all_returns = np.concatenate([returns(steps, time_constant_s) for steps in episodes])
     return float(np.sqrt(np.mean(all_returns**2))) + 1e-9
 
@@ -57,10 +57,10 @@ def return_rms(episodes: Sequence[EpisodeSteps], time_constant_s: float) -> floa
 def replica_advantages(replicas: Sequence[EpisodeSteps], time_constant_s: float) -> list[np.ndarray]:
     """Subtract from the return of each step the mean return of the other replicas at the same time.
 
-    All replicas saw the same job sequence, so its luck cancels (input-dependent baseline, Mao et
-    al., ICLR 2019, section 4). Leaving one out keeps the estimate unbiased. Between the choices of
-    a replica, its return is interpolated. The result, (T_i,) float64 per episode, is divided by the
-    mean total return, so that every sequence has the same weight.
+    All replicas saw the same job sequence, so its effect cancels out (input-dependent baseline, Mao
+    et al., ICLR 2019, section 4). Leaving out the step's own replica keeps the estimate unbiased.
+    Between the choices of a replica, its return is interpolated. The result, (T_i,) float64 per
+    episode, is divided by the mean total return so that every sequence has the same weight.
     """
     curves = [(np.asarray(steps.times_s[:-1]), returns(steps, time_constant_s)) for steps in replicas]
     scale = np.mean([abs(sum(steps.rewards)) for steps in replicas]) + 1e-9
@@ -73,8 +73,8 @@ def replica_advantages(replicas: Sequence[EpisodeSteps], time_constant_s: float)
 
 def gae(steps: EpisodeSteps, values: np.ndarray, time_constant_s: float, lambda_: float) -> np.ndarray:
     """Return (T,) float64: generalised advantage estimates (Schulman et al. 2016, equation 16).
-    ``values`` (T,) are the values of the observations. Because the episode has ended, the value
-    after the last step is 0."""
+    ``values`` (T,) are the values of the observations. The value after the last step is 0, because
+    the episode has ended."""
     gamma = discounts(steps, time_constant_s)
     following = np.append(values[1:], 0.0)
     delta = np.asarray(steps.rewards) + gamma * following - values
@@ -85,7 +85,8 @@ def gae(steps: EpisodeSteps, values: np.ndarray, time_constant_s: float, lambda_
 
 
 class Estimator(Protocol):
-    """Estimates advantages from whole episodes, the replicas of one job sequence side by side."""
+    """Estimates advantages from whole episodes, with the replicas of one job sequence next to each
+    other."""
 
     witness: WitnessFactory | None
     """Build the witness that takes notes during an episode; ``None`` if no notes are needed."""
@@ -93,7 +94,8 @@ class Estimator(Protocol):
     def estimate(
         self, episodes: Sequence[EpisodeSteps], store: Observations, time_constant_s: float, rng: np.random.Generator
     ) -> tuple[np.ndarray, dict[str, float]]:
-        """Return the (T,) float64 advantages of all choices, concatenated, and metrics for the log."""
+        """Return (T,) float64, the advantages of all choices concatenated, and metrics for the
+        log."""
         ...
 
     def state(self) -> dict[str, Any]:
@@ -206,15 +208,17 @@ its constructor takes as parameters."""
 
 
 def replica_groups(episodes: Sequence[EpisodeSteps], replicas: int) -> list[Sequence[EpisodeSteps]]:
-    """Group the episodes by job sequence, one group of replicas for each."""
+    """Group the episodes by job sequence, so that each group contains the replicas of one
+    sequence."""
     return [episodes[begin : begin + replicas] for begin in range(0, len(episodes), replicas)]
 
 
 def check_replicas(replicas: int, advantage: str) -> int:
-    """Return the number of replicas if there are enough to compare each with the others.
+    """Return the number of replicas, provided that there are enough to compare each with the
+    others.
 
     Raises:
-        ConfigError: There are fewer than 2.
+        ConfigError: There are fewer than 2 replicas.
     """
     if replicas < 2:
         raise ConfigError(f"advantage {advantage!r} needs at least 2 replicas, got {replicas!r}")

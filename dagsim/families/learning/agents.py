@@ -1,5 +1,5 @@
-"""Trained agents as policies, chosen by the name of an algorithm, by the name of a shipped agent,
-or by the kind of a file."""
+"""Trained agents as policies, which can be named by an algorithm, by a shipped agent, or by the
+kind of a file."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from dagsim.systems.seam import Policy, Scenario
 
 
 def agent_names() -> tuple[str, ...]:
-    """Return all names of agents: those that ship, algorithms, and files of any agent (``loaders``)."""
+    """Return the names of all agents: shipped agents, algorithms, and the kinds of agent files
+    (``loaders``)."""
     shipped = [entry.name for _, entry in family_entries("agents")]
     return (*dict.fromkeys([*shipped, *ALGORITHMS.names()]), *[entry.name for _, entry in family_entries("loaders")])
 
 
 def agent_of(scenario: Scenario, spec: Spec) -> Policy[Any, Any]:
-    """Return the agent that ``spec`` names, with the parameters in its brackets.
+    """Return the agent that ``spec`` names, using the parameters in its brackets.
 
     Raises:
-        InputError: Its parameters or its checkpoint are wrong.
+        InputError: The parameters or the checkpoint of the agent are wrong.
     """
     from dagsim.families.learning.checkpoint import load_agent
 

@@ -1,4 +1,5 @@
-"""Settings of a training run: plain values, so that reading a configuration does not load torch."""
+"""Settings of a training run as plain values, so that reading a configuration does not require
+torch."""
 
 from __future__ import annotations
 
@@ -41,8 +42,8 @@ ALGORITHMS: Registry[AlgorithmSettings] = Registry(
 
 @dataclass(frozen=True, slots=True)
 class WarmStart(CheckedSettings):
-    """Behaviour cloning: a network learns to imitate a heuristic before reinforcement learning
-    starts."""
+    """Behaviour cloning, in which a network learns to imitate a heuristic before reinforcement
+    learning starts."""
 
     policy: str
     """The heuristic to imitate."""
@@ -74,7 +75,8 @@ def _first_codec() -> CodecSettings:
 
 @dataclass(frozen=True, slots=True)
 class TrainConfig(CheckedSettings):
-    """A training run: the algorithm, its reward, its length, and how it is validated."""
+    """A training run: the algorithm, the reward, the length, and the way in which the agent is
+    validated."""
 
     algorithm: AlgorithmSettings = field(default_factory=PpoConfig)
     net: NetSettings = field(default_factory=ScorerConfig)
@@ -134,13 +136,14 @@ class TrainConfig(CheckedSettings):
 
     @property
     def cloned(self) -> WarmStart | None:
-        """Settings of the initial imitation of a heuristic; ``None`` if there is no imitation."""
+        """Return the settings of the initial imitation of a heuristic, or ``None`` if there is no
+        imitation."""
         return WarmStart(self.warm_start) if isinstance(self.warm_start, str) else self.warm_start
 
 
 def algorithm_name(settings: AlgorithmSettings) -> str:
-    """Return the short name of an algorithm for labels: its ``kind``, or the name of a user's
-    class."""
+    """Return the short name of an algorithm for labels: its ``kind``, or the name of a class
+    defined by the user."""
     return str(getattr(settings, "kind", type(settings).__name__))
 
 
@@ -158,7 +161,7 @@ def shipped_agent(name: str, system: System | type[System]) -> Path:
     """Return the checkpoint of an agent that ships with dagsim.
 
     Raises:
-        UnknownName: No agent of that name ships with dagsim for that system.
+        UnknownName: dagsim ships no agent with that name for that system.
     """
     agents = shipped_agents(system)
     if name not in agents:

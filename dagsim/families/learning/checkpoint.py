@@ -1,10 +1,10 @@
-"""A trained agent as a file, and as a policy, for any system.
+"""A trained agent as a file and as a policy, for any system.
 
-Features are clipped to the bounds seen in training, because a network extrapolates badly. If
-training had tasks of at most ten instances, a task of 100,000 gets a meaningless score, so a value
-outside the bounds is replaced by the nearest one inside. On Alibaba's trace, on which they were not
-trained, agents need 0.7 to 0.9 times the time of EFT-wait with clipping, and almost five times
-without (``results/agents/transfer.md``).
+Features are clipped to the bounds seen in training, because networks extrapolate badly. If training
+included only tasks with at most ten instances, a task with 100,000 would receive a meaningless
+score, so a value outside the bounds is replaced by the nearest bound. On Alibaba's trace, on which
+they were not trained, agents with clipping need 0.7 to 0.9 times as long as EFT-wait; without
+clipping, they need almost five times as long (``results/agents/transfer.md``).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ itself."""
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """An agent on disk: its system, codec, network, weights and origin."""
+    """An agent on disk: its system, codec, network, weights and provenance."""
 
     algorithm: str
     net: NetSettings
@@ -68,7 +68,7 @@ class Checkpoint:
     system: str = DEFAULT_SYSTEM
 
     def save(self, path: Path) -> None:
-        """Write the file atomically: completely or not at all."""
+        """Write the file atomically, that is, either completely or not at all."""
         plain = {
             "format": _FORMAT,
             "system": self.system,
@@ -92,16 +92,18 @@ class Checkpoint:
         codec: str | None = None,
         net: str | None = None,
     ) -> Checkpoint:
-        """Read a file that ``save`` wrote. ``system``, if given, must be the system that the agent
-        was trained for; it is needed if that system is code outside dagsim.
+        """Read a file that ``save`` wrote. ``system``, if given, must be the system for which the
+        agent was trained; it is required if that system is code outside dagsim.
 
-        A file contains only data, so it can refer only to codecs and networks that come with
-        dagsim. To load any other, pass its class, ``module:Class``, as ``codec`` or ``net``.
+        A file contains only data, so it can refer only to codecs and networks that are part of
+        dagsim. To load an agent with any other codec or network, pass its class or ``module:Class``
+        as ``codec`` or ``net``.
 
         Raises:
-            RunFolderError: The file is missing or damaged, belongs to another version of dagsim
-                or to another system, or was trained on other observations.
-            CodeNotAllowed: Its codec or network is code outside dagsim that the caller did not name.
+            RunFolderError: The file is missing or damaged, belongs to another version of dagsim or
+                to another system, or contains an agent that was trained on other observations.
+            CodeNotAllowed: Its codec or network is code outside dagsim that the caller did not
+            specify.
         """
         plain = read_plain(path)
         if plain.get("format") != _FORMAT:
@@ -141,7 +143,7 @@ class Checkpoint:
         return agent
 
     def clipped(self, codec: Codec) -> Codec:
-        """Wrap the codec so that the agent sees nothing beyond the bounds of its training."""
+        """Wrap the codec so that the agent never sees values outside the bounds of its training."""
         return codec if self.bounds is None else Clipped(codec, self.bounds)
 
     def network(self) -> ActorNet:
@@ -153,9 +155,9 @@ class Checkpoint:
 
 
 class AgentPolicy:
-    """Decides with a network: takes the likeliest choice or, with ``sampled``, samples one with the
-    simulation's random stream ``"agent"``. Each decision costs one observation and one forward
-    pass, about 0.3 ms on the GPU cluster."""
+    """Makes decisions with a network: it takes the most likely choice or, with ``sampled``, samples
+    a choice with the simulation's random stream ``"agent"``. Each decision costs one observation
+    and one forward pass, about 0.3 ms on the GPU cluster."""
 
     def __init__(self, checkpoint: Checkpoint, *, sampled: bool = False) -> None:
         self.checkpoint = checkpoint
@@ -166,13 +168,13 @@ class AgentPolicy:
 
     @property
     def admits(self) -> bool:
-        """True if the agent decides which jobs are admitted."""
+        """True if the agent decides on the admission of jobs."""
         return "admit" in getattr(self.checkpoint.codec, "actions", ())
 
     @property
     def outside_training(self) -> float:
-        """Fraction of the values seen so far that lay outside the range of their feature in
-        training."""
+        """Return the fraction of the values seen so far that were outside the range of their
+        feature in training."""
         codec = self._codec
         return codec.outside / codec.values if isinstance(codec, Clipped) and codec.values else 0.0
 
@@ -193,8 +195,8 @@ def load_agent(
     codec: str | None = None,
     net: str | None = None,
 ) -> AgentPolicy:
-    """Load the agent of a checkpoint file as a policy. ``system`` must be the one that it was
-    trained for; ``codec`` and ``net`` are as in ``Checkpoint.load``.
+    """Load the agent of a checkpoint file as a policy. ``system`` must be the system for which the
+    agent was trained; ``codec`` and ``net`` have the same meaning as in ``Checkpoint.load``.
 
     Raises:
         RunFolderError, CodeNotAllowed: As ``Checkpoint.load``.
@@ -203,10 +205,10 @@ def load_agent(
 
 
 def overlap(config: Config, seeds: Iterable[int], checkpoint: Path) -> str | None:
-    """Say how many of an experiment's windows contain jobs on which an agent was trained or
-    selected.
+    """Return a sentence with the number of an experiment's windows that contain jobs on which an
+    agent was trained or selected.
 
-    Return None if none of them does.
+    Return None if there are no such windows.
     """
     trace = config.trace_file
     beside = checkpoint.with_suffix(".json")  # a shipped file does not contain its own settings
@@ -225,7 +227,8 @@ def overlap(config: Config, seeds: Iterable[int], checkpoint: Path) -> str | Non
 
 
 def write_plain(path: Path, plain: Mapping[str, Any]) -> None:
-    """Write tensors and plain values with their digest, completely or not at all."""
+    """Write tensors and plain values together with their digest, either completely or not at
+    all."""
     content = {name: value for name, value in plain.items() if name != "digest"}
     buffer = BytesIO()  # if the disk is full, torch's own file writer raises only a RuntimeError
     torch.save({**content, "digest": _digest(content)}, buffer)
@@ -237,7 +240,7 @@ def read_plain(path: Path) -> dict[str, Any]:
     """Read a file with tensors and plain values.
 
     Raises:
-        RunFolderError: The file is missing, or its digest does not match.
+        RunFolderError: The file is missing or does not match its digest.
     """
     try:
         plain = torch.load(path, map_location="cpu", weights_only=True)
@@ -263,7 +266,7 @@ def _digest(plain: Mapping[str, Any]) -> str:
 
 
 def _feed(total: Any, value: Any) -> None:
-    """Update the digest with a value and everything inside it."""
+    """Update the digest with a value and everything that it contains."""
     match value:
         case torch.Tensor():
             total.update(f"{value.dtype}{list(value.shape)}".encode())
@@ -290,7 +293,7 @@ def _finite(path: Path, parts: Mapping[str, Mapping[str, torch.Tensor]]) -> None
 
 
 def _codecs_of(path: Path, name: str, system: System | type[System] | None) -> Registry[Any]:
-    """Return the codecs of the system that an agent was trained for."""
+    """Return the codecs of the system for which an agent was trained."""
     if system is not None:
         return system.codecs
     known = {other.system: other for other in all_systems().values()}
@@ -304,7 +307,7 @@ def _codecs_of(path: Path, name: str, system: System | type[System] | None) -> R
 
 
 def _settings_from(registry: Registry[Any], settings: Mapping[str, Any], own: str | None) -> Any:
-    """Rebuild the settings object that ``_plain_settings`` described. ``own`` is the name of its
+    """Rebuild the settings object described by ``_plain_settings``. ``own`` is the name of its
     class if the class is not part of dagsim."""
     kind = settings["kind"].replace(
         "dagsim.families.learning.", "dagsim.families.learning."
@@ -323,8 +326,8 @@ def _settings_from(registry: Registry[Any], settings: Mapping[str, Any], own: st
 
 
 def _plain_settings(settings: Any) -> dict[str, Any]:
-    """Return the fields of a settings object and its ``kind``: its name, or the location of its
-    class."""
+    """Return the fields of a settings object and its ``kind``, which is its name or the location of
+    its class."""
     cls = type(settings)
     path = f"{cls.__module__}:{cls.__qualname__}"
     kind = getattr(settings, "kind", path) if cls.__module__.startswith("dagsim.") else path
@@ -345,7 +348,8 @@ def _same_features(path: Path, trained: list[str], now: list[str]) -> None:
 
 @dataclass(slots=True)
 class ObservationBounds:
-    """The minimum and maximum of each feature, by part of the observation; initially empty."""
+    """The minimum and maximum of each feature, for each part of the observation; initially
+    empty."""
 
     parts: dict[str, tuple[Any, Any]] = field(default_factory=dict)
 
@@ -393,7 +397,7 @@ class _Wrapped:
 
 
 class BoundsRecorder(_Wrapped):
-    """Widens ``bounds`` by every observation that the codec produces."""
+    """Widens ``bounds`` to include every observation that the codec produces."""
 
     def encode(self, view: Any) -> Any | None:
         observation = self.codec.encode(view)
@@ -403,7 +407,8 @@ class BoundsRecorder(_Wrapped):
 
 
 class Clipped(_Wrapped):
-    """Clips every observation of the codec to ``bounds``, and counts the values outside them."""
+    """Clips every observation of the codec to ``bounds``, and counts the values that were
+    outside."""
 
     def __init__(self, codec: Codec, bounds: ObservationBounds) -> None:
         super().__init__(codec, bounds)

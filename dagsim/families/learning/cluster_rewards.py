@@ -1,5 +1,5 @@
-"""Rewards for the GPU cluster: the cost of a schedule, folded over its log, which can be read at
-any time.
+"""Rewards for the GPU cluster: the cost of a schedule, accumulated over its log, which can be read
+at any time.
 
 Each term is a running total over past events that never decreases.
 """
@@ -21,13 +21,13 @@ _ARRIVED, _LEFT = int(Kind.ARRIVED), (int(Kind.COMPLETED), int(Kind.REJECTED))
 
 
 class Accrual:
-    """The integral of a rate that changes only at rows of the log."""
+    """The integral of a rate that changes only at the rows of the log."""
 
     def __init__(self) -> None:
         self.rate = self._integral = self._since = self._charged = 0.0
 
     def change(self, now: float, by: float) -> None:
-        """Change the rate by ``by``, from time ``now`` on."""
+        """Change the rate by ``by`` from time ``now`` onwards."""
         self._integral += self.rate * (now - self._since)
         self._since = now
         self.rate += by
@@ -43,7 +43,7 @@ class Accrual:
 
 
 class _PerJob(Accrual):
-    """Every job contributes to the rate from its arrival until it leaves."""
+    """Every job contributes to the rate from its arrival until its departure."""
 
     def __init__(self, schedule: Schedule) -> None:
         super().__init__()
@@ -61,20 +61,21 @@ class _PerJob(Accrual):
 
 
 class JobSeconds(_PerJob):
-    """Seconds in the system, over all jobs. At the end, this is exactly the sum of completion
-    times."""
+    """The time that jobs spend in the system, in seconds, summed over all jobs. At the end, this
+    equals the sum of the completion times exactly."""
 
 
 class WeightedJobSeconds(_PerJob):
-    """Seconds in the system, over all jobs, multiplied by their weights."""
+    """The time that jobs spend in the system, in seconds, multiplied by their weights and summed
+    over all jobs."""
 
     def weight(self, job: int) -> float:
         return self._schedule.jobs[job].weight
 
 
 class BoundedStretch(_PerJob):
-    """The sum over jobs of max(1, completion time / max(ideal time, 10 s)). A job whose ratio is
-    still below 1 when it ends adds the difference then."""
+    """The sum of max(1, completion time / max(ideal time, 10 s)) over all jobs. If the ratio of a
+    job is still below 1 when the job ends, the difference is added then."""
 
     def weight(self, job: int) -> float:
         return 1.0 / max(self._schedule.jobs[job].ideal_s, 10.0)
@@ -87,7 +88,7 @@ class BoundedStretch(_PerJob):
 
 
 class Makespan(Accrual):
-    """Seconds from the first arrival until the last job has left."""
+    """The time from the first arrival until the departure of the last job, in seconds."""
 
     def __init__(self, schedule: Schedule) -> None:
         super().__init__()
@@ -110,7 +111,7 @@ class Makespan(Accrual):
 
 
 class IdleGpuSeconds(Accrual):
-    """Idle GPU-seconds while jobs were in the system, divided by the number of GPUs."""
+    """Idle GPU-seconds during periods with jobs in the system, divided by the number of GPUs."""
 
     def __init__(self, schedule: Schedule) -> None:
         super().__init__()
@@ -132,8 +133,8 @@ class IdleGpuSeconds(Accrual):
 
 
 class Joules(Accrual):
-    """Energy consumed by all GPUs since the first arrival, held or idle. GPUs of nodes that are
-    down consume none."""
+    """The energy consumed by all GPUs since the first arrival, whether busy or idle. GPUs of nodes
+    that are down consume no energy."""
 
     def __init__(self, schedule: Schedule) -> None:
         super().__init__()
@@ -179,8 +180,8 @@ class Joules(Accrual):
 
 
 class Unfairness(Accrual):
-    """Seconds times (1 - Jain's index of the GPUs that tenants hold at that time), integrated. A
-    tenant counts while it has jobs in the system."""
+    """The integral over time of 1 - Jain's index of the numbers of GPUs held by the tenants. A
+    tenant is included as long as it has jobs in the system."""
 
     def __init__(self, schedule: Schedule) -> None:
         super().__init__()
@@ -210,11 +211,11 @@ class Unfairness(Accrual):
 
 class ShapedJobSeconds(JobSeconds):
     """Job-seconds minus those that no schedule can avoid. The critical path of each job in the
-    system is charged in advance, so starting a task on a slow GPU costs something at once.
+    system is charged in advance, so starting a task on a slow GPU incurs a cost immediately.
 
-    Every step costs 0 or more. The costs of all steps add up to the sum of completion times minus
-    the sum of critical paths (potential-based shaping, Ng, Harada and Russell 1999: without a
-    discount it does not change the ranking of policies).
+    The cost of every step is at least 0. The costs of all steps add up to the sum of completion
+    times minus the sum of critical paths (potential-based shaping, Ng, Harada and Russell 1999;
+    without a discount, it does not change the ranking of policies).
     """
 
     def __init__(self, kernel: ClusterKernel) -> None:
@@ -231,7 +232,7 @@ class ShapedJobSeconds(JobSeconds):
 
 
 class _Count(Accrual):
-    """A total that grows only at rows of the log."""
+    """A total that increases only at the rows of the log."""
 
     def add(self, amount: float) -> None:
         """Add to the total."""
@@ -239,7 +240,7 @@ class _Count(Accrual):
 
 
 class LostGpuSeconds(_Count):
-    """GPU-seconds that preemptions and migrations cost: the start-up delay when a stopped run
+    """GPU-seconds lost to preemptions and migrations: the start-up delay when a stopped run
     resumes, and its work if that is not kept."""
 
     def __init__(self, kernel: ClusterKernel) -> None:
@@ -258,7 +259,7 @@ class LostGpuSeconds(_Count):
 
 
 class Rejections(_Count):
-    """The number of jobs that the policy rejected."""
+    """The number of jobs rejected by the policy."""
 
     def __init__(self, schedule: Schedule) -> None:
         super().__init__()
@@ -274,13 +275,13 @@ _STOPS = (int(Kind.PREEMPTED), int(Kind.FAILED))
 
 
 class CriticalPaths:
-    """The longest path of each job from now to its end, by true durations: running tasks until they
-    end, all other tasks on their fastest type.
+    """The longest path of each job from now to its end according to true durations: running tasks
+    count until they end, and all other tasks count with their fastest type.
 
-    The path of a run is its remaining time plus the path after it. Runs that have ended need no
-    attention, because their paths continue in a child that is ready, or another parent of the child
-    has a longer one. So a job's path is the maximum of two values: (latest end of a run plus the
-    path after it) - now, and the longest rank of its ready tasks.
+    The path of a run is its remaining time plus the path after it. Runs that have ended can be
+    ignored, because their paths continue in a child that is ready, or another parent of the child
+    has a longer path. A job's path is therefore the maximum of two values: (latest end of a run
+    plus the path after it) - now, and the longest rank of its ready tasks.
 
     The kernel reports ready tasks and starts. ``take`` must receive every new row of the log before
     the paths are read. A call of ``left_s`` costs O(jobs + new rows, runs and ready tasks).
@@ -332,7 +333,8 @@ class CriticalPaths:
         )
 
     def _look(self) -> None:
-        """Process the ready tasks and runs since the last call."""
+        """Process the tasks that have become ready and the runs that have started since the last
+        call."""
         paths, running = self._paths, self._simulation.running
         for task in self._pushed:
             path = paths.get(task.job.number)
@@ -383,7 +385,7 @@ class _Path:
         self.ready_s = max(self._waiting.values(), default=0.0)
 
     def run(self, run: Run, now: float) -> None:
-        """Extend the path to the end of a run in progress."""
+        """Extend the path to the end of a run that is in progress."""
         task = run.task
         begun = run.computing_s if run.computing_s is not None else max(run.started_s + run.setup_s, now)
         ends_s = begun + run._seconds if run.progress is None else run._ends_s

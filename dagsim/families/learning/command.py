@@ -1,4 +1,4 @@
-"""``dagsim train``: train an agent."""
+"""The command ``dagsim train``, which trains an agent."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def train_agent(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Train an agent, keep the version that is best on the validation seeds, and compare it with
-    heuristics.
+    """Train an agent, keep the version that performs best on the validation seeds, and compare it
+    with heuristics.
 
     Example: dagsim train --algo ppo --config train/ppo --seed 1
     """
@@ -120,7 +120,8 @@ def train_agent(
 
 
 def _draw(trained: Trained, ranked: Sequence[PolicyResult]) -> None:
-    """Draw the learning curve and, if there was a final test, its results, into the run folder."""
+    """Draw the learning curve and, if there was a final test, its results, and store the figures in
+    the run folder."""
     from dagsim.experiment.training_log import read_log
     from dagsim.report.drawing import draw_comparison
     from dagsim.report.plots.curves import learning_curves

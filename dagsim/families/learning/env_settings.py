@@ -18,21 +18,23 @@ Preset = Literal["flat", "dict", "candidates", "graph"]
 
 @dataclass(frozen=True, slots=True)
 class EnvConfig:
-    """Settings: actions, observations, and the end of episodes.
+    """Settings for the actions, the observations and the end of episodes.
 
-    ``level`` is the kind of choice, the action space:
+    ``level`` defines the action space, that is, what an action chooses:
 
-    - ``job``: a job; its task with the longest path starts on the fastest type on which it fits;
+    - ``job``: a job, whose task with the longest path starts on the fastest type on which it fits;
     - ``task``: a task;
     - ``task_type``: a pair of a task and a GPU type;
-    - ``task_type_par``: a pair, and the number of instances that start together (one, half or all).
+    - ``task_type_par``: a pair, and the number of instances that start together (one, half, or
+      all);
 
     ``observation`` is one of:
 
     - ``flat``: a vector;
     - ``dict``: ``observations`` and ``action_mask``;
     - ``candidates``: one row per choice;
-    - ``graph``: ``candidates``, and the tasks of all jobs in the system with their edges.
+    - ``graph``: the same as ``candidates``, plus the tasks of all jobs in the system and their
+      edges.
     """
 
     level: Level = "task_type"

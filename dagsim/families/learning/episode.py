@@ -1,5 +1,5 @@
-"""Episodes: simulations that stop at every choice, and their rewards. This module imports neither
-torch nor Gymnasium."""
+"""Episodes, which are simulations that stop at every choice, and their rewards. This module imports
+neither torch nor Gymnasium."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from dagsim.systems.seam import Codec, CodecSettings, Conversation, Kernel, Rewa
 
 
 class Witness(Protocol):
-    """Takes notes about a simulation for an advantage estimator. Policies must not see these notes."""
+    """Makes notes about a simulation for an advantage estimator. Policies must not see these
+    notes."""
 
     def note(self) -> Any:
         """Return a note on the current state, just before a choice is carried out."""
         ...
 
     def hindsight(self) -> Any:
-        """Return a note on the whole episode, after it has ended."""
+        """Return a note on the whole episode after it has ended."""
         ...
 
 
@@ -29,8 +30,8 @@ WitnessFactory = Callable[[Kernel[Any, Any]], Witness]
 
 
 class Episode:
-    """A simulation in progress. ``observation`` holds the current choices; it is ``None`` after the
-    end."""
+    """A simulation in progress. ``observation`` contains the current choices; after the end, it is
+    ``None``."""
 
     def __init__(
         self,
@@ -52,12 +53,12 @@ class Episode:
 
     @property
     def view(self) -> Any | None:
-        """The view that a heuristic would see now; ``None`` when the episode is over."""
+        """Return the view that a heuristic would see now, or ``None`` when the episode is over."""
         return self._conversation.view
 
     @property
     def now(self) -> float:
-        """Seconds since the start of the simulation."""
+        """Return the number of seconds since the start of the simulation."""
         return self.kernel.now
 
     def reward(self) -> float:
@@ -68,7 +69,8 @@ class Episode:
         """Carry out the choice and advance to the next one.
 
         Raises:
-            Stalled: The choice waits, but nothing is left to wait for; the episode is over.
+            Stalled: The choice is to wait although there is nothing to wait for, or the episode is
+            over.
         """
         conversation = self._conversation
         decisions = self.codec.decode(conversation.view, choice)
@@ -103,13 +105,13 @@ class EpisodeFactory:
     """True to simulate many episodes at once in the compiled engine (``vector_env``)."""
 
     def kernel(self, seed: int, jobs: int | None = None) -> Kernel[Any, Any]:
-        """Build a kernel for the job sequence with that seed. If ``jobs`` is set and the system
-        supports it, the kernel has only that many jobs."""
+        """Build a kernel for the job sequence with the given seed. If ``jobs`` is set and the
+        system supports it, the kernel has only that many jobs."""
         options: dict[str, Any] = {} if jobs is None else {"jobs": jobs}
         return self.scenario.kernel(seed, record=self.record, **options)
 
     def episode(self, seed: int, jobs: int | None = None, witness: WitnessFactory | None = None) -> Episode:
-        """Begin an episode on the job sequence with that seed."""
+        """Begin an episode on the job sequence with the given seed."""
         kernel = self.kernel(seed, jobs)
         reward = Reward(self.reward, kernel, self.scenario.terms)
         return Episode(kernel, self.codec.build(), reward, witness=None if witness is None else witness(kernel))
@@ -117,10 +119,10 @@ class EpisodeFactory:
 
 @dataclass(frozen=True, slots=True)
 class RewardConfig:
-    """A weighted sum of terms to minimise, and a divisor.
+    """A weighted sum of terms to be minimised, and a divisor.
 
-    ``terms`` are names from the system's registry (with parameters in brackets), ``module:attr`` or
-    entry points, each with a weight.
+    ``terms`` are names from the registry of the system (with parameters in brackets),
+    ``module:attr``, or entry points, each with a weight.
 
     Raises:
         ConfigError: There are no terms, or the scale is not positive.
@@ -148,8 +150,8 @@ class RewardConfig:
 
 
 class Reward:
-    """The reward of one simulation, step by step. The rewards sum to minus the total cost, however
-    time is divided into steps."""
+    """The reward of a single simulation, step by step. The rewards add up to minus the total cost,
+    no matter how time is divided into steps."""
 
     def __init__(self, config: RewardConfig, kernel: Kernel[Any, Any], registry: Registry[RewardTerm]) -> None:
         self.config = config
@@ -163,7 +165,8 @@ class Reward:
         self._read = 0
 
     def step(self) -> float:
-        """Return the reward since the last call: minus the cost of the terms since then."""
+        """Return the reward since the last call, which is minus the cost of the terms since
+        then."""
         now, weights, scale = self._kernel.now, self.config.terms, self.config.scale
         if self._takers:
             rows = self._log.since(self._read)

@@ -1,5 +1,5 @@
-"""The base class of the environments: it runs one episode at a time and renders it as an array or
-in a window."""
+"""The base class of the environments, which runs one episode at a time and renders it as an array
+or in a window."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ _INSTANT_S = 1e-6
 
 
 class EnvState(NamedTuple):
-    """A moment of an environment: plain values that ``set_state`` brings back, in this process or another."""
+    """The state of an environment as plain values, which ``set_state`` can restore in this process
+    or another."""
 
     seed: int | None
     """The job sequence; None before the first episode."""
@@ -40,13 +41,14 @@ class EnvState(NamedTuple):
 
 
 class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
-    """A thin wrapper around ``Episode``; a system adds spaces, choices and ``info``.
+    """A thin wrapper around ``Episode``, to which a system adds spaces, choices and ``info``.
 
-    ``reset(seed=n)`` starts the job sequence with seed n. Render modes are ``ansi`` (text),
+    ``reset(seed=n)`` starts the job sequence with the seed n. Render modes are ``ansi`` (text),
     ``rgb_array`` and ``human`` (a window).
 
-    ``copy.deepcopy``, ``pickle`` and ``get_state`` with ``set_state`` bring the present moment back. They repeat
-    the actions of the episode, which is exact for every system, reward and codec, and costs as much as those steps.
+    The current state can be restored with ``copy.deepcopy``, with ``pickle``, or with ``get_state``
+    and ``set_state``. They repeat the actions of the episode, which is exact for every system,
+    reward and codec, and takes as long as those steps did.
 
     Raises:
         ConfigError: The render mode is unknown.
@@ -61,7 +63,7 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
     _made_with: tuple[tuple[Any, ...], dict[str, Any]]
 
     def __new__(cls, *arguments: Any, **settings: Any) -> Self:
-        """Note how the environment is made, for its copies."""
+        """Record how the environment is created, so that it can be copied."""
         made = super().__new__(cls)
         made._made_with = arguments, settings
         return made
@@ -103,7 +105,8 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
     def vector(
         cls, count: int, scenario: Scenario, env: EnvConfig | None, autoreset_mode: str, settings: Mapping[str, Any]
     ) -> Any:
-        """Build ``count`` environments that are stepped together, a ``gymnasium.vector.VectorEnv``.
+        """Build ``count`` environments that are stepped together, as a
+        ``gymnasium.vector.VectorEnv``.
 
         Raises:
             InputError: They cannot be built.
@@ -113,7 +116,7 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
 
     @property
     def view(self) -> Any | None:
-        """The view that a heuristic would see now; ``None`` when the episode is over."""
+        """Return the view that a heuristic would see now, or ``None`` when the episode is over."""
         return None if self._episode is None else self._episode.view
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
@@ -148,12 +151,12 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
         return observation, reward, terminated, truncated, info
 
     def get_state(self) -> EnvState:
-        """Return the present moment as plain values, which can be pickled."""
+        """Return the current state as plain values, which can be pickled."""
         return EnvState(self._seed, self._options, tuple(self._actions), self.np_random.bit_generator.state)
 
     def set_state(self, state: EnvState) -> tuple[Any, dict[str, Any]] | None:
-        """Go to the moment of ``get_state``, by repeating the actions, and return its observation and info;
-        None if no episode had begun."""
+        """Restore a state from ``get_state`` by repeating the actions, and return its observation
+        and info, or None if no episode had begun."""
         seen = None
         if state.seed is not None:
             seen = self.reset(seed=state.seed, options=dict(state.options))
@@ -166,8 +169,8 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
         return seen
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Return an environment of its own at the same moment. Both share the scenario, which never
-        changes."""
+        """Return an independent environment in the same state. Both environments share the
+        scenario, which never changes."""
         arguments, settings = self._made_with
         memo[id(self)] = twin = type(self)(*arguments, **settings)
         twin.set_state(self.get_state())
@@ -177,7 +180,7 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
         return _remade, (type(self), *self._made_with, self.get_state())
 
     def render(self) -> Any:
-        """Render the current state according to the render mode: text, (540, 960, 3) uint8, or a
+        """Render the current state according to the render mode, as text, (540, 960, 3) uint8, or a
         window.
 
         Raises:
@@ -193,11 +196,11 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
         return None
 
     def close(self) -> None:
-        """Close the window, if there is one."""
+        """Close the window if there is one."""
         self._screen.close()
 
     def _begin(self, seed: int, **options: Any) -> None:
-        """Begin an episode; ``options`` are those of ``reset``."""
+        """Begin an episode; ``options`` has the same meaning as in ``reset``."""
         self._play(self.scenario.kernel(seed, **options))
 
     def _play(self, kernel: Any, until_s: float = inf) -> None:
@@ -212,7 +215,7 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
 
     @abstractmethod
     def _ended(self, episode: Episode) -> tuple[bool, bool]:
-        """Return the current flags ``terminated`` and ``truncated`` of the episode."""
+        """Return the current values of the flags ``terminated`` and ``truncated``."""
 
     @abstractmethod
     def _seen(self) -> tuple[Any, dict[str, Any]]:
@@ -227,7 +230,7 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
         """Describe the current state in words."""
 
     def _without_view(self) -> str:
-        """Describe the current state in words while there is no choice."""
+        """Describe the current state in words if there is no choice to make."""
         return "not begun" if self.simulation is None else "over"
 
 
@@ -239,7 +242,7 @@ def _remade(kind: type[EpisodeEnv], arguments: Any, settings: Any, state: EnvSta
 
 
 def picture_of(kernel: Kernel[Any, Any] | None, title: str) -> np.ndarray:
-    """Draw the cluster at the current moment of an episode, as (540, 960, 3) uint8.
+    """Draw the cluster at the current time of an episode, as (540, 960, 3) uint8.
 
     Raises:
         ResetNeeded: The episode has not begun.
@@ -273,7 +276,7 @@ class Screen:
         pyplot.pause(1 / _FRAMES_PER_S)
 
     def close(self) -> None:
-        """Close the window, if there is one."""
+        """Close the window if there is one."""
         if self._window is not None:
             from matplotlib import pyplot
 

@@ -1,4 +1,4 @@
-"""The learning family, and what it registers."""
+"""The learning family and everything that it registers."""
 
 from dagsim.family import Entry, Family
 

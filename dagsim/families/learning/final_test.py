@@ -1,7 +1,7 @@
-"""The runs with which a training run compares its agent: the search for the best heuristic, and the
-final test.
+"""The runs with which the agent of a training run is compared: the search for the best heuristic,
+and the final test.
 
-Both are plans of cells, kept as sweeps in the training run's folder (``sweep-reference`` and
+Both are plans of cells, stored as sweeps in the folder of the training run (``sweep-reference`` and
 ``sweep-report``), so that a resumed training run simulates only the missing cells.
 """
 
@@ -41,8 +41,8 @@ Tell = Callable[[str, int, int], None]
 
 
 class PolicyRuns:
-    """Runs policies on seeds, each pair once, and stores the runs as a sweep below ``folder``.
-    ``where`` is the executor, as in ``--executor``."""
+    """Runs policies on seeds, simulating each pair only once, and stores the runs as a sweep below
+    ``folder``. ``where`` is the executor, as with ``--executor``."""
 
     def __init__(self, folder: Path, config: Config, where: str = "local:1", tell: Tell | None = None) -> None:
         self.config = config
@@ -51,7 +51,7 @@ class PolicyRuns:
         self._tell = tell
 
     def run(self, name: str, policies: Mapping[str, str], seeds: Sequence[int]) -> list[CellRun]:
-        """Run all policies, given by label, on consecutive seeds, and return the runs policy by
+        """Run all policies, given by label, on consecutive seeds, and return the runs grouped by
         policy.
 
         Raises:
@@ -81,9 +81,9 @@ class PolicyRuns:
 
 
 def contenders(scenario: Scenario) -> tuple[str, ...]:
-    """Return all cheap heuristics of the system, with all their tuned variants.
+    """Return all fast heuristics of the system with all their tuned variants.
 
-    Preemptive heuristics are left out, because agents may not preempt.
+    Preemptive heuristics are excluded, because agents may not preempt.
     """
     described = scenario.policies.describe()
     names = [entry.name for entry in described if not {_COSTLY, "preemptive"} & set(entry.tags)]
@@ -92,10 +92,10 @@ def contenders(scenario: Scenario) -> tuple[str, ...]:
 
 
 def best_heuristic(trials: PolicyRuns, seeds: Sequence[int]) -> tuple[str, list[CellRun]]:
-    """Find the heuristic with the lowest objective over ``seeds``, and return it with its runs on
-    them.
+    """Find the heuristic with the lowest objective over ``seeds``, and return it together with its
+    runs on these seeds.
 
-    All heuristics run on the first seeds, and the best of them on all seeds.
+    All heuristics are run on the first seeds, and the best of them on all seeds.
     """
     specs: Sequence[str] = contenders(scenario_of(trials.config))
     for most, chosen in ((_FINAL, seeds[:_FIRST]), (1, seeds)):
@@ -115,7 +115,7 @@ class KeptReference(NamedTuple):
 
 
 class References:
-    """The best heuristics that training runs in the same results folder have found, one file per
+    """The best heuristics found by training runs in the same results folder, stored as one file per
     search in ``references/``. The name of a file is the hash of everything that the search depends
     on: the cells of all heuristics and the seeds."""
 
@@ -125,7 +125,7 @@ class References:
         self._path = results / "references" / f"{key}.json"
 
     def find(self) -> KeptReference | None:
-        """Return the result of an identical search; ``None`` if there was none or if its file is
+        """Return the result of an identical search, or ``None`` if there was none or if its file is
         damaged."""
         try:
             return KeptReference(**json.loads(self._path.read_text(encoding="utf-8")))
@@ -144,14 +144,14 @@ def _mean_merit(config: Config, runs: Sequence[CellRun]) -> float:
 
 
 def merit_in(metrics: Mapping[str, Any], name: str) -> float:
-    """Return the metric ``name`` of a run; NaN if the run does not have it."""
+    """Return the metric ``name`` of a run, or NaN if the run does not have it."""
     value = metrics[name]
     return float("nan") if value is None else float(value)
 
 
 def completed_jct_s(config: Config, run: CellRun) -> float:
-    """Return the mean completion time of the jobs that completed in a run. If some jobs did not
-    complete, ``run`` lacks it, and the simulation is repeated."""
+    """Return the mean completion time of the jobs that were completed in a run. If some jobs were
+    not completed, ``run`` does not contain it, and the simulation is repeated."""
     mean_s = run.metrics["jct_s.mean"]
     if mean_s is None:
         mean_s = summarize(run_policy(config, run.policy, run.seed).schedule, unfinished="drop").jct_s.mean

@@ -1,6 +1,6 @@
-"""Learners: a network, its roll-outs, and one iteration at a time. Also behaviour cloning, in which
-a network learns to imitate a heuristic before training, and TensorBoard events, if TensorBoard is
-installed."""
+"""Learners, which consist of a network and its roll-outs, and which learn one iteration at a time.
+This module also contains behaviour cloning, in which a network learns to imitate a heuristic before
+training, and the writer of TensorBoard events if TensorBoard is installed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class LearnerContext:
-    """Everything that a learner is built from."""
+    """Everything that is needed to build a learner."""
 
     config: TrainConfig
     rollouts: Rollouts
@@ -51,13 +51,13 @@ class LearnerContext:
     weight."""
 
     def job_seeds(self, iteration: int, count: int) -> list[int]:
-        """Return the seeds of the ``count`` job sequences in an iteration."""
+        """Return the seeds of the ``count`` job sequences used in an iteration."""
         begin = iteration * count
         return [self.seeds[(begin + place) % len(self.seeds)] for place in range(count)]
 
     def jobs_at(self, progress: float) -> int | None:
-        """Return the number of jobs per episode at ``progress`` (0 to 1), which grows over the
-        first half; ``None`` for all jobs."""
+        """Return the number of jobs per episode at ``progress`` (0 to 1), which increases over the
+        first half of training, or ``None`` for all jobs."""
         first, last = self.config.first_jobs, self.jobs
         if first is None or last is None:
             return None
@@ -68,8 +68,8 @@ class LearnerContext:
         return self.seed, iteration
 
     def rng(self, iteration: int, purpose: int) -> np.random.Generator:
-        """Return a random generator for one purpose in an iteration, independent of all earlier
-        draws."""
+        """Return a random generator for one purpose in an iteration; it is independent of all
+        earlier draws."""
         return np.random.default_rng([self.seed, iteration, purpose])
 
     def time_constant_s(self, discount_jcts: tuple[float, float], progress: float) -> float:
@@ -100,7 +100,7 @@ class LearnerContext:
 
 
 def update_ema(mean: ActorNet, net: ActorNet, decay: float) -> None:
-    """Move ``mean`` towards ``net``. The result is an average over about the last 1 / (1 -
+    """Move ``mean`` towards ``net``. The result is an average over approximately the last 1 / (1 -
     ``decay``) networks, so it fluctuates less."""
     with torch.no_grad():
         for old, new in zip(mean.parameters(), net.parameters(), strict=True):
@@ -108,21 +108,21 @@ def update_ema(mean: ActorNet, net: ActorNet, decay: float) -> None:
 
 
 class Learner(Protocol):
-    """An algorithm in progress. If it has a ``ReplayBuffer`` as ``replay``, the buffer is saved
+    """An algorithm in progress. If it has a ``ReplayBuffer`` named ``replay``, the buffer is saved
     separately from the state."""
 
     @property
     def net(self) -> ActorNet:
-        """The network that makes choices. Its greedy policy is validated."""
+        """Return the network that makes choices. Its greedy policy is validated."""
         ...
 
     def iterate(self, iteration: int, progress: float) -> dict[str, float]:
-        """Simulate episodes and learn from them for one iteration; return metrics for the log.
-        ``progress`` runs from 0 to 1 over training."""
+        """Simulate episodes and learn from them for one iteration, and return metrics for the log.
+        ``progress`` increases from 0 to 1 during training."""
         ...
 
     def state(self) -> dict[str, Any]:
-        """Return the state that a resumed training run needs, as tensors and plain values."""
+        """Return the state needed to resume a training run, as tensors and plain values."""
         ...
 
     def load(self, state: Mapping[str, Any]) -> None:
@@ -131,9 +131,10 @@ class Learner(Protocol):
 
 
 def imitation(factory: EpisodeFactory, heuristic: str, seeds: Sequence[int]) -> tuple[list[Any], list[Any]]:
-    """Collect observations from the heuristic's episodes, and the choices that it made.
+    """Collect observations from the episodes of the heuristic, together with the choices that it
+    made.
 
-    Decisions without a matching choice are left out, and so are observations with only one choice
+    Decisions without a matching choice are omitted, and so are observations with only one choice
     (``is_forced``).
     """
     observations: list[Any] = []
@@ -159,8 +160,8 @@ def imitation(factory: EpisodeFactory, heuristic: str, seeds: Sequence[int]) -> 
 def clone(
     net: ActorNet, observations: Sequence[Any], choices: Sequence[Any], how: WarmStart, rng: np.random.Generator
 ) -> float:
-    """Fit ``net`` to the choices by smoothed cross-entropy, and return the last epoch's mean loss
-    in nats.
+    """Fit ``net`` to the choices by smoothed cross-entropy, and return the mean loss of the last
+    epoch in nats.
 
     Raises:
         ConfigError: There is nothing to fit.
@@ -190,8 +191,8 @@ def clone(
 
 
 def writer(folder: Path) -> Any:
-    """Open an event writer into ``folder``; ``None`` if TensorBoard is not installed
-    (``pip install -e ".[tensorboard]"``)."""
+    """Open an event writer in ``folder``; return ``None`` if TensorBoard is not installed (``pip
+    install -e ".[tensorboard]"``)."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:

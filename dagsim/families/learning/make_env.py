@@ -1,5 +1,5 @@
-"""The environment of an experiment, which ``gymnasium.make("dagsim.envs:dagsim/Scheduling-v0")``
-builds."""
+"""The environment of an experiment, as built by
+``gymnasium.make("dagsim.envs:dagsim/Scheduling-v0")``."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def make_env(
     render_mode: str | None = None,
     **changes: Any,
 ) -> Any:
-    """Build the environment of an experiment: a ``DecimaEnv`` for the system ``spark``, a
-    ``PartitionEnv`` for ``ramp``.
+    """Build the environment of an experiment; this is a ``DecimaEnv`` for the system ``spark`` and
+    a ``PartitionEnv`` for ``ramp``.
 
-    ``config`` is a configuration, a file, or a name from ``dagsim list configs`` or
-    ``dagsim list workloads``; ``settings`` are as for ``--set``. The fields of ``EnvConfig`` (or of
-    ``DecimaEnv``, ``PartitionEnv``) can be given one by one. A codec is given by its settings, its
-    name or ``module:attr``, or a mapping with its ``kind``.
+    ``config`` is a configuration, a file, or a name from ``dagsim list configs`` or ``dagsim list
+    workloads``; ``settings`` has the same form as ``--set``. The fields of ``EnvConfig`` (or of
+    ``DecimaEnv`` or ``PartitionEnv``) can be given individually. A codec is specified by its
+    settings, by its name or ``module:attr``, or by a mapping with its ``kind``.
 
     Raises:
         InputError: The experiment or the environment cannot be built.
@@ -48,13 +48,14 @@ def make_vector_env(
     autoreset_mode: str = "NextStep",
     **changes: Any,
 ) -> Any:
-    """Build ``num_envs`` environments of an experiment that are stepped together, a
-    ``gymnasium.vector.VectorEnv``. ``autoreset_mode`` is Gymnasium's; the other arguments are as
-    for ``make_env``.
+    """Build ``num_envs`` environments of an experiment that are stepped together, as a
+    ``gymnasium.vector.VectorEnv``. ``autoreset_mode`` has the same meaning as in Gymnasium; the
+    other arguments are the same as for ``make_env``.
 
-    They run in the compiled engine (``VectorSchedulingEnv``) or, if it does not support something
-    in the experiment, one after another (``SyncVectorEnv``). Both give the same observations and
-    rewards. ``--set engine=compiled`` and ``engine=simpy`` enforce the former and the latter.
+    They run in the compiled engine (``VectorSchedulingEnv``) or, if the engine does not support
+    some part of the experiment, one after another (``SyncVectorEnv``). Both return the same
+    observations and rewards. ``--set engine=compiled`` enforces the former, and ``engine=simpy``
+    the latter.
 
     Raises:
         InputError: The experiment or the environment cannot be built.

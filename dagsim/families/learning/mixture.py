@@ -1,4 +1,4 @@
-"""Random clusters and workloads, different for every seed, for agents that have to decide on any
+"""Random clusters and workloads, different for every seed, for agents that have to work on any
 cluster."""
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NODES = (1, 2, 4, 8)
 
 
 class _Worlds:
-    """The most recent worlds by seed. They are not sent to other processes."""
+    """The most recently used worlds, by seed. They are not sent to other processes."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[int, ClusterScenario] = OrderedDict()
@@ -56,15 +56,15 @@ class _Worlds:
 
 @dataclass(frozen=True)
 class MixtureScenario(ClusterWorld):
-    """A different GPU cluster with different jobs for every seed, so that an agent learns what
-    holds on all clusters.
+    """A different GPU cluster with different jobs for every seed, so that an agent learns what is
+    true of all clusters.
 
     The seed determines the GPU types (as measured, with random speeds, or equally fast), their
     number and their nodes; the number of jobs, their load and their arrivals; the shape of their
-    DAGs; the median and the tail of their work, gangs, shares and independent instances; and
-    whether estimates are exact or noisy. A share of the worlds uses windows of ``traces`` instead,
-    with random arrival rates, clusters and models. Training, validation and the final test use
-    separate parts of the traces (``seeds.part_of``).
+    DAGs; the median and the tail of their work; gangs, shares and independent instances; and
+    whether estimates are exact or noisy. Some of the worlds use windows of ``traces`` instead, with
+    random arrival rates, clusters and models. Training, validation and the final test use separate
+    parts of the traces (``seeds.part_of``).
     """
 
     varied: ClassVar[bool] = True
@@ -120,13 +120,13 @@ class MixtureScenario(ClusterWorld):
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster for the first seed."""
+        """Return the cluster for the first seed."""
         return self.world(0).cluster
 
     def kernel(
         self, seed: int, *, record: bool = True, on_arrivals: Callable[[int], None] | None = None
     ) -> ClusterKernel:
-        """Build a kernel for the world of a seed. Runs are always recorded.
+        """Build a kernel for the world that belongs to a seed. Runs are always recorded.
 
         Raises:
             TraceError, WorkloadError: The jobs cannot be generated.
@@ -138,7 +138,7 @@ class MixtureScenario(ClusterWorld):
         return self.world(kernel.schedule.seed).facts(kernel)
 
     def unfinished(self, kernel: Kernel[Any, Any]) -> Mapping[int, str]:
-        """Describe what prevents jobs in a kernel from completing."""
+        """Describe what prevents jobs in a kernel from being completed."""
         return self.world(kernel.schedule.seed).unfinished(kernel)
 
     def check(self) -> None:
@@ -227,7 +227,7 @@ class MixtureScenario(ClusterWorld):
         )
 
     def _traced(self, seed: int, rng: np.random.Generator, estimates: Estimates) -> ClusterScenario:
-        """Place a window of a trace on a random cluster that is large enough for it."""
+        """Place a window of a trace on a random cluster that is large enough."""
         trace: TraceFile = self.traces[int(rng.integers(len(self.traces)))]
         cluster, runtime, models = _cluster(rng, max(16, self.gpus[0]), max(16, self.gpus[1]))
         load = float(rng.uniform(*self.load))
@@ -277,7 +277,7 @@ def _cluster(rng: np.random.Generator, least: int, largest: int) -> tuple[Cluste
 
 
 def _with_models(jobs: JobArrays, models: tuple[str, ...], rng: np.random.Generator) -> JobArrays:
-    """Return the jobs with random models, one model for all tasks of a job."""
+    """Return the jobs with random models, one model for all tasks in a job."""
     model = np.repeat(rng.integers(len(models), size=len(jobs)), np.diff(jobs.first))
     kinds = tuple([kind._replace(model=name) for kind in jobs.kinds for name in models])
     kind, kinds = renumbered(jobs.kind * len(models) + model, kinds)

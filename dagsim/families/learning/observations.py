@@ -22,7 +22,7 @@ NODE_FEATURES = ("log_best", "log_rank", "gpus", "waiting", "running", "ready", 
 
 
 class Legal(NamedTuple):
-    """The actions that are legal now."""
+    """The actions that are currently legal."""
 
     starts: int
     """Number of rows that have an action: starts for which there is a slot."""
@@ -44,8 +44,8 @@ class Presets:
         self.space = self._space()
 
     def observe(self, observation: Observation | None, legal: Legal, mask: np.ndarray) -> Any:
-        """Return the observation in the preset's form (without the graph) and a copy of its mask.
-        The observation is 0 when the episode is over."""
+        """Return the observation in the form of the preset (without the graph), and a copy of its
+        mask. The observation is 0 when the episode is over."""
         begin = self.config.slots * self._tokens
         end = begin + self._context
         flat = np.zeros(end + self._types * self._gpus, np.float32)
@@ -66,7 +66,7 @@ class Presets:
         return {"tokens": tokens, "context": context, "gpus": gpus, "action_mask": mask.copy()}
 
     def legal(self, observation: Observation | None) -> Legal:
-        """Return the legal actions; none when the episode is over."""
+        """Return the legal actions, or no actions when the episode is over."""
         if observation is None:
             return Legal(0, None)
         rows, slots = len(observation.tokens), self.config.slots - 1
@@ -75,15 +75,17 @@ class Presets:
         return Legal(min(rows, slots), None)
 
     def mask(self, legal: Legal) -> np.ndarray:
-        """Return (slots,) int8: 1 for legal actions. When the episode is over, it is 1 for waiting, so that
-        a loop that draws from the mask goes on while a vector of environments starts the next episode."""
+        """Return (slots,) int8: 1 for legal actions and 0 for all others. When the episode is over,
+        the mask is 1 for waiting, so that a loop that draws actions from the mask can continue
+        while a vector of environments starts the next episode."""
         mask = np.zeros(self.config.slots, np.int8)
         mask[: legal.starts] = 1
         mask[-1] = legal.wait is not None or not legal.starts
         return mask
 
     def graph(self, view: ClusterView | None) -> dict[str, np.ndarray]:
-        """Return the unfinished tasks of the jobs in the system and their edges, oldest job first."""
+        """Return the unfinished tasks of the jobs in the system and their edges, starting with the
+        oldest job."""
         config = self.config
         rows: list[tuple[float, ...]] = []
         pairs: list[tuple[int, int]] = []
@@ -167,7 +169,7 @@ class Levelled:
         """For each row, the fraction of the startable waiting instances that it starts."""
 
     def encode(self, view: ClusterView) -> Observation | None:
-        """Encode the choices at this level; ``None`` if there is no choice."""
+        """Encode the choices at this level; return ``None`` if there is no choice."""
         observation = self.codec.encode(view)
         if observation is None or self.level == "task_type":
             return observation
@@ -192,7 +194,7 @@ class Levelled:
         return (Start(decision.task, (Share(decision.placement[0].node, instances),)),)
 
     def choice_of(self, decisions: Iterable[Decision]) -> int | None:
-        """Return the row that represents the first decision; ``None`` if this level has no such
+        """Return the row that represents the first decision, or ``None`` if this level has no such
         row."""
         row = self.codec.choice_of(decisions)
         if row is None or self.level == "task_type":

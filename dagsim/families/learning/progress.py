@@ -1,4 +1,4 @@
-"""The progress of a training run on standard error."""
+"""The display of a training run's progress on standard error."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 def training_progress(
     wanted: bool, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[Callable[[TrainingProgress], None] | None]:
-    """Show the progress of a training run on standard error, if wanted: a bar on a terminal,
-    otherwise occasional lines."""
+    """Show the progress of a training run on standard error if requested, with a bar on a terminal
+    or else with occasional lines."""
     if not wanted:
         yield None
         return
@@ -54,8 +54,8 @@ def training_progress(
 
 
 def _training_lines(clock: Callable[[], float]) -> Callable[[TrainingProgress], None]:
-    """Print a line at most every ``LINE_S`` seconds, with the remaining time estimated from the
-    speed of the current phase."""
+    """Print a line at most every ``LINE_S`` seconds, including the remaining time estimated from
+    the speed of the current phase."""
     phase, phase_began, phase_done = "", clock(), 0
     printed = clock()
 
@@ -75,5 +75,5 @@ def _training_lines(clock: Callable[[], float]) -> Callable[[TrainingProgress], 
 
 
 def _clock(seconds: int) -> str:
-    """Format as hours, minutes and seconds: ``0:02:30``."""
+    """Format a time as hours, minutes and seconds: ``0:02:30``."""
     return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"

@@ -37,11 +37,11 @@ class RolloutTraffic:
 
 
 class RayRollouts:
-    """Runs episodes on actors of a Ray cluster; the result equals that of ``InProcessRollouts``,
-    bit for bit. When an actor is lost, its parts go to the other actors, and a new actor is
-    requested.
+    """Runs episodes on actors in a Ray cluster; the result is identical to that of
+    ``InProcessRollouts``, bit for bit. When an actor is lost, its parts are assigned to the other
+    actors, and a new actor is requested.
 
-    The actors start with the first roll-out, so that cells can use the cores until then.
+    The actors are started for the first roll-out, so that cells can use the cores until then.
     """
 
     def __init__(self, ray: Any, config: Config, factory: EpisodeFactory, lockstep: int) -> None:
@@ -69,7 +69,7 @@ class RayRollouts:
         """Run one episode per seed.
 
         Raises:
-            SimulationError: No actor starts, or all are lost.
+            SimulationError: No actor starts, or all actors are lost.
         """
         from dagsim.families.learning.rollouts import parts_of, weights_of
 
@@ -126,7 +126,7 @@ class RayRollouts:
         self._starting[actor.ready.remote()] = actor
 
     def _replace(self, lost: Any) -> None:
-        """Request another actor; it starts as soon as a core is free for it."""
+        """Request another actor, which starts as soon as there is a free core for it."""
         with suppress(Exception):
             self._ray.kill(lost)
         self._losses += 1
@@ -149,7 +149,7 @@ class _RolloutActor:
         self._player: Any = None
 
     def ready(self) -> None:
-        """Load everything that the episodes need; errors here reach the caller unchanged."""
+        """Load everything that the episodes need, so that errors reach the caller unchanged."""
         from dagsim.families.learning.rollouts import EpisodePlayer, one_thread
 
         factory, config, code = self._shared
@@ -160,7 +160,7 @@ class _RolloutActor:
         self._player = EpisodePlayer(factory)
 
     def play(self, weights: Mapping[str, Any], *arguments: Any) -> bytes:
-        """Run one part with a network that has these weights, and return its pickled steps."""
+        """Run one part with a network that has the given weights, and return its pickled steps."""
         settings, *more, part = arguments
         played: list[EpisodeSteps] = self._player.play_weights(settings, weights, *more, part)
         return pickle.dumps(played)

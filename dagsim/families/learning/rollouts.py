@@ -1,4 +1,4 @@
-"""Roll-outs: episodes in which a network decides, in one or several processes."""
+"""Roll-outs, which are episodes in which a network decides, in one or more processes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ __all__ = [
 
 @dataclass(slots=True)
 class EpisodeSteps:
-    """One episode, choice by choice."""
+    """One episode, recorded choice by choice."""
 
     observations: list[Any] = field(default_factory=list)
     choices: list[Any] = field(default_factory=list)
@@ -75,18 +75,18 @@ def choices_of(episodes: Sequence[EpisodeSteps]) -> np.ndarray:
 
 
 class Stage(Protocol):
-    """Several episodes side by side; those in ``live`` are not over yet."""
+    """Several episodes that run side by side; those in ``live`` are not over yet."""
 
     live: list[int]
 
     def look(self, net: ActorNet, keep: bool) -> tuple[list[Any], Any]:
         """Return the observations of the live episodes (which may be missing without ``keep``), and
-        a batch of them for ``net``."""
+        a batch of these observations for ``net``."""
         ...
 
     def step(self, choices: np.ndarray) -> Sequence[float] | np.ndarray:
-        """Carry out a choice in each live episode, and return the rewards up to the next choices.
-        Finished episodes are removed from ``live``."""
+        """Carry out one choice in each live episode, and return the rewards accumulated until the
+        next choices. Finished episodes are removed from ``live``."""
         ...
 
     def times_s(self) -> Sequence[float] | np.ndarray:
@@ -98,22 +98,22 @@ class Stage(Protocol):
         ...
 
     def jct_s(self, number: int) -> float:
-        """Return the mean completion time of the completed jobs in a finished episode; NaN if there
-        are none."""
+        """Return the mean completion time of the completed jobs in a finished episode, or NaN if
+        there are none."""
         ...
 
     def notes(self) -> Sequence[Any]:
-        """Return the witness's note on the current state of each live episode; empty without a
-        witness."""
+        """Return the witness's notes on the current state of each live episode, or no notes without
+        a witness."""
         ...
 
     def hindsight(self, number: int) -> Any:
-        """Return the witness's note on a whole episode; ``None`` without a witness."""
+        """Return the witness's note on a whole episode, or ``None`` without a witness."""
         ...
 
 
 class _SimulatedStage:
-    """Episodes in their system's kernels."""
+    """Episodes in the kernels of their system."""
 
     def __init__(self, episodes: Sequence[Episode]) -> None:
         self.episodes = episodes
@@ -150,7 +150,7 @@ class _SimulatedStage:
 
 
 def _mean_jct_s(schedule: Schedule) -> float:
-    """Return the mean completion time of the jobs that completed; NaN if none did."""
+    """Return the mean completion time of the jobs that were completed, or NaN if none were."""
     rows = schedule.log.rows()
     completed = rows[rows["kind"] == Kind.COMPLETED]
     if not len(completed):
@@ -160,7 +160,7 @@ def _mean_jct_s(schedule: Schedule) -> float:
 
 
 class _CompiledStage:
-    """Episodes in the compiled engine. All observations of a step share their arrays."""
+    """Episodes in the compiled engine. All observations in one step share their arrays."""
 
     def __init__(self, lane: Any, seeds: Sequence[int], bounds: ObservationBounds | None = None) -> None:
         self._lane, self._bounds = lane, bounds
@@ -220,10 +220,10 @@ def play(
     explore: float | None = None,
     keep: bool = True,
 ) -> list[EpisodeSteps]:
-    """Run all episodes to their ends in lock-step, with one forward pass per step.
+    """Run all episodes to their end in lock-step, with one forward pass per step.
 
-    ``rng`` and ``explore`` are as in ``ActorNet.act``. Without ``keep``, only the simulations are
-    returned.
+    ``rng`` and ``explore`` have the same meaning as in ``ActorNet.act``. Without ``keep``, only the
+    simulations are returned.
     """
     return play_stage(net, _SimulatedStage(episodes), len(episodes), rng, explore=explore, keep=keep)
 
@@ -258,7 +258,7 @@ def play_stage(
 
 
 class _Moment(NamedTuple):
-    """One choice in each live episode of a stage. All fields but the first are as in
+    """One choice in each live episode of a stage. All fields except the first are as in
     ``EpisodeSteps``."""
 
     live: Sequence[int]
@@ -271,7 +271,7 @@ class _Moment(NamedTuple):
 
 
 def _by_episode(moments: Sequence[_Moment], count: int) -> list[EpisodeSteps]:
-    """Return the steps of each of ``count`` episodes, without the end times."""
+    """Return the steps of each of ``count`` episodes, without their end times."""
     if not moments:
         return [EpisodeSteps() for _ in range(count)]
     numbers = np.concatenate([moment.live for moment in moments])
@@ -296,8 +296,8 @@ def evaluate_greedy(
     at_once: int = 50,
     bounds: ObservationBounds | None = None,
 ) -> list[Schedule]:
-    """Simulate the greedy policy to the end, once per seed. ``wrap`` is applied to the codecs.
-    ``bounds`` are widened by all observations."""
+    """Simulate the greedy policy to the end, once for each seed. ``wrap`` is applied to the codecs.
+    ``bounds`` are widened to include all observations."""
     schedules: list[Schedule] = []
     lane = _lane_of(factory, min(at_once, len(seeds)), recorded=True) if wrap is None else None
     for begin in range(0, len(seeds), at_once):
@@ -318,7 +318,8 @@ def evaluate_greedy(
 
 
 class Rollouts(Protocol):
-    """Runs episodes in which choices are sampled from the network's probabilities."""
+    """Runs episodes in which choices are sampled according to the probabilities from the
+    network."""
 
     factory: EpisodeFactory
 
@@ -332,9 +333,9 @@ class Rollouts(Protocol):
         jobs: int | None = None,
         witness: WitnessFactory | None = None,
     ) -> list[EpisodeSteps]:
-        """Run one episode per entry of ``seeds``, in that order. ``rng_key`` seeds the choices,
-        ``explore`` is as in ``ActorNet.act``, and ``jobs`` and ``witness`` are as in
-        ``EpisodeFactory.episode``."""
+        """Run one episode for each entry of ``seeds``, in that order. ``rng_key`` seeds the
+        choices, ``explore`` has the same meaning as in ``ActorNet.act``, and ``jobs`` and
+        ``witness`` have the same meaning as in ``EpisodeFactory.episode``."""
         ...
 
 
@@ -363,8 +364,9 @@ class InProcessRollouts:
 
 
 class ProcessRollouts:
-    """Runs episodes in ``count`` processes with one thread each. The result equals that of
-    ``InProcessRollouts``, bit for bit. The processes stop at the end of the ``with`` statement."""
+    """Runs episodes in ``count`` processes, each with one thread. The result is identical to that
+    of ``InProcessRollouts``, bit for bit. The processes stop at the end of the ``with``
+    statement."""
 
     def __init__(self, factory: EpisodeFactory, count: int, lockstep: int = LOCKSTEP) -> None:
         self.factory = factory
@@ -411,14 +413,14 @@ class EpisodePart(NamedTuple):
 
 def parts_of(seeds: Sequence[int], rng_key: Sequence[int], size: int) -> list[EpisodePart]:
     """Divide a roll-out into parts, independently of the number of workers, because the batch size
-    changes how a network rounds its sums."""
+    affects how a network rounds its sums."""
     begins = range(0, len(seeds), size)
     return [EpisodePart(seeds[begin : begin + size], (*rng_key, 0, number)) for number, begin in enumerate(begins)]
 
 
 class EpisodePlayer:
-    """Runs parts of roll-outs, in the compiled engine if the factory says so. The player is kept,
-    so that a pool of jobs is read only once."""
+    """Runs parts of roll-outs, in the compiled engine if the factory requests it. The player is
+    kept so that a pool of jobs is read only once."""
 
     def __init__(self, factory: EpisodeFactory) -> None:
         self.factory = factory
@@ -446,7 +448,7 @@ class EpisodePlayer:
         witness: WitnessFactory | None,
         part: EpisodePart,
     ) -> list[EpisodeSteps]:
-        """Do the same as ``play`` with a network that arrives as its settings and its
+        """Do the same as ``play`` with a network that is given by its settings and the result of
         ``weights_of``."""
         net = settings.build(self.factory.codec)
         net.load_state_dict({name: torch.tensor(value) for name, value in weights.items()})
@@ -454,13 +456,13 @@ class EpisodePlayer:
 
 
 def weights_of(net: ActorNet) -> dict[str, np.ndarray]:
-    """Return the weights of a network by name, as they are sent to workers."""
+    """Return the weights of a network by name, in the form in which they are sent to workers."""
     return {name: value.numpy() for name, value in net.state_dict().items()}
 
 
 def _lane_of(factory: EpisodeFactory, count: int, *, recorded: bool = False) -> Any | None:
-    """Return episodes in the compiled engine if the factory requests it and it supports them, else
-    ``None``."""
+    """Return episodes in the compiled engine if the factory requests it and the engine supports
+    them, or else ``None``."""
     if not factory.compiled:
         return None
     reward = factory.reward
@@ -481,7 +483,7 @@ def _begin(factory: EpisodeFactory) -> None:
 
 
 def _nothing() -> None:
-    """Do nothing; submitting this function starts a worker."""
+    """Do nothing; this function is submitted in order to start a worker."""
 
 
 def _play(*arguments: Any) -> list[EpisodeSteps]:
@@ -496,8 +498,9 @@ def one_thread() -> None:
 
 @contextmanager
 def spared() -> Iterator[None]:
-    """Exclude all existing objects from full passes of the garbage collector. torch alone has
-    300,000 of them, and scanning them takes about 17% of the sampling time between two passes."""
+    """Exclude all existing objects from full passes of the garbage collector, because torch alone
+    creates 300,000 objects, and scanning them takes about 17% of the sampling time between two
+    passes."""
     gc.collect()
     gc.freeze()
     try:

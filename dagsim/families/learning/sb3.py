@@ -1,7 +1,8 @@
-"""Models from Stable-Baselines3 as policies: their weights and settings, but none of their code.
+"""Models from Stable-Baselines3 as policies, using their weights and settings but none of their
+code.
 
-The zip file of a model holds JSON, pickled objects and tensors. Only the shapes and values of the
-tensors (``policy.pth``, read with ``weights_only``) and the name of the activation function are
+The zip file of a model contains JSON, pickled objects and tensors. Only the shapes and values of
+the tensors (``policy.pth``, read with ``weights_only``) and the name of the activation function are
 used, so neither Stable-Baselines3 nor the model's own code is imported.
 """
 
@@ -38,7 +39,8 @@ _IGNORED = re.compile(r"(mlp_extractor\.value_net|value_net|q_net_target)\.")
 
 
 class _Model(NamedTuple):
-    """The part of a model that chooses: a perceptron from the observation to one value per action."""
+    """The part of a model that makes choices, which is a perceptron from the observation to one
+    value per action."""
 
     net: nn.Sequential
     inputs: int
@@ -74,10 +76,10 @@ class Sb3Policy:
 
 
 def sb3_policy(scenario: Scenario, path: Path, level: Level = "task_type") -> Sb3Policy:
-    """Load a model for a scenario's cluster; see ``load_sb3``.
+    """Load a model for the cluster of a scenario; see ``load_sb3``.
 
     Raises:
-        ConfigError: The scenario is of another system.
+        ConfigError: The scenario belongs to another system.
     """
     if not isinstance(scenario, GpuCluster):
         raise ConfigError(f"{path}: a model from Stable-Baselines3 can only schedule the system {GpuCluster.system!r}")
@@ -88,7 +90,8 @@ def load_sb3(path: Path, types: int, level: Level = "task_type") -> Sb3Policy:
     """Load a model that was trained on a cluster with ``types`` node types.
 
     Raises:
-        RunFolderError: The file is missing, damaged, or not a model with a perceptron and discrete actions.
+        RunFolderError: The file is missing or damaged, or it is not a model with a perceptron and
+        discrete actions.
         ConfigError: The model does not fit the cluster or the level.
     """
     state, activation = _read(path)
@@ -107,7 +110,7 @@ def load_sb3(path: Path, types: int, level: Level = "task_type") -> Sb3Policy:
 
 
 def _read(path: Path) -> tuple[Mapping[str, Tensor], type[nn.Module] | None]:
-    """Return the weights of the policy, and the activation function that its settings name."""
+    """Return the weights of the policy, and the activation function named in its settings."""
     try:
         with ZipFile(path) as archive:
             weights = torch.load(io.BytesIO(_member(path, archive, "policy.pth")), "cpu", weights_only=True)

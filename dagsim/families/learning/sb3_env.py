@@ -1,4 +1,5 @@
-"""Many environments as a ``VecEnv`` of Stable-Baselines3, at the speed of the compiled engine."""
+"""Many environments as a ``VecEnv`` of Stable-Baselines3 that runs at the speed of the compiled
+engine."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ __all__ = ["Sb3VecEnv", "make_sb3_env"]
 
 
 def make_sb3_env(num_envs: int = 8, *arguments: Any, **settings: Any) -> Sb3VecEnv:
-    """Build ``num_envs`` environments for Stable-Baselines3; all other arguments are those of ``make_env``.
+    """Build ``num_envs`` environments for Stable-Baselines3; all other arguments are the same as
+    for ``make_env``.
 
     Raises:
         InputError: The experiment or the environment cannot be built.
@@ -25,11 +27,12 @@ def make_sb3_env(num_envs: int = 8, *arguments: Any, **settings: Any) -> Sb3VecE
 
 
 class Sb3VecEnv(VecEnv):
-    """The ``VecEnv`` of environments that ``make_vector_env`` made, which begin anew in the step on which an
-    episode ends. ``env_method("action_masks")`` is what sb3-contrib's ``MaskablePPO`` asks for.
+    """A ``VecEnv`` around environments built by ``make_vector_env``, which start a new episode in
+    the same step in which an episode ends. ``MaskablePPO`` from sb3-contrib calls
+    ``env_method("action_masks")``.
 
     Raises:
-        ConfigError: The environments begin anew in the next step.
+        ConfigError: The environments would start a new episode only in the next step.
     """
 
     def __init__(self, envs: Any) -> None:
@@ -42,7 +45,7 @@ class Sb3VecEnv(VecEnv):
         super().__init__(envs.num_envs, envs.single_observation_space, envs.single_action_space)
 
     def reset(self) -> Any:
-        """Begin all episodes; the seeds are those of ``seed``, once."""
+        """Begin all episodes; the seeds passed to ``seed`` are used once."""
         seeds = [None if seed is None else int(seed) for seed in self._seeds]
         observations, infos = self.envs.reset(seed=seeds)
         self._reset_seeds()
@@ -54,7 +57,8 @@ class Sb3VecEnv(VecEnv):
         self._actions = actions
 
     def step_wait(self) -> tuple[Any, np.ndarray, np.ndarray, list[dict[str, Any]]]:
-        """Carry out the actions. The info of an episode that ended has its last observation and mean JCT."""
+        """Carry out the actions. The info for an episode that has ended contains its last
+        observation and its mean JCT."""
         observations, rewards, terminated, truncated, infos = self.envs.step(self._actions)
         self._masks = infos["action_mask"].astype(bool)
         ended = terminated | truncated
@@ -83,7 +87,8 @@ class Sb3VecEnv(VecEnv):
         return [values[number] for number in self._which(indices)]
 
     def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
-        """Refuse: environments that are played together have no attributes of their own.
+        """Raise an error, because environments that are stepped together have no attributes of
+        their own.
 
         Raises:
             ConfigError: Always.

@@ -1,4 +1,4 @@
-"""The Gymnasium environment of the GPU cluster: a thin wrapper around ``Episode``."""
+"""The Gymnasium environment of the GPU cluster, a thin wrapper around ``Episode``."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from dagsim.systems.seam import Scenario
 
 class SchedulingEnv(EpisodeEnv):
     """Every step is one choice: which task to start and where, or to wait for a change (the last
-    action, which is legal while any event is still to come). ``action_masks()``,
-    ``info["action_mask"]`` and the observation (except ``flat``) tell which actions are legal. A
-    masked action is replaced by the first legal one and counted in ``info["illegal_actions"]``.
+    action, which is legal as long as any event is still to come). ``action_masks()``,
+    ``info["action_mask"]`` and the observation (except ``flat``) indicate which actions are legal.
+    A masked action is replaced by the first legal one and counted in ``info["illegal_actions"]``.
 
     An episode is ``terminated`` when every job has left, and ``truncated`` at ``max_steps`` or
-    ``horizon_s``. ``reset(seed=n)`` starts the job sequence with seed n. ``info`` contains the time
-    and, at the end of the episode, ``mean_jct_s``.
+    ``horizon_s``. ``reset(seed=n)`` starts the job sequence with the seed n. ``info`` contains the
+    time and, at the end of the episode, ``mean_jct_s``.
 
     Render modes: ``ansi`` (a line), ``rgb_array`` and ``human`` (queue and GPUs, one colour per
     job).
@@ -60,7 +60,7 @@ class SchedulingEnv(EpisodeEnv):
     def of(
         cls, scenario: Scenario, env: EnvConfig | None = None, render_mode: str | None = None, **settings: Any
     ) -> Any:
-        """Build the environment of a scenario; ``settings`` are the fields of ``EnvConfig``."""
+        """Build the environment of a scenario; ``settings`` are fields of ``EnvConfig``."""
         return cls(scenario, env or _config_of(scenario, settings), render_mode)
 
     @classmethod
@@ -108,12 +108,12 @@ class SchedulingEnv(EpisodeEnv):
         return terminated, not terminated and (over or episode.now >= self.config.horizon_s)
 
     def action_masks(self) -> np.ndarray:
-        """Return (slots,) bool: True for the actions that are legal now."""
+        """Return (slots,) bool: True for the actions that are currently legal."""
         return self._presets.mask(self._presets.legal(self._observation)).astype(bool)
 
     def action_of(self, decision: Decision | None) -> int | None:
-        """Return the action for a heuristic's decision (``None`` means to wait). Return ``None`` if
-        there is no such action, or if there are more choices than slots."""
+        """Return the action that corresponds to a heuristic's decision (``None`` means waiting).
+        Return ``None`` if there is no such action or if there are more choices than slots."""
         row, observation = self.codec.choice_of(() if decision is None else (decision,)), self._observation
         if row is None or observation is None:
             return None
@@ -136,7 +136,8 @@ class SchedulingEnv(EpisodeEnv):
         return f"{view.now:.0f} s: {len(view.ready)} ready, {len(view.running)} running, idle: {idle}"
 
     def _row(self, action: int) -> int:
-        """Return the row that an action selects; if the action is illegal, the first legal row."""
+        """Return the row that an action selects or, if the action is illegal, the first legal
+        row."""
         starts, wait = self._legal
         if 0 <= action < starts:
             return action
@@ -154,7 +155,7 @@ class SchedulingEnv(EpisodeEnv):
         return None if self._episode is None else self._episode.observation
 
     def _seen(self) -> tuple[Any, dict[str, Any]]:
-        """Return the observation in the preset's form, and the info."""
+        """Return the observation in the form of the preset, and the info."""
         observation = self._observation
         legal = self._legal = self._presets.legal(observation)
         mask = self._presets.mask(legal)
@@ -178,8 +179,8 @@ class SchedulingEnv(EpisodeEnv):
 
 
 def _mean_jct_s(schedule: Schedule) -> float:
-    """Compute the mean completion time as in the metrics, directly from the rows of the log,
-    because converting them to an array would take ten times as long."""
+    """Compute the mean completion time in the same way as the metrics, but directly from the rows
+    of the log, because converting them to an array would take ten times as long."""
     jct_s = np.full(len(schedule.jobs), np.nan)
     for row in schedule.log.since(0):
         if row[0] == Kind.COMPLETED:
@@ -188,7 +189,8 @@ def _mean_jct_s(schedule: Schedule) -> float:
 
 
 def _config_of(scenario: Scenario, settings: Mapping[str, Any]) -> EnvConfig:
-    """Return the settings, resolving a codec that is given by name or as a mapping with a ``kind``."""
+    """Return the settings after resolving a codec that is given by name or as a mapping with a
+    ``kind``."""
     codec = settings.get("codec")
     if isinstance(codec, str | Mapping):
         settings = {**settings, "codec": Registered(scenario.codecs, "candidates").read(codec)}

@@ -43,7 +43,7 @@ def test_a_task_without_runtime_loses_the_job(tmp_path: Path, samples: Path) -> 
 
 def test_broken_json_names_its_line(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"schemaVersion": "1.5",\n "workflow": {,}}\n')
-    with pytest.raises(TraceError, match=r"a\.json:2: not JSON"):
+    with pytest.raises(TraceError, match=r"a\.json:2: invalid JSON"):
         list(open_trace(tmp_path / "a.json").jobs())
 
 

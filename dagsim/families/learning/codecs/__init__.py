@@ -1,2 +1,2 @@
-"""Codecs of the GPU cluster: they turn a view into arrays for a network, and its choice into
-decisions."""
+"""Codecs of the GPU cluster, which turn a view into arrays for a network, and the network's choice
+into decisions."""

@@ -1,5 +1,5 @@
-"""The codec ``relative`` with further actions: stop runs in favour of a task, migrate a run, admit
-or reject a job."""
+"""The codec ``relative`` with additional actions: stop runs in favour of a task, migrate a run, and
+admit or reject a job."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class _TakeOver(NamedTuple):
 
 
 class _Move(NamedTuple):
-    """Migrate a run to ``type``, where it ends earlier."""
+    """Migrate a run to ``type``, where it will end earlier."""
 
     run: Run
     type: int
@@ -44,15 +44,15 @@ class _Move(NamedTuple):
 class Acting(Relative):
     """The choices of ``relative``, followed by those of ``RelativeConfig.actions``.
 
-    - ``preempt``: for the shortest task that does not fit, and for the one whose job has the
-        least work left: on each type, stop the runs with the most time left, each of which has more
-        left than the task needs there, and start the task.
-    - ``migrate``: the run that would gain most by moving to idle GPUs of another type.
-    - ``admit``: while jobs wait to be admitted, the only choices are to admit the first one or
-        to reject it.
+    - ``preempt``: for the shortest task that does not fit, and for the task whose job has the least
+        work left, one choice per type: stop the runs with the most time left, each of which has
+        more time left than the task needs there, and start the task.
+    - ``migrate``: migrate the run that would gain the most from idle GPUs of another type.
+    - ``admit``: as long as jobs wait to be admitted, the only choices are to admit or to reject the
+        first one.
 
-    A run that has just started is neither stopped nor moved, so the decisions at one time come to
-    an end. The additional cost per observation is O(running x types).
+    A run that has just started is neither stopped nor moved, so that the decisions at any one time
+    come to an end. The additional cost per observation is O(running x types).
     """
 
     def __init__(self, config: RelativeConfig) -> None:
@@ -64,11 +64,11 @@ class Acting(Relative):
         self._starts = 0
 
     def __deepcopy__(self, memo: object) -> Acting:
-        """Build a codec for a fork, which reads its whole state from the fork's view."""
+        """Build a codec for a fork; it reads its entire state from the view of the fork."""
         return Acting(self.settings)
 
     def encode(self, view: ClusterView) -> Observation | None:
-        """Encode the choices; ``None`` if there is nothing to start, stop, move or admit."""
+        """Encode the choices; return ``None`` if there is nothing to start, stop, move or admit."""
         pool = self._pool if self._pool is not None else self._bind(view)
         pool.drop_gone(view.ready)
         self._view, self.rows, self._actions, self._applicant = view, [], [], None
@@ -85,7 +85,7 @@ class Acting(Relative):
         return self._observe(view, view.machines, pool, offers)
 
     def decode(self, view: ClusterView, choice: int) -> Iterator[Decision]:  # type: ignore[override]
-        """Carry out a row; the row after all the others means to wait."""
+        """Carry out the choice in a row; the row after all others means waiting."""
         if self._applicant is not None:
             yield (Admit if choice == 0 else Reject)(self._applicant.number)
             return
@@ -146,7 +146,8 @@ class Acting(Relative):
         return rows
 
     def _moves(self, view: ClusterView) -> list[_Move]:
-        """Return the migration that saves the most of a run's remaining time, if any saves some."""
+        """Return the migration that reduces a run's remaining time the most, if there is one that
+        reduces it."""
         best, row = 1.0, None
         for run in view.running.values():
             if run.started_s == view.now or (run.instances > 1 and not run.task.demand.gang):
@@ -160,8 +161,8 @@ class Acting(Relative):
         return [] if row is None else [row]
 
     def _moved_s(self, view: ClusterView, run: Run, type_: int) -> float:
-        """Return the seconds until the run would end on another type, including the cost of the
-        move."""
+        """Return the number of seconds until the run would end on another type, including the cost
+        of the move."""
         seconds = run.task.seconds
         kept = view.preemption.on_resume == "resume"
         left = run.work_left_s(view.now) / seconds[run.type] if kept and seconds[run.type] else 1.0
@@ -226,7 +227,7 @@ class Acting(Relative):
         return [*super()._waits(), *[0.0] * len(ACTION_FEATURES)]
 
     def _asked(self, view: ClusterView, pool: Pool, applicant: JobState) -> Observation:
-        """Return two rows: to admit the job, or to reject it."""
+        """Return two rows, one for admitting the job and one for rejecting it."""
         unit_s = self._unit_s(view, pool, applicant.ideal_s)
         row = [0.0] * len(Relative.token_features)
         wide = max([width(task) for task in applicant.tasks])
@@ -246,6 +247,6 @@ class Acting(Relative):
 
 
 def _lost_s(view: ClusterView, run: Run) -> float:
-    """Return the seconds that stopping a run costs: its start-up delay when it resumes, and its
-    work if that is lost."""
+    """Return the number of seconds lost by stopping a run: its start-up delay when it resumes, and
+    its work if that is lost."""
     return view.preemption.lost_s(run.task.task.memory_gb, run.done(view.now))

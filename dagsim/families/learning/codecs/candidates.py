@@ -1,4 +1,5 @@
-"""Candidates: every choice is a pair of a ready task and a GPU type on which it fits, or to wait."""
+"""Candidates: every choice is either a pair of a ready task and a GPU type on which it fits, or
+waiting."""
 
 from __future__ import annotations
 
@@ -69,9 +70,9 @@ class Candidates:
 
     Only estimates are read, never true durations.
 
-    Rows are packed one by one as float32 and not computed as arrays, because there are only a
-    handful, and one NumPy call takes as long as one row. Cost per observation: O(groups x types +
-    rows), independent of the number of ready tasks.
+    Rows are packed one at a time as float32 rather than computed as arrays, because there are only
+    a handful, and a single NumPy call takes as long as one row. Cost per observation: O(groups x
+    types + rows), independent of the number of ready tasks.
     """
 
     token_features: tuple[str, ...] = ("wait", *STATIC, *_MOVING, *(f"type_{name}" for name in _GPU))
@@ -98,11 +99,11 @@ class Candidates:
         """Task and type of each row of the last observation, without the row for waiting."""
 
     def __deepcopy__(self, memo: object) -> Candidates:
-        """Build a codec for a fork, which reads its whole state from the fork's view."""
+        """Build a codec for a fork; it reads its entire state from the view of the fork."""
         return Candidates(self.config, tail=self._tail)
 
     def encode(self, view: ClusterView) -> Observation | None:
-        """Encode the choices; ``None`` if no ready task fits."""
+        """Encode the choices; return ``None`` if no ready task fits."""
         pool = self._pool if self._pool is not None else self._bind(view)
         machines = view.machines
         if self._quiet == (machines.released, pool.pushed):
@@ -121,7 +122,7 @@ class Candidates:
         return self._observe(view, machines, pool, offers)
 
     def decode(self, view: ClusterView, choice: int) -> tuple[Decision, ...]:
-        """Start the task on the type. The row after all pairs means to wait."""
+        """Start the task on the type. The row after all pairs means waiting."""
         if choice >= len(self.rows):
             return ()
         task, type_ = self.rows[choice]
@@ -129,8 +130,8 @@ class Candidates:
         return () if placement is None else (Start(task, placement),)
 
     def choice_of(self, decisions: Iterable[Decision]) -> int | None:
-        """Return the row of the last observation that represents the first decision; ``None`` if
-        there is none."""
+        """Return the row of the last observation that represents the first decision, or ``None`` if
+        there is no such row."""
         decision = next(iter(decisions), None)
         if decision is None:
             return len(self.rows) if self._view is not None and self._view.pending else None
@@ -170,7 +171,7 @@ class Candidates:
         return offers
 
     def _window(self, view: ClusterView, pool: Pool) -> list[ReadyTask]:
-        """Return the oldest ready tasks. For ``mixed``, half of the window holds the shortest
+        """Return the oldest ready tasks. With ``mixed``, half of the window contains the shortest
         tasks."""
         window = self.config.window
         tasks = list(islice(view.ready, window if self.config.select == "oldest" else window // 2))
@@ -207,7 +208,8 @@ class Candidates:
         type_rows: list[bytes],
         seen: list[tuple[float, ...]],
     ) -> list[bytes]:
-        """Return the rows in parts: the constant columns, the changing ones, and those of the type."""
+        """Return the rows in three parts: the constant columns, the changing columns, and the
+        columns of the type."""
         ahead, pack, capacity = self.config.look_ahead != "off", _MOVING_ROW.pack, pool.capacity
         ready_s, count = pool.best_s, len(pool.tasks)
         etas: dict[DemandClass, list[float]] = {}
@@ -249,7 +251,7 @@ class Candidates:
         return tokens
 
     def _gpu_rows(self, pool: Pool, expected: ExpectedFree, idle: list[int]) -> list[bytes]:
-        """Return one row per type: its free GPUs, and the tasks that wait for it."""
+        """Return one row per type with its free GPUs and the tasks that wait for it."""
         pack, total, count, ahead = _GPU_ROW.pack, pool.gpus, len(pool.tasks), self._ahead(pool, expected, idle)
         return [
             pack(
@@ -261,8 +263,8 @@ class Candidates:
         ]
 
     def _ahead(self, pool: Pool, expected: ExpectedFree, idle: list[int]) -> Sequence[float]:
-        """Return the expected ends of runs in the form that ``look_ahead`` selects: four values per
-        type."""
+        """Return the expected ends of runs in the form selected by ``look_ahead``, which has four
+        values per type."""
         match self.config.look_ahead:
             case "sorted":
                 waits = expected.free_in_each_s(_PROBES, idle)
@@ -279,7 +281,7 @@ class Candidates:
         return [log1p(wait_s / 60) / 5 if wait_s else 0.0 for wait_s in waits]
 
     def _context(self, view: ClusterView, pool: Pool, seen: list[tuple[float, ...]]) -> list[bytes]:
-        """Return the state of the queue and the cluster, and the means over the types, summed as
+        """Return the state of the queue and the cluster, and the means over the types, summed in
         float32."""
         work = log1p(sum(pool.area) / UNITS / pool.gpus / 600)
         present = _PRESENT_ROW.pack(log1p(len(pool.tasks)), log1p(len(view.running)), log1p(len(view.jobs)), work)
@@ -297,8 +299,8 @@ _WAIT = Struct("f").pack(1.0).ljust(4 * len(Candidates.token_features), b"\0")
 def eta_of(
     demand: DemandClass, room: list[int], expected: ExpectedFree, idle: list[int], never_s: float = NEVER_S
 ) -> list[float]:
-    """Return the seconds until the demand fits on each type (``ExpectedFree.eta_s``), given the
-    types with ``room`` now; ``never_s`` if it is not expected to fit."""
+    """Return the number of seconds until the demand fits on each type (``ExpectedFree.eta_s``),
+    given the types that have ``room`` now, or ``never_s`` if it is not expected to fit."""
     gpus = demand.demand.gpus * (demand.gang or 1)
     eta = [never_s] * len(idle)
     for type_ in demand.types:

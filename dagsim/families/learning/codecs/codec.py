@@ -1,4 +1,4 @@
-"""Observations of the GPU cluster, and the settings of the codecs that make them."""
+"""Observations of the GPU cluster, and the settings of the codecs that produce them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Floats32 = np.ndarray[tuple[int, ...], np.dtype[np.float32]]
 
 
 class Observation(NamedTuple):
-    """The current choices, and the state around them."""
+    """The current choices and the state in which they are made."""
 
     tokens: Floats32
     """(n, F) float32: one row per choice. If waiting is allowed, it is the last row."""
@@ -32,7 +32,8 @@ class Observation(NamedTuple):
 
 
 class ClusterCodec(Protocol):
-    """Translates between views and arrays for one simulation, and may keep state about it."""
+    """Translates between views and arrays for a single simulation, about which it may keep
+    state."""
 
     token_features: tuple[str, ...]
     """Names of the F columns of ``Observation.tokens``."""
@@ -42,17 +43,17 @@ class ClusterCodec(Protocol):
     """Names of the D columns of ``Observation.gpus``."""
 
     def encode(self, view: ClusterView) -> Observation | None:
-        """Encode the choices; ``None`` if waiting is the only option."""
+        """Encode the choices; return ``None`` if waiting is the only option."""
         ...
 
     def decode(self, view: ClusterView, choice: int) -> Iterable[Decision]:
-        """Return the decisions that row ``choice`` of the last observation represents. No decision
-        means to wait for a change."""
+        """Return the decisions that row ``choice`` of the last observation represents. An empty
+        list of decisions means waiting for a change."""
         ...
 
     def choice_of(self, decisions: Iterable[Decision]) -> int | None:
-        """Return the row of the last observation that represents a heuristic's decisions; ``None``
-        if there is none."""
+        """Return the row of the last observation that represents the decisions of a heuristic, or
+        ``None`` if there is no such row."""
         ...
 
 
@@ -63,21 +64,22 @@ Action = Literal["preempt", "migrate", "admit"]
 
 @dataclass(frozen=True, slots=True)
 class CandidatesConfig:
-    """Settings: the tasks that can be chosen, and their features.
+    """Settings that determine which tasks can be chosen and which features they have.
 
     ``select`` is one of:
 
-    - ``heads``: the first tasks of each group of similar tasks;
-    - ``oldest``: the ``window`` tasks that have been ready longest;
-    - ``mixed``: half of the window for the oldest tasks, so that every task is offered at some
-        time, and half for the shortest.
+    - ``heads``: the first tasks in each group of similar tasks;
+    - ``oldest``: the ``window`` tasks that have been ready for the longest time;
+    - ``mixed``: half of the window is for the oldest tasks, so that every task is offered at some
+        point, and half is for the shortest.
 
-    ``look_ahead`` selects how the expected ends of runs are shown, always in the same columns:
+    ``look_ahead`` selects how the expected ends of runs are represented; the columns are always the
+    same:
 
-    - ``off``: not shown (the columns are 0);
-    - ``sorted``: the time until 1, 2, 4 and 8 GPUs of the type are idle;
-    - ``per_gpu``: the ends of the four runs that started first;
-    - ``cdf``: the fraction of the type that is idle within 1, 5, 15 and 60 minutes.
+    - ``off``: they are not shown (the columns are 0);
+    - ``sorted``: the time until 1, 2, 4 and 8 GPUs of the type will be idle;
+    - ``per_gpu``: the expected ends of the four runs that started first;
+    - ``cdf``: the fraction of the type that will be idle within 1, 5, 15 and 60 minutes.
     """
 
     look_ahead: LookAhead = "sorted"
@@ -103,7 +105,7 @@ class CandidatesConfig:
 
     @property
     def features(self) -> dict[str, tuple[str, ...]]:
-        """The names of the columns of each part of an observation."""
+        """Return the names of the columns in each part of an observation."""
         from dagsim.families.learning.codecs.candidates import Candidates
 
         return {
@@ -121,8 +123,9 @@ class CandidatesConfig:
 
 @dataclass(frozen=True, slots=True)
 class RelativeConfig:
-    """Settings: choices with unit-free features, for agents that decide on clusters and workloads
-    other than those of their training. Multiplying all times by a constant changes no decision."""
+    """Settings for choices with unit-free features, which suit agents that have to decide on
+    clusters and workloads other than those used in training. Multiplying all times by a constant
+    does not change any decision."""
 
     reference: str = "eft-wait[theta=0.7,order=work]"
     """A heuristic that makes one decision at a time (``dagsim list policies``). Its choice is
@@ -148,7 +151,7 @@ class RelativeConfig:
 
     @property
     def features(self) -> dict[str, tuple[str, ...]]:
-        """The names of the columns of each part of an observation."""
+        """Return the names of the columns in each part of an observation."""
         from dagsim.families.learning.codecs.acting import ACTION_FEATURES
         from dagsim.families.learning.codecs.relative import Relative
 

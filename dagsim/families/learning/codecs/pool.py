@@ -1,5 +1,5 @@
 """The ready tasks as a network sees them: in groups of similar tasks, whose constant columns are
-kept as packed rows."""
+stored as packed rows."""
 
 from __future__ import annotations
 
@@ -49,11 +49,12 @@ _Heap: TypeAlias = "list[tuple[float, int, int, ReadyTask]]"
 
 
 class ReadyTask:
-    """A ready task, with the values that are constant while it waits.
+    """A ready task with the values that are constant while it waits.
 
-    By type: ``seconds``, ``slowdown`` (the logarithm of the seconds over the best), and ``rows``,
-    the float32 bytes of a 0 (the row does not stand for waiting) and of the ``STATIC`` columns. For
-    sums, in whole units: ``area``, the GPU-seconds on the best type, and ``slowdowns``.
+    By type: ``seconds``, ``slowdown`` (the logarithm of the ratio of the seconds to those on the
+    best type), and ``rows``, the float32 bytes of a 0 (the row does not represent waiting) and of
+    the ``STATIC`` columns. For sums, in whole units: ``area``, the GPU-seconds on the best type,
+    and ``slowdowns``.
     """
 
     __slots__ = (
@@ -106,15 +107,16 @@ class ReadyTask:
 
     @property
     def demand(self) -> DemandClass:
-        """Demand class of the task."""
+        """Return the demand class of the task."""
         return self.task.demand
 
     def heads(self) -> tuple[ReadyTask, ...]:
-        """Return only the task itself, as if it were a group of one."""
+        """Return only the task itself, as if it formed a group of its own."""
         return (self,)
 
     def job_left(self) -> float:
-        """Return the logarithm of the seconds of the job's unfinished tasks on their fastest types."""
+        """Return the logarithm of the time in seconds that the job's unfinished tasks take on their
+        fastest types."""
         job: JobState = self.task.job
         if job.tasks_left != self._tasks_left:
             self._tasks_left = job.tasks_left
@@ -123,7 +125,7 @@ class ReadyTask:
 
 
 class Group:
-    """Ready tasks with the same demand and the same ratios of speed between types."""
+    """Ready tasks with the same demand and the same ratios between their speeds on the types."""
 
     __slots__ = ("_last", "demand", "short")
 
@@ -140,8 +142,8 @@ class Group:
         heappush(self._last, (task.rank_s, task.order, task.piece, ready))
 
     def heads(self) -> tuple[ReadyTask, ...]:
-        """Return the shortest task, and the task nearest to the end of its job if that is a
-        different one."""
+        """Return the shortest task and, if it is a different one, the task nearest to the end of
+        its job."""
         short, last = self.short, self._last
         while short and not short[0][3].task.waiting:
             heappop(short)
@@ -154,7 +156,7 @@ class Group:
 
 
 class WidthClass:
-    """The sums over the ready tasks in one width class, on a cluster of ``gpus`` GPUs."""
+    """Sums over the ready tasks of one width class, on a cluster with ``gpus`` GPUs."""
 
     __slots__ = ("_area", "_best_s", "_gpus", "packed")
 
@@ -188,9 +190,9 @@ class WidthClass:
 
 
 class Pool:
-    """An index of the ready tasks (``ClusterView.index``): their groups in the order of their first
-    tasks, and all sums that an observation shows. ``capacity`` is the number of GPUs of each
-    type, at least 1.
+    """An index of the ready tasks (``ClusterView.index``) that contains their groups, in the order
+    of their first tasks, and all sums that appear in an observation. ``capacity`` is the number of
+    GPUs of each type, at least 1.
 
     Each task costs O(log tasks + types), plus moving the tail of a sorted list.
     """
@@ -236,12 +238,12 @@ class Pool:
         self.new.append(run)
 
     def place_of(self, ready: ReadyTask) -> int:
-        """Return the number of tasks that are shorter on their best type than this one."""
+        """Return the number of tasks that are shorter than this one, each on its best type."""
         return bisect_left(self.best_s, ready.best_s)
 
     def drop_gone(self, ready: Collection[TaskState]) -> None:
-        """Remove the tasks that no longer wait; ``ready`` are those that still do. Costs O(starts),
-        or O(tasks) if a job was killed."""
+        """Remove the tasks that are no longer waiting; ``ready`` contains those that still are.
+        This costs O(starts), or O(tasks) if a job was killed."""
         for run in self.new:
             if not run.task.waiting:
                 self._drop(run.task)
@@ -263,6 +265,6 @@ class Pool:
 
 @lru_cache(4096)
 def _rounded(ratio: float) -> float:
-    """Round the ratio to six digits. Results are cached, because tasks of one model have only a few
-    ratios and rounding takes five times as long as a look-up."""
+    """Round the ratio to six digits. Results are cached, because the tasks of one model have only a
+    few different ratios, and rounding takes five times as long as a look-up."""
     return round(ratio, 6)

@@ -1,4 +1,5 @@
-"""Choices with unit-free features: the same on any cluster, and in any unit of time."""
+"""Choices with unit-free features, which are the same on every cluster and in every unit of
+time."""
 
 from __future__ import annotations
 
@@ -48,16 +49,17 @@ _SHORTEST_WORK = "srpt-work"
 class Relative(Candidates):
     """The choices of ``candidates`` with unit-free features.
 
-    Times are divided by the median over the waiting tasks of the seconds on the fastest type, and
-    numbers of GPUs by the total of the type or of the cluster. Other features are ranks among the
-    choices and logarithms of ratios, so multiplying all times by a constant changes no observation.
+    Times are divided by the median, over the waiting tasks, of the seconds on the fastest type;
+    numbers of GPUs are divided by the total of the type or the cluster. Other features are ranks
+    among the choices and logarithms of ratios, so multiplying all times by a constant changes no
+    observation.
 
-    The task that the heuristic ``reference`` would start, and the task whose job has the least work
-    left, are always among the choices. One choice starts as many instances of a task as fit on the
-    type. Rows have the same columns for any number of GPU types, and ``Observation.gpus`` has one
-    row, the mean over the types.
+    The task that the heuristic ``reference`` would start and the task whose job has the least work
+    left are always among the choices. One choice starts as many instances of a task as fit on the
+    type. Rows have the same columns for any number of GPU types, and ``Observation.gpus`` has a
+    single row, which is the mean over the types.
 
-    Only estimates are read. The cost per observation is that of ``candidates`` and of one decision
+    Only estimates are read. An observation costs as much as with ``candidates``, plus one decision
     by each of two heuristics, O(rows log rows), and O(tasks) for each job with a choice.
     """
 
@@ -73,12 +75,12 @@ class Relative(Candidates):
         self._proposed: tuple[TaskState, int] | None = None
 
     def __deepcopy__(self, memo: object) -> Relative:
-        """Build a codec for a fork, which reads its whole state from the fork's view."""
+        """Build a codec for a fork; it reads its entire state from the view of the fork."""
         return Relative(self.settings)
 
     def decode(self, view: ClusterView, choice: int) -> Iterator[Decision]:  # type: ignore[override]
-        """Start as many instances of the task as fit on the type. The row after all pairs
-        means to wait."""
+        """Start as many instances of the task as fit on the type. The row after all pairs means
+        waiting."""
         if choice >= len(self.rows):
             return
         task, type_ = self.rows[choice]
@@ -109,8 +111,8 @@ class Relative(Candidates):
         return Observation(np.array(rows, np.float32), context, gpus)
 
     def _unit_s(self, view: ClusterView, pool: Pool, default_s: float = 1.0) -> float:
-        """Return the unit of time: the median of the seconds of the waiting tasks, or of the
-        running ones if none waits."""
+        """Return the unit of time, which is the median of the seconds of the waiting tasks, or of
+        the running tasks if none is waiting."""
         seconds = pool.best_s or sorted([run.task.best_s for run in view.running.values()])
         return seconds[len(seconds) // 2] if seconds else default_s
 
@@ -210,7 +212,8 @@ class Relative(Candidates):
 
 
 def proposal_of(policy: object, view: ClusterView) -> tuple[TaskState, int] | None:
-    """Return the task and the type that a heuristic would start now; ``None`` if it would wait."""
+    """Return the task and the type that a heuristic would start now, or ``None`` if it would
+    wait."""
     decision = next(iter(policy.decide(view)), None)  # type: ignore[attr-defined]
     if not isinstance(decision, Start):
         return None
@@ -224,11 +227,11 @@ def log_over(seconds: float, unit_s: float) -> float:
 
 
 def log_scale(seconds: float, unit_s: float) -> float:
-    """Return the logarithm of a time divided by the unit, bounded, with 0 for 0 s."""
+    """Return the logarithm of a time divided by the unit, bounded, which is 0 for 0 s."""
     return min(log1p(max(seconds, 0.0) / unit_s), _CLIP) / 2
 
 
 def _ranks(values: Sequence[float]) -> list[float]:
-    """Return the rank of each value, from 0 to 1; equal values have equal ranks."""
+    """Return the rank of each value on a scale from 0 to 1; equal values have equal ranks."""
     place = {value: number for number, value in enumerate(sorted(set(values)))}
     return [place[value] / max(len(place) - 1, 1) for value in values]

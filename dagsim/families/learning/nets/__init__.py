@@ -1,4 +1,5 @@
-"""Neural networks: from a batch of observations to choices, their log-probabilities and entropies."""
+"""Neural networks, which map a batch of observations to choices with their log-probabilities and
+entropies."""
 
 from __future__ import annotations
 

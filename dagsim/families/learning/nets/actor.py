@@ -1,4 +1,4 @@
-"""Actor networks, as algorithms see them, and batches of observations with different lengths."""
+"""Actor networks as algorithms see them, and batches of observations of different lengths."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ class ObservationBatch(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Number of observations in the batch."""
+        """Return the number of observations in the batch."""
         return len(self.context)
 
 
 class ObservationStore:
-    """A sequence of observations, concatenated, from which batches can be taken."""
+    """A sequence of concatenated observations from which batches can be taken."""
 
     def __init__(self, observations: Sequence[Observation]) -> None:
         self.lengths = np.array([len(observation.tokens) for observation in observations], np.int64)
@@ -60,12 +60,12 @@ class ObservationStore:
 
     @property
     def is_free(self) -> np.ndarray:
-        """(T,) bool: True if the observation has more than one choice."""
+        """Return (T,) bool: True if the observation has more than one choice."""
         free: np.ndarray = self.lengths > 1
         return free
 
     def batch(self, picked: np.ndarray) -> ObservationBatch:
-        """Return a batch of the observations with the indices ``picked`` (int64), in that order."""
+        """Return a batch with the observations at the indices ``picked`` (int64), in that order."""
         lengths = self.lengths[picked]
         first = np.concatenate([[0], np.cumsum(lengths)[:-1]])
         rows = np.arange(lengths.sum()) - np.repeat(first - self._offsets[picked], lengths)
@@ -116,14 +116,15 @@ def log_softmax(scores: Tensor, segment: Tensor, count: int) -> Tensor:
 
 def entropy(log_p: Tensor, segment: Tensor, count: int) -> Tensor:
     """Return (count,): the entropy of each observation's choice, in nats. Rows with probability 0
-    add nothing."""
+    do not contribute."""
     p = torch.exp(log_p)
     return -segment_sum(torch.where(p > 0, p * log_p, 0.0), segment, count)
 
 
 def sample(log_p: np.ndarray, first: np.ndarray, rng: np.random.Generator | None = None) -> np.ndarray:
     """Return (B,): the index of the chosen row within each observation. With ``rng``, the row is
-    sampled (by the maximum of log-probability + Gumbel noise); without, it is the likeliest row."""
+    sampled (as the maximum of log-probability + Gumbel noise); without it, the most likely row is
+    chosen."""
     noisy = log_p if rng is None else log_p + rng.gumbel(size=len(log_p))
     if len(first) == 1:  # a shortcut for a single agent
         return np.array([noisy.argmax()])
@@ -140,13 +141,13 @@ class Observations(Protocol):
 
     @property
     def is_free(self) -> np.ndarray:
-        """(T,) bool: True if the observation has more than one choice."""
+        """Return (T,) bool: True if the observation has more than one choice."""
         ...
 
     def __len__(self) -> int: ...
 
     def batch(self, picked: np.ndarray) -> Any:
-        """Return a batch of the observations with the indices ``picked`` (B,)."""
+        """Return a batch with the observations at the indices ``picked`` (B,)."""
         ...
 
 
@@ -158,7 +159,7 @@ class ActorNet(nn.Module, ABC):
 
     @abstractmethod
     def store(self, observations: Sequence[Any]) -> Observations:
-        """Store observations, so that batches can be taken from them."""
+        """Store observations so that batches can be taken from them."""
 
     @abstractmethod
     def stack(self, observations: Sequence[Any]) -> Any:
@@ -171,9 +172,9 @@ class ActorNet(nn.Module, ABC):
         """Choose without computing gradients. Return the choices, (B,) or (B, heads) int64, and the
         log-probability of each, (B,), summed over the heads.
 
-        With ``rng`` alone, choices are sampled by their probabilities. Without ``rng``, or with
-        ``explore``, the likeliest choice is taken, except for a fraction ``explore`` of random
-        choices.
+        With only ``rng``, choices are sampled according to their probabilities. Without ``rng``, or
+        with ``explore``, the most likely choice is taken, except for a fraction ``explore`` of
+        random choices.
         """
 
     @abstractmethod
@@ -184,7 +185,7 @@ class ActorNet(nn.Module, ABC):
     @abstractmethod
     def cross_entropy(self, batch: Any, choices: np.ndarray, smoothing: float = 0.0) -> Tensor:
         """Return (B,): the negative log-probability of the choices, with the fraction ``smoothing``
-        spread over all legal choices."""
+        spread evenly over all legal choices."""
 
 
 class ScoreNet(ActorNet):

@@ -1,4 +1,5 @@
-"""Settings of neural networks: plain values, so that reading a configuration does not load torch."""
+"""Settings of neural networks as plain values, so that reading a configuration does not require
+torch."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ __all__ = [
 
 
 class NetSettings(Protocol):
-    """A network, as a configuration names it: a dataclass with its settings."""
+    """A network as it appears in a configuration: a dataclass with its settings."""
 
     def build(self, codec: CodecSettings) -> ActorNet:
         """Build a new network for the codec's observations. Its weights depend on torch's seed."""
@@ -37,7 +38,7 @@ def positive(**values: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RowNetSettings:
-    """Settings of every network over rows, including its critic."""
+    """Settings common to all networks over rows, including their critics."""
 
     hidden: int = 64
     """Units of each hidden layer."""
@@ -55,7 +56,7 @@ class RowNetSettings:
 
 @dataclass(frozen=True, slots=True)
 class ScorerConfig(RowNetSettings):
-    """Scores each row from its own features, the mean of all rows, and the context."""
+    """Scores each row using its own features, the mean of all rows, and the context."""
 
     kind: Literal["scorer"] = "scorer"
 
@@ -81,7 +82,7 @@ class AttentionConfig(RowNetSettings):
 
 @dataclass(frozen=True, slots=True)
 class GraphConfig(RowNetSettings):
-    """Passes messages between rows and the GPU types that they would run on."""
+    """Passes messages between the rows and the GPU types on which they would run."""
 
     kind: Literal["graph"] = "graph"
 
@@ -94,7 +95,7 @@ class GraphConfig(RowNetSettings):
 
 @dataclass(frozen=True, slots=True)
 class MlpConfig(RowNetSettings):
-    """One flat network over the first ``slots`` rows."""
+    """A single flat network over the first ``slots`` rows."""
 
     slots: int = 64
     """Number of rows that the network sees. Later rows cannot be chosen."""
@@ -112,7 +113,7 @@ class MlpConfig(RowNetSettings):
 
 @dataclass(frozen=True, slots=True)
 class LinearConfig(RowNetSettings):
-    """One weight per feature. ``hidden`` sets the width of the critic, if there is one."""
+    """One weight per feature. ``hidden`` sets the width of the critic if there is one."""
 
     kind: Literal["linear"] = "linear"
 

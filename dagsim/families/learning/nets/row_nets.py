@@ -1,4 +1,4 @@
-"""Networks over rows: they compute a score for each row of an observation, and the value of the
+"""Networks over rows, which compute a score for each row of an observation, and the value of the
 whole observation."""
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["Attention", "Critic", "Graph", "Linear", "Mlp", "Scorer", "Sizes", "
 
 
 class Sizes(NamedTuple):
-    """Numbers of columns of the observations that a network reads."""
+    """The numbers of columns in the observations that a network reads."""
 
     tokens: int
     context: int
@@ -28,7 +28,7 @@ class Sizes(NamedTuple):
         """Return the sizes of the codec's observations.
 
         Raises:
-            ConfigError: The observations do not have the parts that a network over rows reads.
+            ConfigError: The observations lack parts that a network over rows reads.
         """
         features = codec.features
         if not set(cls._fields) <= set(features):
@@ -45,7 +45,7 @@ def mean_rows(rows: Tensor, batch: ObservationBatch) -> Tensor:
 
 
 def indifferent(inputs: int, outputs: int = 1) -> nn.Linear:
-    """Build a last layer whose initial output is 0 for every input."""
+    """Build a final layer whose initial output is 0 for every input."""
     layer = nn.Linear(inputs, outputs)
     nn.init.zeros_(layer.weight)
     nn.init.zeros_(layer.bias)
@@ -64,9 +64,9 @@ class Linear(ScoreNet):
 
 
 class Mlp(ScoreNet):
-    """One network over the first ``slots`` rows side by side, padded with zeros, as in most
-    schedulers based on reinforcement learning. Later rows are never chosen, except the last one,
-    which may be the row for waiting."""
+    """A single network over the first ``slots`` rows side by side, padded with zeros, as in most
+    schedulers based on reinforcement learning. Later rows are never chosen, except for the last
+    one, which may be the row for waiting."""
 
     def __init__(self, sizes: Sizes, hidden: int, slots: int) -> None:
         super().__init__()
@@ -93,8 +93,8 @@ class Mlp(ScoreNet):
 
 
 class Scorer(ScoreNet):
-    """Scores each row from its own features, the mean over all rows and the context, for any number
-    of rows in any order (Zaheer et al. 2017)."""
+    """Scores each row using its own features, the mean over all rows and the context; this works
+    for any number of rows in any order (Zaheer et al. 2017)."""
 
     def __init__(self, sizes: Sizes, hidden: int) -> None:
         super().__init__()
@@ -139,9 +139,10 @@ class Attention(ScoreNet):
 
 
 class Graph(ScoreNet):
-    """Passes messages between candidates and the GPU type on which each would run. Messages pass
-    twice along the edges, so that candidates for one type receive information about each other.
-    Each candidate is then scored as in ``Scorer`` (Gilmer et al. 2017, on a bipartite graph).
+    """Passes messages between candidates and the GPU type on which each would run. Messages are
+    passed along the edges twice, so that candidates for one type receive information about each
+    other. Each candidate is then scored as in ``Scorer`` (Gilmer et al. 2017, on a bipartite
+    graph).
 
     The features of a candidate's type are at the end of its row. The row for waiting has no type.
     """
@@ -170,7 +171,7 @@ class Graph(ScoreNet):
 
 
 class Critic(nn.Module):
-    """Estimates the value of an observation: (B,)."""
+    """Estimates the value of an observation, (B,)."""
 
     def __init__(self, sizes: Sizes, hidden: int) -> None:
         super().__init__()

@@ -1,7 +1,8 @@
-"""Learning from replay with D3QN, Rainbow and SAC: the settings; the learners are in the modules
-beside.
+"""Learning from a replay buffer with D3QN, Rainbow and SAC; this module contains the settings, and
+the modules next to it contain the learners.
 
-The settings refer to their learners by name, so that reading a configuration does not load torch.
+The settings refer to their learners by name, so that reading a configuration does not require
+torch.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ __all__ = ["D3qnConfig", "RainbowConfig", "SacConfig"]
 
 @dataclass(frozen=True, slots=True)
 class _OffPolicy(Algorithm):
-    """Settings of all algorithms with a replay buffer."""
+    """Settings common to all algorithms with a replay buffer."""
 
     episodes: int = 8
     """Episodes per iteration, each on its own job sequence."""
@@ -42,8 +43,8 @@ class _OffPolicy(Algorithm):
 @dataclass(frozen=True, slots=True)
 class D3qnConfig(_OffPolicy):
     """Deep Q-learning: double (van Hasselt et al. 2016) and duelling (Wang et al. 2016), with
-    prioritised n-step replay (Schaul et al. 2016). Rewards are discounted by elapsed time, as in
-    a semi-Markov process."""
+    prioritised n-step replay (Schaul et al. 2016). Rewards are discounted according to the elapsed
+    time, as in a semi-Markov process."""
 
     kind: Literal["d3qn"] = "d3qn"
     exploration: tuple[float, float] = (0.5, 0.02)
@@ -60,9 +61,9 @@ class D3qnConfig(_OffPolicy):
 
 @dataclass(frozen=True, slots=True)
 class SacConfig(_OffPolicy):
-    """Discrete soft actor-critic (Christodoulou 2019) with masks: expectations run over legal
-    choices only, and the target entropy of a state is ``target_entropy`` x log(number of its
-    legal choices)."""
+    """Discrete soft actor-critic (Christodoulou 2019) with masks: expectations are taken over legal
+    choices only, and the target entropy of a state is ``target_entropy`` x log(number of its legal
+    choices)."""
 
     kind: Literal["sac"] = "sac"
     target_entropy: float = 0.05
@@ -80,7 +81,8 @@ class SacConfig(_OffPolicy):
 @dataclass(frozen=True, slots=True)
 class RainbowConfig(_OffPolicy):
     """Rainbow (Hessel et al. 2018): ``d3qn`` with distributions of returns, and with noisy layers
-    instead of random choices for exploration. It uses its own network, as wide as ``net.hidden``.
+    instead of random choices for exploration. It uses a network of its own, which is as wide as
+    ``net.hidden``.
     """
 
     kind: Literal["rainbow"] = "rainbow"

@@ -1,5 +1,5 @@
-"""Deep Q-learning from replay, with any number of choices and in continuous time: the iteration
-shared by D3QN and Rainbow, and D3QN."""
+"""Deep Q-learning with replay, for any number of choices and in continuous time; this module
+contains the iteration shared by D3QN and Rainbow, and D3QN itself."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ QT = TypeVar("QT", bound=nn.Module)
 
 
 def follow(target: nn.Module, net: nn.Module, rate: float) -> None:
-    """Move the target network's weights towards the online network's by ``rate`` (Polyak
-    averaging)."""
+    """Move the weights of the target network towards those of the online network by ``rate``
+    (Polyak averaging)."""
     with torch.no_grad():
         for old, new in zip(target.parameters(), net.parameters(), strict=True):
             old.lerp_(new, rate)
@@ -52,8 +52,8 @@ class QLearner(ABC, Generic[ConfigT, QT]):
         becomes its new priority."""
 
     def learn(self, episodes: Sequence[EpisodeSteps], iteration: int, progress: float) -> dict[str, float]:
-        """Add the episodes' transitions to the replay, and make ``updates`` steps on minibatches
-        from it."""
+        """Add the transitions in the episodes to the replay buffer, and make ``updates`` steps on
+        minibatches drawn from it."""
         config, context = self.config, self._context
         time_s = context.time_constant_s(config.discount_jcts, progress)
         self._scale = self._scale or return_rms(episodes, time_s)
@@ -94,8 +94,8 @@ class QLearner(ABC, Generic[ConfigT, QT]):
 
 
 class Duelling(nn.Module):
-    """Q(s, a), (N,), from the duelling formula: V(s) + A(s, a) - mean of A over the legal choices
-    (Wang et al. 2016, equation 9)."""
+    """Q(s, a), (N,), according to the duelling formula: V(s) + A(s, a) - mean of A over the legal
+    choices (Wang et al. 2016, equation 9)."""
 
     def __init__(self, advantage: nn.Module, value: nn.Module) -> None:
         super().__init__()
@@ -112,9 +112,9 @@ class Duelling(nn.Module):
 def q_loss(net: nn.Module, target: nn.Module, drawn: Drawn) -> tuple[Tensor, Tensor]:
     """Return the weighted Huber loss of the double-Q error, and the errors (B,).
 
-    The online network picks the next choice, and the target network evaluates it (van Hasselt et
-    al. 2016). Both see only legal choices, because there are no other rows. The discount depends on
-    the elapsed time (semi-Markov process).
+    The online network selects the next choice, and the target network evaluates it (van Hasselt et
+    al. 2016). Both networks see only legal choices, because there are no other rows. The discount
+    depends on the elapsed time (semi-Markov process).
     """
     q = net(drawn.batch)[drawn.batch.first + drawn.choices]
     with torch.no_grad():
@@ -127,8 +127,8 @@ def q_loss(net: nn.Module, target: nn.Module, drawn: Drawn) -> tuple[Tensor, Ten
 
 
 class D3qn(QLearner[D3qnConfig, Duelling]):
-    """Runs episodes with a fraction of random choices, then learns from replay. ``net`` scores
-    choices by Q, so its likeliest choice is the greedy one."""
+    """Runs episodes with a fraction of random choices, then learns from the replay buffer. ``net``
+    scores choices by Q, so its most likely choice is the greedy one."""
 
     def __init__(self, context: LearnerContext) -> None:
         assert isinstance(context.config.algorithm, D3qnConfig)

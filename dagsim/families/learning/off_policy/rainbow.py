@@ -28,7 +28,7 @@ _SIGMA = 0.5
 
 class NoisyLinear(nn.Module):
     """A linear layer whose weights have learned, factorised Gaussian noise. There is no noise
-    before the first ``draw``."""
+    before the first call of ``draw``."""
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class NoisyLinear(nn.Module):
 
 @dataclass(frozen=True, slots=True)
 class RainbowNetConfig:
-    """Settings of Rainbow's network, for its checkpoints."""
+    """Settings of Rainbow's network, which are stored in its checkpoints."""
 
     hidden: int = 64
     atoms: int = 51
@@ -68,8 +68,8 @@ class RainbowNetConfig:
 
 
 class RainbowNet(ScoreNet):
-    """Predicts a distribution of the return per row, on ``atoms`` values from ``low`` to ``high``.
-    Its mean is the score."""
+    """Predicts a distribution of the return for each row, on ``atoms`` values from ``low`` to
+    ``high``. The mean of the distribution is the score."""
 
     def __init__(self, sizes: Sizes, settings: RainbowNetConfig) -> None:
         super().__init__()
@@ -83,8 +83,8 @@ class RainbowNet(ScoreNet):
         self.register_buffer("support", torch.linspace(settings.low, settings.high, atoms))
 
     def log_distribution(self, batch: ObservationBatch) -> Tensor:
-        """Return (N, atoms): log-probabilities from V + A - mean of A over the legal choices, atom
-        by atom."""
+        """Return (N, atoms): the log-probabilities from V + A - mean of A over the legal choices,
+        for each atom."""
         rows = self.embed(batch.tokens)
         around = self.around(torch.cat([mean_rows(rows, batch), batch.context], dim=1))
         advantage = self.advantage(torch.relu(self.own(rows) + around[batch.segment]))
@@ -104,8 +104,8 @@ class RainbowNet(ScoreNet):
     def act(
         self, batch: ObservationBatch, rng: np.random.Generator | None, explore: float | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Choose the best action under new noise, which explores; without ``rng``, there is no
-        noise."""
+        """Choose the best action under new noise, which leads to exploration; without ``rng``,
+        there is no noise."""
         self.draw_noise(rng)
         return super().act(batch, rng, 0.0 if rng is not None else None)
 
@@ -126,10 +126,10 @@ def projected(log_p: Tensor, rewards: Tensor, discounts: Tensor, support: Tensor
 
 
 def rainbow_loss(net: RainbowNet, target: RainbowNet, drawn: Drawn) -> tuple[Tensor, Tensor]:
-    """Return the weighted cross-entropy to the target's projected distribution, and that of each
-    transition (B,).
+    """Return the weighted cross-entropy to the projected distribution of the target, and the
+    cross-entropy of each transition (B,).
 
-    The online network picks the next choice, and the target network provides its distribution
+    The online network selects the next choice, and the target network provides its distribution
     (double Q-learning).
     """
     log_p = net.log_distribution(drawn.batch)[drawn.batch.first + drawn.choices]
@@ -143,7 +143,7 @@ def rainbow_loss(net: RainbowNet, target: RainbowNet, drawn: Drawn) -> tuple[Ten
 
 
 class Rainbow(QLearner[RainbowConfig, RainbowNet]):
-    """Runs episodes greedily under noise, then learns from replay."""
+    """Runs episodes greedily under noise, then learns from the replay buffer."""
 
     def __init__(self, context: LearnerContext) -> None:
         assert isinstance(context.config.algorithm, RainbowConfig)

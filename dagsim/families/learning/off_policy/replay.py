@@ -1,5 +1,5 @@
-"""Replay buffer for off-policy learning: n-step transitions sampled by priority, and their files on
-disk."""
+"""A replay buffer for off-policy learning: n-step transitions sampled by priority, and their files
+on disk."""
 
 from __future__ import annotations
 
@@ -42,14 +42,15 @@ class Drawn(NamedTuple):
 
 
 class ReplayBuffer:
-    """The last ``capacity`` transitions, sampled with probability proportional to priority **
-    ``priority`` (Schaul et al. 2016). New transitions get the largest priority so far; with
-    ``priority`` 0, sampling is uniform. A sample costs O(capacity), for a cumulative sum in NumPy.
+    """The last ``capacity`` transitions, sampled with probabilities proportional to priority **
+    ``priority`` (Schaul et al. 2016). New transitions receive the largest priority so far; with
+    ``priority`` 0, sampling is uniform. Drawing a sample costs O(capacity), for a cumulative sum in
+    NumPy.
 
-    Transitions are numbered from the first one ever added. Only their priorities change, so
-    ``since`` returns the transitions that earlier files lack, and ``state`` returns everything
-    else. ``net`` is the network that learns; it defines which parts of observations to keep, and
-    builds batches of them.
+    Transitions are numbered, beginning with the first one ever added. Only their priorities change,
+    so ``since`` returns the transitions that are missing from earlier files, and ``state`` returns
+    everything else. ``net`` is the network that learns; it determines which parts of observations
+    are kept, and it builds batches of them.
     """
 
     def __init__(
@@ -73,7 +74,8 @@ class ReplayBuffer:
 
     @property
     def span(self) -> tuple[int, int]:
-        """The number of the first transition kept, and of the next to be added."""
+        """Return the number of the first transition that is kept, and that of the next one to be
+        added."""
         return self._gone, self._gone + len(self)
 
     def add(self, steps: EpisodeSteps, discounts: np.ndarray, n_step: int, scale: float) -> None:
@@ -120,8 +122,8 @@ class ReplayBuffer:
         return {"span": list(self.span), "weights": torch.from_numpy(self._weights.copy())}
 
     def since(self, number: int) -> dict[str, Any]:
-        """Return the transitions from ``number`` on, as tensors and plain values. Those dropped in
-        the meantime are left out."""
+        """Return the transitions from ``number`` onwards as tensors and plain values. Transitions
+        that have been dropped in the meantime are omitted."""
         begin = max(number - self._gone, 0)
         observations = self._seen[begin:]
         return {
@@ -141,11 +143,11 @@ class ReplayBuffer:
         }
 
     def load(self, state: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -> None:
-        """Fill the empty buffer from ``state`` and the ``parts`` of ``since``, which must be in
+        """Fill the empty buffer with ``state`` and the ``parts`` from ``since``, which must be in
         order and without gaps.
 
         Raises:
-            ValueError: The parts are not consecutive, or do not match the state.
+            ValueError: The parts are not consecutive or do not match the state.
         """
         first, after = state["span"]
         assert not len(self)
@@ -176,7 +178,7 @@ class ReplayBuffer:
         self._ends = np.append(self._ends, ends)
 
     def _drop(self, count: int) -> None:
-        """Drop the oldest ``count`` transitions, if ``count`` is positive."""
+        """Drop the oldest ``count`` transitions if ``count`` is positive."""
         if count > 0:
             del self._seen[:count]
             self._choices, self._rewards = self._choices[count:], self._rewards[count:]
@@ -203,8 +205,8 @@ def _apart(part: Mapping[str, torch.Tensor]) -> list[np.ndarray]:
 
 
 class ReplayArchive:
-    """The files ``NNNNNNNNN.pt`` in their own folder. Each holds the transitions from that number
-    on."""
+    """The files ``NNNNNNNNN.pt`` in a folder of their own. Each file contains the transitions from
+    that number onwards."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

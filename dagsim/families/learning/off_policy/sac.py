@@ -22,7 +22,7 @@ __all__ = ["Sac", "actor_loss", "critic_loss", "temperature_loss"]
 
 
 def critic_loss(q: nn.Module, drawn: Drawn, target: Tensor) -> Tensor:
-    """Return the mean squared error of one Q network against the soft ``target`` (B,)."""
+    """Return the mean squared error of one Q network with respect to the soft ``target`` (B,)."""
     return nn.functional.mse_loss(q(drawn.batch)[drawn.batch.first + drawn.choices], target)
 
 
@@ -36,14 +36,14 @@ def actor_loss(scores: Tensor, batch: ObservationBatch, q: Tensor, temperature: 
 
 
 def temperature_loss(log_temperature: Tensor, policy_entropy: Tensor, wanted: Tensor) -> Tensor:
-    """Return the temperature's loss, which raises the temperature if the policy's entropy (B,) is
-    below the target entropy (B,). The entropy is that of the whole policy, with every choice
-    weighted by its probability (equation 11)."""
+    """Return the loss of the temperature, which raises the temperature if the entropy of the policy
+    (B,) is below the target entropy (B,). The entropy is that of the whole policy, with every
+    choice weighted by its probability (equation 11)."""
     return (torch.exp(log_temperature) * (policy_entropy - wanted).detach()).mean()
 
 
 class Sac:
-    """Two Q networks, a policy and a temperature, which learn from replay."""
+    """Two Q networks, a policy and a temperature, all of which learn from the replay buffer."""
 
     def __init__(self, context: LearnerContext) -> None:
         assert isinstance(context.config.algorithm, SacConfig)
@@ -88,8 +88,8 @@ class Sac:
         }
 
     def _update(self, drawn: Drawn) -> tuple[float, float]:
-        """Make one gradient step for the critics, the policy and the temperature. Return the
-        entropy and the critics' loss."""
+        """Make one gradient step for the critics, for the policy and for the temperature. Return
+        the entropy and the critics' loss."""
         temperature = float(torch.exp(self._log_temperature.detach()))
         actor, critics, temperature_optimizer = self.optimizers
         loss = torch.stack([critic_loss(q, drawn, self._target(drawn, temperature)) for q in self.q]).sum()

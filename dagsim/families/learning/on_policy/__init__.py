@@ -1,7 +1,8 @@
-"""Policy gradients on whole episodes, PPO and REINFORCE: the settings; the learners are in the
-modules beside.
+"""Policy gradients on whole episodes with PPO and REINFORCE; this module contains the settings, and
+the modules next to it contain the learners.
 
-The settings refer to their learners by name, so that reading a configuration does not load torch.
+The settings refer to their learners by name, so that reading a configuration does not require
+torch.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ class PpoConfig(Algorithm):
 
     ``advantage`` is one of:
 
-    - ``replicas``: compares each episode with the others of the same job sequence at equal time
+    - ``replicas``: compares each episode with the others on the same job sequence at the same time
       (input-dependent baseline, Mao et al., ICLR 2019; no critic);
     - ``critic``: learns a value function and uses generalised advantage estimation (Schulman et
         al. 2016);
-    - ``fluid``: ``replicas`` minus the part that the backlog explains, for Spark.
+    - ``fluid``: the same as ``replicas``, minus the part that the backlog explains; for Spark.
     """
 
     kind: Literal["ppo"] = "ppo"

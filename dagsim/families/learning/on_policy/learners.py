@@ -1,6 +1,6 @@
-"""The learners of both algorithms, for every network and advantage estimator: proximal policy
-optimisation (Schulman et al. 2017), and REINFORCE (Williams 1992) with input-dependent baselines,
-as used to train Decima (Mao et al., SIGCOMM 2019)."""
+"""The learners of both algorithms, which work with every network and advantage estimator: proximal
+policy optimisation (Schulman et al. 2017), and REINFORCE (Williams 1992) with input-dependent
+baselines, as used to train Decima (Mao et al., SIGCOMM 2019)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PART = 4096
 
 
 class Update(NamedTuple):
-    """The terms of one minibatch's loss."""
+    """The terms in the loss of one minibatch."""
 
     loss: Tensor
     kl: float
@@ -36,8 +36,8 @@ def policy_loss(
     """Return the clipped surrogate (equation 7) minus ``entropy_weight`` x entropy. All tensors are
     (B,).
 
-    ``kl`` estimates how far the policy has moved: E[(r - 1) - log r] (Schulman's note on
-    approximating KL).
+    ``kl`` estimates how far the policy has moved: E[(r - 1) - log r] (Schulman's note on the
+    approximation of the KL divergence).
     """
     log_ratio = log_p - old_log_p
     ratio = torch.exp(log_ratio)
@@ -50,7 +50,8 @@ def policy_loss(
 
 
 class Ppo(PolicyGradient[PpoConfig]):
-    """Learns from whole episodes: ``sequences`` job sequences, with ``replicas`` episodes on each."""
+    """Learns from whole episodes, namely ``replicas`` episodes on each of ``sequences`` job
+    sequences."""
 
     def __init__(self, context: LearnerContext) -> None:
         assert isinstance(context.config.algorithm, PpoConfig)
@@ -89,7 +90,8 @@ def policy_gradient_loss(log_p: Tensor, entropy: Tensor, advantages: Tensor, ent
 
 
 class Reinforce(PolicyGradient[ReinforceConfig]):
-    """Makes one gradient step per iteration on the whole batch, or one for each ``minibatch``."""
+    """Makes one gradient step per iteration on the whole batch, or one step for each
+    ``minibatch``."""
 
     def __init__(self, context: LearnerContext) -> None:
         assert isinstance(context.config.algorithm, ReinforceConfig)

@@ -1,5 +1,5 @@
-"""The iteration shared by PPO and REINFORCE: run whole episodes, estimate advantages, and learn
-from the episodes once."""
+"""The iteration shared by PPO and REINFORCE: it runs whole episodes, estimates advantages, and
+learns from each episode once."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ ConfigT = TypeVar("ConfigT", PpoConfig, ReinforceConfig)
 
 def normalized(advantages: np.ndarray, free: np.ndarray) -> np.ndarray:
     """Return (T,) float32: the advantages, standardised by the mean and the standard deviation over
-    the steps ``free``, which had a choice."""
+    the steps ``free``, in which there was a choice."""
     deviation = advantages[free].std() + 1e-8
     scaled: np.ndarray = ((advantages - advantages[free].mean()) / deviation).astype(np.float32)
     return scaled
 
 
 def in_own_unit(replicas: Sequence[EpisodeSteps]) -> list[EpisodeSteps]:
-    """Return the episodes of one job sequence with times and rewards in units of its mean
-    completion time."""
+    """Return the episodes of one job sequence with times and rewards in units of the mean
+    completion time of that sequence."""
     times_s = [steps.jct_s for steps in replicas if steps.jct_s > 0]
     unit_s = float(np.mean(times_s)) if times_s else 1.0
     return [
@@ -48,14 +48,14 @@ def in_own_unit(replicas: Sequence[EpisodeSteps]) -> list[EpisodeSteps]:
 
 
 def equal_weights(advantages: np.ndarray, lengths: Sequence[int]) -> np.ndarray:
-    """Return the advantages of all job sequences, concatenated, each sequence scaled to a standard
-    deviation of 1."""
+    """Return the concatenated advantages of all job sequences, with each sequence scaled to a
+    standard deviation of 1."""
     parts = np.split(advantages, np.cumsum(lengths)[:-1])
     return np.concatenate([part / (part.std() + 1e-8) if len(part) else part for part in parts])
 
 
 class Choices(NamedTuple):
-    """All choices in some episodes."""
+    """All choices in a number of episodes."""
 
     observations: Observations
     choices: np.ndarray
@@ -133,7 +133,7 @@ class PolicyGradient(ABC, Generic[ConfigT]):
 
     @abstractmethod
     def _update(self, batch: Choices, entropy_weight: float, rng: np.random.Generator) -> dict[str, float]:
-        """Make the gradient steps of an iteration."""
+        """Make the gradient steps of one iteration."""
 
     def state(self) -> dict[str, Any]:
         return {"net": self.net.state_dict(), "optimizer": self.optimizer.state_dict(), **self.estimator.state()}
