@@ -275,7 +275,7 @@ def test_gpus_that_arrive_later_serve_later_jobs(here: Path) -> None:
     assert half[1]["wait_s"] == pytest.approx(half[0]["wait_s"] / 2)
     for when, message in (
         ("2027-03-01", "the log has no dates"),
-        ("9d", "within the run"),
+        ("9d", "the time is"),
         ("soon", "expected a date"),
     ):
         result = CliRunner().invoke(app, [*question, "--add", f"16xA100-40@{when}"])
