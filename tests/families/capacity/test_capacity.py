@@ -70,8 +70,8 @@ def test_whole_nodes_are_taken_away_and_the_others_keep_their_names() -> None:
     assert [group.nodes for group in left.groups] == [("ant01",)]
     for gpus, message in (
         (GpuCount(6, "T4"), "only whole nodes can be removed, and they have 4 GPUs"),
-        (GpuCount(16, "T4"), "has 12 GPUs of this type"),
-        (GpuCount(4, "H100"), "has 0 GPUs"),
+        (GpuCount(16, "T4"), "has only 12 GPUs of this type"),
+        (GpuCount(4, "H100"), "has only 0 GPUs"),
     ):
         with pytest.raises(ConfigError, match=message):
             resized(CLUSTER, remove=[gpus])
@@ -228,7 +228,7 @@ def test_nodes_that_a_partition_names_can_be_taken_away() -> None:
     config = with_queues(BY_HOST)
     less = resized(config.cluster, remove=[read_gpus("8xA100-40"), read_gpus("4xT4:gpu")])
     assert partition_nodes(config, less) == {"gpu": ("ant01", "t-0"), "debug": ("t-2",)}
-    with pytest.raises(ConfigError, match="has 8 GPUs of this type"):
+    with pytest.raises(ConfigError, match="has only 8 GPUs of this type"):
         resized(config.cluster, remove=[read_gpus("12xT4:gpu")])
 
 
@@ -502,7 +502,7 @@ def test_plan_finds_a_size_draws_it_and_says_when_there_is_none(site: Path) -> N
 def test_whatif_without_a_question_is_refused(site: Path) -> None:
     result = CliRunner().invoke(app, ["whatif", "--trace", "log.csv", "--cluster", "c.yaml"])
     assert result.exit_code == 2
-    assert "whatif: nothing to compare" in result.output
+    assert "whatif: there is nothing to compare" in result.output
     result = CliRunner().invoke(
         app, ["whatif", "--trace", "log.csv", "--cluster", "c.yaml", "--add", "4xT4", "--metric", "x"]
     )
@@ -531,8 +531,8 @@ def test_an_instant_of_a_run_is_a_time_after_its_beginning_or_a_date(tmp_path: P
     ("origin_s", "when", "words"),
     [
         (0, "2023-11-15", "the log has no dates"),
-        (1_700_000_000, "2d", "this is 2.0 days after the beginning of a run of 2.0 days"),
-        (1_700_000_000, "2023-11-13", "this is -1.9 days after"),
+        (1_700_000_000, "2d", "the time is 2.0 days after the beginning of a run that lasts 2.0 days"),
+        (1_700_000_000, "2023-11-13", "the time is -1.9 days after"),
         (1_700_000_000, "soon", "expected a date, such as 2027-03-01, or a time, such as 14d"),
     ],
 )
