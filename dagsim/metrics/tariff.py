@@ -1,12 +1,13 @@
-"""Prices and carbon intensities by the hour, and what the energy of a schedule costs and emits.
+"""Hourly prices and carbon intensities, and what the energy used by a schedule costs and emits.
 
-A series is a CSV file with the columns ``time`` and ``value``: ISO dates with their zone, and a price
-of a kWh in any currency (it may be negative) or grams of CO2 per kWh. A value holds until the next
-one, and the last value as long as the one before it. Then the series repeats from its beginning,
-or it ends, and a run that lasts longer is refused.
+A series is a CSV file with the columns ``time`` and ``value``: ISO dates with their time zone, and
+a price of a kWh in any currency (which may be negative) or grams of CO2 per kWh. A value is valid
+until the next one, and the last value is valid for as long as the one before it. After that, the
+series either repeats from its beginning, or ends, in which case a run that lasts longer is
+rejected.
 
-If the log has dates (as Slurm's do), the values of those dates apply. In a run of generated jobs,
-0 s is the first time of the series, or ``begins``.
+If the log has dates (as Slurm's do), the values for those dates apply. In a run with generated
+jobs, 0 s is the first time in the series, or ``begins``.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Tariff:
     """A value per kWh as a step function of time, computed without arithmetic that differs between
     machines.
 
-    ``edges_s`` are seconds since 1970: the beginning of each value, and the end of the last one.
+    ``edges_s`` are in seconds since 1970: the beginning of each value, and the end of the last one.
     """
 
     name: str
@@ -54,11 +55,12 @@ class Tariff:
         object.__setattr__(self, "_sums", tuple(sums))
 
     def on_clock(self, first_s: float, begins: str = "") -> Tariff:
-        """Return the tariff for a simulation whose first event is at ``first_s``. Its 0 s is ``begins``
-        (an ISO date with its zone), or the first time of the series; a clock with dates keeps them.
+        """Return the tariff for a simulation whose first event is at ``first_s``. Its 0 s is
+        ``begins`` (an ISO date with its time zone), or the first time in the series. A clock with
+        dates keeps its dates.
 
         Raises:
-            ConfigError: ``begins`` is not such a date, or the clock already shows dates.
+            ConfigError: ``begins`` is not such a date, or the clock already has dates.
         """
         if first_s > _DATED_S:
             if begins:
@@ -115,8 +117,8 @@ def read_tariff(path: Path | str, repeats: bool = True, least: float | None = No
     """Read a series.
 
     Raises:
-        ConfigError: The file cannot be read, has no rows or other columns, a time has no zone or is not
-            after the one before it, or a value is not a number or below ``least``.
+        ConfigError: The file cannot be read, has no rows or other columns, a time has no zone or is
+            not after the previous one, or a value is not a number or is below ``least``.
     """
     path = Path(path)
     try:
@@ -163,7 +165,7 @@ def _rows(lines: Iterable[list[str]], path: Path, least: float | None) -> tuple[
 
 
 def _moment(text: str, place: str) -> float:
-    """Return the seconds since 1970 of an ISO date with its zone."""
+    """Return the seconds since 1970 of an ISO date with its time zone."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -207,11 +209,13 @@ class _Priced:
 
 
 class EnergyCost(_Priced):
-    """Cost of the energy in the currency of the series (price of a kWh): the sum of power x price x time."""
+    """Cost of energy in the currency of the series (price of a kWh): the sum of power x price x
+    time."""
 
 
 class CarbonKg(_Priced):
-    """Emissions of the energy in kg of CO2, by a series of grams per kWh: the sum of power x intensity x time."""
+    """Emissions from energy in kg of CO2, based on a series of grams per kWh: the sum of power x
+    intensity x time."""
 
     least = 0.0
     per = _G_PER_KG

@@ -1,14 +1,14 @@
 """GPU types as data: performance, power and rental price of each GPU, with the source of each
 figure.
 
-A single speed per GPU type is a simplification: measured against a T4, a V100 and an A100 train
-BERT 2.6 and 5.2 times as fast, but DeepSpeech2 2.3 and 1.5 times (Sia, SOSP 2023, artifact
-profiles). Where it matters, give a task its own ``speeds`` or use the throughput table
+A single speed per GPU type is a simplification. Relative to a T4, a V100 and an A100 were measured
+to train BERT 2.6 and 5.2 times as fast, but DeepSpeech2 2.3 and 1.5 times as fast (Sia, SOSP 2023,
+artifact profiles). Where it matters, give a task its own ``speeds`` or use the throughput table
 (``dagsim.systems.cluster.models.runtime``).
 
-Prices are list prices for on-demand machines, noted with a source and a year and not checked since.
-They are only orders of magnitude, because prices differ between vendors by large factors and change
-over time. Give your own with ``--price`` or with ``prices`` in the configuration.
+Prices are list prices for on-demand machines, recorded with a source and a year, and have not been
+checked since. They only give orders of magnitude, because prices vary widely between vendors and
+over time. Give your own prices with ``--price`` or with ``prices`` in the configuration.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class GpuType:
 
     def tflops(self, precision: str = "fp32") -> float:
         """Return the peak TFLOPS at ``precision`` (``fp32``, ``tf32`` or ``fp16``), or in the next
-        slower mode that the GPU has."""
+        slower mode that the GPU supports."""
         match precision:
             case "fp32":
                 return self.fp32_tflops
@@ -175,7 +175,7 @@ _SLICES, _A30_SLICES = 7, 4
 
 def mig_slice(gpu: GpuType, profile: str) -> GpuType:
     """Return a slot of the MIG profile ``1g.5gb`` on ``gpu``: its share of the compute slices, and
-    the memory in its name.
+    the memory given in its name.
 
     Raises:
         ModelError: The GPU has no such profile.
@@ -202,7 +202,7 @@ def mig_slice(gpu: GpuType, profile: str) -> GpuType:
 
 
 def gpu_type(name: str) -> GpuType:
-    """Look up a GPU type of the catalogue; ``A100`` and ``V100`` mean the smaller memory size.
+    """Look up a GPU type in the catalogue; ``A100`` and ``V100`` mean the smaller memory size.
 
     Raises:
         ModelError: There is no such type; the message lists the known ones.

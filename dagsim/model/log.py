@@ -1,5 +1,5 @@
-"""Events of a simulation as rows, the log that contains them, facts about its jobs, and the
-schedule from which all metrics are computed.
+"""Events in a simulation as rows, the log that contains them, facts about its jobs, and the
+schedule that all metrics are computed from.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 
 
 class Kind(IntEnum):
-    """Kind of a row of the log. For each step, a run on several nodes (a gang) writes one row per
+    """Kind of a row in the log. For each step, a run on several nodes (a gang) writes one row per
     node.
     """
 
@@ -113,11 +113,11 @@ _REJECTED_BECAUSE = {
 
 
 class Record(NamedTuple):
-    """One row of the log. Fields that a kind does not use are -1 (``instances`` and ``gpus``: 0).
+    """One row in the log. Fields that a kind does not use are -1 (``instances`` and ``gpus``: 0).
 
-    ``job`` counts arrivals from 0, ``task`` is an index into the job's graph, ``run`` counts starts
-    from 0, and ``node`` is an index into the cluster. ``gpus`` is a bit mask of the GPUs held on
-    that node, or 0 if the node has more than 62.
+    ``job`` counts arrivals from 0, ``task`` is an index in the job's graph, ``run`` counts starts
+    from 0, and ``node`` is an index in the cluster. ``gpus`` is a bit mask of the GPUs held on that
+    node, or 0 if the node has more than 62.
     """
 
     kind: int
@@ -132,7 +132,7 @@ class Record(NamedTuple):
 
 
 class JobFacts(NamedTuple):
-    """Facts about a job that remain after it has left: one object per arrival, in the order of
+    """Facts about a job that remain after it has left, one object per arrival in the order of
     ``Record.job``."""
 
     id: str
@@ -334,7 +334,7 @@ class ScheduleLog:
         return self._packed[0] if self._packed else np.empty(0, ROW)
 
     def since(self, row: int) -> list[Row]:
-        """Return the rows from number ``row`` on, as tuples, for a reader that follows the
+        """Return the rows from number ``row`` onwards as tuples, for a reader that follows the
         simulation, such as a reward.
         """
         if row >= self._packed_rows:
@@ -407,7 +407,7 @@ class ScheduleLog:
 
 @dataclass(slots=True)
 class Schedule:
-    """The result of a simulation, either a running one or one read from a run folder. ``jobs[n]``
+    """The result of a simulation, either a current one or one read from a run folder. ``jobs[n]``
     is the job with ``Record.job == n``.
     """
 
@@ -435,11 +435,11 @@ class Schedule:
 
     def check(self) -> None:
         """Check that a schedule read from a file could have been written by a simulation, as far as
-        its readers rely on that.
+        its readers rely on this.
 
         Raises:
-            ValueError: It could not; the message names the first wrong row (counted from 0) or the
-            job.
+            ValueError: It could not have been; the message names the first wrong row (counted from
+            0) or the job.
         """
         rows, jobs = self.log.rows(), FactColumns.of(self.jobs)
         if rows.ndim != 1:

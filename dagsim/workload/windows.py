@@ -1,9 +1,9 @@
 """Select the jobs to count: disjoint windows of a trace, spread evenly over it, and the measured
 jobs in a run.
 
-Each window is a separate sample. Consecutive windows cover only one period of the trace (with 30
+Each window is a separate sample. Consecutive windows only cover one period of the trace (with 30
 consecutive windows of ITP, 95% intervals have a coverage of 85%), and overlapping windows count
-jobs twice. All jobs of a run are simulated; only the measured ones, a range by arrival, are
+jobs twice. All jobs in a run are simulated, but only the measured ones, a range by arrival, are
 counted.
 """
 
@@ -23,7 +23,7 @@ def spread_windows(
     ``part`` is the usable part of the trace, as fractions of its ``jobs``.
 
     Raises:
-        WorkloadError: The windows would overlap, there are none, or they hold less than 2 jobs.
+        WorkloadError: The windows would overlap, there are none, or they contain fewer than 2 jobs.
     """
     most = most_windows(jobs, window_jobs, part)
     require(windows >= 1, "windows must be 1 or more", windows, WorkloadError)
@@ -44,7 +44,7 @@ def most_windows(jobs: int, window_jobs: int, part: tuple[float, float] = (0.0, 
     """Return the number of disjoint windows that fit, possibly 0.
 
     Raises:
-        WorkloadError: The window holds less than 2 jobs, or the part is invalid.
+        WorkloadError: The window contains fewer than 2 jobs, or the part is invalid.
     """
     require(window_jobs >= 2, "a window must have 2 jobs or more", window_jobs, WorkloadError)
     first, last = _bounds(jobs, part)
@@ -82,10 +82,10 @@ end, ``None`` is the end.
 
 
 def check_measure(measure: Measure | None, count: int | None = None) -> None:
-    """Refuse a range that no run can have; ``count`` is the number of jobs, if known.
+    """Reject a range that no run can have; ``count`` is the number of jobs, if known.
 
     Raises:
-        WorkloadError: The range begins below 0, ends before it begins, or holds no job.
+        WorkloadError: The range begins below 0, ends before it begins, or contains no job.
     """
     if measure is None:
         return
@@ -105,7 +105,7 @@ def parse_measure(text: str) -> list[int | None]:
     """Parse ``1000:19000``, ``1000:-1000`` or ``1000:`` as first and last.
 
     Raises:
-        WorkloadError: The text has another form.
+        WorkloadError: The text has a different form.
     """
     first, colon, last = text.partition(":")
     try:

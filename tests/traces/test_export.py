@@ -195,7 +195,7 @@ def test_gpus_become_processors(tmp_path: Path) -> None:
         ("stg", Job.single("j", Task("t", 1.0, 3)), "several processors"),
         ("tiresias", Job.single("j", Task("t", 1.0, gpus=0, cpus=1)), "no GPU"),
         ("openb2023", Job("j", TWO), "a pod has only one"),
-        ("openb2023", Job.single("j", Task("t", 1.0, gpus=0.0001)), "finer than"),
+        ("openb2023", Job.single("j", Task("t", 1.0, gpus=0.0001)), "not multiples of"),
         ("sacct", Job.single("j", Task("t", 1.0, cpus=1.5)), "not a whole number"),
         ("sacct", Job.single("7.1", Task("t", 1.0)), "names parts of jobs"),
         ("sacct", Job.single("j", Task("t", 1.0, gpu_types=("T4", "A100"))), "several GPU types"),

@@ -39,7 +39,7 @@ def _write_batsim(path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> t
     for job in jobs:
         task, width = single_task(job, "batsim")
         if cluster is not None and len(cluster.gpu_types) > 1:
-            raise refused(job, "batsim", "the cluster has several GPU types; delays are the same on every resource")
+            raise refused(job, "batsim", "the cluster has several GPU types, but delays are the same on every resource")
         widest = max(widest, width)
         profile = number_text(task.work)
         profiles[profile] = {"type": "delay", "delay": task.work}
@@ -83,7 +83,7 @@ def _write_each(
         content = text(job)
         if path.suffix == ending:
             if files:
-                raise refused(job, format, "a file holds one graph; name a folder instead")
+                raise refused(job, format, "a file holds only one graph, so name a folder instead")
             to = path
         else:
             path.mkdir(parents=True, exist_ok=True)
@@ -100,7 +100,7 @@ def _standard_graph(job: Job) -> str:
     graph = job.graph
     for task in job.tasks:
         if task.instances > 1 or processors(job, task, "stg") > 1:
-            raise refused(job, "stg", f"task {task.name!r} needs several processors; the format has one per task")
+            raise refused(job, "stg", f"task {task.name!r} needs several processors, but the format has one per task")
     number = {place: row for row, place in enumerate(graph.order, 1)}
     last = len(graph.tasks) + 1
     rows: list[tuple[int, float, list[int]]] = [(0, 0.0, [])]
@@ -118,7 +118,9 @@ def _workflow(job: Job) -> str:
     names = [task.name for task in job.tasks]
     for place, (task, parents) in enumerate(zip(job.tasks, job.graph.parents, strict=True)):
         if task.instances > 1:
-            raise refused(job, "wfcommons", f"task {task.name!r} has {task.instances} instances; the format has one")
+            raise refused(
+                job, "wfcommons", f"task {task.name!r} has {task.instances} instances, but the format has one"
+            )
         cores = processors(job, task, "wfcommons")
         inputs = [edge for edge in job.graph.edges if edge.child == place and edge.bytes]
         outputs = [edge for edge in job.graph.edges if edge.parent == place and edge.bytes]
@@ -166,14 +168,16 @@ def _openb_rows(jobs: Iterable[Job]) -> Iterator[list[Any]]:
     """Yield a pod for each job, scheduled at the logged time, or else at once."""
     for job in jobs:
         if len(job.tasks) > 1 or job.tasks[0].instances > 1:
-            raise refused(job, "openb2023", "it has several tasks or instances; a pod is one")
+            raise refused(job, "openb2023", "it has several tasks or instances, but a pod has only one")
         (task,) = job.tasks
         if task.speeds or task.model:
             raise refused(job, "openb2023", "its duration depends on the GPU type")
         gpus = 1 if 0 < task.gpus < 1 else task.gpus
         sizes = (1000 * task.cpus, 1024 * task.memory_gb, gpus, 1000 * min(task.gpus, 1.0))
         if any(abs(size - round(size)) > 1e-6 for size in sizes):
-            raise refused(job, "openb2023", "its CPUs, memory or GPUs are finer than .001 CPU, 1 MiB or .001 GPU")
+            raise refused(
+                job, "openb2023", "its CPUs, memory or GPUs are not multiples of 0.001 CPU, 1 MiB and 0.001 GPU"
+            )
         start_s = job.arrival_s if job.observed_start_s is None else job.observed_start_s
         yield [
             *(job.id, *map(round, sizes), "|".join(task.gpu_types or ()), "Guaranteed", "Succeeded"),

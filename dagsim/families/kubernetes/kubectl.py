@@ -297,13 +297,11 @@ class _Reading:
             raise Dirty("that never ran")
         if not fates <= {"over", "failed"} and not self.options.keep_partial:
             raise Dirty(
-                "of jobs still running at the end of the trace"
-                if "runs" in fates
-                else "of jobs that did not finish completely"
+                "of jobs that outlive the trace" if "runs" in fates else "of jobs that did not finish as a whole"
             )
         last = [piece for piece in last if piece.fate in ("over", "failed", "evicted")]
         if not last:
-            raise Dirty("of jobs still running at the end of the trace")
+            raise Dirty("of jobs that outlive the trace")
         gang = any(piece.gang for piece in last)
         kinds: dict[object, list[PodRecord]] = {}
         for piece in last:

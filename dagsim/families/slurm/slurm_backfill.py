@@ -152,8 +152,8 @@ class RunTable:
         """Drop all reservations, and compile once there is enough work."""
         self.kept = [0] * len(self.ids)
         # true if both forms are compiled
-        pays = self.searched > _LISTED or _functions.cache_info().currsize == 2
-        if not self.compiled and pays and _functions(compiled=True) != _functions(compiled=False):
+        pays = self.searched > _LISTED or inner_loops.cache_info().currsize == 2
+        if not self.compiled and pays and inner_loops(compiled=True) != inner_loops(compiled=False):
             self.compiled = True
             for name in ("ends", "gives", "free", "begins", "untils", "out"):
                 setattr(self, name, np.array(getattr(self, name), np.float64))
@@ -293,7 +293,7 @@ class NodePlan:
         """The runs under way without those that a job may stop."""
         table.refresh(machines.list)
         table.begin()
-        self._fill, self._earliest = _functions(compiled=table.compiled)
+        self._fill, self._earliest = inner_loops(compiled=table.compiled)
         table.sort(self._now)
         self._drained = 0
         """Nodes on which nothing may start for an unknown time."""
@@ -513,7 +513,7 @@ def _next_end_s(order: Any, after_s: float) -> float:
 
 
 @cache
-def _functions(*, compiled: bool) -> tuple[Callable[..., Any], ...]:
+def inner_loops(*, compiled: bool) -> tuple[Callable[..., Any], ...]:
     """Return the functions of ``slurm_times``, compiled if numba is installed."""
     plain = slurm_times.fill_rooms, slurm_times.earliest
     compile_ = offered("compile") if compiled else None
@@ -524,7 +524,7 @@ def load_compiled() -> None:
     """Load the compiled functions, for a process that is about to run many simulations; every
     ``RunTable`` then uses them from the start."""
     for compiled in (False, True):
-        _functions(compiled=compiled)
+        inner_loops(compiled=compiled)
 
 
 def may_fit(machines: ClusterState, demand: DemandClass) -> bool:

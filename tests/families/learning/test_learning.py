@@ -179,7 +179,7 @@ def test_what_follows_is_valued_by_the_target_network(algorithm: AlgorithmSettin
     drawn = drawn._replace(discounts=torch.full_like(drawn.discounts, 0.5))  # as if no episode had ended
     before, again = (learns._loss(drawn, np.random.default_rng(1))[1] for _ in range(2))
     with torch.no_grad():
-        for weights in learns._target.parameters():
+        for weights in learns.target.parameters():
             weights.zero_()
     after = learns._loss(drawn, np.random.default_rng(1))[1]
     assert torch.equal(before, again)

@@ -509,12 +509,12 @@ def test_compiled_cycles_are_those_of_the_rule(seed: int, more: str, monkeypatch
     jobs, machines, queues = mixed_crowd(seed)
     spec = f"slurm-multifactor[bf_interval_s=5,bf_max_job_test=12,calc_period_s=20{more}]"
     logs = []
-    slurm_backfill._functions.cache_clear()  # once compiled code is loaded, it is used from the first cycle on
+    slurm_backfill.inner_loops.cache_clear()  # once compiled code is loaded, it is used from the first cycle on
     for forms, lists_until in enumerate((10**9, -1), 1):
         monkeypatch.setattr(slurm_backfill, "_LISTED", lists_until)
         kernel = ClusterScenario(machines, jobs, queues=queues).kernel(0)
         logs.append(kernel.run(POLICIES.create(spec), until_s=1300.0).log)
-        assert slurm_backfill._functions.cache_info().currsize == forms
+        assert slurm_backfill.inner_loops.cache_info().currsize == forms
     assert logs[0] == logs[1]
     assert len(logs[0]) > 250
 
