@@ -131,11 +131,11 @@ class KueueSite(ImportedSite):
         kinds = dict.fromkeys([kind for one in objects.resource_flavors for kind in self._types_of(one, {})] + wanted)
         # each node is at most half full, so that the largest pod finds one with room
         each, count = min(max(gpus, 1), 2 * _HALF), 1 + gpus // _HALF
-        for kind in (kinds or {"": None}) if gpus else ("",):
-            for number in range(count if gpus else 1):
+        for kind in kinds or {"": None}:  # of every type, so that no flavor lacks nodes
+            for number in range(count):
                 yield FoundNode(
                     f"assumed{f'-{kind.lower()}' if kind else ''}-{number}",
-                    ((kind, each),) if gpus else (),
+                    ((kind, each),) if kind or gpus else (),
                     min(cpus + 1.0, 1e6),
                     min(memory_gb + 1.0, 1e7),
                     "assumed",

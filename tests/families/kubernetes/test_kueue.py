@@ -657,7 +657,7 @@ class _Looks:
         if view.now == 10.0 and not self.seen:
             rules, standings = POLICIES.create("kueue").outlook(view)  # type: ignore[attr-defined]
             for one in standings:
-                self.seen[one.task.job.job.id] = one[1:], list(rules.reached(one.task)), list(rules.never(one.task))
+                self.seen[one.task.job.job.id] = one[1:6], list(rules.reached(one.task)), list(rules.never(one.task))
         yield from self.kueue.decide(view)
 
 

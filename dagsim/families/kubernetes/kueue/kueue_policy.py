@@ -102,11 +102,14 @@ class Kueue:
                     task = tasks.ready.get(place)
                     if task is not None:
                         there.add(place)
-                        outcome = rehearsal.outcome(name, rules.never(task)) if self._site.exact else None
-                        standings.append(
-                            # queues share quotas, not places
-                            Standing(task, queue, -number, task.job.job.priority, {}, 1 << bit, outcome)
-                        )
+                        priority = float(task.job.job.priority)
+                        parts = {"priority": priority} if priority else {}
+                        if not self._site.exact:
+                            standings.append(Standing(task, queue, 0, priority, parts, rules.nodes(task)))
+                            continue
+                        # past usage may go before priority, and queues share quotas, not places
+                        outcome = rehearsal.outcome(name, rules.never(task))
+                        standings.append(Standing(task, queue, -number, priority, parts, 1 << bit, outcome))
         for place, task in tasks.ready.items():
             if place not in there:
                 standings.append(self._apart(task, rehearsal))
