@@ -102,7 +102,7 @@ def read_on_demand(text: str, own: Collection[str] = ()) -> OnDemandGpus:
                 "GPU hour) or trigger=placed|pending, each at most once, such as 16xH100,boot=300,idle=600"
             )
     times = {f"{name}_s": stated[name] for name in ("boot", "idle", "shutdown") if name in stated}
-    return OnDemandGpus(counted, OnDemand(**times, trigger=trigger), stated.get("price"))
+    return OnDemandGpus(counted, replace(OnDemand(trigger=trigger), **times), stated.get("price"))  # type: ignore[arg-type]
 
 
 def with_on_demand(cluster: ClusterSection, added: OnDemandGpus) -> ClusterSection:
