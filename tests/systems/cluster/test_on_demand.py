@@ -112,7 +112,7 @@ def test_a_pending_gang_boots_nodes_only_if_all_of_it_will_fit_and_keeps_those_t
     assert {row.job for row in schedule.log if row.kind == Kind.REJECTED} == {1}
 
 
-def test_a_node_that_fails_while_it_boots_returns_its_job_and_is_off_when_it_comes_back() -> None:
+def test_a_node_that_fails_while_it_boots_returns_its_job_and_comes_back_as_it_was() -> None:
     rule = OnDemand(boot_s=300, idle_s=None)
     work = jobs((0, 50, 2))
     schedule = run(nodes(rule), work, failures=[Maintenance((0,), 100, 500)])
@@ -123,6 +123,9 @@ def test_a_node_that_fails_while_it_boots_returns_its_job_and_is_off_when_it_com
     ]  # fmt: skip
     assert powers(schedule) == [(0, BOOTING), (100, OFF), (500, BOOTING), (800, UP)]
     assert summarize(schedule).node_failures == 1
+    always = run(nodes(replace(rule, up=True)), work, failures=[Maintenance((0,), 10, 500)])
+    assert powers(always) == [(10, OFF), (500, UP)]  # it is up again, as it was at the beginning
+    assert [time_s for time_s, *_ in starts(always)] == [0, 500]
 
 
 def test_the_use_of_nodes_is_what_their_states_say() -> None:
