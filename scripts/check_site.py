@@ -136,12 +136,18 @@ def _node(rng: np.random.Generator, at: int) -> Node:
     gpus = int(rng.integers(1, 5)) if kind else 0
     features = tuple(name for name in "abc" if rng.random() < 0.5)
     gpu = gpu_type(str(kind)) if gpus else None
-    return Node(f"n{at}", gpu, gpus, 8.0, 32.0, features=features, on_demand=_on_demand(rng))
+    return Node(f"n{at}", gpu, gpus, 8.0, 32.0, features=features)
 
 
-def _on_demand(rng: np.random.Generator) -> OnDemand | None:
-    if rng.random() < 0.7:
-        return None
+def powered(site: Site, seed: int) -> Site:
+    """Return the site with some nodes powered on demand, in about every other case."""
+    rng = np.random.default_rng([8, seed])
+    share = 0.6 if rng.random() < 0.5 else 0.0
+    nodes = [replace(node, on_demand=_on_demand(rng) if rng.random() < share else None) for node in site.cluster.nodes]
+    return site._replace(cluster=Cluster(tuple(nodes)))
+
+
+def _on_demand(rng: np.random.Generator) -> OnDemand:
     boots_s = tuple([STEP_S * float(rng.integers(0, 4)) for _ in range(int(rng.integers(1, 3)))])
     idle_s = None if rng.random() < 0.2 else STEP_S * float(rng.integers(0, 4))
     trigger = "pending" if rng.random() < 0.3 else "placed"
@@ -491,7 +497,7 @@ def _ways(request: Request) -> list[str]:
 
 def faults(spec: str, seed: int) -> list[str] | None:
     """Describe what goes wrong when the policy plays the case; None if it cannot play it."""
-    site = drawn(seed)
+    site = powered(drawn(seed), seed)
     scenario = ClusterScenario(site.cluster, site.jobs, queues=site.queues)
     try:
         policy = POLICIES.create(spec, seed=seed)

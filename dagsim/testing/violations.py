@@ -29,7 +29,7 @@ def violations(
 ) -> list[str]:
     """Describe every impossible event in the log; empty if there is none.
 
-    The rules are:
+        The rules are:
 
     - Time never goes backwards.
     - Tasks start after their parents, and after the arrival and the admission of their job, on
@@ -41,11 +41,11 @@ def violations(
       down, off, booting or being powered down.
     - A job completes with its last task.
 
-    With ``seconds``, a run must compute for as long as its task takes there (to the last bit if no
-    run of the task was stopped before, and it had rate 1), and no task may end with work left. An
-    elastic task must make all of its progress. With ``keeps_work`` (no work is lost, and runs
-    compute from their start), no task may do more than its work either. With ``whole``, every job
-    must be completed or rejected at the end.
+        With ``seconds``, a run must compute for as long as its task takes there (to the last bit if no
+        run of the task was stopped before, and it had rate 1), and no task may end with work left. An
+        elastic task must make all of its progress. With ``keeps_work`` (no work is lost, and runs
+        compute from their start), no task may do more than its work either. With ``whole``, every job
+        must be completed or rejected at the end.
     """
     reading = _Reading(schedule, jobs, seconds, 2 if sharing else 1)
     for record in schedule.log:
@@ -235,7 +235,10 @@ class _Reading:
         }
         was, state = self.power.get(row.node), PowerState(int(row.value))
         failed = state == PowerState.OFF and row.node in self.down
-        if was is None or (state not in order[was] and not failed and row.time_s > self.schedule.begins_s):
+        repaired = state == PowerState.UP and self.fell_s.get(row.node) == row.time_s
+        if was is None or (
+            state not in order[was] and not (failed or repaired) and row.time_s > self.schedule.begins_s
+        ):
             self.say(row, f"node was {'always up' if was is None else was.name}")
         if state != PowerState.UP and any(row.node in run.rows and run.begun for run in self.runs.values()):
             self.say(row, "a run is there")

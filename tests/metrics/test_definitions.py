@@ -420,6 +420,8 @@ class Second:
                 return sum(float(job["completed_s"] or math.inf) <= float(job["deadline_s"]) for job in known) / len(
                     known
                 )
+            case ["on_demand", _]:  # no node is
+                return None
             case [of, part]:
                 return self.spread(of, part, accepted)
         raise KeyError(key)

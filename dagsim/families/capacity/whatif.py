@@ -39,6 +39,7 @@ from dagsim.metrics.paired import holm
 from dagsim.metrics.series import Change, JobSeries, Period, change_of, next_period
 from dagsim.metrics.standings import lower_is_better, not_done
 from dagsim.model import Cluster, Request
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.registry import nearest
 from dagsim.systems.cluster.audit import URGENT
 from dagsim.systems.cluster.past import first_full_s
@@ -437,7 +438,7 @@ class OnDemandMonth:
             float(used["node_hours"] or 0.0) * a_month,
             float(used["boots"] or 0.0) * a_month,
             None if used["cost"] is None else float(used["cost"]) * a_month,
-            None if None in prices else sum(filter(None, prices)) * HOURS_A_MONTH,
+            None if None in prices else ordered_sum(filter(None, prices)) * HOURS_A_MONTH,
         )
 
     @property

@@ -759,6 +759,8 @@ class ClusterKernel(Forked):
         self._away -= 1
         self.record(packed_row(_UP, self.now, -1, -1, -1, node, 0, 0, 0.0))
         self.changed = True
+        if self.on_demand is not None:
+            self.on_demand.repair(node)
 
     # Clock and log.
 

@@ -157,10 +157,16 @@ class OnDemandNodes(Forked):
         return node not in self._rules or self._rules[node].is_open(self.states[node])
 
     def fail(self, node: int) -> None:
-        """Note that a node has gone down. It is off when it comes back."""
+        """Note that a node has gone down."""
         if self.states.get(node, _OFF) != _OFF:
             self._due_s[node] = inf
             self._change(node, _OFF)
+
+    def repair(self, node: int) -> None:
+        """Note that a node has come back: up if it was up at the beginning, else off."""
+        if node in self._rules and self._rules[node].up:
+            self._change(node, _UP)
+            self._rest(node)
 
     def _boot(self, node: int) -> None:
         self._change(node, _BOOTING)

@@ -14,11 +14,25 @@ from dagsim.errors import ConfigError, DagsimError, ModelError
 from dagsim.metrics import summarize, wait
 from dagsim.metrics.utilization import energy, watts
 from dagsim.metrics.why import wait_reasons
-from dagsim.model import Cluster, Demand, Job, Kind, Node, OnDemand, PowerState, Task, TaskGraph, gpu_type
+from dagsim.model import (
+    Cluster,
+    Demand,
+    InFlight,
+    Job,
+    Kind,
+    Node,
+    OnDemand,
+    PowerState,
+    Share,
+    Task,
+    TaskGraph,
+    gpu_type,
+)
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.failures import Maintenance, NodeFailures
+from dagsim.systems.cluster.past import unknown_past
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.cluster.waits import binding_causes
@@ -112,7 +126,7 @@ def test_a_pending_gang_boots_nodes_only_if_all_of_it_will_fit_and_keeps_those_t
     assert {row.job for row in schedule.log if row.kind == Kind.REJECTED} == {1}
 
 
-def test_a_node_that_fails_while_it_boots_returns_its_job_and_is_off_when_it_comes_back() -> None:
+def test_a_node_that_fails_while_it_boots_returns_its_job_and_comes_back_as_it_was() -> None:
     rule = OnDemand(boot_s=300, idle_s=None)
     work = jobs((0, 50, 2))
     schedule = run(nodes(rule), work, failures=[Maintenance((0,), 100, 500)])
@@ -123,6 +137,9 @@ def test_a_node_that_fails_while_it_boots_returns_its_job_and_is_off_when_it_com
     ]  # fmt: skip
     assert powers(schedule) == [(0, BOOTING), (100, OFF), (500, BOOTING), (800, UP)]
     assert summarize(schedule).node_failures == 1
+    always = run(nodes(replace(rule, up=True)), work, failures=[Maintenance((0,), 10, 500)])
+    assert powers(always) == [(10, OFF), (500, UP)]  # it is up again, as it was at the beginning
+    assert [time_s for time_s, *_ in starts(always)] == [0, 500]
 
 
 def test_the_use_of_nodes_is_what_their_states_say() -> None:
@@ -168,6 +185,16 @@ def test_the_wait_for_a_boot_is_named() -> None:
     assert [(one.from_s, one.until_s, [cause.what for cause in one.causes]) for one in stretches] == [
         (410.0, 505.0, ["nodes were off or booting"]), (505.0, 805.0, ["its nodes were booting"]),
     ]  # fmt: skip
+
+
+def test_a_simulation_that_begins_in_the_middle_finds_the_nodes_of_its_runs_up_and_says_what_it_does_not_know() -> None:
+    flight = InFlight(50.0, (Share(0, 1),), 0)
+    work = [replace(jobs((20, 200, 2))[0], in_flight=(flight,)), *jobs((110, 10, 2))]
+    kernel = ClusterKernel(nodes(OnDemand(boot_s=300), OnDemand(boot_s=100)), work, begins_s=100.0)
+    schedule = kernel.run(POLICIES.create("fifo-fit"))
+    assert starts(schedule) == [(50, 0, 0), (210, 1, 1)]
+    assert (powers(schedule)[0], powers(schedule, 1)[0]) == ((50, UP), (110, BOOTING))
+    assert any("does not say which were up" in note for note in unknown_past(kernel, POLICIES.create("fifo-fit")))
 
 
 # Queueing theory.
