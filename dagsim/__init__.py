@@ -1,6 +1,6 @@
 """dagsim simulates DAG jobs on heterogeneous GPU clusters, and compares schedulers with error bars.
 
-The public names below are loaded when first used, so that ``import dagsim`` stays light.
+The public names below are loaded on first use, so that ``import dagsim`` stays fast.
 """
 
 from __future__ import annotations

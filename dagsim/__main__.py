@@ -1,4 +1,4 @@
-"""``python -m dagsim`` is ``dagsim``."""
+"""``python -m dagsim`` runs the command ``dagsim``."""
 
 from dagsim.cli import main
 

@@ -1,11 +1,13 @@
-"""Every error that dagsim raises on purpose.
+"""All errors that dagsim raises on purpose.
 
 DagsimError
 ├── InputError (ValueError)         something the user wrote is wrong: exit code 2, no traceback
 │   ├── ModelError                  an impossible GPU type, node, task, graph or job
-│   │   └── GraphError              a cycle, a dangling or duplicate edge
+│   │   ├── GraphError              a cycle, a dangling or duplicate edge
+│   │   └── NestedTooDeeply         a constraint with too many brackets inside each other
 │   ├── ConfigError                 YAML or --set: file, line, key, what is allowed
 │   ├── TraceError                  a trace file: file:line and what is wrong with it
+│   │   └── NotRecognised           a file that no reader takes for its format
 │   ├── FetchError                  a published trace that cannot be downloaded, or differs from what was published
 │   ├── WorkloadError               a synthetic workload that cannot be generated
 │   ├── UnknownName                 no policy, network, reader or other object with that name
@@ -31,6 +33,8 @@ __all__ = [
     "IllegalDecision",
     "InputError",
     "ModelError",
+    "NestedTooDeeply",
+    "NotRecognised",
     "PluginError",
     "PolicyFailed",
     "RunFolderError",
@@ -43,50 +47,61 @@ __all__ = [
 
 
 class DagsimError(Exception):
-    """Root of every error that dagsim raises on purpose."""
+    """Base class of all errors that dagsim raises on purpose."""
 
 
 class InputError(DagsimError, ValueError):
-    """The user's input is wrong; the message says what is wrong, where, and what is allowed."""
+    """The user's input is wrong; the message states what is wrong, where, and what is allowed."""
 
 
 class ModelError(InputError):
-    """A GPU type, node, cluster, task or job that is impossible."""
+    """A GPU type, node, cluster, task or job is impossible."""
 
     path: tuple[str | int, ...] = ()
     """Keys that lead from the checked part to the wrong one."""
 
     def below(self, *keys: str | int) -> Self:
-        """Return the same error for an enclosing part, from which ``keys`` lead to this one."""
+        """Return the same error for an enclosing part, where ``keys`` lead from that part to this
+        one."""
         self.path = (*keys, *self.path)
         return self
 
 
 class GraphError(ModelError):
-    """Tasks and edges that do not form a DAG; the message names the tasks."""
+    """Tasks and edges do not form a DAG; the message names the tasks."""
+
+
+class NestedTooDeeply(ModelError):
+    """A constraint on nodes has too many nested brackets."""
 
 
 class ConfigError(InputError):
-    """An invalid configuration: one argument, and one line, per fault, each with file, line and key."""
+    """A configuration is invalid. Each fault is one argument and one line, with file, line and
+    key."""
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.args))
 
 
 class TraceError(InputError):
-    """A trace file that cannot be read; the message starts with ``file:line``."""
+    """A trace file cannot be read; the message starts with ``file:line``."""
+
+
+class NotRecognised(TraceError):
+    """No reader recognises the format of a file; the message lists the formats that it
+    resembles."""
 
 
 class FetchError(InputError):
-    """A published trace that cannot be downloaded, or whose content is not what was published."""
+    """A published trace cannot be downloaded, or its content differs from what was published."""
 
 
 class WorkloadError(InputError):
-    """A synthetic workload that cannot be generated as requested."""
+    """A synthetic workload cannot be generated as requested."""
 
 
 class UnknownName(InputError):
-    """An unknown policy, network, reader or other name; the message suggests the nearest one."""
+    """A policy, network, reader or other name is unknown; the message suggests the nearest one."""
 
 
 def one_line(error: Exception) -> str:
@@ -95,24 +110,24 @@ def one_line(error: Exception) -> str:
 
 
 class PluginError(InputError):
-    """Code from a user or another package that cannot be imported; the message names it and the
+    """Code from a user or another package cannot be imported; the message names the code and the
     exception.
     """
 
 
 class CodeNotAllowed(InputError):
-    """Code outside dagsim that is named by a file which is only data; see docs/security.md."""
+    """Code outside dagsim is named by a file that may only contain data; see docs/security.md."""
 
 
 class RunFolderError(InputError):
-    """A run folder or checkpoint that is missing, damaged, or from another experiment."""
+    """A run folder or checkpoint is missing, damaged, or from another experiment."""
 
 
 class SimulationError(DagsimError):
     """A simulation failed."""
 
     def blame(self, policy: object) -> None:
-        """Put the policy in front of the message: its ``name`` if it has one, otherwise its class."""
+        """Put the policy in front of the message: its ``name`` if it has one, or else its class."""
         name = getattr(policy, "name", None) or type(policy).__name__
         self.args = (f"policy {name}: {self}",)
 
@@ -128,18 +143,17 @@ class PolicyFailed(SimulationError):
 
 
 class Stalled(SimulationError):
-    """Tasks are left and the policy waits, but no pending event could change anything; or the
-    policy would be asked forever, or practically forever, before anything changes.
+    """Tasks are left and the policy waits, but no pending event could change anything, or the
+    policy would be called for ever (or practically so) before anything changes.
     """
 
 
 def require(holds: object, rule: str, value: object, error: type[DagsimError] = ConfigError) -> None:
-    """Check that a value satisfies a rule, which is given in words, such as ``"width must be 1 or
-    more"``.
+    """Check that a value satisfies a rule given in words, such as ``"width must be 1 or more"``.
 
     Raises:
-        DagsimError: The value does not; the exception has the type ``error`` and states the rule
-        and the value.
+        DagsimError: The value does not satisfy the rule; the exception has the type ``error`` and
+        states the rule and the value.
     """
     if not holds:
         raise error(f"{rule}, got {value!r}")

@@ -1,10 +1,10 @@
 """Families: subjects such as Slurm, Gavel or bounds, each in a folder that the core does not
 import.
 
-A folder ``dagsim/families/NAME`` contains everything about its subject. Its ``family.py`` contains
-a ``Family``, which states what the folder adds to the registries of the core. If you delete the
-folder, its entries disappear and nothing else changes; ``families/names.json`` keeps the names, so
-that an error can say which family is missing.
+A folder ``dagsim/families/NAME`` contains everything about its subject. The ``family.py`` in it
+contains a ``Family``, which states what the folder adds to the registries of the core. If you
+delete the folder, its entries disappear and nothing else changes. ``families/names.json`` keeps the
+names, so that an error can state which family is missing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _HOME = "dagsim.families"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry of a registry. ``target`` is a function or class that makes the object, or the
+    """One entry of a registry. ``target`` is a function or class that creates the object, or the
     ``"module:attr"`` of one. ``moved`` lists parameters that it no longer has, each with the spec
     that has them now.
     """
@@ -59,8 +59,7 @@ class Family:
 
 @cache
 def families() -> Mapping[str, Family]:
-    """Return the families, by name, whose folders are present and whose needed families are
-    present."""
+    """Return the families, by name, whose own folders and required families are present."""
     names = sorted(module.name for module in iter_modules(import_module(_HOME).__path__) if module.ispkg)
     whole: dict[str, Family] = {name: import_module(f"{_HOME}.{name}.family").FAMILY for name in names}
     while lacking := [name for name, family in whole.items() if not whole.keys() >= set(family.needs)]:
@@ -77,14 +76,14 @@ def family_entries(group: str) -> Iterator[tuple[str, Entry]]:
 
 
 def command_modules() -> list[str]:
-    """Return the modules that add the families' commands when they are imported."""
+    """Return the modules that add the families' commands on import."""
     modules = [f"{_HOME}.{name}{module}" for name, family in families().items() for module in family.commands.values()]
     return list(dict.fromkeys(modules))
 
 
 def offered(name: str, group: str = "services") -> Any | None:
-    """Return what a family offers under a name, such as a service; None if no present family
-    does."""
+    """Return what a family offers under a name, such as a service; None if no present family offers
+    it."""
     for home, entry in family_entries(group):
         if entry.name == name:
             module, _, attr = str(entry.target).partition(":")
@@ -96,7 +95,7 @@ def service(name: str, group: str = "services") -> Any:
     """Return a family's function that the core can do without.
 
     Raises:
-        UnknownName: No present family has it; the message names the missing one.
+        UnknownName: No present family has the function; the message names the missing family.
     """
     answer = offered(name, group)
     if answer is None:
@@ -122,7 +121,7 @@ def refuse_missing(group: str, name: str) -> None:
 
 
 def missing_family(group: str, name: str) -> str:
-    """Return a text that names the family of ``name`` if its folder is missing, and otherwise an
+    """Return a text that names the family of ``name`` if its folder is missing, or otherwise an
     empty text."""
     for family, names in _all_names().items():
         if name in names.get(group, ()) and family not in families():

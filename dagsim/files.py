@@ -1,4 +1,4 @@
-"""Files that are written completely or not at all, grow by whole records, and have a single
+"""Files that are either written completely or not at all, grow by whole records, and have a single
 writer."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dagsim.errors import InputError
 
 try:
     import fcntl
-except ImportError:  # not available on Windows, where nothing is locked
+except ImportError:  # the module does not exist on Windows, where nothing is locked
     fcntl = None  # type: ignore[assignment]
 
 
@@ -29,8 +29,8 @@ def parsed_json(text: str | bytes) -> Any:
     r"""Parse JSON.
 
     Raises:
-        ValueError: The text is not JSON, or is nested too deeply, or a number has thousands of
-            digits, or it contains half a character (``\ud800``), which no output could hold.
+        ValueError: The text is not JSON, is nested too deeply, contains a number with thousands of
+            digits, or contains half a character (``\ud800``), which no output could hold.
     """
     try:
         return whole_characters(json.loads(text), text)
@@ -42,11 +42,11 @@ _HALF = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def whole_characters(value: Any, written: str | bytes) -> Any:
-    """Return a JSON value if all its texts consist of whole characters; ``written`` is its JSON
+    """Return a JSON value if all strings in it consist of whole characters; ``written`` is its JSON
     text.
 
     Raises:
-        ValueError: A text contains half a character.
+        ValueError: A string contains half a character.
     """
     written = written if isinstance(written, str) else written.decode("latin-1")
     if _HALF.search(written):
@@ -54,7 +54,7 @@ def whole_characters(value: Any, written: str | bytes) -> Any:
             json.dumps(value, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
             raise ValueError(
-                f"half a character, \\u{ord(error.object[error.start]):x}, which UTF-8 cannot encode"
+                f"the text contains half a character (\\u{ord(error.object[error.start]):x}), which UTF-8 cannot encode"
             ) from None
     return value
 
@@ -83,8 +83,8 @@ class LineLimit(RawIOBase):
         self._line += data.count(b"\n")
         if self._length > LONGEST_LINE_B:
             raise self._error(
-                f"{self._where}:{self._line}: the line has more than {LONGEST_LINE_B:,} bytes; no row is that long, "
-                f"so the file is damaged or has another format"
+                f"{self._where}:{self._line}: the line has more than {LONGEST_LINE_B:,} bytes, but no row "
+                "is that long, so the file is damaged or has another format"
             )
         buffer[: len(data)] = data
         return len(data)
@@ -92,7 +92,7 @@ class LineLimit(RawIOBase):
 
 @contextmanager
 def open_lines(path: Path | str, error: type[InputError] = InputError) -> Iterator[TextIOWrapper]:
-    """Open a UTF-8 file for reading by lines, compressed if its name ends in ``.gz``.
+    """Open a UTF-8 file for reading line by line, decompressing it if its name ends in ``.gz``.
 
     Raises:
         OSError: It cannot be opened.
@@ -105,7 +105,7 @@ def open_lines(path: Path | str, error: type[InputError] = InputError) -> Iterat
 
 
 def is_there(path: Path | str) -> bool:
-    """Return True if the file or folder exists; also False for text that cannot be a path, for
+    """Return True if the file or folder exists, and False for text that cannot be a path, for
     example because it is too long.
     """
     try:
@@ -116,12 +116,12 @@ def is_there(path: Path | str) -> bool:
 
 @contextmanager
 def replaced(path: Path, *, durable: bool = False) -> Iterator[Path]:
-    """Write to a temporary path that replaces ``path`` when the block succeeds, and is removed when
-    it fails.
+    """Write to a temporary path that replaces ``path`` if the block succeeds, and is removed if it
+    fails.
 
-    Readers see either the old file or all of the new one. ``durable`` keeps this promise even if
+    Readers see either the old file or the complete new one. With ``durable``, this holds even if
     the power fails. A device or a pipe (``/dev/null``, ``/dev/stdout``) is written to directly,
-    because replacing it by a file would remove it from the system.
+    because replacing it with a file would remove it from the system.
     """
     if path.exists() and not (path.is_file() or path.is_dir()):
         yield path
@@ -147,13 +147,13 @@ def _sync(path: Path) -> None:
     """Wait until the file or folder is on disk.
 
     Raises:
-        OSError: It did not get there.
+        OSError: The data did not reach the disk.
     """
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     except OSError as error:
-        if error.errno in _LOST:  # other file systems do not support this, especially for folders
+        if error.errno in _LOST:  # other file systems do not support this, especially on folders
             raise
     finally:
         os.close(handle)
@@ -186,7 +186,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def file_hash(path: Path) -> str:
-    """Return the SHA-256 of a file, or of all files of a folder in the order of their names, as hex
+    """Return the SHA-256 of a file, or of all files in a folder in the order of their names, as hex
     digits."""
     total = sha256()
     for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
@@ -202,7 +202,7 @@ def append(path: Path, data: bytes, at: int) -> int:
     size.
 
     If writing fails (the disk is full), the file keeps its first ``at`` bytes. If the process is
-    killed meanwhile, the file has at least those bytes.
+    killed in the meantime, the file has at least those bytes.
 
     Raises:
         OSError: The file cannot be written, or is shorter than ``at``.
@@ -210,7 +210,7 @@ def append(path: Path, data: bytes, at: int) -> int:
     handle = os.open(path, os.O_WRONLY | os.O_CREAT if at == 0 else os.O_WRONLY, 0o666)
     try:
         if os.fstat(handle).st_size < at:
-            raise OSError(None, f"is shorter than the {at} bytes that were written to it", str(path))
+            raise OSError(None, f"is shorter than the {at} bytes written to it", str(path))
         os.ftruncate(handle, at)
         os.lseek(handle, at, os.SEEK_SET)
         left = memoryview(data)
@@ -233,7 +233,7 @@ def cut(path: Path, size: int) -> None:
     """
     there = path.stat().st_size if path.exists() else 0
     if there < size:
-        raise OSError(None, f"is shorter than the {size} bytes that were written to it", str(path))
+        raise OSError(None, f"is shorter than the {size} bytes written to it", str(path))
     if size == 0:
         path.unlink(missing_ok=True)
     elif there > size:
@@ -241,7 +241,8 @@ def cut(path: Path, size: int) -> None:
 
 
 class Lock:
-    """A lock that makes a process the only writer of a folder; the lock ends with the process."""
+    """A lock that makes a process the only writer of a folder; it is released when the process
+    ends."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -253,7 +254,7 @@ class Lock:
         return self._release is not None
 
     def claim(self) -> bool:
-        """Take the lock; False if another process has it.
+        """Take the lock; return False if another process has it.
 
         Raises:
             OSError: The file cannot be created.
@@ -268,7 +269,8 @@ class Lock:
         return True
 
     def is_free(self) -> bool:
-        """Return True if no process has the lock, as far as can be known. Writes nothing."""
+        """Return True if no process holds the lock, as far as this can be determined. Writes
+        nothing."""
         if fcntl is None or self._release is not None:
             return False
         try:
@@ -279,7 +281,7 @@ class Lock:
             return False
         try:
             fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:  # another process holds the lock, or the file system has no locks
+        except OSError:  # another process holds the lock, or the file system does not support locks
             return False
         finally:
             os.close(handle)
@@ -293,8 +295,8 @@ class Lock:
 
 
 def _locked(handle: int) -> bool:
-    """Lock an open file, and retry if ``is_free`` is testing it right now; False if another process
-    has it.
+    """Lock an open file, and retry if ``is_free`` is testing it at this moment; return False if
+    another process has it.
     """
     for wait_s in (0.01, 0.05, None):
         try:
@@ -306,7 +308,6 @@ def _locked(handle: int) -> bool:
                 return False
             time.sleep(wait_s)
         except OSError:
-            # on a file system without locks, writing without a guard is better than not writing at
-            # all
+            # On a file system without locks, unguarded writing is better than not writing at all.
             return True
     return False

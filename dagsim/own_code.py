@@ -1,10 +1,10 @@
-"""The user's own code: how it is found by name, which file it is in, and when it may be imported.
+"""The user's own code: how it is found by name, which file contains it, and when it may be
+imported.
 
 A name with a colon, ``module:attr`` or ``path/to/file.py:attr``, is code outside dagsim. Importing
 it runs it, so each command states which names it accepts: those on the command line and in a file
-given to ``--config``, and those of a run folder if the source file still has the SHA-256 that the
-folder recorded. Python programs are not restricted, because they run code anyway. See
-docs/security.md.
+given to ``--config``, and those in a run folder if the source file still has the SHA-256 recorded
+there. Python programs are not restricted, because they run code anyway. See docs/security.md.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class Allowed:
     """The names that a command may import. A new object allows none; ``command_line`` contains the
     arguments.
 
-    A name is allowed if it appears in text from the user: the command line, or a file given to
-    ``--config``.
+    A name is allowed if it appears in text written by the user: the command line, or a file given
+    to ``--config``.
     """
 
     def __init__(self, command_line: Iterable[str] = ()) -> None:
@@ -39,8 +39,7 @@ class Allowed:
         """True if every name is allowed (``--allow-code``)."""
 
     def trust_command_line(self) -> None:
-        """Allow the names on the command line, for commands that run the code that they are
-        given."""
+        """Allow the names on the command line, for commands that run the code given to them."""
         self._texts += self._command_line
 
     def trust_values(self, value: object) -> None:
@@ -60,12 +59,13 @@ class Allowed:
         self._recorded.append((folder, hashes))
 
     def check(self, kind: str, name: str) -> None:
-        """Check that code called ``name`` may be imported, or run, in the case of ``exec:COMMAND``.
+        """Check that code called ``name`` may be imported or, in the case of ``exec:COMMAND``, run.
 
         Raises:
             CodeNotAllowed: It may not.
         """
-        whole_name = re.compile(rf"(?<![\w.]){re.escape(name)}(?![\w.]|:\S)")  # in YAML, "name: 1.0" has the key "name"
+        # in YAML, "name: 1.0" has the key "name"
+        whole_name = re.compile(rf"(?<![\w.]){re.escape(name)}(?![\w.]|:\S)")
         if self.everything or any(whole_name.search(text) for text in self._texts):
             return
         if _is_path(name) and _resolved(name) in map(_resolved, own_names(" ".join(self._texts))):
@@ -94,8 +94,9 @@ def allowed() -> Allowed | None:
 
 @contextmanager
 def allow(names: Allowed) -> Iterator[Allowed]:
-    """Restrict imports to ``names`` while the block runs."""
-    global _allowed  # not a context variable, because it must also apply in threads that the block starts
+    """Restrict imports to ``names`` while the block is running."""
+    # not a context variable, because it must also apply to threads started inside the block
+    global _allowed
     before, _allowed = _allowed, names
     try:
         yield names
@@ -146,7 +147,7 @@ def _resolved(name: str) -> tuple[Path | None, str]:
 def _module_at(path: Path) -> object:
     """Import the file ``path`` as a module, once.
 
-    The module gets the name of the file and its folder joins the search path, so that worker
+    The module gets the name of the file and its folder is added to the search path, so that worker
     processes can import it again.
     """
     file = path.expanduser().resolve()
@@ -175,7 +176,7 @@ def _module_at(path: Path) -> object:
 
 def name_of(cls: type) -> str:
     """Return the name by which a class can be found again: ``file.py:Class`` if it was imported by
-    path, otherwise ``module:Class``.
+    path, or otherwise ``module:Class``.
     """
     by_name = {name: str(file) for file, name in _BY_PATH.items()}
     return f"{by_name.get(cls.__module__, cls.__module__)}:{cls.__qualname__}"
@@ -189,7 +190,8 @@ def source_file(name: str) -> Path | None:
         return file if file.is_file() else None
     spec: ModuleSpec | None = None
     parts = name.partition(":")[0].split(".")
-    for count in range(1, len(parts) + 1):  # importlib.util.find_spec would import the packages on the way
+    # importlib.util.find_spec would import the parent packages
+    for count in range(1, len(parts) + 1):
         folders = None if spec is None else list(spec.submodule_search_locations or ())
         spec = PathFinder.find_spec(".".join(parts[:count]), folders)
         if spec is None:

@@ -25,12 +25,12 @@ _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def end_with_parent() -> None:
-    """Make a worker exit as soon as its parent has ended, however it ended."""
+    """Make a worker exit as soon as its parent has ended, for whatever reason."""
     threading.Thread(target=_wait_for_parent, daemon=True).start()
 
 
 def _wait_for_parent() -> None:
-    # it takes a while to import, and most commands start no workers
+    # Importing this takes a while, and most commands start no workers.
     from multiprocessing import parent_process
 
     parent = parent_process()
@@ -40,8 +40,8 @@ def _wait_for_parent() -> None:
 
 
 def kill_workers(pool: ProcessPoolExecutor) -> None:
-    """End a pool and its processes at once, whatever they are doing. Workers of ``starting`` ignore
-    SIGTERM, so they are killed.
+    """End a pool and its processes at once, whatever they are doing. Workers created in
+    ``starting`` ignore SIGTERM, so they are killed.
     """
     for process in list((getattr(pool, "_processes", None) or {}).values()):
         process.kill()
@@ -50,7 +50,7 @@ def kill_workers(pool: ProcessPoolExecutor) -> None:
 
 class _StandardStream(io.RawIOBase):
     """Standard output or standard error. Its errors name the stream. After the first error, all
-    further output is dropped, because Python's exit would otherwise fail on what is left.
+    further output is dropped, because Python would otherwise fail on exit with what is left.
     """
 
     def __init__(self, number: int, *, raises: bool) -> None:
@@ -80,15 +80,17 @@ class _StandardStream(io.RawIOBase):
 
 
 def steady_streams() -> None:
-    """Make the standard streams of a command safe: a closed one (``>&-``) leads nowhere, characters that the
-    terminal's encoding lacks are written as escape sequences, an error of standard output says so, and one of
-    standard error is dropped, because a message that nobody can read is no reason to lose a run.
+    """Make the standard streams of a command safe. A closed stream (``>&-``) discards its output,
+    characters that the terminal's encoding lacks are written as escape sequences, and an error on
+    standard output is reported. An error on standard error is ignored, because a message that
+    nobody can read is no reason to lose a run.
     """
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest free file descriptor, which is this one
+            # takes the lowest free file descriptor, which is this one
+            os.open(os.devnull, os.O_RDWR)
             os.set_inheritable(number, True)
     output, errors = (getattr(stream, "encoding", None) or "utf-8" for stream in (sys.stdout, sys.stderr))
     buffered = io.BufferedWriter(_StandardStream(1, raises=True))
@@ -99,7 +101,7 @@ def steady_streams() -> None:
 
 @contextmanager
 def without_output() -> Iterator[None]:
-    """Discard the standard output of this process, including that of C libraries.
+    """Discard the standard output of this process, including the output of C libraries.
 
     For some integer programs, HiGHS prints debugging output even without ``disp``, which would get
     into the JSON output of a command.
@@ -123,7 +125,7 @@ def starting(*, main: bool = False) -> Iterator[None]:
     """Start worker processes inside this block.
 
     The workers ignore the signals that stop a run, because their parent ends them, and use one
-    thread in numeric libraries. They import the main script only with ``main=True``, which is
+    thread in numeric libraries. They only import the main script with ``main=True``, which is
     needed for objects defined there.
     """
     with _signals_blocked(), _one_thread(), nullcontext() if main else _no_main():
@@ -164,11 +166,11 @@ def _no_main() -> Iterator[None]:
 
 
 class Stopped(KeyboardInterrupt):
-    """A stop by a signal other than Ctrl-C. Code that handles ``KeyboardInterrupt`` handles it,
-    too."""
+    """A stop by a signal other than Ctrl-C. Code that handles ``KeyboardInterrupt`` also handles
+    this."""
 
     def __init__(self, number: int) -> None:
-        super().__init__(number)  # NumPy rebuilds an exception from its arguments
+        super().__init__(number)  # NumPy rebuilds exceptions from their arguments
         self.number = number
 
 
@@ -183,18 +185,18 @@ _stopped = threading.Event()
 
 
 def was_stopped() -> bool:
-    """Return True if a signal asked this process to stop."""
+    """Return True if a signal has asked this process to stop."""
     return _stopped.is_set()
 
 
 class Stops:
-    """Handles stop signals while the block runs: they are raised as ``KeyboardInterrupt``, can be
-    held back, and are never lost.
+    """Handles stop signals while the block is running: they are raised as ``KeyboardInterrupt``,
+    can be held back, and are never lost.
 
-    NumPy drops an exception that is raised while it looks up attributes (of an enum, for example),
-    even a KeyboardInterrupt. The signal is therefore also recorded, and raised at the latest by
-    ``release``. A signal that the caller ignores (``nohup``) stays ignored. Outside the main thread
-    this class does nothing.
+    NumPy drops an exception raised while it looks up attributes (of an enum, for example), even a
+    KeyboardInterrupt. The signal is therefore also recorded, and raised by ``release`` at the
+    latest. A signal ignored by the caller (``nohup``) stays ignored. Outside the main thread this
+    class does nothing.
     """
 
     def __init__(self) -> None:
@@ -220,7 +222,7 @@ class Stops:
         self._held = True
 
     def release(self) -> None:
-        """Raise signals again; if one was recorded meanwhile, raise it at once."""
+        """Raise signals again; if one has been recorded in the meantime, raise it at once."""
         self._held = False
         if self.received is not None:
             raise _stop(self.received)

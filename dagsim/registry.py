@@ -4,7 +4,7 @@ list the names.
 Built-in entries form a literal table (name, ``module:attr``, summary), so that listing them imports
 nothing. Other packages add entries with entry points.
 
-``scalar`` reads the plain words in brackets and in configurations as values.
+``scalar`` interprets the plain words in brackets and in configurations as values.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ class Registry(Generic[T]):
 
     ``group`` is the entry-point group for other packages, ``listing`` is the command that lists the
     registry, and ``home`` is the package to which targets such as ``".orders:sjf"`` are relative.
-    ``method`` identifies objects of this kind: a user's own ``module:attr`` is accepted only if it
+    ``method`` identifies objects of this kind. A user's own ``module:attr`` is accepted only if it
     has that method, or if it is a function whose return annotation has it. Without ``method``,
-    users' own names are refused.
+    users' own names are rejected.
     """
 
     def __init__(
@@ -96,28 +96,29 @@ class Registry(Generic[T]):
 
     @cached_property
     def _entries(self) -> dict[str, Entry]:
-        """Entries of the core, then those of the families."""
+        """Entries in the core, followed by those in the families."""
         added = [_at_home(entry, home) for home, entry in family_entries(self._own_group)]
         return {entry.name: entry for entry in (*self._builtins, *added)}
 
     def register(self, name: str, summary: str = "", tags: Iterable[str] = ()) -> Callable[[Factory], Factory]:
-        """Decorate a class or function that makes a ``T``. Raises ValueError if the name is taken."""
+        """Decorate a class or function that creates a ``T``. Raises ValueError if the name is
+        already taken."""
 
         def add(factory: Factory) -> Factory:
             if name in self._entries:
-                raise ValueError(f"a {self.kind} called {name!r} is registered already")
+                raise ValueError(f"a {self.kind} called {name!r} is already registered")
             self._entries[name] = Entry(name, factory, summary, tuple(tags))
             return factory
 
         return add
 
     def create(self, spec: str | Spec, **defaults: object) -> T:
-        """Make the object that ``spec`` describes. ``defaults`` fill parameters that ``spec``
+        """Make the object that ``spec`` describes. ``defaults`` provide parameters that ``spec``
         leaves out.
 
         Raises:
             UnknownName: There is no such name, module, attribute or parameter; the message suggests
-                the nearest.
+                the nearest one.
             ConfigError: ``spec`` cannot be parsed, or a parameter is missing.
         """
         name, params = Spec.parse(spec) if isinstance(spec, str) else spec
@@ -129,22 +130,22 @@ class Registry(Generic[T]):
         return target(**self._arguments(name, target, params, defaults))  # type: ignore[no-any-return]
 
     def get(self, name: str, *, own: bool = True) -> object:
-        """Return the factory called ``name``: a class or a function, or for a user's own
-        ``module:attr`` any object.
+        """Return the factory called ``name``, which is a class or a function or, for a user's own
+        ``module:attr``, any object.
 
-        With ``own=False``, for names in data files, code outside dagsim is refused, except entry
-        points.
+        With ``own=False``, which is for names in data files, code outside dagsim is rejected,
+        except for entry points.
 
         Raises:
             UnknownName: There is no such name, module or attribute.
             CodeNotAllowed: ``name`` is code outside dagsim that may not be imported here.
-            ConfigError: The object is of another kind.
+            ConfigError: The object is of a different kind.
         """
         if self.is_own(name):
             if not own:
                 raise CodeNotAllowed(
-                    f"{self.kind} {name!r}: a data file can only name what comes with dagsim"
-                    f"{f' ({self.listing})' if self.listing else ''}; see docs/security.md"
+                    f"{self.kind} {name!r}: a data file may only name parts that come with "
+                    f"dagsim{f' ({self.listing})' if self.listing else ''}; see docs/security.md"
                 )
             return self._own(name)
         if ":" in name:
@@ -172,7 +173,7 @@ class Registry(Generic[T]):
 
     def names(self) -> tuple[str, ...]:
         """Return all names: built-ins in the order of the table, then registered names, then those
-        of other packages.
+        from other packages.
         """
         return tuple(entry.name for entry in self.describe())
 
@@ -212,7 +213,7 @@ class Registry(Generic[T]):
         except ModuleNotFoundError as error:
             module = name.partition(":")[0]
             if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-                # the module exists, but something that it imports does not
+                # The module exists, but one of its own imports failed.
                 raise self._broken(name, "", error) from error
             raise UnknownName(f"{self.kind} {name!r}: there is no module {error.name!r}") from None
         except AttributeError as error:
@@ -225,7 +226,7 @@ class Registry(Generic[T]):
             raise self._broken(name, "", error) from error
 
     def _broken(self, name: str, origin: str, error: Exception) -> PluginError:
-        """Return the error for a user's or another package's code that cannot be imported."""
+        """Return the error for code from a user or another package that cannot be imported."""
         text = f"{type(error).__name__}: {one_line(error)}"
         return PluginError(f"{self.kind} {name!r}{f' ({origin})' if origin else ''} cannot be imported: {text}")
 
@@ -235,7 +236,7 @@ class Registry(Generic[T]):
         try:
             parameters = _of_class(target) if isinstance(target, type) else _parameters(target)
         except (TypeError, ValueError):
-            raise ConfigError(f"{self.kind} {name!r}: {target!r} cannot make one") from None
+            raise ConfigError(f"{self.kind} {name!r}: {target!r} is not a class or function that creates one") from None
         named = {p.name: p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
         if not any(p.kind is p.VAR_KEYWORD for p in parameters):
             for param in params:
@@ -272,7 +273,8 @@ def _has(value: object, method: str) -> bool:
     """
     if isinstance(value, type) or not inspect.isroutine(value):
         cls = value if isinstance(value, type) else type(value)
-        return any(callable(vars(base).get(method)) for base in cls.__mro__)  # not getattr: every class has a __call__
+        # getattr would not do, because every class has a __call__
+        return any(callable(vars(base).get(method)) for base in cls.__mro__)
     try:
         promised = inspect.signature(value, eval_str=True).return_annotation
     except (NameError, TypeError, ValueError):
@@ -408,8 +410,8 @@ def scalar(text: str) -> Scalar:
     """Return the value of an unquoted word: None, a truth value, a number, or the text itself
     (``off``).
 
-    The core schema of YAML 1.2. YAML 1.1, which PyYAML implements, reads ``3e-4`` as text and
-    ``off`` as false, which is the opposite of what people mean.
+    Follows the core schema of YAML 1.2. YAML 1.1, which PyYAML implements, reads ``3e-4`` as text
+    and ``off`` as false, which is the opposite of what people mean.
     """
     if text in _WORDS:
         return _WORDS[text]

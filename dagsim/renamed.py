@@ -38,7 +38,7 @@ _PARTS = re.compile(r"((?:\w+\[.*\]\.)?)(\w+)((?:\.\w+)?)")
 
 
 def new_name(old: str, names: Collection[str]) -> str | None:
-    """Return the new name of ``old`` if it is one of ``names``.
+    """Return the new name for ``old`` if it is one of ``names``.
 
     The parts of a metric before and after the name are kept: ``tenant[ann].slowdown.mean``.
     """

@@ -33,7 +33,7 @@ _WORDS = {
 
 
 def fault_in_words(fault: Mapping[str, Any]) -> str:
-    """Word an error that pydantic reports, such as ``must be 1 or more, got 0``."""
+    """Convert an error reported by pydantic into words, such as ``must be 1 or more, got 0``."""
     kind, context = fault["type"], fault.get("ctx", {})
     if kind in _LIMITS:
         key, words = _LIMITS[kind]
@@ -83,12 +83,12 @@ class Foreign:
 
 
 class Registered:
-    """``Annotated[Any, Registered(NETWORKS, "uniform")]``: a part whose class is named by ``kind``
-    or is the ``default``.
+    """``Annotated[Any, Registered(NETWORKS, "uniform")]``: a part whose class is named by ``kind``,
+    or else is the ``default``.
 
     The class is imported only when a configuration uses it. A user's own class (``module:attr`` or
     an entry point) must be a dataclass, but does not need a field ``kind``. If the validation
-    context says ``own: False``, a ``module:attr`` becomes a ``Foreign``.
+    context contains ``own: False``, a ``module:attr`` becomes a ``Foreign``.
     """
 
     def __init__(self, registry: Registry[Any], default: str | None = None) -> None:
@@ -104,7 +104,7 @@ class Registered:
         return {"anyOf": union, **({} if self.default is None else {DEFAULT_KIND: self.default})}
 
     def read(self, value: Any) -> Any:
-        """Build the object that a name, or a mapping with its ``kind``, describes.
+        """Build the object described by a name, or by a mapping with its ``kind``.
 
         Raises:
             ConfigError: There is no such kind, or a key or value is wrong.
@@ -144,7 +144,7 @@ class Registered:
 
 class Later:
     """``Annotated[Any, Later("module:Class")]``: a section whose class is imported only if the
-    section is present. In a ``TaggedUnion`` it has a ``kind``. ``Later("train")`` stands for the
+    section is present. In a ``TaggedUnion``, it has a ``kind``. ``Later("train")`` represents the
     class that a family declares for the key ``train``.
     """
 

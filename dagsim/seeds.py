@@ -1,8 +1,8 @@
-"""Pools of seeds by purpose, so that no result is reported on the seeds that were used to choose
+"""Pools of seeds by purpose, so that no result is reported for the seeds that were used to choose
 it.
 
 Training draws from ``TRAIN``. Every choice (a parameter, a checkpoint, the best heuristic) is made
-on ``VALIDATION``. ``REPORT`` is used once, for the final table: each published table and each
+on ``VALIDATION``. ``REPORT`` is used once, for the final table. Each published table and each
 training run has a separate part of it (``dagsim.experiment.ledger``). ``dagsim eval`` uses other
 seeds (``replicate_seeds``).
 """

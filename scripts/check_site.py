@@ -5,12 +5,14 @@
 Case n is drawn from seed n: up to six nodes with features, partitions, limits of accounts, users and QOS, reservations
 that are over, under way or to come, licences, drains and outages with and without an end; up to 25 jobs with
 constraints, reservations, licences, dependencies, begin times, arrays, gangs and limits, some of which can never start.
+Reservations may repeat, become known late, or attract jobs; jobs may name nodes, exclude nodes, or want them alone.
 All times are multiples of ten minutes, so that equal times are the rule. The policies take turns. Without ``--from``
 the first seed is new each time, and printed.
 
 The judge shares no code with the kernel: it reads rows of the log against docs/reference/schedulers.md ("Four rules
-bind every policy") and the limits that bind ``slurm-multifactor``. A run must end, and a job that is left over must be
-one that could not start. Where the compiled engine plays a site without restrictions, its log must be the kernel's.
+bind every policy") and the rules that bind ``slurm-multifactor`` alone: limits, and nodes that are not shared. A run
+must end, and a job that is rejected at once or left over must be one that could not start. Where the compiled engine
+plays a site without restrictions, its log must be the kernel's.
 Exits with 1 if anything differs.
 """
 
@@ -20,7 +22,7 @@ import re
 import secrets
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, NamedTuple
 
@@ -30,7 +32,7 @@ from stress import specs
 
 from dagsim.errors import ConfigError, DagsimError
 from dagsim.model import Cluster, Demand, Job, Kind, Node, Request, Task, TaskGraph, gpu_type
-from dagsim.model.log import Schedule
+from dagsim.model.log import RejectReason, Schedule
 from dagsim.model.queues import Caps, NodeOutage, NodePartition, NodeReservation, Qos, QueueNode, QueueTree
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
@@ -53,7 +55,7 @@ class Site(NamedTuple):
 
 def drawn(seed: int) -> Site:
     """Draw a case from its seed alone."""
-    rng = np.random.default_rng([7, seed])
+    rng, more = np.random.default_rng([7, seed]), np.random.default_rng([8, seed])
     nodes = tuple([_node(rng, at) for at in range(int(rng.integers(1, 7)))])
     names = [node.name for node in nodes]
 
@@ -79,20 +81,41 @@ def drawn(seed: int) -> Site:
         qos = [Qos("q0", limits=_caps(rng)), Qos("q1", user_limits=_caps(rng), account_limits=_caps(rng))]
         tree = [QueueNode("x", limits=_caps(rng), user_limits=_caps(rng)), QueueNode("y", limits_of={"u0": _caps(rng)})]
         drains = [
-            NodeOutage(some(), *((at, None) if rng.random() < 0.2 else (at, end)), kind=kind)  # type: ignore[arg-type]
+            NodeOutage(some(), *((at, None) if rng.random() < 0.5 else (at, end)), kind=kind)  # type: ignore[arg-type]
             for kind in ("drain", "down")
             for _ in range(int(rng.random() < 0.3))
             for at, end in [period()]
         ]
         reservations = [NodeReservation(f"r{at}", some(), *period()) for at in range(int(rng.integers(0, 4)))]
+        reservations = [_variant(more, period) for period in reservations]
         licences = {"cad": int(rng.integers(1, 4))} if rng.random() < 0.6 else {}
         queues = QueueTree(tuple(tree), tuple(parts), tuple(qos), tuple(reservations), tuple(drains), licences)
     jobs: list[Job] = []
     arrival_s = 0.0
     for at in range(int(rng.integers(5, 26))):
         arrival_s += STEP_S * float(rng.integers(0, 3))
-        jobs.append(_job(rng, at, arrival_s, queues, jobs))
+        jobs.append(_choosy(more, _job(rng, at, arrival_s, queues, jobs), names if restricted else []))
     return Site(Cluster(nodes), queues, jobs)
+
+
+def _variant(rng: np.random.Generator, period: NodeReservation) -> NodeReservation:
+    """Draw a reservation that repeats, becomes known late, or attracts jobs, of the same nodes and times."""
+    kind = rng.choice(["repeats", "late", "magnetic", "plain", "plain", "plain"])
+    if kind == "repeats":
+        return replace(period, every_s=period.end_s - period.start_s + STEP_S * float(rng.integers(0, 60)))
+    if kind == "late":
+        return replace(period, known_s=STEP_S * float(rng.integers(0, int(period.end_s / STEP_S))))
+    whose: Any = ({"accounts": ("x",)}, {"users": ("u0",)}, {})[int(rng.integers(3))]
+    return replace(period, magnetic=True, **whose) if kind == "magnetic" else period
+
+
+def _choosy(rng: np.random.Generator, job: Job, names: list[str]) -> Job:
+    """Draw a job that names nodes, excludes nodes or shares nodes with nobody; mostly the same job."""
+    kind = rng.choice(["nodes", "excluded", "exclusive_user", *[""] * 12])
+    some = tuple(rng.permutation(names)[: int(rng.integers(1, 3))].tolist())
+    if not kind or not names:
+        return job
+    return replace(job, request=replace(job.request or Request(), **{kind: True if kind == "exclusive_user" else some}))
 
 
 def _node(rng: np.random.Generator, at: int) -> Node:
@@ -174,7 +197,7 @@ class Judge:
         for kind, _, _, _, run, node, instances, *_ in rows:
             if kind == Kind.STARTED:
                 nodes[run].append((node, instances))
-        for kind, now, job, task, run, *_ in rows:
+        for kind, now, job, task, run, _, _, _, gpus in rows:
             if kind == Kind.STARTED and run not in self.runs:
                 own = self.site.jobs[job]
                 self.first_s.setdefault(own.id, now)
@@ -184,6 +207,7 @@ class Judge:
                 self.runs.pop(run, None)
             elif kind == Kind.REJECTED and now == self.site.jobs[job].arrival_s:  # it never came: nobody waits for it
                 self.first_s[self.site.jobs[job].id] = self.left_s[self.site.jobs[job].id] = -inf
+                self._refused(self.site.jobs[job], now, int(gpus))
             elif kind in (Kind.COMPLETED, Kind.REJECTED):
                 self.first_s.setdefault(self.site.jobs[job].id, now)
                 self.left_s[self.site.jobs[job].id] = now
@@ -194,36 +218,33 @@ class Judge:
         request, queues = job.request or Request(), self.site.queues
         where = f"{now:g} s: {job.id} starts on {[f'n{node}' for node, _ in nodes]}"
         limit_s = self.limit_s(job, task)
-        counted = re.findall(r"(\w+)\*(\d+)", request.constraint) if task.gang else ()
-        if counted and any(node.features for node in self.site.cluster.nodes):
-            held = [self.site.cluster.nodes[node].features for node, _ in nodes]
-            if not self._one_type_has(task, counted):  # then the features bind alone
-                if any(not {feature for feature, _ in counted} & {*features} for features in held):
-                    self.faults.append(f"{where}, of which one has no feature of {request.constraint}")
-                counted = ()
-            for feature, least in counted:
-                if sum(feature in features for features in held) < int(least):
-                    self.faults.append(f"{where}, which has fewer than {least} nodes with {feature}")
-        if request.constraint.startswith("[") and any(node.features for node in self.site.cluster.nodes):
-            features = [set(self.site.cluster.nodes[node].features) for node, _ in nodes]
-            if not any(all(way in of for of in features) for way in request.constraint.strip("[]").split("|")):
-                self.faults.append(f"{where}, which do not all satisfy the same part of {request.constraint}")
+        eligible, counted = self.eligible(job, task)
+        held = [self.site.cluster.nodes[node].features for node, _ in nodes]
+        for feature, least in counted.items():
+            if sum(feature in features for features in held) < least:
+                self.faults.append(f"{where}, which has fewer than {least} nodes with {feature}")
+        alike = any(all(way in features for features in held) for way in _ways(request))
+        if request.constraint.startswith("[") and self.features_count and not alike:
+            self.faults.append(f"{where}, which do not all satisfy the same part of {request.constraint}")
+        own = [period for period in queues.reservations if period.name == request.reservation]
         for node, _ in nodes:
-            if f"n{node}" not in self.allowed(job):
+            if f"n{node}" not in eligible:
                 self.faults.append(f"{where}, outside its partition or constraint")
             for period in queues.reservations:
                 if f"n{node}" not in period.nodes:
                     continue
-                if period.name == request.reservation:
+                if period.name == request.reservation or now < (period.known_s or 0.0):
                     continue
-                if now < period.end_s and now + limit_s > period.start_s:
-                    self.faults.append(f"{where} until {now + limit_s:g} s, in the reservation {period.name} of others")
+                welcome = not own and self._attracts(period, job)
+                for start_s, end_s in period.times():
+                    if now < end_s and now + limit_s > start_s and not (welcome and start_s <= now):
+                        self.faults.append(f"{where} until {now + limit_s:g} s, in {period.name} of others")
             for drain in queues.outages:
                 if f"n{node}" in drain.nodes and drain.start_s <= now < (drain.end_s or inf):
                     self.faults.append(f"{where}, which is drained or down")
-        own = [period for period in queues.reservations if period.name == request.reservation]
         for period in own:
-            if not period.start_s <= now < period.end_s or any(f"n{node}" not in period.nodes for node, _ in nodes):
+            held_now = any(start_s <= now < end_s for start_s, end_s in period.times())
+            if not held_now or any(f"n{node}" not in period.nodes for node, _ in nodes):
                 self.faults.append(f"{where}, outside its reservation")
         for name, most in queues.licences.items():
             requests = [other.request or Request() for other, _, _ in self.runs.values()]
@@ -241,19 +262,58 @@ class Judge:
                 self.faults.append(f"{where}: {len(inside)} tasks of its array, at most {request.array_limit}")
         if self.policy.startswith("slurm"):
             self._limits(where)
+            self._sharing(where, job, nodes)
 
-    def _one_type_has(self, task: Task, counted: list[tuple[str, str]]) -> bool:
-        """Return True if empty nodes of one GPU type could satisfy the counts, with an instance on each node."""
-        by_type: dict[str | None, list[Node]] = defaultdict(list)
-        for node in self.site.cluster.nodes:
-            fits = node.gpus >= task.gpus and node.cpus >= task.cpus and node.memory_gb >= task.memory_gb
-            if fits:
-                by_type[node.gpu.name if node.gpu else None].append(node)
-        return any(
-            len(nodes) >= task.instances
-            and all(sum(feature in node.features for node in nodes) >= int(least) for feature, least in counted)
-            for nodes in by_type.values()
-        )
+    @staticmethod
+    def _attracts(period: NodeReservation, job: Job) -> bool:
+        """True if a job may use a magnetic reservation without asking for it."""
+        in_accounts, in_users = not period.accounts or job.account in period.accounts, job.user in period.users
+        return period.magnetic and in_accounts and (in_users or not period.users)
+
+    def _sharing(self, where: str, job: Job, nodes: list[tuple[int, int]]) -> None:
+        """Nobody shares a node with an exclusive job, and only jobs of the same user with a job that wants that."""
+        here = {node for node, _ in nodes}
+        for other, _, held in self.runs.values():
+            if other is not job and here & {node for node, _ in held}:
+                alone = self._alone(job) or self._alone(other)
+                by_user = any(one.request and one.request.exclusive_user for one in (job, other))
+                if alone or (by_user and job.user != other.user):
+                    self.faults.append(f"{where}, on a node with {other.id}, although one of them shares no node")
+
+    def _alone(self, job: Job) -> bool:
+        parts = {part.name: part for part in self.site.queues.partitions}
+        part = parts.get(job.partition) or next(iter(parts.values()), NodePartition("all"))
+        several = bool(job.request and job.request.partitions)  # where it starts, the log does not say
+        return bool(job.request and job.request.exclusive) or (part.exclusive and not several)
+
+    def _refused(self, job: Job, now: float, reason: int) -> None:
+        """A job that is rejected as too large could not start on the empty site, while all nodes are there."""
+        if reason in (RejectReason.TOO_LARGE, RejectReason.NO_SUCH_GPU) and self.could_start(job, now, ()):
+            self.faults.append(f"{now:g} s: {job.id} is rejected, although it could start")
+
+    def eligible(self, job: Job, task: Task) -> tuple[set[str], dict[str, int]]:
+        """The nodes on which instances of a task may start, and how many of a gang's nodes must have a feature.
+
+        If only nodes of several GPU types could satisfy the counts, each node has a counted feature instead.
+        """
+        nodes = self.allowed(job)
+        if job.request and len(job.request.nodes) >= (task.instances if task.gang else 1):  # no room for others
+            nodes &= {*job.request.nodes}
+        for period in self.site.queues.reservations:
+            nodes &= {*period.nodes} if job.request and period.name == job.request.reservation else {*self._names}
+        counted = re.findall(r"(\w+)\*(\d+)", job.request.constraint) if task.gang and job.request else []
+        counts = {feature: int(least) for feature, least in counted if self.features_count}
+        if counts and not self._fits(task, nodes, counts) and self._fits(task, nodes, counts, mixed=True):
+            return {name for name in nodes if {*counts} & {*self._node(name).features}}, {}
+        return nodes, counts
+
+    @property
+    def features_count(self) -> bool:
+        """True if any node has a feature: else constraints mean nothing."""
+        return any(node.features for node in self.site.cluster.nodes)
+
+    def _node(self, name: str) -> Node:
+        return next(node for node in self.site.cluster.nodes if node.name == name)
 
     def limit_s(self, job: Job, task: Task) -> float:
         """The time limit: the user's, else the default of the partition, else the estimate; at most the partition's."""
@@ -272,8 +332,8 @@ class Judge:
         request, parts = job.request or Request(), {part.name: part for part in self.site.queues.partitions}
         every = {node.name for node in self.site.cluster.nodes}
         named = [name for name in request.partitions or (job.partition,) if name in parts] or list(parts)[:1]
-        nodes = {name for part in named for name in parts[part].nodes} if parts else every
-        if not request.constraint or not any(node.features for node in self.site.cluster.nodes):
+        nodes = ({name for part in named for name in parts[part].nodes} if parts else every) - {*request.excluded}
+        if not request.constraint or not self.features_count:
             return nodes
         text = re.sub(r"\w+\*\d+", "True", request.constraint).replace("[", "(").replace("]", ")")
         text = text.replace("&", " and ").replace("|", " or ").replace("!", " not ")
@@ -347,31 +407,56 @@ class Judge:
                 for one in left
                 if one is not job and one.request and request.array and one.request.array == request.array
             ]
-            if not waits_for and not array and self._could_start(job, now):
+            if not waits_for and not array and self.could_start(job, now, self.site.queues.outages):
                 self.faults.append(f"{now:g} s: {job.id} is left over, although it could start")
 
-    def _could_start(self, job: Job, now: float) -> bool:
+    def could_start(self, job: Job, now: float, outages: tuple[NodeOutage, ...]) -> bool:
         """True if the idle nodes that are not gone for good have room for each of its tasks."""
         request, queues = job.request or Request(), self.site.queues
-        nodes = self.allowed(job)
+        gone = {name for outage in outages if outage.end_s is None for name in outage.nodes}
         for period in queues.reservations:
             if period.name == request.reservation:
-                nodes &= set(period.nodes) if now < period.end_s else set()
-        gone = {name for outage in queues.outages if outage.end_s is None for name in outage.nodes}
+                gone |= {*self._names} - ({*period.nodes} if now < period.times()[-1][1] else set())
         if any(count > queues.licences.get(name, inf) for name, count in request.licences):
             return False
-        return all(self._fits(task, nodes - gone) for task in job.tasks)
+        ways = _ways(request) if request.constraint.startswith("[") and self.features_count else [""]
+        for task in job.tasks:
+            nodes, counts = self.eligible(job, task)
+            alike = [{name for name in nodes - gone if not way or way in self._node(name).features} for way in ways]
+            if not any(self._fits(task, names, counts) for names in (alike if task.gang else [nodes - gone])):
+                return False
+        return True
 
-    def _fits(self, task: Task, nodes: set[str]) -> bool:
-        """True if nodes of one type have room for a start of the task when they are idle."""
+    @property
+    def _names(self) -> list[str]:
+        return [node.name for node in self.site.cluster.nodes]
+
+    def _fits(self, task: Task, names: set[str], counts: dict[str, int], mixed: bool = False) -> bool:
+        """True if nodes of one type have room for a start of the task when they are idle; ``mixed``: of any types.
+
+        With counts, each instance of a gang takes a node, and so many of its nodes have the feature.
+        """
         rooms: Counter[str] = Counter()
+        having: Counter[tuple[str, str]] = Counter()
         for node in self.site.cluster.nodes:
             name = node.gpu.name if node.gpu is not None else ""
-            if node.name not in nodes or (task.gpus and not name) or (task.gpu_types and name not in task.gpu_types):
+            if node.name not in names or (task.gpus and not name) or (task.gpu_types and name not in task.gpu_types):
                 continue
             sizes = [(node.gpus, task.gpus), (node.cpus, task.cpus), (node.memory_gb, task.memory_gb)]
-            rooms[name] += min(int(size // asked) for size, asked in sizes if asked)
-        return max(rooms.values(), default=0) >= (task.instances if task.gang else 1)
+            room = min(int(size // asked) for size, asked in sizes if asked)
+            name = "any" if mixed else name
+            rooms[name] += min(room, 1) if counts else room
+            having.update((name, feature) for feature in node.features if room)
+        wanted = task.instances if task.gang else 1
+        return any(
+            room >= wanted
+            and all(wanted >= least and having[name, feature] >= least for feature, least in counts.items())
+            for name, room in rooms.items()
+        )
+
+
+def _ways(request: Request) -> list[str]:
+    return request.constraint.strip("[]").split("|")
 
 
 def faults(spec: str, seed: int) -> list[str] | None:

@@ -159,6 +159,35 @@ def decima_rows(file: str) -> dict[str, tuple[float, Row]]:
     return {policy: (fmean(by_seed), rows[policy]) for policy, by_seed in values.items()}
 
 
+GAINS = (
+    ("W1", "learned-w1", "weighted-fair[alpha=-0.75]", "srpt-cp[cap=5]", "decima[checkpoint=results/decima/w1.pt]"),
+    ("W2", "learned-w2", "weighted-fair", "srpt-cp[cap=16]", "decima[checkpoint=dagsim/families/decima/w2.pt]"),
+    (
+        "20 jobs at once",
+        "held-out-batch",
+        "weighted-fair[alpha=-1,total=true]",
+        "srpt-cp[cap=8]",
+        "decima[checkpoint=results/decima/batch.pt]",
+    ),
+)
+"""Setting, file, tuned weighted fair share as in the paper, capped SRPT, and network."""
+
+
+def gains() -> Iterator[str]:
+    """What a capped SRPT and Decima gain over the tuned weighted fair share, the baseline of Decima's paper."""
+    rows = []
+    for setting, file, fair, capped, network in GAINS:
+        lines = read_json(f"decima/{file}.json")["lines"]
+        times = {line["policy"]: line["by_seed_s"] for line in lines}
+        pairs = [paired(times[policy], times[fair]) for policy in (capped, network)]
+        ratios = [f"{pair.ratio:.3f} ({interval(pair.low, pair.high)})" for pair in pairs]
+        share = (1 - pairs[0].ratio) / (1 - pairs[1].ratio)
+        cells = (setting, str(pairs[0].n), f"`{fair}`", f"`{capped}`", *ratios)
+        rows.append([*cells, f"{share:.0%}" if pairs[0].ratio < 1 else "none"])
+    head = ("setting", "n", "weighted fair share", "capped SRPT", "its ratio", "Decima's ratio", "of Decima's gain")
+    yield from markdown(head, rows, numbers=(1, 6))
+
+
 def transfer() -> Iterator[str]:
     """For each network and cell, the ratio of mean completion times to the best heuristic of the cell on validation."""
     file = read_json("decima/held-out-transfer.json")
@@ -607,7 +636,7 @@ _NAMED = (
         ablations,
         grid,
     ),
-    *(policies, placements, heuristics, coverage, ramp, rules, readers, plans, sample, site, trained, transfer),
+    *(policies, placements, heuristics, gains, coverage, ramp, rules, readers, plans, sample, site, trained, transfer),
 )
 TABLES: dict[str, Callable[[], Iterator[str]]] = {
     **{make.__name__.replace("_", "-"): make for make in _NAMED},

@@ -42,11 +42,11 @@ from dagsim.families.site.node_lists import FoundNode
 from dagsim.families.site.site_import import site_files
 from dagsim.families.slurm.accounting import COLUMNS, array_tasks, resources, sacct_rows
 from dagsim.families.slurm.multifactor import SlurmMultifactor, SlurmSettings
+from dagsim.families.slurm.priority_formulas import Factors, truncated
 from dagsim.families.slurm.slurm_priority import Asked, Capacity, PriorityBook
 from dagsim.families.slurm.slurm_site import SlurmSite, read_slurm_site, scheduler_of
 from dagsim.model import Cluster, Decision, GpuType, Job, Kind, Node, Start, Task, TaskGraph
 from dagsim.systems.cluster import ClusterView
-from dagsim.systems.cluster.policies.shares import Factors, truncated
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source

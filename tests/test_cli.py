@@ -274,6 +274,7 @@ def test_shipped_configurations_hold() -> None:
         assert (path.parent / schema).is_file(), path
 
 
+@pytest.mark.whole
 def test_the_shipped_schema_is_the_present_one() -> None:
     shipped = json.loads((ROOT / "configs" / "dagsim.schema.json").read_text())
     assert shipped == json.loads(fine("config", "schema").stdout), (

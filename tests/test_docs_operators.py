@@ -41,6 +41,7 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_the_operators_pages_run_from_an_empty_directory(empty: Path) -> None:
     readme = [line for line in commands("README.md", "sh") if line.startswith("dagsim ")]  # others install it
     page = list(commands("docs/operators.md"))
@@ -76,6 +77,7 @@ def test_the_page_on_sweeps_runs(empty: Path) -> None:
     assert block.split() == re.sub(r"#.*", "", kept).split()
 
 
+@pytest.mark.family("programs")
 @pytest.mark.skipif(shutil.which("node") is None, reason="there is no node")
 def test_the_page_on_the_protocol_runs(empty: Path) -> None:
     (empty / "docs").symlink_to(ROOT / "docs")

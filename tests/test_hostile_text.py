@@ -336,7 +336,10 @@ def test_half_a_character_is_refused_where_it_stands(tmp_path: Path) -> None:
     header = json.dumps({"format": FORMAT, "version": VERSION, "meta": {}})
     log.write_text(f'{header}\n{{"id": "a\\ud800", "arrival_s": 0, "tasks": [{{"name": "t", "work": 1}}]}}\n')
     result = CliRunner().invoke(app, ["replay", "--trace", str(log), "--out", str(tmp_path)])
-    assert (result.exit_code, "jobs.jsonl:2: not a line of JSON (half a character" in result.output) == (2, True)
+    assert (
+        result.exit_code,
+        "jobs.jsonl:2: the line is not valid JSON (the text contains half a character" in result.output,
+    ) == (2, True)
     config = tmp_path / "c.yaml"
     config.write_text('cluster: {name: "a\\udc00"}\n')
     result = CliRunner().invoke(app, ["eval", "--config", str(config)])

@@ -151,10 +151,10 @@ def tar_of_many(folder: Path) -> Path:
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (pipe, "is a named pipe; a trace is read more than once: write it to a file first"),
-        (gzip_bomb, "become more than 250 times as many, as no trace does"),
-        (tar_of_a_bomb, "become more than 250 times as many, as no trace does"),
-        (tar_of_many, "more than 2,000 files in it; unpack it first"),
+        (pipe, "is a named pipe, but a trace has to be read more than once, so write it to a file first"),
+        (gzip_bomb, "expand to more than 250 times as many, which is implausible"),
+        (tar_of_a_bomb, "expand to more than 250 times as many, which is implausible"),
+        (tar_of_many, "more than 2,000 files; unpack it first"),
         (lambda folder: Path("/dev/zero"), "is a device or socket"),
         (lambda folder: LONG, "File name too long"),
     ],

@@ -185,7 +185,7 @@ def test_a_trace_imports_nothing(command: tuple[str, ...], folder: Path) -> None
     ended = run(*command, "t.jsonl")
     if command[0] != "trace":
         assert ended.exit_code == 2
-        assert "t.jsonl:1: the runtime that was saved with it is code outside dagsim, 'evil_net:Slow'" in ended.output
+        assert "t.jsonl:1: the runtime model saved in this file is code outside dagsim, 'evil_net:Slow'" in ended.output
     assert imported(folder) == []
 
 
@@ -203,11 +203,11 @@ def test_a_checkpoint_imports_nothing(part: str, folder: Path) -> None:
 def test_an_agent_of_an_unknown_system_is_refused(folder: Path) -> None:
     plain = dict(read_plain(shipped_agent("ppo", system_named("cluster"))))
     write_plain(folder / "far.pt", {**plain, "system": "clusters"})
-    with pytest.raises(RunFolderError, match=r"far\.pt: .* 'clusters', which is unknown here; did you mean 'cluster'"):
+    with pytest.raises(RunFolderError, match=r"far\.pt: .* 'clusters', which is unknown; did you mean 'cluster'"):
         Checkpoint.load(folder / "far.pt")
     ended = run("eval", "--algo", "ppo", "--checkpoint", "far.pt", *SHORT)
     assert ended.exit_code == 2
-    assert "far.pt: an agent for the system 'clusters', which cannot decide in 'cluster'" in ended.output
+    assert "far.pt: the agent was trained for the system 'clusters', so it cannot schedule 'cluster'" in ended.output
 
 
 def test_a_codec_of_ones_own_is_named_by_whoever_loads_the_agent(folder: Path) -> None:

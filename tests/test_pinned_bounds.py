@@ -154,6 +154,7 @@ def test_the_defaults_are_those_that_were_recorded(name: str | None, pinned: Pin
     pinned(f"defaults {name}", plain(DEFAULTS[name]))
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize(("name", "path"), [(None, path) for path in DEFAULTS[None]])
 def test_a_setting_takes_and_refuses_the_values_that_were_recorded(name: Any, path: str, pinned: Pinned) -> None:
     values = ("-1", "0", "0.5", "1", "2", "1.5", "1000001", "10000001", "nan", "inf", "x", "true", "null", "[]", "{}")

@@ -115,7 +115,7 @@ def test_listing_imports_nothing() -> None:
 
 
 def test_a_name_is_registered_once() -> None:
-    with pytest.raises(ValueError, match="'order' is registered already"):
+    with pytest.raises(ValueError, match="'order' is already registered"):
         orders().register("order")(Order)
 
 

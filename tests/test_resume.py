@@ -143,7 +143,7 @@ def test_options_that_the_folder_answers_are_refused_beside_resume(tmp_path: Pat
     assert "leave out --policy, --seeds" in result.stderr
     result = dagsim("baseline", "--resume", path)
     assert result.exit_code == 2
-    assert f"was made by dagsim eval: dagsim eval --resume {path}" in result.stderr
+    assert f"was created by dagsim eval; to continue it, run dagsim eval --resume {path}" in result.stderr
 
 
 FAILING = """

@@ -141,7 +141,7 @@ class Sloppy:
     ("policy", "why"),
     [
         (ChildrenFirst, "policy ChildrenFirst: at .* s: cannot start .* it still waits for"),
-        (Hasty, r"policy Hasty: at .* started in this instant.*run\.started_s < view\.now"),
+        (Hasty, r"policy Hasty: at .* started at this very moment.*run\.started_s < view\.now"),
         (Impatient, r"cannot start .* its job waits to be admitted; yield Admit"),
         (Sloppy, "a gang of .* starts whole|is not of a type it may run on"),
     ],

@@ -1,4 +1,4 @@
-"""The Typer app that all commands join, and the handling of errors."""
+"""The Typer app that all commands belong to, and the handling of errors."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Command(typer.core.TyperCommand):
-    """A command that accepts other spellings of its options."""
+    """A command that accepts alternative spellings of its options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         names = {name for param in self.params for name in (*param.opts, *getattr(param, "secondary_opts", ()))}
@@ -100,8 +100,8 @@ class Command(typer.core.TyperCommand):
 
 
 def _in_new_spelling(args: Sequence[str], names: Collection[str]) -> list[str]:
-    """Replace other spellings by the options that the command has: ``--policy sjf`` for ``--algo
-    sjf``."""
+    """Replace alternative spellings with the options that the command has: ``--policy sjf`` for
+    ``--algo sjf``."""
     written: list[str] = []
     for arg in args:
         option, equals, value = arg.partition("=")
@@ -114,7 +114,9 @@ def _in_new_spelling(args: Sequence[str], names: Collection[str]) -> list[str]:
         if option == "--workers" and (equals or place + 1 < len(written)):
             count = value if equals else written.pop(place + 1)
             if any(other.partition("=")[0] == "--executor" for other in written):
-                raise InputError(f"--workers {count}: is only for processes on this machine; leave out --executor")
+                raise InputError(
+                    f"--workers {count}: applies only to processes on this machine, so leave out --executor"
+                )
             if not count.isdigit() or not int(count):
                 raise InputError(f"--workers: must be a number of processes, 1 or more, got {count!r}")
             written[place : place + 1] = ["--executor", f"local:{count}"]
@@ -123,7 +125,8 @@ def _in_new_spelling(args: Sequence[str], names: Collection[str]) -> list[str]:
 
 
 def _without_types(params: list[Any]) -> list[Any]:
-    """Show only what helps: a number as N, and no type beside a switch or the name of an argument."""
+    """Show only what helps: N for a number, and no type beside a switch or the name of an
+    argument."""
     for param in params:
         if param.param_type_name == "argument":
             param.display_type_rich = lambda ctx: None
@@ -136,9 +139,10 @@ def _without_types(params: list[Any]) -> list[Any]:
 
 
 def say(*lines: object, err: bool = False) -> None:
-    """Print lines that may contain names from files. All output of commands except tables is printed here.
+    """Print lines that may contain names from files. All output from commands except tables is
+    printed here.
 
-    A line end within a line is replaced, because a name could begin a line of its own with it.
+    A line end inside a line is replaced, because a name could otherwise start a new line.
     """
     for line in lines:
         typer.echo(on_one_line(str(line)), err=err)
@@ -180,7 +184,8 @@ class App(typer.Typer):
 
 
 def _joined(docstring: str) -> str:
-    """Return a docstring whose paragraphs are lines, so that the help breaks them by its own width."""
+    """Return a docstring with each paragraph on a single line, so that the help can break it to its
+    own width."""
     paragraphs = re.split(r"\n\s*\n", cleandoc(docstring))
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
@@ -188,13 +193,14 @@ def _joined(docstring: str) -> str:
 class _Guarded(CommandGroup):
     """Reports errors as one plain line instead of a traceback.
 
-    A command may import code from outside dagsim only after it has called ``shared.trust``.
+    A command may only import code from outside dagsim after it has called ``shared.trust``.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         options = args[: args.index("--")] if "--" in args else args
         ctx.obj = Allowed([arg for arg in args if arg != ALLOW_CODE])
-        # anywhere on the line, because every command that runs something accepts it
+        # checked anywhere on the line, because every command that runs something accepts this
+        # option
         if ALLOW_CODE in options:
             ctx.obj.everything = True
             args = [*(arg for arg in options if arg != ALLOW_CODE), *args[len(options) :]]
@@ -229,8 +235,8 @@ class _Guarded(CommandGroup):
 
 @contextmanager
 def _guarded() -> Iterator[None]:
-    """Turn the errors of a command into an exit. Its output is flushed before it ends, or the exit
-    reports the error."""
+    """Convert the errors of a command into an exit. Its output is flushed before it ends; if that
+    fails, the exit reports the error."""
     try:
         try:
             yield
@@ -239,14 +245,15 @@ def _guarded() -> Iterator[None]:
     except DagsimError as error:
         raise _ended(error, error.args, 2 if isinstance(error, InputError) else 1) from None
     except BrokenPipeError as error:
-        _tell_notes(error)  # the reader closed the pipe; the user should still learn where the results are
+        # the reader closed the pipe, but the user should still learn where the results are
+        _tell_notes(error)
         raise typer.Exit(_UNREAD) from None
     except OSError as error:
         named = f"{error.filename}: " if error.filename else ""
         code = 2 if error.errno == errno.ENAMETOOLONG else 1
         raise _ended(error, f"{named}{error.strerror or error}", code) from None
     except UnicodeError as error:
-        raise _ended(error, f"not text that can be written: {error}", 1) from None
+        raise _ended(error, f"the text cannot be written: {error}", 1) from None
     except MemoryError as error:
         raise _ended(error, f"not enough memory{f' ({error})' if str(error) else ''}", 1) from None
     except KeyboardInterrupt as stop:
@@ -262,7 +269,7 @@ def _told(error: Any, group: Any) -> Exception:
 
 
 def _sentence(error: Any, group: Any) -> str:
-    """Word a command-line error like dagsim's own errors."""
+    """Phrase a command-line error like dagsim's own errors."""
     command = error.ctx.command if error.ctx is not None else None
     below = error.ctx.command_path.partition(" ")[2] if error.ctx is not None else ""
     path = f"dagsim {below}".rstrip()
@@ -316,7 +323,7 @@ def _has_option(command: Any, option: str) -> bool:
 
 
 def _ended(error: Exception, text: str | tuple[str, ...], code: int) -> typer.Exit:
-    """Print an error, of which each text is a line, and return the exit that ends the command.
+    """Print an error, with one line per text, and return the exit that ends the command.
     ``DAGSIM_DEBUG=1`` also prints the traceback.
     """
     if os.environ.get("DAGSIM_DEBUG", "0") not in ("", "0"):
@@ -330,7 +337,7 @@ def _ended(error: Exception, text: str | tuple[str, ...], code: int) -> typer.Ex
 
 
 def _tell_notes(error: BaseException, before: str = "") -> None:
-    """Print the notes that were added to an error: what is kept, and how to continue
+    """Print the notes added to an error, which state what has been kept and how to continue
     (``Store.noting``)."""
     for note in getattr(error, "__notes__", ()):
         say(f"{before}{note}", err=True)
@@ -354,7 +361,7 @@ def _refuse_removed(args: Sequence[str]) -> None:
 
 app = App(
     cls=_Guarded,
-    help="Simulate DAG jobs on heterogeneous GPU clusters, and compare schedulers.",
+    help="Simulate DAG jobs on heterogeneous GPU clusters and compare schedulers.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -375,9 +382,10 @@ def main() -> None:
     steady_streams()
     if fault := _unusable():
         raise SystemExit(_ended(InputError(), fault, 2).exit_code)
-    # last, so that --policy my_module:MyPolicy is found in the current folder
+    # appended last, so that --policy my_module:MyPolicy is found in the current folder
     sys.path.append(str(Path.cwd()))
-    # the exit frees all memory anyway; a last collection would take 10% of a short command
+    # the exit frees all memory anyway, and a last collection would take 10% of a short command's
+    # time
     atexit.register(gc.freeze)
     with Stops() as stops:
         try:
@@ -389,7 +397,8 @@ def main() -> None:
 
 
 def _unusable() -> str:
-    """Describe what is wrong with the working folder or the command line as a whole; empty if nothing is."""
+    """Describe what is wrong with the working folder or the command line as a whole; empty if
+    nothing is wrong."""
     try:
         texts = (*sys.argv[1:], str(Path.cwd()))
     except FileNotFoundError:

@@ -42,7 +42,9 @@ def compare_runs(
     ] = None,
     bound: Annotated[
         bool,
-        typer.Option("--bound", help="Add how far each policy has come from the reference towards a lower bound."),
+        typer.Option(
+            "--bound", help="Also show how much of the gap between the reference and a lower bound each policy closes."
+        ),
     ] = False,
     json_: Json = False,
     wide: Wide = False,
@@ -104,7 +106,7 @@ def _to_bound(
     *,
     watched: bool,
 ) -> dict[str, float]:
-    """Return the share of the way from the reference to the bound, by policy."""
+    """Return the share of the gap between the reference and the bound that each policy closes."""
     from dagsim.errors import InputError
     from dagsim.family import service
     from dagsim.report.terminal import counted
@@ -126,25 +128,37 @@ def why(
         list[str],
         typer.Argument(
             metavar="[RUN] JOB",
-            help="A run folder and the id of a job in it, or #12 by the order of arrival; with --state only the job.",
+            help="A run folder and the id of one of its jobs (or #12 for its place in the order of arrival). "
+            "With --state, only the job.",
         ),
     ],
     state: Annotated[
         Path | None,
-        typer.Option(metavar="SNAPSHOT", help="Why a job waits now: squeue --json, qstat -f, kubectl get -o json."),
+        typer.Option(
+            metavar="SNAPSHOT",
+            help="Explain why a job is waiting now: a file with the output of squeue --json, qstat -f or kubectl "
+            "get -o json.",
+        ),
     ] = None,
     config: Annotated[
-        str | None, typer.Option("--config", "-c", metavar="YAML", help="With --state: the site (dagsim site import).")
+        str | None,
+        typer.Option(
+            "--config",
+            "-c",
+            metavar="YAML",
+            help="With --state: the configuration of the site (from dagsim site import).",
+        ),
     ] = None,
     history: Annotated[
-        Path | None, typer.Option(metavar="LOG", help="With --state: accounting of sacct, for run times and usage.")
+        Path | None,
+        typer.Option(metavar="LOG", help="With --state: accounting records from sacct, for run times and usage."),
     ] = None,
     samples: Annotated[
-        int, typer.Option(min=1, max=1000, help="With --state: number of futures that each change is played in.")
+        int, typer.Option(min=1, max=1000, help="With --state: number of simulated futures per change.")
     ] = 10,
     policy: Annotated[
         str | None,
-        typer.Option("--policy", "-a", metavar="NAME", help="Policy of the run (default: the first), or of the site."),
+        typer.Option("--policy", "-a", metavar="NAME", help="Policy of the run (default: the first) or of the site."),
     ] = None,
     number: Annotated[
         int | None, typer.Option("--run", min=0, help="Number of the run, from 0 (default: the first).")
@@ -155,10 +169,10 @@ def why(
     table: TableLook = TableFormat.TEXT,
 ) -> None:
     """Explain why a job waited: which resource, limit or rule held it back, which jobs held the
-    GPUs, and which went first.
+    GPUs, and which jobs went first.
 
-    With --state now.json --config site.yaml, why a job of the queue waits now: what holds it back, who is ahead,
-    and which change would start it sooner.
+    With --state now.json --config site.yaml, explain why a job in the queue is waiting now: what
+    holds it back, which jobs are ahead, and which change would start it sooner.
 
     Example: dagsim why results/RUN 1042
     """
@@ -167,7 +181,7 @@ def why(
         from dagsim.family import service
 
         if number is not None or len(words) != 1:
-            raise typer.BadParameter("takes one job, and no run", param_hint="'--state'")
+            raise typer.BadParameter("takes one job and no run folder", param_hint="'--state'")
         experiment = Experiment(config=config, set_=set_)
         service("explain_waiting")(words[0], state, history, experiment, policy, samples, top, table, as_json=json_)
         return
@@ -176,8 +190,14 @@ def why(
         raise typer.BadParameter(f"expected RUN JOB, or --state SNAPSHOT and JOB{several}", param_hint="'[RUN] JOB'")
     for name, value in {"--config": config, "--history": history, "--set": set_}.items():
         if value:
-            raise typer.BadParameter("goes with --state", param_hint=f"'{name}'")
-    run, job = Path(words[0]), words[1]
+            raise typer.BadParameter("can only be used with --state", param_hint=f"'{name}'")
+    _explain_run(Path(words[0]), words[1], policy, number, top, table, as_json=json_)
+
+
+def _explain_run(
+    run: Path, job: str, policy: str | None, number: int | None, top: int, table: TableFormat, *, as_json: bool
+) -> None:
+    """Explain the wait of a job in a run folder."""
     from dagsim.errors import InputError
     from dagsim.experiment.compare import explained_waits
     from dagsim.experiment.store import Store
@@ -197,7 +217,7 @@ def why(
         bound = explained_waits(folder, schedule, line.policy)(asked, reasons.periods)
     except InputError as error:
         unknown = str(error)
-    if json_:
+    if as_json:
         causes = {
             "bound": None if bound is None else [cause.to_dict() for cause in bound],
             "not_known": unknown or None,
@@ -215,16 +235,18 @@ def _place(folder: Store, policy: str | None, number: int | None) -> int:
     """Return the number of the run that the options select.
 
     Raises:
-        InputError: The policy has no run, or its runs keep no schedule, or both options are given.
+        InputError: The policy has no run, its runs contain no schedule, or both options are given.
     """
     from dagsim.errors import InputError
     from dagsim.experiment.store import is_sweep
     from dagsim.registry import nearest
 
     if is_sweep(folder.path):
-        raise InputError(f"{folder.path}: a sweep keeps no schedules; run the cell again with dagsim eval or replay")
+        raise InputError(
+            f"{folder.path}: sweeps store no schedules, so run the cell again with dagsim eval or dagsim replay"
+        )
     if policy is not None and number is not None:
-        raise InputError("why: --policy and --run both choose the run; give only one of them")
+        raise InputError("why: --policy and --run both select the run, so give only one of them")
     if policy is None:
         return number or 0
     policies = [line.policy for line in folder.lines()]

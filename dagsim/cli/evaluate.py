@@ -39,7 +39,9 @@ def evaluate(
     policy: Algo = None,
     checkpoint: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The agent of --policy ppo, d3qn ... (default: the newest below results/)."),
+        typer.Option(
+            metavar="FILE", help="The trained agent for --policy ppo, d3qn ... (default: the newest below results/)."
+        ),
     ] = None,
     windows: Windows = None,
 ) -> None:
@@ -71,7 +73,7 @@ def baseline(
     trace: TraceFlags,
     output: Output,
     policy: Annotated[
-        list[str] | None, typer.Option("--policy", "-a", metavar="NAME", help="Only this scheduler; repeatable.")
+        list[str] | None, typer.Option("--policy", "-a", metavar="NAME", help="Run only this scheduler; repeatable.")
     ] = None,
     reference: Annotated[
         str | None,
@@ -79,7 +81,7 @@ def baseline(
     ] = None,
     windows: Windows = None,
 ) -> None:
-    """Run every heuristic on the same seeds, and print one table with the best marked.
+    """Run every heuristic on the same seeds, and print one table in which the best is marked.
 
     Example: dagsim baseline --workload heterogeneous-dag --seeds 10
     """
@@ -102,11 +104,11 @@ def replay_trace(
     reading: TraceFlags,
     output: Output,
     trace: Annotated[
-        Path | None, typer.Option("--trace", "-t", help="The trace, as its publisher ships it (required).")
+        Path | None, typer.Option("--trace", "-t", help="The trace in its published format (required).")
     ] = None,
     policy: Algo = None,
     dropped: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write every dropped row, with the reason, to this file.")
+        Path | None, typer.Option(metavar="FILE", help="Write every dropped row and the reason to this file.")
     ] = None,
     config: ConfigFile = None,
     set_: Settings = None,
@@ -117,17 +119,22 @@ def replay_trace(
     seed: Seed = None,
     reference: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Also run this scheduler, and compare (default with --blocks: fifo)."),
+        typer.Option(metavar="NAME", help="Also run this scheduler and compare with it (default with --blocks: fifo)."),
     ] = None,
     windows: Windows = None,
     blocks: Annotated[
         int | None,
-        typer.Option(min=2, max=100, help="Add an interval of the ratio over time, from this many blocks of jobs."),
+        typer.Option(
+            min=2,
+            max=100,
+            help="Add a confidence interval for the ratio, computed from this many blocks of consecutive jobs.",
+        ),
     ] = None,
 ) -> None:
     """Replay a real trace through a scheduler. The format is detected.
 
-    One trace is one sample: no interval and no verdict, unless it is cut into windows (--windows) or blocks (--blocks).
+    A single trace is only one sample, so it has no interval and no verdict unless it is cut into
+    windows (--windows) or blocks (--blocks).
 
     Example: dagsim replay --trace batch_task.csv.gz --policy sjf --max-jobs 1000
     """
@@ -144,7 +151,7 @@ def replay_trace(
     against = reference or (None if blocks is None else "fifo")
     if blocks is not None and against == chosen.policy:
         raise typer.BadParameter(
-            f"--blocks: {against} would be compared with itself; name another policy with --reference"
+            f"--blocks: {against} would be compared with itself, so name another policy with --reference"
         )
     if blocks is not None and chosen.trace().window is not None:
         raise typer.BadParameter("--blocks: cannot be combined with --windows, which already give intervals")

@@ -22,7 +22,7 @@ app.add_typer(config_app, name="config")
 
 @config_app.command("show")
 def config_show(config: ConfigFile = None, set_: Settings = None) -> None:
-    """Print the whole configuration as YAML, defaults included.
+    """Print the whole configuration as YAML, including defaults.
 
     Example: dagsim config show --set cluster.groups.0.count=4
     """
@@ -53,7 +53,7 @@ def config_check(
         try:
             config = configured(file, None, own=False)
             unchecked = foreign_parts(config)
-            if not unchecked:  # a scenario cannot be built if a part of it is missing
+            if not unchecked:  # a scenario cannot be built if one of its parts is missing
                 check(config, (config.policy,))
                 # the rewards, baselines and estimators of a training run are imported only when it
                 # starts
@@ -137,7 +137,7 @@ def workload_save(
         Path | None,
         typer.Argument(
             metavar="[OUT]",
-            help="The file to write, as JSON Lines, compressed if the name ends in .gz. You can also use --out.",
+            help="The JSON Lines file to write, compressed if its name ends in .gz. You can also use --out.",
         ),
     ] = None,
     config: ConfigFile = None,
@@ -145,7 +145,7 @@ def workload_save(
     seed: Seed = None,
     out: OutFile = None,
 ) -> None:
-    """Write the jobs of a workload to a file that can be replayed.
+    """Write the jobs in a workload to a file that can be replayed.
 
     Example: dagsim workload save steady steady.jsonl.gz --seed 3
     """

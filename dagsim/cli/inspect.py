@@ -25,7 +25,7 @@ def trace_sample(
         "site"
     ),
     long: Annotated[
-        bool, typer.Option("--long", help="Write a log of 10,000 jobs, which is long enough for clear answers.")
+        bool, typer.Option("--long", help="Write a log with 10,000 jobs, which is long enough for clear answers.")
     ] = False,
     quiet: Quiet = False,
 ) -> None:
@@ -42,7 +42,9 @@ def trace_sample(
     for file in sorted(shipped_folder("workloads", "site-long" if long else "site").iterdir()):
         copy = out / file.name
         if copy.exists() and copy.read_bytes() != file.read_bytes():
-            raise InputError(f"{copy}: a different file with this name exists; choose another folder with --out")
+            raise InputError(
+                f"{copy}: a different file with this name already exists, so choose another folder with --out"
+            )
         with writing(copy) as temporary:
             copyfile(file, temporary)
         if not quiet:
@@ -51,7 +53,7 @@ def trace_sample(
 
 @trace_app.command("info")
 def show_trace(
-    path: Annotated[Path, typer.Argument(metavar="FILE", help="The trace, as published.")],
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="The trace in its published format.")],
     format_: TraceFormat = None,
     skip: Annotated[int, typer.Option(min=0, help="Number of jobs to skip at the beginning.")] = 0,
     max_jobs: Annotated[int | None, typer.Option(min=1, help="Maximum number of jobs to keep (default: all).")] = None,
@@ -60,7 +62,7 @@ def show_trace(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the plot.")] = Path("results"),
     plots: Annotated[bool, typer.Option("--plots/--no-plots", help="Draw the distributions.")] = True,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Refuse a trace if more than 1% of its jobs contain contradictions.")
+        bool, typer.Option("--strict", help="Reject a trace if more than 1% of its jobs contain contradictions.")
     ] = False,
     json_: Json = False,
     quiet: Quiet = False,
@@ -102,7 +104,7 @@ def show_trace(
 
 @trace_app.command("convert")
 def convert_trace(
-    path: Annotated[Path, typer.Argument(metavar="IN", help="The trace, as published, or a run folder.")],
+    path: Annotated[Path, typer.Argument(metavar="IN", help="The trace in its published format, or a run folder.")],
     to: Annotated[
         Path | None,
         typer.Argument(metavar="[OUT]", help="A file, or a folder for several workflows. You can also use --out."),
@@ -113,12 +115,13 @@ def convert_trace(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="jsonl, parquet, batsim, openb2023, plain, plain-arrow, plain-parquet, sacct, slurm-events, stg, swf, "
-            "tiresias or wfcommons (default: by the ending, .jsonl or .parquet).",
+            help="jsonl, parquet, batsim, openb2023, plain, plain-arrow, plain-parquet, sacct, slurm-events, "
+            "stg, swf, tiresias or wfcommons (default: jsonl or parquet, according to the file name).",
         ),
     ] = None,
 ) -> None:
-    """Rewrite a trace as JSON Lines, which dagsim reads exactly, as a Parquet table, or for another simulator.
+    """Rewrite a trace as JSON Lines, which dagsim reads back without loss, as a Parquet table, or
+    for another simulator.
 
     A run folder becomes the log of its first run. If you replay it with --policy recorded, jobs
     start and end as before.
@@ -144,7 +147,7 @@ def convert_trace(
 def fetch_trace(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A name from `dagsim trace list`.")],
     out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder in which a new folder for the trace is made.")
+        Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder in which to create a folder for the trace.")
     ] = Path("traces"),
     json_: Json = False,
     quiet: Quiet = False,

@@ -32,7 +32,7 @@ def _of_trace(*names: str, **more: Any) -> Any:
 
 
 def fraction(text: str) -> float:
-    """Read ``2%``, ``2`` or ``0.02`` as 0.02: a number of 1 or more is a percentage."""
+    """Convert ``2%``, ``2`` or ``0.02`` to 0.02: a number of 1 or more is a percentage."""
     try:
         value = float(text.rstrip().removesuffix("%"))
         return value / (100 if "%" in text or value >= 1 else 1)
@@ -46,7 +46,12 @@ Algo = Annotated[
 ]
 ConfigFile = Annotated[
     str | None,
-    _experiment("--config", "-c", metavar="YAML", help="A file, a run folder, or a name from `dagsim list configs`."),
+    _experiment(
+        "--config",
+        "-c",
+        metavar="YAML",
+        help="A configuration file, a run folder, or a name from `dagsim list configs`.",
+    ),
 ]
 Settings = Annotated[
     list[str] | None,
@@ -64,10 +69,10 @@ System = Annotated[
 ]
 Seeds = Annotated[
     int | None,
-    _experiment(min=1, help="Number of seeds; each is a run with its own workload (default: as configured)."),
+    _experiment(min=1, help="Number of seeds. Each seed is one run with its own workload (default: as configured)."),
 ]
 Seed = Annotated[
-    int | None, _experiment(min=0, help="The first seed, from which all randomness follows (default: as configured).")
+    int | None, _experiment(min=0, help="First seed, which determines all random numbers (default: as configured).")
 ]
 Within = Annotated[
     float | None,
@@ -75,7 +80,8 @@ Within = Annotated[
         "--precision",
         metavar="2%",
         parser=fraction,
-        help="Add seeds until the 95% intervals of the ratios extend at most this far to either side: 2%, 2 or 0.02.",
+        help="Add seeds until the 95% confidence intervals of the ratios extend at most this far to either "
+        "side, given as 2%, 2 or 0.02.",
     ),
 ]
 Out = Annotated[Path, _output("--out", "-o", help="Folder for the run folder.")]
@@ -84,8 +90,8 @@ Plots = Annotated[
     bool | None,
     _output(
         "--plots/--no-plots",
-        help="Draw plots of the first run into the run folder, as dagsim plot does (default: if the output is a "
-        "terminal).",
+        help="Draw plots of the first run in the run folder, as dagsim plot does (default: only if the output "
+        "is aterminal).",
     ),
 ]
 Json = Annotated[bool, _output("--json", help="Print one JSON object instead of a table.")]
@@ -93,7 +99,7 @@ Quiet = Annotated[bool, _output("--quiet", "-q", help="Print only errors.")]
 Workers = Annotated[
     int | None, _output(min=1, help="Number of processes (default: one per core). Results do not depend on it.")
 ]
-Name = Annotated[str | None, _output(metavar="NAME", help="Name of the run, in tables and in its folder.")]
+Name = Annotated[str | None, _output(metavar="NAME", help="Name of the run, used in tables and for its folder.")]
 On = Annotated[
     str,
     _output(
@@ -103,7 +109,7 @@ On = Annotated[
     ),
 ]
 Resume = Annotated[Path | None, _output(metavar="RUN", help="Continue an interrupted run with its own configuration.")]
-Wide = Annotated[bool, _output("--wide", help="Print every column, even if they need more than 80 characters.")]
+Wide = Annotated[bool, _output("--wide", help="Print every column, even if the table is wider than 80 characters.")]
 TableLook = Annotated[TableFormat, _output("--table", help="Print tables as text, Markdown or LaTeX.")]
 
 
@@ -120,19 +126,19 @@ TraceColumns = Annotated[
 
 
 def one_output(argument: Path | None, option: Path | None) -> Path:
-    """Return the file to write, which is the last argument or the value of ``--out``.
+    """Return the output file, which is the last argument or the value of ``--out``.
 
     Raises:
-        BadParameter: Neither is given, or both.
+        BadParameter: Neither or both are given.
     """
     path = argument or option
     if path is None or (argument and option):
-        raise typer.BadParameter("give one file to write: OUT or --out FILE", param_hint="'OUT'")
+        raise typer.BadParameter("give a single output file: either OUT or --out FILE", param_hint="'OUT'")
     return path
 
 
 class WindowCount(NamedTuple):
-    """Number of windows of a trace, and jobs in each. Longer windows help more than more
+    """Number of windows of a trace, and number of jobs in each. Longer windows help more than more
     windows."""
 
     windows: int
@@ -159,7 +165,7 @@ Windows = Annotated[
     _of_trace(
         metavar="N[xJOBS]",
         parser=WindowCount.parse,
-        help="Simulate N disjoint windows of 1000 (or JOBS) jobs each, spread over the trace.",
+        help="Simulate N disjoint windows from across the trace, each with 1000 (or JOBS) jobs.",
     ),
 ]
 
@@ -288,8 +294,8 @@ class TraceFlags(NamedTuple):
         str | None,
         _of_trace(
             metavar="trace|sized|YAML",
-            help="Where the cluster comes from: trace (the machines that it lists), sized (a cluster invented for an "
-            "offered load of 0.9) or a configuration. Default: --config, then trace, then sized.",
+            help="Where the cluster comes from: trace (the machines listed there), sized (a cluster invented "
+            "for anoffered load of 0.9) or a configuration. Default: --config, then trace, then sized.",
         ),
     ] = None
     load: Annotated[
@@ -303,15 +309,15 @@ class TraceFlags(NamedTuple):
         _of_trace(
             "--from",
             metavar="WHEN",
-            help="Begin at this time in the log, with the jobs that are running and waiting then: a date, or a time "
-            "after the first job (36h, 7d).",
+            help="Begin at this time in the log, with the jobs running and waiting at that time. Give a date, "
+            "or a timeafter the first job (36h, 7d).",
         ),
     ] = None
     until: Annotated[str | None, _of_trace(metavar="WHEN", help="Leave out jobs that arrive after this time.")] = None
     strict: Annotated[
         bool,
         _of_trace(
-            "--strict", help="Refuse a log if more than 1% of its jobs or hours contradict each other or the site."
+            "--strict", help="Reject a log if more than 1% of its jobs or hours contradict each other or the site."
         ),
     ] = False
 
@@ -339,8 +345,8 @@ class TraceFlags(NamedTuple):
 
 
 def expand_options(command: Callable[..., None], leave_out: Collection[str] = ()) -> Callable[..., None]:
-    """Decorate a command: replace each parameter that is a group of options by the options in the
-    group, except those in ``leave_out``, which keep their defaults.
+    """Decorate a command: replace each parameter that represents a group of options with the
+    options in the group, except those in ``leave_out``, which keep their defaults.
     """
     signature = inspect.signature(command, eval_str=True)
     groups = {

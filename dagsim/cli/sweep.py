@@ -38,7 +38,7 @@ def sweep(
 ) -> None:
     """Run an experiment with every combination of some settings, print a table and write a folder.
 
-    Cells that are already in the folder are not run again, so repeat the command after an
+    Cells that are already in the folder are not run again, so you can repeat the command after an
     interruption or with a larger grid.
 
     Example: dagsim sweep sweep.yaml --executor local:4
@@ -50,7 +50,7 @@ def sweep(
     out, opened = output.out, None
     if grid.is_dir():
         if output.name is not None:
-            raise InputError(f"--name: {grid} already has a name; leave --name out")
+            raise InputError(f"--name: {grid} already has a name, so leave out --name")
         opened, out = Store.open(grid), grid.parent
         described, command = opened.as_grid().sweep, opened.manifest["command"]
         trust(grid / "config.yaml")
@@ -65,7 +65,7 @@ def sweep(
         return
     if show:
         if opened is None:
-            raise InputError("--show: needs the folder of the sweep (results/sweep-NAME)")
+            raise InputError("--show: expected the folder of a sweep (results/sweep-NAME)")
         _tell(opened, plan.cells, opened.done(plan.cells), shown)
         return
     store, runs = swept(plan, output, out, limit=max_cells)
@@ -84,7 +84,7 @@ def sweep(
 def swept(
     plan: Plan, output: SweepOutput, out: Path | None = None, *, limit: int | None = None
 ) -> tuple[Store, dict[Cell, CellRun]]:
-    """Run the cells of a grid into its folder below ``out`` (default: that of ``output``)."""
+    """Run the cells of a grid in its folder below ``out`` (default: the one in ``output``)."""
     from dagsim.experiment.carry_out import check_plan
     from dagsim.experiment.executors import executor_for
     from dagsim.experiment.store import Store

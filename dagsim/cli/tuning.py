@@ -45,7 +45,7 @@ def tune(
         list[str] | None,
         typer.Option("--param", "-p", metavar="NAME=VALUE,...", help="Values to try (default: the policy's own)."),
     ] = None,
-    metric: Annotated[str, typer.Option(help="Metric to choose by.")] = "jct_s.mean",
+    metric: Annotated[str, typer.Option(help="Metric to optimise.")] = "jct_s.mean",
     seeds: Annotated[int, typer.Option(min=2, help="Validation seeds.")] = 30,
     yaml: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write the tuned configuration to this file.")

@@ -1,4 +1,4 @@
-"""A file of prices beside a configuration."""
+"""A file with prices that accompanies a configuration."""
 
 from __future__ import annotations
 
@@ -45,5 +45,5 @@ def read_prices(path: Path) -> PriceFile:
         raise ConfigError(*explain(error, document, PriceFile.model_json_schema())) from None
     both = {canonical(name) for name in prices.rent} & {canonical(name) for name in prices.buy}
     if both:
-        raise ConfigError(f"{path}: {min(both)} is in rent and in buy; keep only one of them")
+        raise ConfigError(f"{path}: {min(both)} is listed under rent and under buy; keep only one of them")
     return prices

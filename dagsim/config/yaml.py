@@ -2,7 +2,7 @@
 position and remedy.
 
 Plain words follow YAML 1.2 (``dagsim.registry``), a duplicate key is an error, and mapping keys are
-text.
+strings.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TEXT = "tag:yaml.org,2002:str"
 
 
 class Setting(NamedTuple):
-    """One key set from the command line. ``source`` is the option as typed, ``key`` is as in
+    """A key set on the command line. ``source`` is the option as typed, and ``key`` is as in
     ``--set``.
     """
 
@@ -86,7 +86,7 @@ class Document:
         """Apply ``a.b=value``, the text of ``--set``. The value is read as YAML.
 
         Raises:
-            ConfigError: There is no ``=``, or the value is not YAML; or see ``put``.
+            ConfigError: There is no ``=``, or the value is not YAML; see also ``put``.
         """
         source, key, value = Setting.parse(setting)
         self.put(key, value, source, default)
@@ -106,7 +106,7 @@ class Document:
         if not isinstance(self.value, dict):
             kind = "a list" if isinstance(self.value, list) else repr(self.value)[:60]
             raise ConfigError(f"{self.place(())}: the file must be a mapping of keys to values, got {kind}")
-        value = deepcopy(value)  # a later setting may change a part of it
+        value = deepcopy(value)  # a later setting may change part of this value
         holder = self.value
         path: Key = ()
         *way, last = key.split(".")
@@ -137,20 +137,22 @@ class Document:
             if path[: len(replaced)] != replaced or not option.startswith("--"):
                 continue
             if path != key or option not in ("--set", own):
-                raise ConfigError(f"{source}: would undo {place}; change their order, or leave one of them out")
+                raise ConfigError(f"{source}: would undo {place}; change their order or leave one of them out")
 
 
 def read_yaml(path: Path) -> Document:
     """Read the document in the file ``path``.
 
     Raises:
-        ConfigError: The file cannot be read; or see ``load``.
+        ConfigError: The file cannot be read; see also ``load``.
     """
     try:
         if path.is_fifo() and path.parts[:2] not in (("/", "dev"), ("/", "proc")):
             raise ConfigError(f"{path}: is a named pipe, not a file")
         if path.stat().st_size > _MOST_BYTES:
-            raise ConfigError(f"{path}: has more than {_MOST_BYTES:,} bytes; a configuration is text of a few pages")
+            raise ConfigError(
+                f"{path}: has more than {_MOST_BYTES:,} bytes, but a configuration is a text of a few pages"
+            )
         with path.open(encoding="utf-8") as file:
             return load(file.read(_MOST_BYTES), str(path))
     except OSError as error:
@@ -163,8 +165,8 @@ def load(text: str, source: str) -> Document:
     """Parse ``text``; ``source`` is its name in error messages.
 
     Raises:
-        ConfigError: The text is not YAML (with line and column), has several documents or a tag, or
-            has duplicate keys (all of them are listed).
+        ConfigError: The text is not YAML (with line and column), contains several documents or a
+            tag, or has duplicate keys (all of them are listed).
     """
     try:
         node = yaml.compose(text, Loader=yaml.BaseLoader)
@@ -172,12 +174,12 @@ def load(text: str, source: str) -> Document:
         mark = error.problem_mark or error.context_mark
         at = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
         raise ConfigError(
-            f"{source}{at}: not YAML: {', '.join(filter(None, (error.context, error.problem)))}"
+            f"{source}{at}: invalid YAML: {', '.join(filter(None, (error.context, error.problem)))}"
         ) from None
     except yaml.YAMLError as error:
-        raise ConfigError(f"{source}: not YAML: {' '.join(str(error).split())}") from None
+        raise ConfigError(f"{source}: invalid YAML: {' '.join(str(error).split())}") from None
     except RecursionError:
-        raise ConfigError(f"{source}: nested too deeply") from None
+        raise ConfigError(f"{source}: the values are nested too deeply") from None
     document = Document(None, source)
     faults: list[str] = []
     if node is not None:
@@ -188,22 +190,22 @@ def load(text: str, source: str) -> Document:
 
 
 def dump(value: Any) -> str:
-    """Write ``value`` (mappings, lists, text, numbers, truth values, None) as YAML that ``load``
-    reads back equal.
+    """Write ``value`` (mappings, lists, strings, numbers, truth values, None) as YAML that ``load``
+    reads back unchanged.
     """
     return str(yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120))
 
 
 class _Dumper(yaml.SafeDumper):
     """A dumper that quotes text that ``scalar`` would read as another type, or that YAML cannot
-    hold on one line.
+    represent on one line.
     """
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
-        super().increase_indent(flow, False)  # indent list items below their key
+        super().increase_indent(flow, False)  # indents list items below their key
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
@@ -276,7 +278,7 @@ def _part(default: Any, holder: Any, word: str) -> Any:
 
 
 def _step(holder: Any, word: str, path: Key, source: str) -> Any:
-    """Return the key or index in ``holder`` (at ``path``) to which ``word`` refers."""
+    """Return the key or index in ``holder`` (at ``path``) that ``word`` refers to."""
     at = ".".join(map(str, path))
     match holder:
         case dict():
@@ -285,8 +287,8 @@ def _step(holder: Any, word: str, path: Key, source: str) -> Any:
             return int(word)
         case list():
             allowed = f"an index in 0..{len(holder) - 1}" if holder else "none: the list is empty"
-            raise ConfigError(f"{source}: {at} is a list, and has no {word!r}; allowed: {allowed}")
-    raise ConfigError(f"{source}: {at} is {holder!r}, and has no part {word!r}")
+            raise ConfigError(f"{source}: {at} is a list, so {word!r} does not select an entry; allowed: {allowed}")
+    raise ConfigError(f"{source}: {at} is {holder!r}, which has no key {word!r}")
 
 
 Schema = Mapping[str, Any]
@@ -332,7 +334,7 @@ def _line(fault: ErrorDetails, document: Document, schema: Schema) -> str:
             place = document.place(path)
         case _:
             what = fault_in_words(fault)
-    while (said := what.partition(": "))[2] and said[0] in path:  # the path already says this
+    while (said := what.partition(": "))[2] and said[0] in path:  # the path already states this
         what = said[2]
     return f"{place}: {'.'.join(map(str, path)) or 'the file'}: {what}"
 
@@ -365,7 +367,8 @@ def _child(value: Any, key: str | int) -> Any:
 
 
 def _named(message: str, path: Key, value: Any) -> Key:
-    """Extend ``path`` to the key below it that the message names, by name or else by value."""
+    """Extend ``path`` to the key below it that the message names, found by name or else by
+    value."""
     for key in path:
         value = _child(value, key)
     if not isinstance(value, dict):
@@ -378,13 +381,13 @@ def _named(message: str, path: Key, value: Any) -> Key:
 
 def _keys(schema: Schema, loc: Iterable[str | int], value: Any) -> list[str]:
     """Return the keys that the schema allows at ``loc``. If ``value`` has a ``kind`` there, only
-    the keys of that kind.
+    the keys of that kind are returned.
     """
     node: Schema = schema
     for key in loc:
         node = _within(schema, node, key)
         part = _child(value, key)
-        # pydantic's path includes kinds, which do not appear in the document
+        # pydantic's path includes the kinds of unions, which do not appear in the document
         value = value if part is _ABSENT else part
     branches = _branches(schema, node)
     kind = value.get("kind", _default_kind(schema, node)) if isinstance(value, dict) else None
@@ -415,7 +418,7 @@ def _within(schema: Schema, node: Schema, key: str | int) -> Schema:
 
 
 def _branches(schema: Schema, node: Schema) -> list[Schema]:
-    """Return the alternatives that a node of the schema stands for, with references resolved."""
+    """Return the alternatives for a node of the schema, with references resolved."""
     if "$ref" in node:
         return _branches(schema, schema["$defs"][node["$ref"].rpartition("/")[2]])
     alternatives = node.get("anyOf") or node.get("oneOf")

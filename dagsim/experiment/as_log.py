@@ -1,5 +1,5 @@
-"""Write a run as the log of a cluster: the jobs with their simulated starts, nodes and run
-times."""
+"""Write a run as the log of a cluster, with the simulated starts, nodes and run times of the
+jobs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 from dagsim.errors import InputError, UnknownName
 from dagsim.experiment.store import Store
+from dagsim.family import refuse_missing
 from dagsim.model import Cluster, Job, Kind, TaskGraph
 from dagsim.registry import nearest
 from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
-from dagsim.traces.export import FORMATS, Written, export
+from dagsim.traces.export import Written, export, formats
 
 
 class _Run(NamedTuple):
@@ -33,19 +34,20 @@ def is_run(path: Path) -> bool:
 def write_run(
     path: Path, to: Path, to_format: str | None, counted: Callable[[Iterable[Job]], Iterator[Job]] = iter
 ) -> tuple[str, Written]:
-    """Write the first run of a folder as a log in ``to_format``; return what was left out, and the
-    files. A job's work is the length of its last run.
+    """Write the first run in a folder as a log in ``to_format``; return what was left out, and the
+    files. The work of a job is the length of its last run.
 
     Raises:
-        InputError: It is not a run of the GPU cluster, or its jobs cannot be generated again.
-        WorkloadError: The format cannot hold a job.
+        InputError: It is not a run on the GPU cluster, or its jobs cannot be generated again.
+        WorkloadError: The format cannot represent a job.
     """
-    if to_format not in FORMATS:
-        hint = nearest(to_format or "", FORMATS)
-        raise UnknownName(f"--to-format {to_format!r}: a run can be written as {', '.join(FORMATS)}{hint}")
+    if to_format not in formats():
+        refuse_missing("writers", to_format or "")
+        hint = nearest(to_format or "", formats())
+        raise UnknownName(f"--to-format {to_format!r}: a run can only be written as {', '.join(formats())}{hint}")
     store = Store.open(path)
     if (kind := store.config.kind) != "cluster":
-        raise InputError(f"{path}: a run of the system {kind!r} is no log of a cluster")
+        raise InputError(f"{path}: a run on the system {kind!r} cannot be written as the log of a cluster")
     line, scenario = store.line(0), cluster_scenario_of(store.config)
     runs, earlier = _last_runs(store)
     jobs = list(scenario.jobs(line.seed))
@@ -80,12 +82,12 @@ def _last_runs(store: Store) -> tuple[dict[int, _Run], int]:
 
 
 def _as_it_ran(job: Job, run: _Run, scenario: ClusterScenario) -> Job:
-    """Return the job with the run as its recorded one; identical instances on a node become a
-    single one."""
+    """Return the job with this run as its recorded one; identical instances on a node are merged
+    into one."""
     cluster: Cluster = scenario.cluster
     nodes = [cluster.nodes[number] for number in run.nodes]
     if len(job.tasks) > 1:
-        return job  # the format will refuse it
+        return job  # the format will reject this job
     task, each = job.tasks[0], set(run.nodes.values())
     ran_s = run.end_s - run.start_s
     together = each.pop() if len(each) == 1 else 1

@@ -55,7 +55,7 @@ class Pairing(NamedTuple):
 
 
 def paired_lines(folders: Sequence[Store]) -> Pairing:
-    """Return the runs of all folders on the seeds that they have in common.
+    """Return the runs in all folders for the seeds that they have in common.
 
     If a policy ran in several folders, its label includes the keys in which these differ, or else
     their names.
@@ -117,7 +117,7 @@ def _apart(one: Store, other: Store) -> Iterator[str]:
             continue
         text = f"{key}: {mine.get(key, 'none')} in {one.path.name}, {theirs.get(key, 'none')} in {other.path.name}"
         if key.startswith("workload") or key == "seed":
-            raise InputError(f"compare: the runs have different jobs; {text}")
+            raise InputError(f"compare: the runs have different jobs: {text}")
         yield text
 
 
@@ -186,7 +186,7 @@ def grouped_standings(
 
 
 def _paired_only(rows: Sequence[CellRun], axis: Axis) -> list[CellRun]:
-    """Return the rows on the seeds that all labels have, in the order of the labels."""
+    """Return the rows for the seeds that all labels have, in the order of the labels."""
     seeds = [{row.seed for row in rows if row.policy == label} for label in axis.labels]
     common = set.intersection(*seeds)
     ordered = sorted(rows, key=lambda row: axis.labels.index(row.policy))
@@ -228,7 +228,7 @@ def block_ratios(folder: Store, policy: str, reference: str, blocks: int) -> Ove
     policy.
 
     Raises:
-        InputError: A job did not complete under one of the policies; or as in ``over_time``.
+        InputError: A job did not complete under one of the policies; see also ``over_time``.
     """
     return over_time(_jcts(folder, policy), _jcts(folder, reference), blocks)
 
@@ -254,8 +254,8 @@ class Precise:
     within: float
 
     def notes(self) -> Iterator[str]:
-        """Yield sentences: how many comparisons are precise enough, and how many seeds the others
-        need.
+        """Yield sentences that state how many comparisons are precise enough, and how many seeds
+        the others need.
         """
         enough = [name for name, look in self.looks.items() if look.ending in (Ending.ENOUGH, Ending.IDENTICAL)]
         n = max((look.n for look in self.looks.values()), default=0)
@@ -284,19 +284,19 @@ def rule_for(config: Config) -> Precision:
     disjoint windows are used up.
 
     Raises:
-        InputError: The whole trace is one sample, or there are too few windows to start.
+        InputError: The whole trace is only one sample, or there are too few windows to start with.
     """
     if config.precision is None:
-        raise InputError("precision: the configuration has no precision; set it with --precision")
+        raise InputError("precision: the configuration sets no precision; set it with --precision")
     workload = config.trace_file
     if workload is None:
         return Precision(config.precision)
     if workload.window is None:
         raise InputError(
-            "precision: a whole trace is a single sample; cut it into windows with --set workload.window=1000"
+            "precision: a whole trace is only a single sample, so cut it into windows with --set workload.window=1000"
         )
     if workload.windows is not None:
-        raise InputError("precision: --precision chooses the number of windows itself; leave out --windows")
+        raise InputError("precision: --precision itself determines the number of windows, so leave out --windows")
     return Precision(config.precision, cap=min(500, workload.most_windows()), unit=Sample.WINDOW)
 
 
@@ -367,7 +367,8 @@ def used_links(folder: Store, schedule: Schedule) -> list[LinkUse]:
         InputError: The run's trace is missing or has changed.
     """
     traffic = offered("link_traffic")
-    if getattr(folder.config.network, "kind", None) != "shared" or traffic is None:  # other systems have no networks
+    # other systems have no networks
+    if getattr(folder.config.network, "kind", None) != "shared" or traffic is None:
         return []
     folder.check_trace()
     scenario = cluster_scenario_of(folder.config)
@@ -378,7 +379,7 @@ def used_links(folder: Store, schedule: Schedule) -> list[LinkUse]:
 def explained_waits(
     folder: Store, schedule: Schedule, policy: str
 ) -> Callable[[int, Sequence[tuple[float, float]]], tuple[Stretch, ...]]:
-    """Return a function that finds the causes of the waits, given as periods, of a job in a run of
+    """Return a function that finds the causes of the waits, given as periods, of a job in a run in
     the folder.
 
     Raises:
@@ -387,11 +388,11 @@ def explained_waits(
     from dagsim.systems.cluster.waits import binding_causes
 
     if not folder.config.world.has_top_keys:
-        raise InputError(f"{folder.path}: CPUs, memory and limits are known only for the GPU cluster")
+        raise InputError(f"{folder.path}: CPUs, memory and limits are only known for the GPU cluster")
     try:
         folder.check_trace()
     except InputError:
-        raise InputError(f"{folder.path}: its trace is missing or has changed, so its jobs are not known") from None
+        raise InputError(f"{folder.path}: its trace is missing or has changed, so its jobs are unknown") from None
     scenario = cluster_scenario_of(folder.config)
     jobs = list(scenario.jobs(schedule.seed))
     site = scenario.queues, scenario.network

@@ -1,4 +1,4 @@
-"""Executors, which run cells: in processes on this machine (``--executor local:4``), or through
+"""Executors, which run cells in processes on this machine (``--executor local:4``) or through
 another named executor.
 
 An executor only runs cells. All files are written by the process that calls it.
@@ -61,7 +61,8 @@ class CellWork:
     """Folder with logs that were set aside because something failed after their simulations."""
 
     def __call__(self, cell: Cell, tell: Callable[[int], None]) -> CellRun:
-        """Simulate ``cell``; now and then, call ``tell`` with the number of jobs that have arrived.
+        """Simulate ``cell``; from time to time, call ``tell`` with the number of jobs that have
+        arrived.
 
         Raises:
             RunFolderError: The code here differs from that of the calling process.
@@ -93,17 +94,17 @@ class CellWork:
 
 
 def check_code(code: str) -> None:
-    """Check by its digest that the simulating code is the same as on the calling machine.
+    """Check by its digest that the simulation code is the same as on the calling machine.
 
     Raises:
         RunFolderError: The code differs.
     """
     if code != code_digest():
-        raise RunFolderError("the version of dagsim on this worker differs from that of the calling machine")
+        raise RunFolderError("this worker and the calling machine have different versions of dagsim")
 
 
 def with_trace_at(config: Config, path: str) -> Config:
-    """Return ``config`` with its trace at another path; ``config`` itself if it has no trace."""
+    """Return ``config`` with its trace at another path, or ``config`` itself if it has no trace."""
     return config if config.world.trace_path is None else config.model_copy(update=config.world.read_from(path))
 
 
@@ -113,11 +114,11 @@ class CellExecutor(Protocol):
     def run(
         self, work: CellWork, cells: Sequence[Cell], on_progress: OnProgress | None = None, wanted: Wanted | None = None
     ) -> Iterator[CellRun]:
-        """Yield the run of every cell once, as they finish. ``on_progress`` may be called for cells
+        """Yield the run of every cell once, as it finishes. ``on_progress`` may be called for cells
         in progress. Cells that are no longer ``wanted`` may be left out.
 
         Raises:
-            DagsimError: ``work`` raised this error, or all workers are lost.
+            DagsimError: ``work`` raised this error, or all workers have been lost.
         """
         ...
 
@@ -156,7 +157,7 @@ def cores() -> int:
 
 
 class Local:
-    """Runs cells in processes on this machine: ``address`` is their number, by default one per
+    """Runs cells in processes on this machine; ``address`` is their number, by default one per
     core.
 
     Raises:
@@ -200,11 +201,11 @@ def in_order(
     """Yield the results of all items that are still ``wanted`` at their turn, in order.
 
     This process begins the work itself, and starts workers once they clearly save time. The workers
-    end with the iterator and with this process, however it ends. If a worker is killed, new workers
-    continue with the remaining items.
+    end with the iterator and with this process, for whatever reason it ends. If a worker is killed,
+    new workers continue with the remaining items.
 
     Raises:
-        Exception: An error of ``work``, at the turn of its item.
+        Exception: An error raised by ``work``, at the turn of its item.
         SimulationError: Workers are killed repeatedly.
     """
     index, kills, began = 0, 0, process_time()
@@ -213,7 +214,7 @@ def in_order(
     try:
         while index < len(items):
             left = len(items) - index
-            # measured by the clock, busy cores would lead to more workers
+            # with wall-clock time, busy cores would lead to more workers
             spent_s = max(process_time() - began - _WARM_UP_S, 0.0)
             if pool is None and min(workers, left) > 1 and spent_s * left > _WORTH_S * max(index, 1):
                 pool = _Pool(work, min(workers, left), telling=on_progress is not None)
@@ -228,8 +229,8 @@ def in_order(
                     pool.end()
                     if (kills := kills + 1) == _KILLS:
                         raise error from None
-                    # Do not work in this process meanwhile, because an item that takes all memory
-                    # would kill it, too.
+                    # Do not run items in this process meanwhile: an item that exhausts the memory
+                    # would kill it as well.
                     pool = _Pool(work, min(workers, left), telling=on_progress is not None)
                     pool.wait()
                     continue
@@ -253,7 +254,7 @@ class _Pool(Generic[Item, Result]):
             self._executor = ProcessPoolExecutor(
                 count, context, _begin, (pickle.dumps(work), self._counts if telling else None)
             )
-            # each submission starts a process
+            # each submission starts one process
             self._first = [self._executor.submit(_nothing) for _ in range(count)]
         self._processes = set(active_children()) - others
 
@@ -262,13 +263,14 @@ class _Pool(Generic[Item, Result]):
         return any(future.done() for future in self._first)
 
     def wait(self) -> None:
-        """Wait until a worker has started up, or failed to do so."""
+        """Wait until a worker has started up, or has failed to do so."""
         wait(self._first, return_when=FIRST_COMPLETED)
 
     def run(
         self, items: Sequence[Item], first: int, tell: OnProgress, wanted: Callable[[Item], bool]
     ) -> Iterator[tuple[int, Result]]:
-        """Yield the results of the items from ``first`` on, each with the index of the next item.
+        """Yield the results of the items from ``first`` onwards, each with the index of the next
+        item.
 
         Raises:
             BrokenProcessPool: A worker was killed.
@@ -299,10 +301,10 @@ class _Pool(Generic[Item, Result]):
         """Return the error to raise for a worker that was killed."""
         for process in self._processes:
             process.join(5)
-        # its thread may have reaped a process without having stored the exit code yet
+        # the executor's thread may have reaped a process without having stored its exit code yet
         self._executor.shutdown()
         codes = [process.exitcode for process in self._processes if process.exitcode]
-        # the others were ended because of this one
+        # the other processes were terminated because of this one
         code = next((code for code in codes if code != -signal.SIGTERM), None)
         how = "" if code is None else f"signal {-code}; " if code < 0 else f"exit code {code}; "
         return SimulationError(
@@ -331,11 +333,12 @@ _counts: Any
 def _begin(pickled: bytes, counts: Any) -> None:
     global _work, _counts
     end_with_parent()
-    _work, _counts = pickle.loads(pickled), counts  # this imports everything that a worker needs
+    # unpickling imports everything that a worker needs
+    _work, _counts = pickle.loads(pickled), counts
 
 
 def _nothing() -> None:
-    """Do nothing: an empty task that makes a worker start up."""
+    """Do nothing. This is an empty task that makes a worker start up."""
 
 
 def _made(index: int, item: Any) -> bytes:

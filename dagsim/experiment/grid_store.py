@@ -1,4 +1,4 @@
-"""Folders for the cells of a grid, which end in any order (see ``store``)."""
+"""Folders for the cells of a grid, which finish in any order (see ``store``)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _CELLS, _PROGRESS = "cells", "progress.jsonl"
 
 
 class GridStore(Store):
-    """The folder of a sweep; ``whatif``, ``plan`` and others make sweeps, too."""
+    """The folder of a sweep; ``whatif``, ``plan`` and other commands create sweeps as well."""
 
     _holds = _CELLS
     _unit = "cells"
@@ -67,13 +67,15 @@ class GridStore(Store):
         """Open the existing folder of a grid, and delete the summaries of its previous start."""
         before = read_json_file(path / "manifest.json") if (path / "manifest.json").exists() else None
         if before is None and not (path / "lock").exists():
-            raise RunFolderError(f"{path}: exists and is not a run folder; choose another place with --out or --name")
+            raise RunFolderError(
+                f"{path}: already exists and is not a run folder; choose another place with --out or --name"
+            )
         if before is not None and before.get("command") != plan.command:
             raise RunFolderError(f"{path}: belongs to dagsim {before.get('command')}; use another --name or --out")
         if before is not None and before.get("code_sha256") != facts["code_sha256"]:
             raise RunFolderError(
-                f"{path}: its cells were made by another version of dagsim's code and cannot be continued; use "
-                "another --name or --out, or delete the folder"
+                f"{path}: its cells come from another version of dagsim's code, so the sweep cannot be "
+                "continued; useanother --name or --out, or delete the folder"
             )
         facts["created"] = facts["created"] if before is None else before["created"]
         store = cls(path, plan.config, facts)
@@ -92,7 +94,7 @@ class GridStore(Store):
 
     @property
     def label(self) -> str:
-        """The name of the sweep, since its points may be different workloads."""
+        """The name of the sweep, because its points may be different workloads."""
         return f"sweep {self.sweep.name}"
 
     def as_grid(self) -> GridStore:
@@ -183,7 +185,7 @@ class GridStore(Store):
         return (self.path / "command.txt").read_text(encoding="utf-8").strip()
 
     def _mend(self) -> None:
-        """Do nothing, because a cell exists completely or not at all."""
+        """Do nothing, because a cell exists either completely or not at all."""
 
     def _cell(self, id_: str) -> CellRun | None:
         path = self.path / _CELLS / f"{id_}.json"

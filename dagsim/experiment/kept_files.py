@@ -1,5 +1,5 @@
-"""The files in a run folder: tables and the schedule of a finished run as bytes, JSON, files to
-which lines are only appended, and summaries of all runs.
+"""The files in a run folder: tables and the schedule of a finished run as bytes, JSON, files that
+only grow by appended lines, and summaries of all runs.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ FACTS_OF_LOG = ".facts.json"
 @dataclass(frozen=True, slots=True)
 class CellRun:
     """A finished or failed cell: its line in the store and, until they are written, its files. Any
-    process can make one; only a single process writes it.
+    process can create one, but only a single process writes it.
     """
 
     policy: str
@@ -222,13 +222,15 @@ def read_schedule(stem: Path, cluster: Cluster) -> Schedule:
     try:
         facts = parsed_json(gzip.decompress(path.read_bytes()))
         if tuple(facts["fields"]) != FACTS:
-            raise RunFolderError(f"{path}: from another version (its fields are {', '.join(facts['fields'])})")
+            raise RunFolderError(
+                f"{path}: was written by another version (its fields are {', '.join(facts['fields'])})"
+            )
         jobs = jobs_from(facts)
         seed, ended_s, begins_s = facts["seed"], facts["ended_s"], facts.get("begins_s", 0.0)
     except RunFolderError:
         raise
     except (OSError, EOFError, zlib.error, ValueError, TypeError, LookupError) as error:
-        raise RunFolderError(f"{path}: not a readable list of jobs ({error})") from None
+        raise RunFolderError(f"{path}: cannot be read as a list of jobs ({error})") from None
     log = ScheduleLog.load(stem.with_name(f"{stem.name}.npy"))
     return _checked(Schedule(cluster, jobs, log, seed, ended_s=ended_s, begins_s=begins_s), stem)
 
@@ -243,8 +245,8 @@ def _checked(schedule: Schedule, path: Path) -> Schedule:
         schedule.check()
     except (ValueError, TypeError) as error:
         raise RunFolderError(
-            f"{path}: not the schedule of a simulation of this cluster ({error}); its files were changed: restore "
-            "them, or run the command in command.txt again"
+            f"{path}: not a schedule from a simulation of this cluster ({error}); the files have been "
+            "changed, so restorethem, or run the command in command.txt again"
         ) from None
     return schedule
 
@@ -266,8 +268,8 @@ def packed_schedule(schedule: Schedule) -> bytes:
             file = io.BytesIO()
             np.lib.format.write_array(file, np.ascontiguousarray(column), allow_pickle=False)
             info = zipfile.ZipInfo(f"{name}.npy", _WHEN)
-            # ZipFile's own level applies only to names; for a ZipInfo, it has to be passed each
-            # time.
+            # The level passed to ZipFile only applies to names, so each ZipInfo needs the level as
+            # well.
             archive.writestr(info, file.getbuffer(), zipfile.ZIP_DEFLATED, _LEVEL)
     return buffer.getvalue()
 
@@ -283,7 +285,7 @@ def _unpacked_schedule(path: Path, cluster: Cluster) -> Schedule:
             seed, ended_s = int(file["seed"].item()), float(file["ended_s"].item())
             begins_s = float(file["begins_s"].item()) if "begins_s" in file else 0.0
     except (OSError, ValueError, KeyError, TypeError, IndexError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise RunFolderError(f"{path}: not a readable schedule ({error})") from None
+        raise RunFolderError(f"{path}: cannot be read as a schedule ({error})") from None
     return _checked(Schedule(cluster, jobs, ScheduleLog.of(rows), seed, ended_s=ended_s, begins_s=begins_s), path)
 
 
@@ -331,8 +333,8 @@ def _fact_columns(file: Any) -> FactColumns:
 
 
 def engine_of(used: Mapping[str, EngineUse]) -> dict[str, str]:
-    """Return the manifest's entry on engines, by policy: the requested engine, the engine used, and
-    the reason.
+    """Return the manifest's entry for engines, by policy: the requested engine, the engine used,
+    and the reason.
     """
     asked = next(iter(used.values())).asked
     reasons: dict[tuple[str, str], list[str]] = {}
@@ -381,8 +383,8 @@ def cells_table(runs: Sequence[CellRun]) -> str:
 
 
 def rename_free(folder: Path, wanted: Path, *, numbered: bool) -> Path | None:
-    """Rename the folder to ``wanted`` and return its new path. If that name is taken, return None,
-    or with ``numbered`` use the first free name ``wanted-N``.
+    """Rename the folder to ``wanted`` and return its new path. If that name is taken, return None
+    or, with ``numbered``, use the first free name ``wanted-N``.
     """
     number = 1
     while True:
@@ -391,7 +393,7 @@ def rename_free(folder: Path, wanted: Path, *, numbered: bool) -> Path | None:
             if not path.exists() or not numbered:
                 folder.rename(path)
                 return path
-        except OSError as error:  # made by another process in the meantime
+        except OSError as error:  # another process has created it in the meantime
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
             if not numbered:
@@ -410,14 +412,14 @@ def value_in(line: Mapping[str, Any], key: str, file: str) -> Any:
         RunFolderError: The line has no such key.
     """
     if key not in line:
-        raise RunFolderError(f"{file}: from another version: a line has no {key!r}")
+        raise RunFolderError(f"{file}: was written by another version, because a line has no {key!r}")
     return line[key]
 
 
 def check_shape(value: Any, shape: Any, where: object, *, inner: bool = False) -> None:
     """Check the types in a JSON file. A shape is a type, a list of one shape, or a mapping with the
-    shapes of its keys (``None`` stands for every key). Null is allowed everywhere except in lists.
-    Keys may be missing, but not those of an ``inner`` object.
+    shapes of its keys (``None`` represents every key). Null is allowed everywhere except in lists.
+    Keys may be missing, except for those of an ``inner`` object.
 
     Raises:
         RunFolderError: A value has another type.
@@ -427,7 +429,7 @@ def check_shape(value: Any, shape: Any, where: object, *, inner: bool = False) -
     else:
         right = isinstance(value, type(shape))
     if not right:
-        raise RunFolderError(f"{where}: damaged: {value!r:.60} where {_expected(shape)} should be")
+        raise RunFolderError(f"{where}: damaged: expected {_expected(shape)}, got {value!r:.60}")
     if isinstance(shape, list):
         for item in value:
             check_shape(item, shape[0], where)
@@ -448,7 +450,7 @@ def _expected(shape: Any) -> str:
 
 
 def whole_lines(path: Path) -> list[bytes]:
-    """Return the complete lines, with line ends. An incomplete last line that a stopped writer left
+    """Return the complete lines, with line ends. An incomplete last line left by a stopped writer
     is omitted."""
     try:
         lines = path.read_bytes().splitlines(keepends=True)
@@ -471,10 +473,10 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
             value = parsed_json(line)
             if not isinstance(value, dict):
                 raise ValueError(f"expected an object, got {value!r:.60}")
-        except ValueError as error:  # UnicodeDecodeError is a ValueError, too
+        except ValueError as error:  # catches UnicodeDecodeError as well, which is a ValueError
             raise RunFolderError(
-                f"{path}:{number}: damaged: not a line of JSON ({error}); restore the file, or run "
-                "the command in command.txt again"
+                f"{path}:{number}: damaged: this line is not valid JSON ({error}); restore the file, or "
+                "runthe command in command.txt again"
             ) from None
         values.append(value)
     return values
@@ -492,7 +494,7 @@ def read_json_file(path: Path) -> Any:
     try:
         return parsed_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise RunFolderError(f"{path}: not readable as JSON ({error})") from None
+        raise RunFolderError(f"{path}: cannot be read as JSON ({error})") from None
 
 
 def write_whole(path: Path, text: str, *, durable: bool = False) -> None:
@@ -502,7 +504,7 @@ def write_whole(path: Path, text: str, *, durable: bool = False) -> None:
 
 
 def overwrite(path: Path, text: str) -> None:
-    """Overwrite the old text in place, because a full disk has no room for a second file."""
+    """Overwrite the old text in place, because a full disk has no space for a second file."""
     with path.open("r+b") as file:
         file.write(text.encode())
         file.truncate()

@@ -1,18 +1,18 @@
 """The ledger of test seeds: each published table and each training run has its own pool, and uses
 each seed only once.
 
-A ledger is the file ``seeds.yaml`` in the folder that holds the run folders. ``results/seeds.yaml``
-is the ledger of this project.
+A ledger is the file ``seeds.yaml`` in the folder that contains the run folders.
+``results/seeds.yaml`` is the ledger of this project.
 
-Each training run is tested on a block of seeds that no other training run in the same folder has
-(``claim_report_seeds``). If all used the same seeds, choosing the best of several training runs by
-their tests would be choosing on the test set. A training run claims its block at its first test,
+Each training run is tested on a block of seeds that no other training run in the same folder uses
+(``claim_report_seeds``). If all training runs used the same seeds, choosing the best of several by
+their tests would mean choosing on the test set. A training run claims its block at its first test,
 records it in its run folder, and keeps it when it is resumed.
 
 A script that makes a table requests seeds (``Ledger.spend``) before its first run, and closes the
 entry (``Ledger.close``) when the table is written. A second request for the same table is refused,
-unless the script takes unused seeds (``fresh``) or the table states how often its seeds were used
-(``again``). A script that was stopped continues with its open entry.
+unless the script takes unused seeds (``fresh``) or the table states how often its seeds have been
+used (``again``). A script that was stopped continues with its open entry.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _HEAD = "# Report seeds by published table: its pool, and who spent which (dagsi
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """Test seeds of a table, and how often they have been used for it."""
+    """Test seeds for a table, and how often they have been used for it."""
 
     table: str
     seeds: range
@@ -56,8 +56,8 @@ class Spending:
     """The commit at which a stopped script was continued, if it differs."""
 
     def sentence(self, method: str, unit: str = "report seeds", n: int | None = None) -> str:
-        """Return the line below a table that states command, commit, seeds, n (of those granted, if
-        not all) and method.
+        """Return the line below a table that states the command, the commit, the seeds, n (the
+        number used, if not all) and the method.
         """
         used = self.seeds[: len(self.seeds) if n is None else n]
         again = "" if self.times == 1 else f", used {self.times} times (results/seeds.yaml)"
@@ -72,8 +72,8 @@ def claim_report_seeds(folder: Path, count: int, first: int | None = None) -> tu
     """Return the test seeds of the training run in the run folder ``folder``.
 
     They are read from the run folder. A training run without seeds takes the next free block from
-    the ledger beside its run folder. With ``first`` it takes the seeds from there on, to repeat an
-    earlier test.
+    the ledger beside its run folder. With ``first``, it takes the seeds from that number onwards,
+    to repeat an earlier test.
 
     Raises:
         ConfigError: The ledger does not have enough seeds left, or ``first`` is not a test seed.
@@ -82,7 +82,7 @@ def claim_report_seeds(folder: Path, count: int, first: int | None = None) -> tu
     if record.exists():
         content = yaml.read_yaml(record).value
         if not isinstance(content, dict) or not isinstance(content.get("seeds"), list):
-            raise ConfigError(f"{record}: should map seeds to the first seed and the end, got {content!r}")
+            raise ConfigError(f"{record}: seeds must map to the first seed and the end, got {content!r}")
         return tuple(range(*content["seeds"]))
     if first is None:
         ledger = Ledger(folder.parent / "seeds.yaml")
@@ -119,12 +119,12 @@ class Ledger:
     ) -> Spending:
         """Give ``count`` seeds to ``table``.
 
-        ``pool`` is used for a table with fixed seeds; other tables get a block of 1,000.
-        ``windows_of`` names the part of a trace whose windows the seeds number: such a seed is
-        the position of a window; nothing is drawn from it.
+        ``pool`` is used for a table with fixed seeds, whereas other tables get a block of 1,000.
+        ``windows_of`` names the part of a trace whose windows the seeds number. Such a seed is the
+        position of a window, and nothing is drawn from it.
 
         Raises:
-            ConfigError: The seeds were used before, or the pool has too few.
+            ConfigError: The seeds have been used before, or the pool has too few.
         """
         with self._locked():
             tables = self.tables()
@@ -141,16 +141,16 @@ class Ledger:
                 return _spending(table, last, spent)
             if last and not (fresh or again):
                 raise ConfigError(
-                    f"{self.path}: seeds {last['seeds'][0]} to {last['seeds'][1] - 1} of {table!r} were spent on "
-                    f"{last['on']} by {last['command']!r}; --fresh takes unused seeds of its pool, "
-                    "--again the same seeds, and the table then says so"
+                    f"{self.path}: seeds {last['seeds'][0]} to {last['seeds'][1] - 1} of {table!r} have "
+                    f"been used on {last['on']} by {last['command']!r}; give --fresh to take unused seeds "
+                    "from its pool, or --again to use the same seeds again, which the table then states"
                 )
             unused = max((record["seeds"][1] for record in spent), default=whole.start)
             first = last["seeds"][0] if last and again else unused
             if count < 1 or first + count > whole.stop:
                 left = whole.stop - first
                 raise ConfigError(
-                    f"{self.path}: the pool of {table!r} has {left:,} seeds left, {count:,} were asked for"
+                    f"{self.path}: the pool of {table!r} has only {left:,} seeds left, but {count:,} were requested"
                 )
             spent.append(
                 {
@@ -165,7 +165,7 @@ class Ledger:
             return _spending(table, spent[-1], spent)
 
     def close(self, spending: Spending) -> None:
-        """Record that the table has been made, so its seeds are used up.
+        """Record that the table has been created, so its seeds are used up.
 
         Raises:
             ConfigError: The entry does not exist.
@@ -177,7 +177,7 @@ class Ledger:
                     entry["done"] = True
                     self._write(tables)
                     return
-        raise ConfigError(f"{self.path}: {spending.table!r} has no entry for {spending.command!r}")
+        raise ConfigError(f"{self.path}: {spending.table!r} does not list {spending.command!r}")
 
     def tables(self) -> dict[str, Any]:
         """Return the pools and their used seeds, by table.
@@ -189,12 +189,13 @@ class Ledger:
             return {}
         content = yaml.read_yaml(self.path).value
         if not isinstance(content, dict):
-            raise ConfigError(f"{self.path}: should map tables to their pools")
+            raise ConfigError(f"{self.path}: the file must map tables to their pools")
         return content
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Lock the ledger: other processes can neither read nor write entries while the block runs.
+        """Lock the ledger, so that other processes can neither read nor write entries while the
+        block is running.
 
         Raises:
             ConfigError: Another process has held the lock for a minute.
@@ -222,8 +223,8 @@ def _spending(table: str, entry: Mapping[str, Any], spent: list[dict[str, Any]])
 
 
 def _next_block(tables: Mapping[str, Any], count: int) -> range:
-    """Return the first free block of whole thousands that holds ``count`` seeds. Pools of windows,
-    and pools outside the report seeds, do not count.
+    """Return the first free block of whole thousands that contains ``count`` seeds. Pools of
+    windows, and pools outside the report seeds, do not count.
     """
     blocks = [entry["pool"][1] for entry in tables.values() if FIRST <= entry["pool"][0] < REPORT.stop]
     first = max(blocks, default=FIRST)

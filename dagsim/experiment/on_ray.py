@@ -30,8 +30,8 @@ PATIENCE_S = 600.0
 
 
 class OnRay:
-    """Runs cells on a Ray cluster: the one that runs on this machine or that ``RAY_ADDRESS`` names,
-    or else a new one on this machine. With ``address`` (``ray://HOST:10001``), it uses a remote
+    """Runs cells on a Ray cluster: the one running on this machine or named by ``RAY_ADDRESS``, or
+    else a new one on this machine. With ``address`` (``ray://HOST:10001``), it uses a remote
     cluster.
 
     Every machine needs the same version of dagsim. Traces are sent to the machines, and results are
@@ -42,7 +42,7 @@ class OnRay:
     """
 
     def __init__(self, address: str = "") -> None:
-        # this must be set before Ray is imported, so that nothing is sent anywhere
+        # must be set before Ray is imported, so that Ray sends no usage statistics
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
         try:
             import ray
@@ -115,7 +115,7 @@ class OnRay:
         try:
             self._ray.init(address=self.address, include_dashboard=None if self.address else False, log_to_driver=False)
         except Exception as error:
-            raise SimulationError(f"--executor ray: no cluster: {one_line(error)}") from None
+            raise SimulationError(f"--executor ray: cannot connect to a cluster: {one_line(error)}") from None
         return True
 
 
@@ -147,7 +147,7 @@ def local_trace(sha: str, shipped: Any) -> Path:
     if sha not in _PLACED:
         name, content = ray.get(shipped)
         if sha256(content).hexdigest() != sha:
-            raise SimulationError(f"--executor ray: the trace {name!r} changed while it was sent")
+            raise SimulationError(f"--executor ray: the trace {name!r} changed while it was being sent")
         path = Path(mkdtemp(prefix="dagsim-")) / Path(name).name
         path.write_bytes(content)
         _PLACED[sha] = path

@@ -71,8 +71,8 @@ class SubmitSettings:
 class OnSlurm:
     """Runs cells as Slurm jobs. ``address`` is parsed by ``SubmitSettings``.
 
-    Every machine needs the same dagsim, and the traces at the same paths. A job that is lost (its
-    node failed, or it reached its time limit) is submitted again, up to three times.
+    Every machine needs the same dagsim, and the traces at the same paths. A lost job (its node
+    failed, or it reached its time limit) is submitted again, up to three times.
 
     Raises:
         ConfigError: ``submitit`` or ``sbatch`` is not installed, or ``address`` is wrong.
@@ -88,7 +88,7 @@ class OnSlurm:
             ) from None
         if self.settings.cluster == "slurm" and which("sbatch") is None:
             raise ConfigError(
-                "--executor slurm: there is no sbatch here; run this on a login node, or try cluster=local"
+                "--executor slurm: this machine has no sbatch; run the command on a login node, or try cluster=local"
             )
         self._submitit: Any = submitit
         logging.getLogger("submitit").setLevel(logging.ERROR)
@@ -96,7 +96,7 @@ class OnSlurm:
     def run(
         self, work: CellWork, cells: Sequence[Cell], on_progress: OnProgress | None = None, wanted: Wanted | None = None
     ) -> Iterator[CellRun]:
-        """Yield the runs of each job when it has ended.
+        """Yield the runs of each job when the job has ended.
 
         Raises:
             SimulationError: Slurm cannot be reached, or a job was lost repeatedly.
@@ -136,7 +136,7 @@ class OnSlurm:
                         yield run
         except DagsimError:
             raise
-        except RuntimeError as error:  # sbatch is missing, or refused the job
+        except RuntimeError as error:  # sbatch is missing or rejected the job
             raise SimulationError(f"--executor slurm: {one_line(error)}") from None
         finally:
             for job in pending.values():
@@ -164,7 +164,7 @@ class OnSlurm:
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """The cells of one job."""
+    """The cells for one job."""
 
     work: CellWork
     cells: tuple[Cell, ...]

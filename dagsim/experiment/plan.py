@@ -36,7 +36,7 @@ _LABEL = 40
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One key of the configuration and its values, each with a label that tables show."""
+    """One key of the configuration and its values, each with a label for tables."""
 
     key: str
     labels: tuple[str, ...]
@@ -83,16 +83,18 @@ def _steps(first: Any, last: Any, step: Any, place: str) -> tuple[float, ...]:
     if not all(type(number) in (int, float) and isfinite(number) for number in (first, last, step)):
         raise ConfigError(f"{place}: from, to and step must be numbers, got {first!r}, {last!r}, {step!r}")
     if not step > 0 or last < first:
-        raise ConfigError(f"{place}: step must be above 0 and to not below from, got {first!r}, {last!r}, {step!r}")
+        raise ConfigError(
+            f"{place}: step must be positive and to must not be below from, got {first!r}, {last!r}, {step!r}"
+        )
     count = floor((last - first) / step + 1e-9) + 1
     if count > _MOST_VALUES:
-        raise ConfigError(f"{place}: {count:,} values; at most {_MOST_VALUES:,} are allowed")
+        raise ConfigError(f"{place}: at most {_MOST_VALUES:,} values are allowed, got {count:,}")
     exact = [first + index * step for index in range(count)]
     return tuple(number if isinstance(number, int) else round(number, 12) for number in exact)
 
 
 def _value(value: Any) -> Any:
-    """Return a value for the configuration; ``{file: best.pt}`` stands for the agent in that
+    """Return a value for the configuration; ``{file: best.pt}`` represents the agent in that
     checkpoint."""
     match value:
         case {"file": str(path), **rest} if not rest:
@@ -155,7 +157,9 @@ class SweepGrid:
         for cell in self._points():
             other = cells.setdefault(cell.id, cell)
             if other.label != cell.label:
-                raise ConfigError(f"sweep: {other.label!r} and {cell.label!r} are the same experiment; keep one")
+                raise ConfigError(
+                    f"sweep: {other.label!r} and {cell.label!r} are the same experiment, so keep only one of them"
+                )
         return list(cells.values())
 
     def _points(self) -> Iterator[Cell]:
@@ -199,7 +203,7 @@ class SweepGrid:
 
 
 def read_grid(path: Path, name: str | None = None) -> SweepGrid:
-    """Read the sweep in a YAML file; its name is ``name``, or the name of the file.
+    """Read the sweep in a YAML file; its name is ``name``, or else the name of the file.
 
     Raises:
         ConfigError: The file cannot be read, or a key or value in it is wrong.
@@ -214,7 +218,7 @@ def read_grid(path: Path, name: str | None = None) -> SweepGrid:
             raise ConfigError(f"{at}: unknown key {key!r}{nearest(key, _KEYS)}; allowed: {', '.join(_KEYS)}")
     over = content.get("over")
     if not isinstance(over, dict) or not over:
-        raise ConfigError(f"{document.place(('over',))}: over: expected keys of the configuration with their values")
+        raise ConfigError(f"{document.place(('over',))}: over: expected configuration keys with their values")
     axes = tuple(
         _of_files(axis_of(key, values, f"{document.place(('over', key))}: over.{key}"), path, document)
         for key, values in over.items()
@@ -231,7 +235,9 @@ def read_grid(path: Path, name: str | None = None) -> SweepGrid:
     seeds = grid.seeds or 1
     cells = grid.count() * (len(seeds) if isinstance(seeds, Sequence) else seeds)
     if cells > _MOST_CELLS:
-        raise ConfigError(f"{document.place(('over',))}: {cells:,} cells; at most {_MOST_CELLS:,} are allowed")
+        raise ConfigError(
+            f"{document.place(('over',))}: over: at most {_MOST_CELLS:,} cells are allowed, got {cells:,}"
+        )
     return grid
 
 
@@ -246,7 +252,8 @@ def _of_files(axis: Axis, path: Path, document: yaml.Document) -> Axis:
 
 
 def _base(value: Any, path: Path, place: str) -> Path | None:
-    """Return a file beside the sweep's or below the current folder, or a configuration by name."""
+    """Return a file in the folder of the sweep or in the current folder, or a configuration by
+    name."""
     if value is None:
         return None
     if not isinstance(value, str):
@@ -259,7 +266,7 @@ def _mapping(value: Any, place: str) -> Mapping[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise ConfigError(f"{place}: set: expected keys of the configuration with values, got {value!r}")
+        raise ConfigError(f"{place}: set: expected configuration keys with their values, got {value!r}")
     return value
 
 
@@ -277,8 +284,8 @@ def _seeds(value: Any, place: str) -> int | Sequence[int] | None:
         case [_, *_] if all(type(seed) is int and seed >= 0 for seed in value) and len(set(value)) == len(value):
             return tuple(value)
     raise ConfigError(
-        f"{place}: seeds: expected a whole number of 1 or more, a list of different seeds, or the first seed and their "
-        f"number as {{first: 100, count: 5}}, got {value!r}"
+        f"{place}: seeds: expected a whole number of at least 1, a list of different seeds, or the first "
+        f"seed and theirnumber as {{first: 100, count: 5}}, got {value!r}"
     )
 
 
@@ -328,8 +335,8 @@ share an id is 10^-7.
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """A single simulation in a plan: a configuration, a policy and a seed. It can be sent to
-    another process or machine."""
+    """A single simulation in a plan, defined by a configuration, a policy and a seed. It can be
+    sent to another process or machine."""
 
     config: Config
     policy: str
@@ -341,15 +348,15 @@ class Cell:
 
     @cached_property
     def id(self) -> str:
-        """Hash of everything on which the cell's numbers depend, in hexadecimal digits.
+        """Hash of everything that the cell's numbers depend on, in hexadecimal digits.
 
         Raises:
-            ConfigError: A file on which the cell depends is missing.
+            ConfigError: A file that the cell depends on is missing.
         """
         return sha256(f"{_content(self.config, self.policy)} {self.seed}".encode()).hexdigest()[:_ID]
 
     def trace(self) -> tuple[str, Path] | None:
-        """Return the SHA-256 and path of the trace from which the jobs come.
+        """Return the SHA-256 and path of the trace that the jobs come from.
 
         Raises:
             ConfigError: The file does not exist.
@@ -400,10 +407,10 @@ def _pickled(config: Config) -> bytes:
 
 @_last_config
 def _content(config: Config, policy: str) -> str:
-    """Return everything on which the numbers of a cell depend, except its seed."""
+    """Return everything that the numbers of a cell depend on, except its seed."""
     described = {key: value for key, value in plain(config).items() if key not in _NOT_THE_CELL}
     trace = config.world.trace_path
-    if trace is not None:  # the contents of the trace matter, not its path
+    if trace is not None:  # compare the contents of the trace, not its path
         part, key = ("workload", "path") if "workload" in described else ("system", "trace")
         described = {**described, part: {**described[part], key: digest(trace)}}
     files = [digest(path) for _, _, path in sources_of(config, policy)]
@@ -441,10 +448,10 @@ class Plan:
         label: str | None = None,
         name: str | None = None,
     ) -> Plan:
-        """Return a plan of all policies (default: the configured one) on all seeds (default: those
-        of the configuration).
+        """Return a plan for all policies (default: the configured one) on all seeds (default: those
+        in the configuration).
 
-        Cells are ordered by seed, so that a stopped plan has all policies on its first seeds.
+        Cells are ordered by seed, so that a stopped plan has run all policies on its first seeds.
         """
         policies = tuple(policies) or (config.policy,)
         cells = [
@@ -457,7 +464,7 @@ class Plan:
 
     @classmethod
     def of_grid(cls, grid: SweepGrid, command: str = "sweep") -> Plan:
-        """Return a plan of all points of a grid, on all seeds.
+        """Return a plan for all points of a grid, on all seeds.
 
         Raises:
             InputError: A configuration in the grid is wrong, or a file that it names cannot be
@@ -467,7 +474,7 @@ class Plan:
 
     @property
     def policies(self) -> tuple[str, ...]:
-        """Names of the policies (in a grid, of its points) in tables, each once."""
+        """Names of the policies (for a grid, of its points) in tables, each once."""
         return tuple(dict.fromkeys(cell.label for cell in self.cells))
 
     @property
@@ -478,12 +485,14 @@ class Plan:
 
 
 def _check_cluster(config: Config) -> None:
-    """Raise an error if a trace would run on the default cluster without being asked to."""
+    """Raise an error if a trace would run on the default cluster without this having been
+    requested."""
     described = {"cluster", "gpu_types"} & config.model_fields_set
     if config.trace_file is not None and not described:
         raise ConfigError(
-            "sweep: the jobs come from a trace, and no cluster is given: add one to base or set (from dagsim site "
-            "import; or cluster: {name: trace, from_trace: true}, the machines that the trace lists)"
+            "sweep: the jobs come from a trace, but no cluster is given; add one to base or set, either "
+            "from dagsim site import or, for the machines listed in the trace, as cluster: "
+            "{name: trace, from_trace: true}"
         )
 
 

@@ -67,7 +67,7 @@ class RunStore(Store):
         """Create a new folder below ``root``, in the state ``running``. An existing folder is never
         reused.
 
-        ``label`` describes the run in the folder's name (default: the policy); ``name`` is the
+        ``label`` describes the run in the folder's name (default: the policy), and ``name`` is the
         user's name for it. ``seeds`` default to those of the configuration. ``policies`` and
         ``plan`` (further values of the command) are kept for ``--resume``.
 
@@ -187,7 +187,7 @@ class RunStore(Store):
             lines = read_lines(self.path / RUNS)[:count]
             ends = lines[-1].get("ends") if lines else dict.fromkeys(TABLES, 0)
             if not isinstance(ends, dict) or set(ends) != set(TABLES):
-                raise RunFolderError(f"{self.path / RUNS}: its last line does not state where the tables end")
+                raise RunFolderError(f"{self.path / RUNS}: the last line does not state where the tables end")
             self._count = count
             self._ends = ends | {TIMING: sum(map(len, timing[:count])), RUNS: sum(map(len, runs[:count]))}
         return self._ends

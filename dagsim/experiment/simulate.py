@@ -1,4 +1,4 @@
-"""Run a policy once: find the heuristic, trained agent or program that its name stands for, and
+"""Run a policy once: find the heuristic, trained agent or program that its name refers to, and
 return the outcome."""
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def facts_of(decider: object, notes: Iterable[str] = ()) -> dict[str, Any]:
 
 
 def measured(config: Config, schedule: Schedule) -> Summary:
-    """Return every metric of a schedule, over the jobs that the configuration measures."""
+    """Return every metric of a schedule, over the jobs measured according to the configuration."""
     summary = summarize(schedule, measured=config.world.measured)
     return replace(summary, own=own_values(config.metrics, schedule)) if config.metrics else summary
 
@@ -144,7 +144,7 @@ def check(config: Config, policies: Iterable[str], *, keep_going: bool = False) 
 
 @contextmanager
 def _blamed(policy: str) -> Iterator[None]:
-    """Add the name of the policy to an exception that its own code raised."""
+    """Add the name of the policy to an exception raised by its own code."""
     try:
         yield
     except DagsimError:
@@ -161,11 +161,11 @@ def _blame(policy: str, error: Exception) -> PolicyFailed:
 
 
 class Timed:
-    """A policy with a stopwatch, which measures the CPU time of its decisions without the kernel's
-    work between them.
+    """A policy with a stopwatch, which measures the CPU time of its decisions without the work of
+    the kernel in between.
 
-    Because reading that clock takes longer than many decisions, long runs time only every 17th
-    call, which represents the others. (The number is odd because calls that decide alternate with
+    Reading that clock takes longer than many decisions, so only every 17th call is timed in long
+    runs, and it represents the others. (The number is odd because calls that decide alternate with
     calls that decide nothing more.)
     """
 
@@ -228,12 +228,11 @@ def agent_spec(
     root: Path = Path("results"),
     system: System | type[System] | None = None,
 ) -> str:
-    """Return the policy that ``--policy ALGO`` names, with its ``--checkpoint`` as a parameter.
+    """Return the policy named by ``--policy ALGO``, with its ``--checkpoint`` as a parameter.
 
-    The name of an algorithm stands for the agent from the newest training run for ``system`` (or
-    the default system) below ``root``, or else for the agent that ships with dagsim.
-    ``sb3:model.zip`` is the model of Stable-Baselines3 in that file. Any other name is already a
-    policy.
+    The name of an algorithm refers to the agent from the newest training run for ``system`` (or the
+    default system) below ``root``, or else to the agent that ships with dagsim. ``sb3:model.zip``
+    is the Stable-Baselines3 model in that file. Any other name is already a policy.
 
     Raises:
         UnknownName: The agent does not exist, or a checkpoint is given for a policy that is not trained.
@@ -246,7 +245,9 @@ def agent_spec(
         return algo
     if "checkpoint" in spec.params:
         if checkpoint is not None:
-            raise ConfigError(f"--checkpoint {checkpoint}: --policy {algo} also names one; leave one of them out")
+            raise ConfigError(
+                f"--checkpoint {checkpoint}: --policy {algo} also names a checkpoint; leave one of them out"
+            )
         return str(spec.call)
     if checkpoint is None:
         checkpoint = service("newest_agent")(spec.name, root, system.system)
@@ -254,8 +255,8 @@ def agent_spec(
         return spec.with_checkpoint(checkpoint).text
     if spec.name not in service("shipped_agents")(system):
         raise UnknownName(
-            f"no trained {spec.name} below {root}/ for the system {system.system!r}: train one "
-            f"(dagsim train --algo {spec.name}) or give --checkpoint"
+            f"there is no trained {spec.name} agent for the system {system.system!r} below {root}/; train "
+            f"one(dagsim train --algo {spec.name}) or give --checkpoint"
         )
     return algo
 
@@ -298,6 +299,6 @@ def _program(scenario: Scenario, spec: PolicySpec) -> Policy[Any, Any]:
         names.check("policy", spec.text)
     if not scenario.takes_programs:
         able = [name for name, system in all_systems().items() if system.takes_programs]
-        raise UnknownName(f"policy {spec.text!r}: other programs can schedule the system {able[0]!r} only")
+        raise UnknownName(f"policy {spec.text!r}: other programs can only schedule the system {able[0]!r}")
     program: Policy[Any, Any] = PROGRAMS.create(spec.call, command=spec.address, endpoint=spec.address)
     return program

@@ -1,4 +1,4 @@
-"""The cluster for a trace: its own machines, or a cluster sized so that its jobs offer a load of
+"""The cluster for a trace: its own machines, or a cluster sized so that the jobs offer a load of
 0.9."""
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class TotalDemand:
         self.gb_at_once += asked.gb_s * share
 
     def add_arrays(self, jobs: JobArrays, runtime: HasRates) -> None:
-        """Add all jobs at once; the totals equal those of adding them one by one."""
+        """Add all jobs at once; the totals equal those from adding them one by one."""
         self.arrivals.add_all(jobs.arrival_s)
         job = np.repeat(np.arange(len(jobs)), np.diff(jobs.first))
         shortest, mean_s = np.zeros(jobs.tasks), np.zeros(jobs.tasks)
@@ -169,7 +169,7 @@ def trace_cluster(
     invented: bool = True,
 ) -> tuple[str, Mapping[str, Any]]:
     """Return the option that selects the cluster, and the configuration keys for it, for
-    ``scenario.on_its_cluster``; no keys if the configuration already has the cluster.
+    ``scenario.on_its_cluster``; there are no keys if the configuration already has the cluster.
     """
     if cluster not in (None, "trace", "sized"):
         other = load_config(find_config(cluster), own=False)
@@ -184,8 +184,9 @@ def trace_cluster(
         cluster = "trace" if trace.lists_machines() else "sized"
         if cluster == "sized" and not invented:
             raise ConfigError(
-                f"{trace.path}: the cluster is unknown, because the log does not list its machines; give --cluster "
-                f"FILE (dagsim site import makes one), or --cluster sized to invent one for an offered load of {LOAD}"
+                f"{trace.path}: the cluster is unknown, because the log does not list its machines; give "
+                "--cluster FILE (which dagsim site import can create), or --cluster sized to invent one "
+                f"for an offered load of {LOAD}"
             )
     if cluster == "trace":
         return "--cluster trace", {"cluster": {"name": "trace", "from_trace": True}}
@@ -200,7 +201,7 @@ def trace_cluster(
 def _sized_to_part(
     part: tuple[JobArrays, float], trace: TraceFile, every: JobArrays, runtime: Runtime
 ) -> ClusterSection:
-    """Return the cluster to which the jobs that arrive in a part of a log offer the usual load. It
+    """Return the cluster on which the jobs that arrive in a part of a log offer the usual load. It
     is large enough for the widest job in the whole log, because earlier jobs are running and
     waiting when the part begins.
     """
@@ -240,13 +241,13 @@ def cluster_for(demand: TotalDemand, load: float = LOAD) -> ClusterSection:
     """Return the smallest cluster of 8-GPU nodes on which ``demand`` is a load of ``load``. Its
     nodes have 96 cores, and no GPUs if no job needs any.
 
-    It has nodes with the types that tasks name, and for tasks that name none with the types of the
+    It has nodes with the types that tasks name and, for tasks that name none, with the types of the
     default cluster. There are enough of them for the widest gang. Nodes without GPUs are added if
     the nodes with GPUs have too few cores or too little memory.
 
-    The load refers to the period for which the arrivals stand (``ArrivalTimes``). If jobs last much
-    longer than that, this rule would give more machines than all jobs use at once; the cluster is then just
-    large enough that no job waits.
+    The load refers to the period that the arrivals represent (``ArrivalTimes``). If jobs last much
+    longer than that, this rule would give more machines than all jobs use at once. In that case,
+    the cluster is just large enough that no job waits.
 
     Raises:
         ConfigError: The cluster would be larger than any real one.
@@ -261,16 +262,16 @@ def cluster_for(demand: TotalDemand, load: float = LOAD) -> ClusterSection:
     gpus = max(_NODE.gpus, _whole(demand.instance_gpus, "GPUs a node"))
     if gpus > _MOST_INVENTED:
         raise ConfigError(
-            f"the cluster would be invented for a job that asks for {demand.instance_gpus:,.0f} GPUs on one node, "
-            f"and no real node has that many; let jobs run on several nodes (--read spread, if the log is a plain "
-            f"table), "
-            "mend that row, or give a cluster with --cluster"
+            f"the cluster would be invented for a job that requests {demand.instance_gpus:,.0f} GPUs on "
+            "one node, but no real node has that many; let jobs run on several nodes (--read spread, if "
+            "the log is a plain table), correct that row, or give a cluster with --cluster"
         )
     cpus = max(_NODE.cpus, float(_whole(demand.instance_cpus, "cores a node")))
     memory_gb = max(_NODE.memory_gb, float(_whole(demand.instance_gb, "GB a node")))
     node = _NODE.model_copy(update={"cpus": cpus, "memory_gb": memory_gb})
     groups = []
-    widest: defaultdict[str, int] = defaultdict(int)  # number of nodes of each type that gangs need
+    # the largest number of nodes of each type that any gang needs
+    widest: defaultdict[str, int] = defaultdict(int)
     for (name, *asked), instances in demand.gangs.items():
         rooms = [there / amount for there, amount in zip((gpus, cpus, memory_gb), asked, strict=True) if amount]
         per_node = floor(min(rooms) + _ROUNDING) if rooms else instances
@@ -285,7 +286,8 @@ def cluster_for(demand: TotalDemand, load: float = LOAD) -> ClusterSection:
         0 if groups else 1,
     )
     count = _whole(needed - there, "nodes") if needed > there else 0
-    if widest[""] > max([count, *[group.count for group in groups]]):  # a gang runs only on nodes of one type
+    # a gang only runs on nodes of a single type
+    if widest[""] > max([count, *[group.count for group in groups]]):
         count = _whole(widest[""], "nodes")
     if count:
         more = {"name": "cpu", "gpu": None, "gpus": 0, "count": count}
@@ -309,7 +311,8 @@ def _whole(amount: float, what: str) -> int:
     """
     if not amount <= _MOST[what]:
         raise ConfigError(
-            f"the trace needs a cluster of {amount:.3g} {what}; the limit is {_MOST[what]:,}: "
-            "a field is damaged, or jobs never end; read fewer jobs with --max-jobs, or give a cluster with --cluster"
+            f"the trace needs a cluster with {amount:.3g} {what}, but the limit is {_MOST[what]:,}; "
+            "probably a field is damaged or jobs never end; read fewer jobs with --max-jobs, or give a "
+            "cluster with --cluster"
         )
     return ceil(amount)

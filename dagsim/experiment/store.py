@@ -1,4 +1,4 @@
-"""The store: a folder that holds a plan, its finished cells, and their results.
+"""The store: a folder that contains a plan, its finished cells, and their results.
 
     results/20261120T193000Z-eval-sjf-s0-3fa9c1/
     ├── config.yaml       the whole configuration; `dagsim eval --config` of it writes the same tables, byte for byte
@@ -18,7 +18,8 @@
     │                     for a large run NNN.npz (both, in columns), without rows in the two tables
     └── plots/
 
-The cells of a grid end in any order, so the folder of a sweep (`whatif` and `plan` make sweeps, too) differs:
+The cells of a grid finish in any order, so the folder of a sweep (`whatif` and `plan` create sweeps
+as well) has a different layout:
 
     results/sweep-NAME/
     ├── sweep.yaml        the grid, with every value and its label; `dagsim sweep` on the folder continues it
@@ -30,10 +31,11 @@ The cells of a grid end in any order, so the folder of a sweep (`whatif` and `pl
     runs.jsonl, timing.jsonl, summary.json           at the end: the cells as the runs of a run
     folder
 
-Only one process writes. A cell is stored completely or not at all: the line in ``runs.jsonl``, or ``cells/ID.json``, is
-written last. ``runs.jsonl`` states the length of each table with the rows of the run (``ends``), so
-a later writer can cut off what a killed process left. So apart from clock times, a plan that was
-interrupted ends with the same bytes as one that was not.
+Only one process writes. A cell is stored either completely or not at all, because the line in
+``runs.jsonl``, or ``cells/ID.json``, is written last. ``runs.jsonl`` states the length of each
+table with the rows of the run (``ends``), so a later writer can cut off what a killed process left
+behind. Apart from clock times, an interrupted plan therefore ends with the same bytes as an
+uninterrupted one.
 """
 
 from __future__ import annotations
@@ -105,13 +107,13 @@ GRID, RUNS, TIMING, FAILURES = "sweep.yaml", "runs.jsonl", "timing.jsonl", "fail
 
 
 def is_sweep(path: Path) -> bool:
-    """Return True if the run folder at ``path`` holds the cells of a grid."""
+    """Return True if the run folder at ``path`` contains the cells of a grid."""
     return (path / GRID).is_file() and (path / "manifest.json").is_file()
 
 
 def recorded_code(path: Path) -> dict[str, str]:
-    """Return, by name, the SHA-256 of the source of all code outside dagsim that the run in the
-    folder ``path`` used; see ``own_code.Allowed``.
+    """Return, by name, the SHA-256 of the source of all code outside dagsim that was used by the
+    run in the folder ``path``; see ``own_code.Allowed``.
 
     Raises:
         RunFolderError: Its manifest cannot be read.
@@ -130,7 +132,7 @@ def _recorded_code(facts: Mapping[str, Any]) -> dict[str, str]:
 class Store(ABC):
     """One run folder: a ``RunStore``, or a ``GridStore`` for the cells of a grid.
 
-    Make it with ``begin``, or ``RunStore.create``; read it with ``open`` or ``read``.
+    Create it with ``begin`` or ``RunStore.create``; read it with ``open`` or ``read``.
     """
 
     _holds: str
@@ -149,7 +151,7 @@ class Store(ABC):
     @staticmethod
     def begin(root: Path, plan: Plan, *, argv: Sequence[str]) -> Store:
         """Return the folder of a plan below ``root``, ready for writing. The folder of a grid is
-        called ``COMMAND-NAME`` and may already exist; any other folder is always new.
+        called ``COMMAND-NAME`` and may already exist, whereas any other folder is always new.
 
         Raises:
             RunFolderError: Another process is writing to it, it belongs to something else, or it
@@ -172,14 +174,15 @@ class Store(ABC):
         unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
         store = cls(unfinished, config, facts)
         try:
-            if unfinished.exists():  # left by a killed process whose process number we now have
+            if unfinished.exists():  # left by a killed process that had the same process number
                 rmtree(unfinished)
             (unfinished / cls._holds).mkdir(parents=True)
             store.claim()
             store._describe(argv, **files)
             store.mark("running")
             renamed = rename_free(unfinished, path, numbered=numbered)
-        except BaseException:  # also after a signal, because otherwise nobody would ever remove it
+        # also after a signal, because nobody would remove the folder otherwise
+        except BaseException:
             with suppress(OSError):
                 rmtree(unfinished)
             raise
@@ -202,17 +205,17 @@ class Store(ABC):
 
     @staticmethod
     def open(path: Path, *, own: bool = False) -> Store:
-        """Open the run folder at ``path``. If its process was killed, unfinished rows are cut off.
+        """Open the run folder at ``path``. If the process was killed, unfinished rows are cut off.
 
-        The folder is treated as data: code outside dagsim that its configuration names is imported
-        only with ``own=True``, which is needed to run the experiment again.
+        The folder is treated as data: code outside dagsim named in its configuration is only
+        imported with ``own=True``, which is needed to run the experiment again.
 
         Raises:
             RunFolderError: It is missing, damaged, from another version, or its configuration was
             changed afterwards. CodeNotAllowed: It names code that this process may not import.
         """
         store = Store.read(path, own=own)
-        with suppress(OSError, RunFolderError):  # a damaged or read-only folder is left as it is
+        with suppress(OSError, RunFolderError):  # leave a damaged or read-only folder as it is
             if store.state == "running" and store._lock.claim():
                 pid = read_json_file(path / "status.json").get("pid")
                 store._mend()
@@ -223,20 +226,20 @@ class Store(ABC):
     @staticmethod
     def read(path: Path, *, own: bool = False) -> Store:
         """Read the run folder at ``path`` without writing anything; another process may be writing
-        meanwhile.
+        at the same time.
 
         Raises:
             RunFolderError: As in ``open``.
         """
         if not path.is_dir():
-            raise RunFolderError(f"{path}: no such run folder")
+            raise RunFolderError(f"{path}: there is no such run folder")
         if not (path / "manifest.json").exists():
             raise RunFolderError(f"{path}: not a run folder, because it has no manifest.json")
         facts = read_json_file(path / "manifest.json")
         if not isinstance(facts, dict) or facts.get("schema") != SCHEMA:
             raise RunFolderError(
-                f"{path / 'manifest.json'}: not from a run folder that this version can read (schema {SCHEMA}); run it "
-                "again: its command is in command.txt"
+                f"{path / 'manifest.json'}: this version only reads run folders with schema {SCHEMA}; "
+                "repeat the run with the command in command.txt"
             )
         check_shape(facts, _MANIFEST, path / "manifest.json")
         names = allowed()
@@ -244,16 +247,18 @@ class Store(ABC):
         if own and names is not None:
             names.trust_recorded(path, _recorded_code(facts))
         file = path / "config.yaml"
-        # checked before any name in it is looked up
+        # The hash is compared before any name in the file is looked up.
         if file.is_file() and file_hash(file) != facts.get("config_sha256"):
             raise RunFolderError(f"{file}: was changed after the run (its hash differs from the manifest's)")
         try:
             config = load_config(file, own=own)
         except ConfigError as error:
-            raise RunFolderError(f"{path}: its configuration cannot be read: {'; '.join(error.args)}") from None
+            raise RunFolderError(
+                f"{path}: the configuration of the run cannot be read: {'; '.join(error.args)}"
+            ) from None
         return _kind(is_sweep(path))(path, config, facts)
 
-    # Its plan and its state
+    # The plan and the state of the folder.
 
     @property
     def name(self) -> str | None:
@@ -262,7 +267,7 @@ class Store(ABC):
 
     @property
     def label(self) -> str:
-        """The user's name for it, if any, and its workload."""
+        """The user's name for the folder, if any, and the workload."""
         workload = workload_label(self.config)
         return workload if self.name is None else f"{self.name}: {workload}"
 
@@ -272,7 +277,7 @@ class Store(ABC):
         Raises:
             RunFolderError: The folder belongs to another command.
         """
-        raise RunFolderError(f"{self.path}: not the folder of a sweep: it contains no {GRID}")
+        raise RunFolderError(f"{self.path}: not the folder of a sweep, because it contains no {GRID}")
 
     @abstractmethod
     def plan(self) -> Plan:
@@ -287,13 +292,14 @@ class Store(ABC):
         """The state of the run according to ``status.json``."""
         status = read_json_file(self.path / "status.json")
         if not isinstance(status, dict) or status.get("state") not in get_args(State):
-            raise RunFolderError(f"{self.path / 'status.json'}: its state is not one of {', '.join(get_args(State))}")
+            raise RunFolderError(f"{self.path / 'status.json'}: the state must be one of {', '.join(get_args(State))}")
         state: State = status["state"]
         return state
 
     @property
     def dead(self) -> bool:
-        """True if the state is ``running`` but no process holds the lock: its process was killed."""
+        """True if the state is ``running`` but no process holds the lock, because the process was
+        killed."""
         return self.state == "running" and self._lock.is_free()
 
     def claim(self) -> None:
@@ -307,25 +313,27 @@ class Store(ABC):
             pid = None
             with suppress(RunFolderError, AttributeError):
                 pid = read_json_file(self.path / "status.json").get("pid")
-            raise RunFolderError(f"{self.path}: another process ({pid}) is writing to it; wait until it has ended")
+            raise RunFolderError(
+                f"{self.path}: another process ({pid}) is writing to this folder; wait until it has ended"
+            )
 
     def resume(self) -> None:
-        """Become the writer again, and cut off unfinished rows of the last one.
+        """Become the writer again, and cut off unfinished rows left by the last one.
 
         Raises:
-            RunFolderError: Another process writes to it, an older dagsim made it, a file that determines the run has
-                changed, or it cannot be written to.
+            RunFolderError: Another process writes to it, an older dagsim created it, a file that
+                determines the run has changed, or it cannot be written to.
         """
         if not self.manifest.get("policies"):
             raise RunFolderError(
-                f"{self.path}: cannot be resumed: its manifest does not say which policies were to run, because its "
-                "command has no --resume; run it again: its command is in command.txt"
+                f"{self.path}: cannot be resumed, because the manifest does not list the policies of a "
+                "command without --resume; repeat the run with the command in command.txt"
             )
         self.check_unchanged()
         try:
             self.claim()
             self._mend()
-            (self.path / FAILURES).unlink(missing_ok=True)  # every policy may try again
+            (self.path / FAILURES).unlink(missing_ok=True)  # every policy may be tried again
             self.mark("running")
         except OSError as error:
             raise unwritable(self.path, error) from None
@@ -338,7 +346,7 @@ class Store(ABC):
         """
         if changed := changes(self.manifest):
             raise RunFolderError(
-                f"{self.path}: cannot be resumed: {'; '.join(changed)}. Bring the old version back, or start a new run"
+                f"{self.path}: cannot be resumed: {'; '.join(changed)}. Restore the old version, or start a new run"
             )
         self.check_trace()
 
@@ -352,11 +360,13 @@ class Store(ABC):
         if trace is not None and (
             not Path(trace["path"]).exists() or file_hash(Path(trace["path"])) != trace["sha256"]
         ):
-            raise RunFolderError(f"{self.path}: cannot be resumed: its trace {trace['path']} is gone or has changed")
+            raise RunFolderError(
+                f"{self.path}: cannot be resumed, because the trace {trace['path']} is missing or has changed"
+            )
 
     @contextmanager
     def noting(self) -> Iterator[None]:
-        """Add to any error of the block what the folder keeps and the command that continues from
+        """Add to any error in the block what the folder has kept and which command continues from
         there."""
         try:
             yield
@@ -367,8 +377,8 @@ class Store(ABC):
             raise
 
     def _note(self, *, stopped: bool) -> str:
-        """Describe what the folder keeps, and name the command that continues; empty if an error
-        left nothing to keep."""
+        """Describe what the folder has kept, and name the command that continues; empty if nothing
+        was kept."""
         command = self.manifest["command"]
         if command == "train":
             return (
@@ -387,8 +397,8 @@ class Store(ABC):
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Be the writer while the block runs. If the block is stopped or fails, the state records
-        it.
+        """Be the writer while the block is running. If the block is stopped or fails, the state
+        records this.
 
         Raises:
             RunFolderError: Another process writes to it, or it cannot be written to.
@@ -414,7 +424,7 @@ class Store(ABC):
         self._lock.release()
 
     def mark(self, state: State, error: str | None = None) -> None:
-        """Replace ``status.json``; ``running`` claims the folder, any other state gives it back.
+        """Replace ``status.json``; ``running`` claims the folder, and any other state releases it.
 
         Raises:
             RunFolderError: Another process writes to it.
@@ -435,7 +445,8 @@ class Store(ABC):
             self._lock.release()
 
     def note_seeds(self, seeds: Sequence[int]) -> None:
-        """Change the seeds in the manifest, for runs whose precision decides their number.
+        """Change the seeds in the manifest, for runs in which the precision determines the number
+        of seeds.
 
         Raises:
             RunFolderError: It cannot be written.
@@ -491,7 +502,7 @@ class Store(ABC):
 
     @abstractmethod
     def _list_cells(self, plan: Plan, state: str) -> None:
-        """Bring finished cells into the form of runs, for the summary."""
+        """Convert finished cells to the form of runs, for the summary."""
 
     @property
     @abstractmethod
@@ -521,8 +532,8 @@ class Store(ABC):
 
     @property
     def aside(self) -> Path:
-        """The folder of logs of simulations after which something failed. The next start continues
-        from them."""
+        """The folder with logs of simulations after which something failed. The next start
+        continues from them."""
         return self.path / "aside"
 
     def set_aside(self, run: CellRun) -> None:
@@ -538,7 +549,7 @@ class Store(ABC):
             write_whole(self.aside / f"{run.id}{FACTS_OF_LOG}", json_text(facts))
 
     def _drop_aside(self, cell: Cell) -> None:
-        """Remove the log of a cell that is finished now."""
+        """Remove the log of a cell that has now been finished."""
         with suppress(OSError):
             for path in self.aside.glob(f"{cell.id}.*"):
                 path.unlink()
@@ -589,14 +600,15 @@ class Store(ABC):
                 value_in(run, "workload", RUNS),
                 value_in(run, "metrics", RUNS) | {CLOCKED: value_in(time, CLOCKED, TIMING)},
             )
-            for run, time in zip(runs, timing, strict=False)  # the last run may lack its time
+            # the time of the last run may be missing
+            for run, time in zip(runs, timing, strict=False)
         ]
 
     def line(self, number: int) -> CellRun:
         """Finished run ``number``.
 
         Raises:
-            InputError: The folder has no finished run of that number.
+            InputError: The folder has no finished run with that number.
         """
         lines = self.lines()
         if number >= len(lines):
@@ -628,8 +640,8 @@ class Store(ABC):
         return [run for run in self.lines() if run.policy not in failed]
 
     def missing(self) -> str | None:
-        """Return a sentence if the folder holds fewer runs than when it was finished, such as ``3
-        of 8 runs are there``.
+        """Return a sentence if the folder contains fewer runs than when it was finished, such as
+        ``3 of 8 runs are there``.
 
         Raises:
             RunFolderError: The runs cannot be read.
@@ -645,7 +657,7 @@ class Store(ABC):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Its state, summary and runs as plain values, safe for JSON."""
+        """Return its state, summary and runs as plain values, safe for JSON."""
         lines, failures = self.lines(), self.failures()
         failed = [{"policy": run.policy, "seed": run.seed, "error": run.error} for run in failures]
         return {
@@ -680,8 +692,8 @@ class Store(ABC):
         """
         if isinstance(self.config.system, Foreign):
             raise CodeNotAllowed(
-                f"{self.path}: its system {self.config.kind!r} is code outside dagsim, which was not imported; "
-                "--allow-code imports it (docs/security.md)"
+                f"{self.path}: the system {self.config.kind!r} is code outside dagsim, which was not "
+                "imported; give --allow-code to import it (docs/security.md)"
             )
         return scenario_of(self.config).cluster
 

@@ -1,5 +1,5 @@
-"""The log of a training run: a CSV to which a resumed training appends, and TensorBoard events if
-it is installed.
+"""The log of a training run: a CSV file that a resumed training run appends to, and TensorBoard
+events if TensorBoard is installed.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class TrainingLog:
         self._events = _events(folder)
 
     def add(self, row: Mapping[str, float]) -> None:
-        """Write one row. Names without a column go to TensorBoard only."""
+        """Write one row. Names without a column are only sent to TensorBoard."""
         with self._path.open("a", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, COLUMNS, restval="", extrasaction="ignore", lineterminator="\n")
             writer.writerow({name: f"{value:.9g}" for name, value in row.items()})
@@ -85,7 +85,7 @@ def read_log(folder: Path, iterations: int | None = None) -> list[dict[str, floa
             rows = islice(csv.DictReader(file), iterations)
             return [{name: float(row[name]) if row[name] else None for name in COLUMNS} for row in rows]
     except (OSError, KeyError, TypeError, ValueError) as error:
-        raise RunFolderError(f"{path}: not the log of a training ({error})") from None
+        raise RunFolderError(f"{path}: not the log of a training run ({error})") from None
 
 
 def _events(folder: Path) -> Any:

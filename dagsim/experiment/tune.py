@@ -33,7 +33,7 @@ TUNABLE: Mapping[str, Mapping[str, tuple[object, ...]]] = {
 
 
 def grid_of(policy: str, texts: Sequence[str] = ()) -> dict[str, tuple[object, ...]]:
-    """Return the values to try of each parameter, from ``texts`` (``param=value,value``) or from
+    """Return the values to try for each parameter, from ``texts`` (``param=value,value``) or from
     those kept for the policy.
 
     Raises:
@@ -44,7 +44,8 @@ def grid_of(policy: str, texts: Sequence[str] = ()) -> dict[str, tuple[object, .
         if name not in TUNABLE:
             tunable = ", ".join(TUNABLE)
             raise ConfigError(
-                f"tune: {name!r} has no values to try; give --param NAME=VALUE,VALUE (policies with values: {tunable})"
+                f"tune: {name!r} has no default values to try; give --param NAME=VALUE,VALUE (policies "
+                f"with values: {tunable})"
             )
         return dict(TUNABLE[name])
     grid: dict[str, tuple[object, ...]] = {}
@@ -57,7 +58,7 @@ def grid_of(policy: str, texts: Sequence[str] = ()) -> dict[str, tuple[object, .
 
 
 def candidates(policy: str, grid: Mapping[str, Sequence[object]]) -> tuple[str, ...]:
-    """Return ``policy`` itself, and with every combination of the values in ``grid``.
+    """Return ``policy`` itself, and the policy with every combination of the values in ``grid``.
 
     Raises:
         ConfigError: There are more than ``MOST`` combinations.
@@ -96,7 +97,7 @@ def best_of(ranked: Sequence[PolicyResult], metric: str) -> PolicyResult:
         InputError: No candidate finished all jobs.
     """
     if isnan(ranked[0].mean.value):
-        raise InputError(f"tune: no candidate has a {metric} on every seed, because jobs were left unfinished")
+        raise InputError(f"tune: no candidate has a value of {metric} on every seed, because jobs were left unfinished")
     return ranked[0]
 
 

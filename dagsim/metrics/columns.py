@@ -1,8 +1,8 @@
 """Columns of a schedule: one array per fact about its jobs, runs and outages. Every metric starts
 here.
 
-A run that spans nodes has one row per node. All times are seconds; NaN means "not known (yet)" or
-"none".
+A run that spans nodes has one row per node. All times are in seconds; NaN means "not known (yet)"
+or "none".
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class NodeOutages:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Phases:
-    """The lifetime of every accepted job, cut at each start and end of its runs.
+    """The lifetime of every accepted job, divided at each start and end of its runs.
 
     During a phase, ``running`` entries of ``RunColumns`` were running. All phases are longer than 0
     s. They cover a job's time in the system without gaps or overlaps.
@@ -118,7 +118,7 @@ class Phases:
 @dataclass(frozen=True, slots=True, eq=False)
 class ScheduleColumns:
     """Columns of a schedule, and the window from ``start_s`` to ``end_s`` over which capacity,
-    queues and energy are counted.
+    queues and energy are measured.
     """
 
     cluster: Cluster
@@ -141,8 +141,8 @@ class ScheduleColumns:
 
     @classmethod
     def of(cls, schedule: Schedule, *, start_s: float | None = None, end_s: float | None = None) -> ScheduleColumns:
-        """Unroll ``schedule``, O(n log n) in its rows. The default window is first arrival (or the
-        beginning of a simulation with a past) to end of log.
+        """Unroll ``schedule``, O(n log n) in its rows. By default, the window lasts from the first
+        arrival (or the beginning of a simulation with a past) to the end of the log.
         """
         rows = schedule.log.rows()
         jobs = _jobs(schedule, rows)
@@ -173,9 +173,9 @@ class ScheduleColumns:
 
     @property
     def counted(self) -> Flags:
-        """True for the jobs that count: those that arrived after the simulation had begun, because
-        the past is not a result. If no jobs arrived later (as with a snapshot), the jobs that were
-        waiting at the beginning count.
+        """True for the jobs that count, which are those that arrived after the simulation had
+        begun, because the past is not a result. If no jobs arrived later (as with a snapshot), the
+        jobs that were waiting at the beginning count.
         """
         later = self.jobs.arrival_s >= self.begins_s
         if later.any() or not self.begins_s:
@@ -186,14 +186,14 @@ class ScheduleColumns:
 
     @property
     def started(self) -> Flags:
-        """True for jobs that ever had a run."""
+        """True for jobs that have ever had a run."""
         started = np.zeros(len(self.jobs), bool)
         started[self.runs.job] = True
         return started
 
     @property
     def first_start_s(self) -> Floats:
-        """Start of the first run of each job; infinite if it never ran."""
+        """Start of the first run of each job; infinite if the job never ran."""
         first = np.full(len(self.jobs), np.inf)
         np.minimum.at(first, self.runs.job, self.runs.start_s)
         return first
@@ -203,8 +203,8 @@ class ScheduleColumns:
         return np.clip(end_s, self.start_s, self.end_s) - np.clip(start_s, self.start_s, self.end_s)
 
     def at_horizon(self) -> ScheduleColumns:
-        """Return columns in which every unfinished job completes at the end of the log: a lower
-        bound of its JCT.
+        """Return columns in which every unfinished job completes at the end of the log, which gives
+        a lower bound of its JCT.
         """
         completed_s = np.where(self.jobs.unfinished, self.log_end_s, self.jobs.completed_s)
         return replace(self, jobs=replace(self.jobs, completed_s=completed_s))
@@ -231,7 +231,7 @@ def job_columns(source: Source) -> JobColumns:
 
 
 def total(keys: Ints, weight: Floats, count: int) -> Floats:
-    """Sum the weights of each key from 0 to ``count`` - 1."""
+    """Sum the weights for each key from 0 to ``count`` - 1."""
     return np.bincount(keys, weights=weight, minlength=count).astype(np.float64, copy=False)
 
 
@@ -284,7 +284,7 @@ def distinct(keys: Ints) -> int:
 
 
 def _among(kinds: tuple[Kind, ...]) -> Flags:
-    """Return the table that is True at each of these kinds of rows."""
+    """Return the table that is True for each of these kinds of rows."""
     table = np.zeros(max(Kind) + 1, bool)
     table[list(kinds)] = True
     return table
@@ -302,14 +302,15 @@ def _phases(rows: np.ndarray, jobs: JobColumns, log_end_s: float) -> Phases:
     change[list(_ENDS)] = -1
     kind = np.ascontiguousarray(rows["kind"])
     places = np.flatnonzero(_among((Kind.ARRIVED, Kind.COMPLETED, Kind.STARTED, *_ENDS))[kind])
-    # rows are in order of time, and remain so within each job
+    # The rows are sorted by time, and stay so within each job.
     places = places[np.argsort(rows["job"][places], kind="stable")]
     job, time_s, change = rows["job"][places], rows["time_s"][places], change[kind[places]]
-    del places  # this saves memory, which is scarce here in large runs
+    del places  # frees memory, which is scarce here in large runs
 
     last = np.append(job[1:] != job[:-1], True)[: len(job)]
     count = np.cumsum(change, dtype=np.int64)
-    before = np.append(0, count[last])[:-1]  # runs of earlier jobs that are still running at the end of the log
+    # number of runs of earlier jobs that are still running at the end of the log
+    before = np.append(0, count[last])[:-1]
     count -= np.repeat(before, np.diff(np.flatnonzero(last), prepend=-1))
 
     gone = np.where(jobs.unfinished[job[last]], log_end_s, time_s[last])
@@ -320,8 +321,8 @@ def _phases(rows: np.ndarray, jobs: JobColumns, log_end_s: float) -> Phases:
 
 
 def _pair(starts: Ints, ends: Ints) -> Ints:
-    """For each start, the index of the end with the same key, or -1. The n-th of equal starts pairs
-    with the n-th end.
+    """For each start, return the index of the end with the same key, or -1. The n-th of several
+    equal starts is paired with the n-th end.
     """
     by_key = np.argsort(starts, kind="stable")
     sorted_starts = starts[by_key]

@@ -32,8 +32,8 @@ class Incomplete:
 
 
 def incomplete_jobs(schedule: Schedule, unfinished: Mapping[int, str]) -> list[Incomplete]:
-    """Return the jobs that did not complete by reason, the most frequent first. ``unfinished`` has,
-    by job number, the known reasons for jobs that are still in the system at the end.
+    """Return the jobs that did not complete by reason, the most frequent first. ``unfinished``
+    contains, by job number, the known reasons for jobs that are still in the system at the end.
     """
     rows = schedule.log.rows()
     rejected = rows[(rows["kind"] == Kind.REJECTED) & (rows["value"] != RejectReason.TIME_LIMIT)]
@@ -52,8 +52,8 @@ def incomplete_jobs(schedule: Schedule, unfinished: Mapping[int, str]) -> list[I
 
 
 def incomplete_facts(schedule: Schedule, unfinished: Mapping[int, str]) -> dict[str, Any]:
-    """Return the incomplete jobs as plain values under ``incomplete``, beside the number of all
-    jobs; empty if all completed."""
+    """Return the incomplete jobs as plain values under ``incomplete``, with the number of all jobs;
+    empty if all completed."""
     reasons = incomplete_jobs(schedule, unfinished)
     if not reasons:
         return {}
@@ -63,8 +63,8 @@ def incomplete_facts(schedule: Schedule, unfinished: Mapping[int, str]) -> dict[
 
 
 def incomplete_sentence(facts: Iterable[Mapping[str, Any]]) -> str:
-    """Return a sentence on all runs with ``facts`` under ``incomplete`` together; empty if no job
-    is incomplete. ``facts`` without it count no jobs.
+    """Return a sentence about all runs with ``facts`` under ``incomplete`` together; empty if no
+    job is incomplete. ``facts`` without that key contribute no jobs.
     """
     runs = [fact["incomplete"] for fact in facts if "incomplete" in fact]
     if not runs:

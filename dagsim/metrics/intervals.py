@@ -1,8 +1,9 @@
-"""Student's t, and intervals of a ratio of paired values, of their median, and of a ratio over
+"""Student's t, and intervals for a ratio of paired values, for their median, and for a ratio over
 blocks of a trace.
 
-Student's t is computed here and not by scipy, because importing ``scipy.special`` takes 0.2 to 0.3 CPU-s,
-a quarter of a small command. ``tests/metrics/test_student.py`` compares the two.
+Student's t is computed here rather than by scipy, because importing ``scipy.special`` takes 0.2 to
+0.3 CPU-s, a quarter of the time of a small command. ``tests/metrics/test_student.py`` compares the
+two.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ _TINY = 1e-300
 
 
 def two_sided_p(t: ArrayLike, df: int) -> Floats:
-    """P(|T| > |t|) for Student's t with ``df`` degrees of freedom, per element. NaN stays NaN."""
+    """Return P(|T| > |t|) for Student's t with ``df`` degrees of freedom, per element. NaN stays
+    NaN."""
     squared = np.square(np.asarray(t, float))
     with np.errstate(invalid="ignore"):
         rest = np.where(np.isinf(squared), 1.0, squared / (df + squared))
@@ -39,21 +41,23 @@ def two_sided_p(t: ArrayLike, df: int) -> Floats:
 
 @lru_cache(maxsize=4096)
 def t_quantile(level: float, df: int) -> float:
-    """Return the bound that |T| does not exceed with probability ``level``: 12.706 for 0.95 and 1
-    degree of freedom.
+    """Return the bound that |T| does not exceed with probability ``level``, such as 12.706 for 0.95
+    and 1 degree of freedom.
 
     Raises:
-        InputError: The level is not between 0 and 1, or there is no degree of freedom.
+        InputError: The level is not between 0 and 1, or there are no degrees of freedom.
     """
     if not 0 < level < 1 or df < 1:
-        raise InputError(f"Student's t: level must lie between 0 and 1 and df be 1 or more, got {level!r} and {df!r}")
+        raise InputError(
+            f"Student's t: level must lie between 0 and 1, and df must be 1 or more, got {level!r} and {df!r}"
+        )
     tail = 1 - level
     log_norm = math.lgamma((df + 1) / 2) - math.lgamma(df / 2) - math.log(df * math.pi) / 2
     normal = NormalDist().inv_cdf(1 - tail / 2)
-    # Fisher's expansion, truncated so that the result is below the quantile
+    # Fisher's expansion, truncated so that the result lies below the quantile.
     bound = normal + (normal**3 + normal) / (4 * df)
-    # the tail is convex, so Newton's method from the left approaches the quantile and cannot
-    # overshoot
+    # The tail is convex, so Newton's method approaches the quantile from the left and cannot
+    # overshoot.
     for _ in range(200):
         density = math.exp(log_norm - (df + 1) / 2 * math.log1p(bound * bound / df))
         step = (float(two_sided_p(bound, df)) - tail) / (2 * density)
@@ -68,8 +72,8 @@ def _incomplete_beta(a: float, b: float, x: Floats, rest: Floats) -> Floats:
     with np.errstate(divide="ignore"):
         front = np.exp(
             math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * np.log(x) + b * np.log(rest)
-        )  # 0 at both ends
-    # the fraction converges fast on this side; on the other side, use I_x = 1 - I_rest
+        )  # the result is 0 at both ends
+    # The fraction converges fast on this side. On the other side, use I_x = 1 - I_rest.
     direct = x < (a + 1) / (a + b + 2)
     near = front * _fraction(a, b, np.where(direct, x, 0.0)) / a
     far = 1 - front * _fraction(b, a, np.where(direct, 0.0, rest)) / b
@@ -77,7 +81,7 @@ def _incomplete_beta(a: float, b: float, x: Floats, rest: Floats) -> Floats:
 
 
 def _fraction(a: float, b: float, x: Floats) -> Floats:
-    """Continued fraction 1 / (1 + d1 / (1 + d2 / ...)) of DLMF 8.17.22."""
+    """Return the continued fraction 1 / (1 + d1 / (1 + d2 / ...)) from DLMF 8.17.22."""
     value, c, d = np.ones_like(x), np.full_like(x, np.inf), np.ones_like(x)
     for term in range(1, _TERMS):
         m = term // 2
@@ -135,16 +139,17 @@ class Bounds(NamedTuple):
 
 
 def geometric_mean(logs: Floats, level: float = 0.95) -> Bounds:
-    """exp(mean l +- t sd(l) / sqrt n), l = ln(a / b): Student's t on the logs of the ratios.
+    """Return exp(mean l +- t sd(l) / sqrt n), with l = ln(a / b): Student's t on the logs of the
+    ratios.
 
-    This is the interval of the paired t test. It excludes 1 exactly if the test's p is below 1 -
-    ``level``.
+    This is the interval of the paired t test. It excludes 1 if and only if the p-value of the test
+    is below 1 - ``level``.
     """
     return _about(np.exp(logs.mean(axis=-1)), logs, level)
 
 
 def ratio_of_means(values: Floats, reference: Floats, level: float = 0.95) -> Bounds:
-    """Return the ratio of means r with the delta method on its log: r exp(+- t sd(d) / sqrt n), d =
+    """Return the ratio of means r, with the delta method on its log: r exp(+- t sd(d) / sqrt n), d =
     (a - r b) / mean a.
     """
     mean = values.mean(axis=-1, keepdims=True)
@@ -153,7 +158,8 @@ def ratio_of_means(values: Floats, reference: Floats, level: float = 0.95) -> Bo
 
 
 def _about(value: Floats, logs: Floats, level: float) -> Bounds:
-    """Return the value exp(+- t sd(logs) / sqrt n); no interval without two samples that differ."""
+    """Return the value times exp(+- t sd(logs) / sqrt n); there is no interval without two
+    different samples."""
     n = logs.shape[-1]
     if n < 2:
         return _no_interval(value)
@@ -177,13 +183,14 @@ def median(ratios: Floats, level: float = 0.95) -> Bounds:
 
 @lru_cache(maxsize=4096)
 def median_rank(n: int, level: float = 0.95) -> int | None:
-    """Rank k, counted from each end, of the ratios that bound the median of ``n``; None if ``n`` is
-    too small.
+    """Return the rank k, counted from each end, of the ratios that bound the median of ``n``; None
+    if ``n`` is too small.
 
     k - 1 is the largest j with 2 P(Bin(n, 1/2) <= j) <= 1.4 (1 - ``level``): 1 for 5 to 8 pairs (5:
     93.75%), 2 for 9.
     """
-    few, ways = 0, 1  # number of outcomes of n coin tosses with at most `rank` heads, and with exactly `rank`
+    # number of sequences of n coin tosses with at most `rank` heads, and with exactly `rank` heads
+    few, ways = 0, 1
     for rank in range(n // 2 + 1):
         few += ways
         if 2 * few / 2**n > _MEDIAN_SLACK * (1 - level):
@@ -200,7 +207,7 @@ def standard_deviation(values: Floats) -> Floats:
 
 
 def skewness(values: Floats) -> Floats:
-    """Sample skewness m3 / m2 ** 1.5 of each sample; 0 if all values are equal."""
+    """Return the sample skewness m3 / m2 ** 1.5 of each sample; 0 if all values are equal."""
     apart = values - values.mean(axis=-1, keepdims=True)
     variance = (apart**2).mean(axis=-1)
     third = (apart**3).mean(axis=-1)
@@ -208,11 +215,11 @@ def skewness(values: Floats) -> Floats:
 
 
 def largest_job(mean: Floats, p95: Floats, p99: Floats, jobs: Floats) -> Floats:
-    """Return the share of all job-seconds in the largest of ``jobs`` jobs, from the mean and two
-    percentiles.
+    """Return the fraction of all job-seconds that belongs to the largest of ``jobs`` jobs,
+    estimated from the mean and two percentiles.
 
-    With more than 100 jobs, the 99th percentile is not among the largest jobs. Pareto's law then
-    extends the tail, with the index that leads from the 95th to the 99th percentile.
+    With more than 100 jobs, the 99th percentile is not among the largest jobs. In that case,
+    Pareto's law extends the tail, with the index that leads from the 95th to the 99th percentile.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         inverse_index = np.log(p99 / p95) / np.log(5.0)
@@ -224,16 +231,16 @@ def seeds_for_interval(logs: Floats, largest_job: Floats | float = 0.0) -> Float
     """Return how many seeds each sample needs for its t interval to have nominal coverage; 0 if it
     already has enough.
 
-    ``largest_job`` is the share of a seed's job-seconds that its largest job takes. If it is more
-    than 9%, the values are those of single jobs: 300 seeds are needed, or more if the ratios are
-    skewed (12.35 g^2 seeds keep the coverage within 2 points of 95%: Hall 1988, Annals of
-    Statistics 16, 927). Otherwise 10 seeds are enough, unless their skewness shows that even 1,000
-    would not be, because one seed in a hundred dominates the ratio.
+    ``largest_job`` is the fraction of a seed's job-seconds that its largest job takes. If it
+    exceeds 9%, the values are dominated by single jobs. Then 300 seeds are needed, or more if the
+    ratios are skewed (12.35 g^2 seeds keep the coverage within 2 points of 95%: Hall 1988, Annals
+    of Statistics 16, 927). Otherwise, 10 seeds are enough, unless their skewness shows that even
+    1,000 would not be, because one seed in a hundred dominates the ratio.
 
-    Less visible signs in the ratios do not count. A sample that shows its tail has a long interval,
-    which holds in 96 to 98% of the cases; a sample that missed the tail looks well-behaved. A mark
-    that depends on the sample's spread would stand beside the wrong intervals, and the others would
-    hold less often than without it.
+    Less visible signs in the ratios are ignored. A sample that shows its tail has a wide interval,
+    which holds in 96 to 98% of cases, whereas a sample that missed the tail appears well-behaved. A
+    mark that depended on the sample's spread would therefore be placed beside the wrong intervals,
+    and the others would hold less often than without it.
     """
     n = logs.shape[-1]
     by_skewness = np.ceil(12.35 * skewness(logs) ** 2)
@@ -247,35 +254,36 @@ def seeds_for_mean(n: int, largest_job: float = 0.0) -> float:
     """Return how many seeds the t interval of a policy's own arithmetic mean needs for nominal
     coverage; 0 if ``n`` is enough.
 
-    It is infinite if single jobs dominate a seed (``seeds_for_interval``): with Pareto(1.1) work,
-    1,000 seeds cover the mean in 72%, because the job times have no variance.
+    It is infinite if single jobs dominate a seed (``seeds_for_interval``). With Pareto(1.1) work,
+    for example, 1,000 seeds only cover the mean in 72% of cases, because the job times have no
+    variance.
     """
     needed = inf if largest_job > LARGE_JOB else ENOUGH_FOR_MEAN
     return needed if needed > n else 0.0
 
 
 def samples_needed(seeds_needed: float, n: int, unit: str) -> float:
-    """Return how many samples an interval from ``n`` of them needs: ``seeds_needed``, or for
-    windows at least 300; 0 if ``n`` is enough.
+    """Return how many samples an interval from ``n`` of them needs: ``seeds_needed``, or at least
+    300 for windows; 0 if ``n`` is enough.
     """
     return max(seeds_needed, ENOUGH_WINDOWS) if unit == "window" and n < ENOUGH_WINDOWS else seeds_needed
 
 
 def enough_seeds(seeds: float, unit: str = "seed") -> str:
-    """Say how many seeds an interval needs."""
+    """Describe how many seeds an interval needs."""
     if seeds > MOST_SEEDS:
         return f"no number of {unit}s up to {MOST_SEEDS:,} is enough"
     return f"about {_rounded(seeds):,} {unit}s are needed"
 
 
 def _rounded(seeds: float) -> int:
-    """Round up to the next ten, or from 300 on to the next hundred."""
+    """Round up to the next ten, or from 300 onwards to the next hundred."""
     step = 10 if seeds < 300 else 100
     return ceil(seeds / step) * step
 
 
 def t_of_mean(logs: Floats) -> Floats:
-    """Return the statistic of the paired t test, mean l / (sd(l) / sqrt n); NaN if all are
+    """Return the statistic of the paired t test, mean l / (sd(l) / sqrt n); NaN if all values are
     equal."""
     sd = standard_deviation(logs)
     statistic: Floats = logs.mean(axis=-1) * sqrt(logs.shape[-1]) / np.where(sd > 0, sd, np.nan)
@@ -294,8 +302,8 @@ FEWEST_JOBS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class OverTime:
-    """Ratio of one scheduler's mean to another's within one trace. The bounds are NaN if the trace
-    drifts.
+    """Ratio of one scheduler's mean to another's within a single trace. The bounds are NaN if the
+    trace drifts.
     """
 
     ratio: float
@@ -309,8 +317,8 @@ class OverTime:
 
     @property
     def drifts(self) -> bool:
-        """True if the first and the last block differ by more than the half-width: no interval
-        holds for both.
+        """True if the first and the last block differ by more than half the width of the interval,
+        because no interval then holds for both.
         """
         return not isfinite(self.low)
 
@@ -324,22 +332,23 @@ class OverTime:
 def over_time(
     values: Sequence[float] | Floats, reference: Sequence[float] | Floats, blocks: int = 5, level: float = 0.95
 ) -> OverTime:
-    """Compare two runs over ``blocks`` equal pieces of a trace. Both have one value per job, by
+    """Compare two runs over ``blocks`` equal parts of a trace. Both runs have one value per job, by
     arrival.
 
-    A remainder of less than ``blocks`` jobs is spread over the blocks.
+    A remainder of fewer than ``blocks`` jobs is spread over the blocks.
 
     Raises:
-        InputError: There are fewer than 10,000 jobs, fewer than 2 blocks, unequal lengths, or
-            a block without work.
+        InputError: There are fewer than 10,000 jobs or fewer than 2 blocks, the lengths differ, or
+            a block has no work.
     """
     a, b = np.asarray(values, float), np.asarray(reference, float)
     if a.ndim != 1 or a.shape != b.shape:
-        raise InputError(f"blocks: needs one value per job of either run, got shapes {a.shape} and {b.shape}")
+        raise InputError(f"blocks: expected one value per job in both runs, got shapes {a.shape} and {b.shape}")
     require(2 <= blocks <= 100, "blocks: must be 2 to 100", blocks, InputError)
     if len(a) < FEWEST_JOBS:
         raise InputError(
-            f"blocks: needs {FEWEST_JOBS:,} jobs or more, this trace has {len(a):,}; shorter blocks are correlated"
+            f"blocks: a trace needs at least {FEWEST_JOBS:,} jobs, because shorter blocks are correlated, "
+            f"but this one has {len(a):,}"
         )
     require(0 < level < 1, "blocks: level must lie between 0 and 1", level, InputError)
     pieces = [
@@ -358,5 +367,5 @@ def over_time(
 def _ratio(ours: Floats, theirs: Floats, number: int) -> float:
     for column in (ours, theirs):
         if not np.all(np.isfinite(column) & (column >= 0)) or not column.any():
-            raise InputError(f"blocks: block {number} has a job without a finite time, or only times of 0")
+            raise InputError(f"blocks: block {number} contains a job without a finite time, or only times of 0")
     return float(ours.mean() / theirs.mean())

@@ -1,6 +1,4 @@
-"""Completion times, waits and slowdowns of jobs, how fairly they are shared, and tables of all jobs and
-runs.
-"""
+"""Completion times, waits and slowdowns of jobs, their fairness, and tables of all jobs and runs."""
 
 from __future__ import annotations
 
@@ -27,23 +25,25 @@ _TAU_S = 10.0
 
 
 def jct(source: Source) -> Floats:
-    """Job completion time in s: completed - arrived."""
+    """Return the job completion time in s: completion - arrival."""
     jobs = job_columns(source)
     return jobs.completed_s - jobs.arrival_s
 
 
 def wait(source: Source) -> Floats:
-    """Waiting time in s, as batch systems report it: start of the job's first run - submission.
+    """Return the waiting time in s, as batch systems report it: start of the job's first run -
+    submission.
 
-    A run that fetches its inputs or is being set up has started. A job that never ran waited until
-    it left. NaN for jobs that did not complete.
+    A run that fetches its inputs or is being set up counts as started. A job that never ran waited
+    until it left. NaN for jobs that did not complete.
     """
     cols = columns(source)
     return np.minimum(cols.first_start_s, cols.jobs.completed_s) - cols.jobs.arrival_s
 
 
 def queueing(source: Source) -> Floats:
-    """Queueing time in s: time that the job was in the system with none of its runs running.
+    """Return the queueing time in s: the time that the job was in the system with none of its runs
+    running.
 
     It is the wait plus the time between tasks and after preemptions or failures. Parallel runs
     count once (their union, not their sum).
@@ -52,20 +52,23 @@ def queueing(source: Source) -> Floats:
 
 
 def running(source: Source) -> Floats:
-    """Running time in s: time with at least one run of the job running. queueing + running = JCT."""
+    """Return the running time in s: the time with at least one run of the job running. queueing +
+    running = JCT."""
     return _in_phase(columns(source), waiting=False)
 
 
 def stretch(source: Source) -> Floats:
-    """JCT / ideal time: the job's critical path with each task on its fastest allowed GPU type.
+    """Return the JCT divided by the ideal time, which is the job's critical path with each task on
+    its fastest allowed GPU type.
 
-    At least 1. A job without work has a stretch of 1 if it did not wait, otherwise infinity.
+    At least 1. A job without work has a stretch of 1 if it did not wait, and otherwise infinity.
     """
     return _ratio(jct(source), columns(source).jobs.ideal_s)
 
 
 def bounded_stretch(source: Source, tau_s: float = _TAU_S) -> Floats:
-    """max(1, JCT / max(ideal time, ``tau_s``)): a stretch whose mean short jobs cannot dominate.
+    """Return max(1, JCT / max(ideal time, ``tau_s``)), a stretch whose mean cannot be dominated by
+    short jobs.
 
     It is the bounded slowdown with the ideal time instead of the running time, so running on a slow
     GPU counts as slow.
@@ -74,10 +77,11 @@ def bounded_stretch(source: Source, tau_s: float = _TAU_S) -> Floats:
 
 
 def bounded_slowdown(source: Source, tau_s: float = _TAU_S) -> Floats:
-    """max(1, (wait + run) / max(run, ``tau_s``)): bounded slowdown as batch systems report it.
+    """Return max(1, (wait + run) / max(run, ``tau_s``)), the bounded slowdown as batch systems
+    report it.
 
-    wait + run is the JCT, and run the running time. So the queueing time of a preempted job counts
-    as waiting.
+    wait + run is the JCT, and run is the running time. The queueing time of a preempted job
+    therefore counts as waiting.
 
     Source: Feitelson et al. 1997, "Theory and practice in parallel job scheduling".
     """
@@ -85,7 +89,7 @@ def bounded_slowdown(source: Source, tau_s: float = _TAU_S) -> Floats:
 
 
 def makespan(source: Source) -> float:
-    """Return the last completion - first arrival in s, over the accepted jobs.
+    """Return the time from the first arrival to the last completion in s, over the accepted jobs.
 
     NaN if a job is unfinished or if no job was accepted.
     """
@@ -95,7 +99,8 @@ def makespan(source: Source) -> float:
 
 
 def throughput(source: Source) -> float:
-    """Return the jobs completed per hour of the window (first arrival to the end of the log)."""
+    """Return the number of jobs completed per hour of the window (first arrival to the end of the
+    log)."""
     cols = columns(source)
     done = cols.jobs.completed_s[cols.jobs.finished]
     count = np.count_nonzero((done >= cols.start_s) & (done <= cols.end_s))
@@ -120,11 +125,11 @@ def _bounded(above: Floats, below: Floats, tau_s: float) -> Floats:
 
 
 def deadline_hit_rate(source: Source) -> float:
-    """Return the jobs that completed by their deadline / jobs with a deadline. NaN if no job has a
-    deadline.
+    """Return the number of jobs that completed by their deadline divided by the number of jobs with
+    a deadline. NaN if no job has a deadline.
 
-    A rejected job has missed its deadline. An unfinished job has missed it if it has passed, and is
-    left out otherwise.
+    A rejected job has missed its deadline. An unfinished job has missed its deadline if that has
+    passed, and is left out otherwise.
     """
     cols = columns(source)
     jobs = cols.jobs
@@ -134,21 +139,22 @@ def deadline_hit_rate(source: Source) -> float:
 
 
 def tardiness(source: Source) -> Floats:
-    """max(0, completed - deadline) in s per job. NaN without a deadline, or if rejected or
-    unfinished.
+    """Return max(0, completion - deadline) in s per job. NaN for jobs without a deadline, and for
+    rejected or unfinished jobs.
     """
     jobs = columns(source).jobs
     return np.maximum(jobs.completed_s - jobs.deadline_s, 0.0)
 
 
 def preemptions(source: Source) -> int:
-    """Return the number of runs stopped by a decision. A run that spans nodes counts once."""
+    """Return the number of runs stopped by a decision. A run that spans several nodes counts
+    once."""
     return _ended(source, Kind.PREEMPTED)
 
 
 def failures(source: Source) -> int:
-    """Return the number of runs stopped because a node went down. A run that spans nodes counts
-    once."""
+    """Return the number of runs stopped because a node went down. A run that spans several nodes
+    counts once."""
     return _ended(source, Kind.FAILED)
 
 
@@ -157,7 +163,7 @@ def restarts(source: Source) -> int:
     failed.
 
     For a task with one instance, this is the number of restarts. For a task with many instances,
-    every run after the first stop counts, because the log does not distinguish instances.
+    every run after the first stop counts, because the log does not distinguish between instances.
     """
     runs = columns(source).runs
     task = runs.job * (int(runs.task.max(initial=0)) + 1) + runs.task
@@ -184,9 +190,10 @@ def _ended(source: Source, kind: Kind) -> int:
 
 
 def jain_fairness_index(values: Iterable[float]) -> float:
-    """Jain's index (sum x)^2 / (n sum x^2) (Jain, Chiu & Hawe 1984).
+    """Return Jain's index (sum x)^2 / (n sum x^2) (Jain, Chiu & Hawe 1984).
 
-    1 if all values are equal, even if all are 0; 1/n if all but one are 0; NaN without values.
+    It is 1 if all values are equal, even if all are 0; 1/n if all but one are 0; and NaN without
+    values.
     """
     x = np.fromiter(values, float)
     if not len(x):
@@ -215,12 +222,12 @@ def isolated_s(source: Source, contention: float | Literal["lifetime"] = "lifeti
 
     ``contention`` sets N:
 
-    - ``"lifetime"``: the time average of the jobs in the system while the job was in it, as in Themis
-      (NSDI 2020) and Shockwave (NSDI 2023).
+    - ``"lifetime"``: the time average of the number of jobs in the system while the job was in it,
+      as in Themis (NSDI 2020) and Shockwave (NSDI 2023).
     - A number: this N for every job (a static partition, such as the number of tenants).
 
-    The ideal times are those of the fastest allowed GPU type, so on a mixed cluster this is a lower
-    bound.
+    The ideal times are those on the fastest allowed GPU type, so this is a lower bound on a mixed
+    cluster.
     """
     cols = columns(source)
     jobs = cols.jobs
@@ -234,22 +241,23 @@ def isolated_s(source: Source, contention: float | Literal["lifetime"] = "lifeti
 
 
 def finish_time_fairness(source: Source, contention: float | Literal["lifetime"] = "lifetime") -> Floats:
-    """Finish-time fairness rho = JCT / ``isolated_s`` per job. Above 1, the job's own share would
-    have been better.
+    """Return the finish-time fairness rho = JCT / ``isolated_s`` per job. If it is above 1, the job
+    would have been better off with its own share.
 
-    Published systems differ in N and in the time alone; this variant uses ``isolated_s``. NaN if
-    rejected or unfinished.
+    Published systems differ in N and in the time alone, and this variant uses ``isolated_s``. NaN
+    for rejected or unfinished jobs.
     """
     return _ratio(jct(source), isolated_s(source, contention))
 
 
 def exclusive_fairness(source: Source, round_s: float | None = None) -> Floats:
-    """Finish-time fairness as Shockwave measures it (NSDI 2023): JCT / (time alone x contention).
+    """Return the finish-time fairness as measured by Shockwave (NSDI 2023): JCT / (time alone x
+    contention).
 
-    A job alone has the GPUs that it asks for. The contention, at least 1, is the number of jobs in
-    the log per GPU, or with ``round_s`` the mean over the job's rounds of the jobs in the system per
-    GPU. A job's rounds go from that of its arrival to that before its completion. NaN if rejected or
-    unfinished.
+    A job alone has the GPUs that it requests. The contention, at least 1, is the number of jobs in
+    the log per GPU or, with ``round_s``, the mean over the job's rounds of the number of jobs in
+    the system per GPU. The rounds of a job last from the one in which it arrives to the one before
+    its completion. NaN for rejected or unfinished jobs.
     """
     cols = columns(source)
     jobs, gpus = cols.jobs, max(cols.cluster.gpus, 1)
@@ -262,7 +270,7 @@ def exclusive_fairness(source: Source, round_s: float | None = None) -> Floats:
         last = np.maximum(np.floor(ends_s / round_s).astype(np.int64), first)
         rounds = int(last.max(initial=0)) + 1
         changes = np.bincount(first, minlength=rounds) - np.bincount(last, minlength=rounds)
-        # Jobs in the system, summed over all rounds before each.
+        # Jobs in the system, summed over all preceding rounds.
         until = np.concatenate([[0], changes.cumsum().cumsum()])
         contention = np.maximum(1.0, (until[last] - until[first]) / np.maximum(last - first, 1) / gpus)
     return _ratio(jct(cols), jobs.ideal_s * contention)
@@ -287,8 +295,8 @@ def jobs_table(source: Source) -> Table:
     """Return one row per job in order of arrival.
 
     - ``start_s`` is the first start of a run.
-    - ``status`` is completed, rejected or unfinished; ``reason`` is the reason of a rejection.
-    - Times that depend on completion are NaN without it.
+    - ``status`` is completed, rejected or unfinished; ``reason`` is the reason for a rejection.
+    - Times that depend on completion are NaN for jobs that did not complete.
     - ``gpu_seconds`` counts GPUs held up to the end of the log.
     """
     cols = columns(source)
@@ -325,9 +333,10 @@ def jobs_table(source: Source) -> Table:
 def runs_table(schedule: Schedule) -> Table:
     """Return one row per run and node in order of start.
 
-    ``gpus`` lists the numbers of the GPUs held on the node, ``0;1;3`` (empty if the log does not
-    name them). ``held`` is their number, a fraction for shared GPUs. ``computing_s`` is NaN without
-    set-up or transfers, ``end_s`` for a run that is still running.
+    ``gpus`` lists the numbers of the GPUs held on the node, such as ``0;1;3`` (empty if the log
+    does not name them). ``held`` is the number of GPUs, which is a fraction for shared GPUs.
+    ``computing_s`` is NaN without set-up or transfers, and ``end_s`` is NaN for a run that is still
+    running.
     """
     cols = columns(schedule)
     runs, nodes = cols.runs, cols.cluster.nodes
@@ -353,8 +362,8 @@ def runs_table(schedule: Schedule) -> Table:
 def to_csv(table: Mapping[str, Sequence[Any] | np.ndarray]) -> str:
     """Return the table as CSV text. Equal tables give equal bytes.
 
-    Floats have their shortest exact form, and NaN is empty. A text that a spreadsheet would read as
-    a formula gets a leading apostrophe (``text.in_spreadsheet``).
+    Floats are written in their shortest exact form, and NaN is left empty. A text that a
+    spreadsheet would interpret as a formula gets a leading apostrophe (``text.in_spreadsheet``).
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -385,7 +394,7 @@ def _places(mask: int) -> str:
 
 
 def _runs_that(cols: ScheduleColumns, outcome: Kind) -> Ints:
-    """Count the runs of each job with this outcome. A run that spans nodes counts once."""
+    """Count the runs of each job with this outcome. A run that spans several nodes counts once."""
     ended = cols.runs.outcome == outcome
     _, first = np.unique(cols.runs.run[ended], return_index=True)
     return np.bincount(cols.runs.job[ended][first], minlength=len(cols.jobs))

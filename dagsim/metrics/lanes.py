@@ -1,6 +1,6 @@
-"""Positions of runs in a Gantt chart, with one lane per GPU and the nodes below each other; and for
-each task of a job the times at which it became ready, started and ended, and the parent for which
-it waited last.
+"""Positions of runs in a Gantt chart, with one lane per GPU and the nodes below each other. Also,
+for each task of a job, the times at which it became ready, started and ended, and the parent that
+it waited for last.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _GAP = 0.5
 class Lanes:
     """First lane of each node, counted downwards from 0, and its number of lanes.
 
-    A node has a lane per GPU; a CPU machine has one lane.
+    A node has one lane per GPU, and a CPU machine has a single lane.
     """
 
     first: Floats
@@ -41,7 +41,8 @@ class Lanes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bars:
-    """Rectangles: the entry of ``Runs`` that each shows, and its vertical extent in lanes.
+    """Rectangles, with the entry of ``Runs`` that each of them shows and its vertical extent in
+    lanes.
 
     A run on non-adjacent GPUs has several rectangles.
     """
@@ -52,7 +53,7 @@ class Bars:
 
 
 def lanes_of(cols: ScheduleColumns) -> Lanes:
-    """Return the lanes of a cluster. CPU machines have lanes only if the cluster has no GPU."""
+    """Return the lanes of a cluster. CPU machines only have lanes if the cluster has no GPU."""
     gpus = np.array([node.gpus for node in cols.cluster.nodes], np.int64)
     count = gpus if gpus.any() else np.ones(len(gpus), np.int64)
     gaps = np.where(count > 0, _GAP, 0.0)
@@ -60,10 +61,10 @@ def lanes_of(cols: ScheduleColumns) -> Lanes:
 
 
 def bars_of(cols: ScheduleColumns, lanes: Lanes) -> Bars:
-    """Return the bars of all runs longer than 0 s, on the GPUs that the log names.
+    """Return the bars of all runs longer than 0 s, on the GPUs named in the log.
 
-    Shared GPUs are stacked by their shares. GPUs without a name (on nodes with more than 62) and
-    CPU machines get the first free lane (interval colouring). O(n log n).
+    Shared GPUs are stacked by their shares. Runs on unnamed GPUs (on nodes with more than 62) and
+    on CPU machines get the first free lane (interval colouring). O(n log n).
     """
     runs = cols.runs
     took_time = runs.end_s > runs.start_s
@@ -92,7 +93,7 @@ def _whole(cols: ScheduleColumns, lanes: Lanes, chosen: np.ndarray) -> _Part:
 
 
 def _stretches(mask: int) -> list[tuple[int, int]]:
-    """Return the stretches of set bits as [first, last + 1): 0b1011 gives (0, 2), (3, 4)."""
+    """Return the ranges of set bits as [first, last + 1): 0b1011 gives (0, 2), (3, 4)."""
     stretches, bit = [], 0
     while mask >> bit:
         bit += ((mask >> bit) & -(mask >> bit)).bit_length() - 1
@@ -103,7 +104,7 @@ def _stretches(mask: int) -> list[tuple[int, int]]:
 
 
 def _shared(cols: ScheduleColumns, lanes: Lanes, chosen: np.ndarray) -> _Part:
-    """Place each share at the lowest position of its GPU where it fits among the running ones."""
+    """Place each share at the lowest position on its GPU where it fits among the running ones."""
     runs = cols.runs
     there: dict[tuple[int, int], list[tuple[float, float, float]]] = {}
     run, top, bottom = [], [], []
@@ -155,7 +156,7 @@ def _on_cpus(cols: ScheduleColumns, lanes: Lanes, chosen: np.ndarray) -> _Part:
 
 
 def _coloured(cols: ScheduleColumns, chosen: np.ndarray, need: Ints) -> list[tuple[int, list[int]]]:
-    """Return each entry with its ``need`` slots. Entries of a node that overlap in time share no
+    """Return each entry with its ``need`` slots. Entries on a node that overlap in time share no
     slot.
     """
     slots, node = FreeSlots(), cols.runs.node.tolist()
@@ -167,7 +168,7 @@ def _coloured(cols: ScheduleColumns, chosen: np.ndarray, need: Ints) -> list[tup
 
 
 class FreeSlots:
-    """Assigns slots to intervals that overlap in time, separately for each owner, and always the
+    """Assigns slots to intervals that overlap in time, separately for each owner, always using the
     lowest free ones. Calls of ``take`` must be in the order of the starts.
     """
 
@@ -198,8 +199,8 @@ def _by_start(cols: ScheduleColumns, chosen: np.ndarray) -> list[int]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TaskColumns:
-    """One entry per task of jobs with known graphs of several tasks, ordered by job and position in
-    its graph.
+    """One entry per task of jobs with known graphs of several tasks, ordered by job and by position
+    in its graph.
     """
 
     first: Ints
@@ -252,7 +253,8 @@ def _ready(arrival_s: Floats, end_s: Floats, edges: Ints) -> tuple[Floats, Ints]
     """Return the end of each entry's last parent, and the entry of that parent."""
     ready_s, blocker = arrival_s.copy(), np.full(len(arrival_s), -1, np.int64)
     parent, child = edges.T
-    order = np.lexsort((-parent, end_s[parent], child))  # NaN is last: a parent that never ran
+    # NaN, for a parent that never ran, sorts last
+    order = np.lexsort((-parent, end_s[parent], child))
     parent, child = parent[order], child[order]
     last = np.append(child[1:] != child[:-1], True)[: len(child)]
     ready_s[child[last]] = end_s[parent[last]]

@@ -1,4 +1,4 @@
-"""Your own metrics: a class with ``of(schedule)``, named in the configuration.
+"""Your own metrics: classes with a method ``of(schedule)``, named in the configuration.
 
     metrics: ["my_metrics.py:UrgentWait[least=2]"]
 
@@ -17,7 +17,7 @@ from dagsim.registry import Entry, Registry, Spec
 
 
 class OwnMetric(Protocol):
-    """One number of a schedule."""
+    """A single number computed from a schedule."""
 
     def of(self, schedule: Schedule) -> float:
         """Return the value; NaN if the schedule has none."""
@@ -41,7 +41,7 @@ METRICS: Registry[OwnMetric] = Registry(
 
 
 def value_name(spec: str) -> str:
-    """Return the name under which a metric's value appears: the name of its class or entry
+    """Return the name under which a metric's value appears, which is the name of its class or entry
     point."""
     return Spec.parse(spec).name.rpartition(":")[2]
 
@@ -57,7 +57,7 @@ def own_values(specs: Iterable[str], schedule: Schedule) -> dict[str, float]:
     for spec in specs:
         name = value_name(spec)
         if name in values:
-            raise ConfigError(f"metrics: two are called {name!r}; rename a class")
+            raise ConfigError(f"metrics: two metrics are called {name!r}; rename one of the classes")
         metric = METRICS.create(spec)
         try:
             value: Any = metric.of(schedule)

@@ -1,10 +1,10 @@
 """Paired comparison of two policies, with one value of each per seed: ratios, intervals, and
-verdicts; and a sequential rule for the number of seeds: add seeds and check again, until the
-interval is as narrow as requested.
+verdicts. It includes a sequential rule for the number of seeds, which adds seeds and checks again
+until the interval is as narrow as requested.
 
 If the rule starts at 20 seeds and checks after every ten, the interval keeps its coverage. Checking
-after every seed from the second on loses up to 9 points of coverage on generated workloads and 47
-on a trace (``scripts/validate_intervals.py`` measures the rule).
+after every seed from the second onwards would lose up to 9 points of coverage on generated
+workloads and 47 on a trace (``scripts/validate_intervals.py`` measures the rule).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _FAR = 3.0
 class Paired:
     """Ratios of one scheduler's values to another's, from ``n`` seeds. NaN for unknown values.
 
-    Each ratio has its own interval. Never print one with the bounds of another.
+    Each ratio has its own interval. Never print one ratio with the bounds of another.
     """
 
     ratio: float
@@ -93,12 +93,12 @@ class Paired:
 
     @property
     def is_decided_by_few(self) -> bool:
-        """True if a few seeds decide the result.
+        """True if a few seeds determine the result.
 
-        This is so if one of these holds:
+        This is the case if one of the following holds:
 
         - Mean and median disagree.
-        - A log ratio lies more than 3 standard deviations from the mean.
+        - A log ratio is more than 3 standard deviations away from the mean.
         - The intervals of the ratio and of the ratio of means have no value in common.
         """
         if not isfinite(self.median_low) or not isfinite(self.low):
@@ -120,13 +120,13 @@ def paired(
     """Compare ``values`` with ``reference``; ``values[i]`` and ``reference[i]`` come from the same
     seed.
 
-    ``seeds`` and ``names`` are for messages. ``largest_job`` is the share of a seed's job-seconds
-    in its largest job, if known (``seeds_for_interval``). Swapping the two gives 1 / ratio and
-    mirrored bounds.
+    ``seeds`` and ``names`` are used in messages. ``largest_job`` is the fraction of a seed's
+    job-seconds in its largest job, if known (``seeds_for_interval``). Swapping the two gives 1 /
+    ratio and mirrored bounds.
 
     Raises:
-        InputError: They differ in length or are empty, a value is not a positive number, or the level
-            is not between 0 and 1.
+        InputError: They differ in length or are empty, a value is not a positive number, or the
+            level is not between 0 and 1.
     """
     require(0 < level < 1, "paired comparison: level must lie between 0 and 1", level, InputError)
     logs = log_ratios(values, reference, seeds=seeds, names=names)
@@ -171,12 +171,12 @@ def log_ratios(
     a, b = np.asarray(values, float), np.asarray(reference, float)
     if a.ndim != 1 or a.shape != b.shape or not len(a) or (seeds is not None and len(seeds) != len(a)):
         raise InputError(
-            f"paired comparison: needs two equally long lists of values, got shapes {a.shape} and {b.shape}"
-            + ("" if seeds is None else f" for {len(seeds)} seeds")
+            f"paired comparison: expected two lists of values with the same length, got shapes {a.shape} "
+            f"and {b.shape}" + ("" if seeds is None else f" for {len(seeds)} seeds")
         )
     for column, name in ((a, names[0]), (b, names[1])):
         _check_positive(column, name, seeds)
-    # not the log of the quotient, because swapping the two must exactly negate the result
+    # Do not take the log of the quotient, because swapping the two must negate the result exactly.
     logs: Floats = np.log(a) - np.log(b)
     return logs
 
@@ -190,7 +190,7 @@ def _check_positive(column: Floats, name: str, seeds: Sequence[int] | None) -> N
 
 
 def _side(low: float, high: float) -> int:
-    """Side of 1 on which an interval lies: -1, 1, or 0 if it contains 1."""
+    """Return the side of 1 on which an interval lies: -1, 1, or 0 if it contains 1."""
     return int(low > 1) - int(high < 1)
 
 
@@ -200,7 +200,7 @@ exists."""
 
 
 class Verdict(StrEnum):
-    """Answer to "is it better?"."""
+    """The answer to the question "is it better?"."""
 
     BETTER = "better"
     WORSE = "worse"
@@ -212,7 +212,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row of a table of comparisons with a fixed reference."""
+    """One row in a table of comparisons with a fixed reference."""
 
     pair: Paired
     p: float
@@ -233,12 +233,14 @@ def compared(
 ) -> dict[str, Row]:
     """Compare all other rows with the reference, with Holm's p over the distinct ones.
 
-    ``largest_job`` has, by row, the share of a seed's job-seconds in its largest job, if known.
+    ``largest_job`` contains, by row, the fraction of a seed's job-seconds in its largest job, if
+    known.
 
-    Fix the reference beforehand: a comparison with the best row of the same table is unfair.
+    Choose the reference in advance, because a comparison with the best row of the same table is
+    unfair.
 
     Raises:
-        InputError: There is no such row, or ``paired`` refuses the values.
+        InputError: There is no such row, or ``paired`` rejects the values.
     """
     if reference not in rows:
         raise InputError(f"comparison: there is no row {reference!r} among {', '.join(rows)}")
@@ -286,7 +288,7 @@ def alike(logs: Mapping[str, Floats]) -> list[tuple[str, ...]]:
 def holm(p: Sequence[float]) -> list[float]:
     """Return Holm's adjusted p-values in the order of ``p`` (Holm 1979).
 
-    NaN marks a row without a comparison and stays NaN.
+    NaN marks a row without a comparison and remains NaN.
     """
     ranked = sorted((value, place) for place, value in enumerate(p) if not isnan(value))
     adjusted, largest = [nan] * len(p), 0.0
@@ -360,7 +362,7 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One check of a comparison."""
+    """A single check of a comparison."""
 
     ending: Ending
     n: int
@@ -395,10 +397,10 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """The rule: stop when the half-width of the interval on the logs is at most ln(1 + ``within``).
+    """The rule: stop when half the width of the interval on the logs is at most ln(1 + ``within``).
 
-    If the first ``start`` seeds predict that more than ``cap`` are needed, the comparison ends
-    there with the forecast.
+    If the first ``start`` seeds predict that more than ``cap`` are needed, the comparison ends at
+    that point with the forecast.
     """
 
     within: float
@@ -413,13 +415,15 @@ class Precision:
 
     def __post_init__(self) -> None:
         if not 0 < self.within < 1:
-            raise InputError(f"precision: must lie between 0 % and 100 %, got {100 * self.within:g} %")
+            raise InputError(f"precision: must lie between 0% and 100%, got {100 * self.within:g}%")
         if self.start < MUST_DIFFER or self.step < 1:
             raise InputError(
-                f"precision: start must be {MUST_DIFFER} or more and step 1 or more, got {self.start} and {self.step}"
+                f"precision: start must be at least {MUST_DIFFER} and step at least 1, got {self.start} and {self.step}"
             )
         if self.cap < self.start:
-            raise InputError(f"precision: needs {self.start} seeds or windows to start with, there are {self.cap}")
+            raise InputError(
+                f"precision: needs {self.start} seeds or windows to start with, but there are only {self.cap}"
+            )
 
     def look(self, logs: Floats, largest_job: float = 0.0) -> Look:
         """Return the state after ``logs``, the log ratios of all seeds in the order in which they
@@ -438,8 +442,8 @@ class Precision:
         return Look(ending, n, more, expm1(half_width), needs, enough_seeds(needed, self.unit) if needed else "")
 
     def forecast(self, logs: Floats) -> float:
-        """Estimate seeds: (1.96 sd / ln(1 + within))^2, and enough for 5 to differ; infinite if
-        none differs.
+        """Estimate the number of seeds as (1.96 sd / ln(1 + within))^2, and at least enough for 5
+        to differ; infinite if none differs.
         """
         return self._forecast(float(standard_deviation(logs)), _differ(logs), len(logs))
 

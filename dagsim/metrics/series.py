@@ -1,26 +1,27 @@
-"""Intervals from one long run: values of its jobs by arrival, and blocks of them that are as long as
-their autocorrelation demands.
+"""Intervals from one long run, computed from the values of its jobs by arrival and from blocks of
+them that are as long as their autocorrelation requires.
 
 A metric of jobs (``wait_s.p95``) is written as the mean of a series with one entry per job, its
-*influences*: for a mean, the values themselves; for a quantile q of order p, q + (1{x > q} - (1 -
-p)) / f, where f is the density at q (Bahadur 1966). The variance of that mean follows from the means
-of blocks of consecutive jobs. A block is at least two integrated autocorrelation times long (Sokal
-1997, "Monte Carlo methods in statistical mechanics", section 3), because shorter blocks are not
-independent.
+*influences*. For a mean, these are the values themselves; for a quantile q of order p, they are q +
+(1{x > q} - (1 - p)) / f, where f is the density at q (Bahadur 1966). The variance of that mean
+follows from the means of blocks of consecutive jobs. A block is at least two integrated
+autocorrelation times long (Sokal 1997, "Monte Carlo methods in statistical mechanics", section 3),
+because shorter blocks are not independent.
 
 A few busy weeks cause most of the waiting, so the density at a percentile often comes from a single
 episode, and the influences hide how different other periods are. A percentile varies at least as
-much as the level of the values, so its standard error is not below that of the log of their mean,
-which the jackknife over the same blocks gives (Quenouille 1956). ``scripts/validate_plan.py
+much as the level of the values. Its standard error is therefore at least that of the log of their
+mean, which the jackknife over the same blocks gives (Quenouille 1956). ``scripts/validate_plan.py
 --coverage`` measures the coverage.
 
-The interval of a change is for the ratio in the long run, over many logs like this one. A few long
-jobs determine this ratio, and a log that happens not to contain any looks calm. So the interval has
-three parts (``_reach_of_change``): the spread of blocks, the number of busy periods that cause the
-difference, and the number of jobs that dominate the second moment of run times, on which mean waits
-depend (Pollaczek 1930, Kingman 1961). If these numbers are too small, there is no interval. Its
-constants were chosen on some seeds of M/G/c queues; ``scripts/validate_coverage.py`` measures the
-coverage on others.
+The interval of a change is for the long-run ratio, over many logs like this one. A few long jobs
+determine this ratio, and a log that happens not to contain any appears calm. The interval therefore
+has three parts (``_reach_of_change``): the spread of blocks, the number of busy periods that cause
+the difference, and the number of jobs that dominate the second moment of run times, on which mean
+waits depend (Pollaczek 1930, Kingman 1961). If these numbers are too small, there is no interval.
+There is none either if the log is short against the time in which a queue at that load forgets its
+past (``_relaxation_times``), however calm the log appears. The constants were chosen on some seeds
+of M/G/c queues; ``scripts/validate_coverage.py`` measures the coverage on others.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ import io
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import exp, isfinite, log, log1p, nan, sqrt
+from math import exp, inf, isfinite, log, log1p, nan, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,9 +76,9 @@ _FEWEST, _MOST = 3, 16
 
 
 _PERIODS = 80
-"""Minimum length of a run, in integrated autocorrelation times, for an interval of a change. The
-interval from a run n times as long is widened by the factor 1 + 1 / n^2, because runs that look
-long by chance also look calm.
+"""Minimum length of a run, in integrated autocorrelation times and in relaxation times of its queue,
+for an interval of a change. The interval from a run n autocorrelation times as long is widened by
+the factor 1 + 1 / n^2, because runs that look long by chance also look calm.
 """
 _LONG_JOBS = 40
 """Minimum number of jobs that dominate the second moment of run times, for an interval of a
@@ -88,17 +89,18 @@ _CHANGE_BLOCKS = range(4, 17)
 """Numbers of blocks for which the spread of a change is computed; the largest spread counts."""
 _MOST_EPISODES = 100
 """Maximum number of blocks in which busy periods are counted."""
-_SKEW = 1.25
+_SKEW = 1.6
 """Factor on that spread, because differences are skewed and neighbouring blocks are correlated."""
 _EPISODES = 2.0
 """Factor on the uncertainty of the number of busy periods, which differ in size."""
-_LEAST_REACH = 1e-3
-"""An interval of a change is never narrower than this."""
+_LEAST_REACH = 5e-3
+"""An interval of a change is never narrower than half a percent: logs in which hardly a job waits do
+not show smaller changes."""
 
 
 class Period(NamedTuple):
-    """The value of a metric, and the interval for its value in the next period as long as the run,
-    at the same demand.
+    """The value of a metric, and the interval for its value in the next period of the same length
+    as the run, with the same demand.
     """
 
     value: float
@@ -114,8 +116,8 @@ class Period(NamedTuple):
 
 
 class Change(NamedTuple):
-    """The ratio of a metric to its value in another run of the same jobs, and the interval for this
-    ratio in the long run, at the same demand.
+    """The ratio of a metric to its value in another run of the same jobs, and the interval for the
+    long-run ratio, with the same demand.
     """
 
     ratio: float
@@ -133,7 +135,7 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JobSeries:
-    """Values of each job of a run, by arrival."""
+    """Values of each job in a run, by arrival."""
 
     values: dict[str, Floats]
     """NaN for jobs that did not complete."""
@@ -145,10 +147,12 @@ class JobSeries:
     """False for the jobs at the same time, which say nothing of other periods: no intervals. Not
     part of the file.
     """
+    load: float = nan
+    """Load that the jobs offer to the cluster; NaN if unknown. Not part of the file."""
 
     @classmethod
     def of(cls, source: Source) -> JobSeries:
-        """Take the values of the jobs of a schedule that count."""
+        """Take the values of those jobs in a schedule that count."""
         cols = columns(source)
         counted = cols.counted
         tenants, tenant = np.unique(np.array(cols.jobs.tenant, dtype=str)[counted], return_inverse=True)
@@ -189,8 +193,8 @@ class JobSeries:
         return replace(self, values=values)
 
     def value(self, metric: str) -> float | None:
-        """Return the metric over these jobs; None if it is not a mean or a percentile of jobs, NaN
-        if there are none.
+        """Return the metric over these jobs; None if it is not a mean or a percentile of jobs, and
+        NaN if there are no jobs.
         """
         match = _NAME.fullmatch(metric)
         if match is None:
@@ -225,8 +229,8 @@ class JobSeries:
         return counted
 
     def run_s(self) -> Floats:
-        """Return the seconds from the first start to the end of each job that completed. Without
-        both times, all are equal."""
+        """Return the seconds from the first start to the end of each completed job. If either time
+        is missing, all values are equal."""
         if not {"jct_s", "wait_s"} <= self.values.keys():
             return np.ones(len(self.tenant))
         run_s = self.values["jct_s"] - self.values["wait_s"]
@@ -234,8 +238,8 @@ class JobSeries:
         return run_s if run_s.any() else np.ones(len(run_s))
 
     def with_waits(self, metric: str) -> tuple[Floats, Floats]:
-        """(jobs,) float64 each: the values that a metric counts, and the part of them that comes from
-        waiting; 0 for other jobs.
+        """Return two arrays (jobs,) float64: the values that a metric counts, and the part of them
+        that comes from waiting; 0 for other jobs.
         """
         match = _NAME.fullmatch(metric)
         assert match is not None
@@ -248,8 +252,8 @@ class JobSeries:
         return values, waits
 
     def influences(self, metric: str) -> Floats | None:
-        """(jobs,) float64 whose mean is the metric; for jobs that it does not count, the metric
-        itself. None if the metric is not a mean or a percentile of jobs.
+        """Return (jobs,) float64 values whose mean is the metric; for jobs that it does not count,
+        the metric itself. None if the metric is not a mean or a percentile of jobs.
         """
         match = _NAME.fullmatch(metric)
         if match is None:
@@ -262,15 +266,15 @@ class JobSeries:
         if match["part"] != "mean":
             mine = _of_quantile(mine, _ORDERS[match["part"]])
         centre = mine.mean()
-        # Scaled up where jobs are missing, so that the mean over all jobs varies as the mean over
-        # the counted jobs does.
+        # Scale the influences up where jobs are missing, so that the variance of the mean over all
+        # jobs matches that over the counted jobs.
         influences = np.full(len(values), centre)
         influences[counted] = centre + (mine - centre) * (len(values) / len(mine))
         return influences
 
 
 def next_period(series: JobSeries, metric: str, value: float) -> Period:
-    """Return the interval of ``metric``, whose value in this run is ``value``, in the next period.
+    """Return the interval of ``metric``, whose value in this run is ``value``, for the next period.
 
     Its variance is the sum of the variances of this run's value and the next one's, which are
     equal.
@@ -289,8 +293,8 @@ def next_period(series: JobSeries, metric: str, value: float) -> Period:
 
 def change_of(series: JobSeries, value: float, before: JobSeries, value_before: float, metric: str) -> Change:
     """Return the ratio of ``value`` to ``value_before``, the values of ``metric`` in two runs of
-    the same jobs. If a run did not complete all jobs of the other, it is the ratio over those that
-    both completed, NaN for metrics that are not of jobs.
+    the same jobs. If a run did not complete all jobs that the other completed, it is the ratio over
+    those that both completed, and NaN for metrics that are not computed from jobs.
     """
     if not np.array_equal(series.completed, before.completed):
         series, before = series.where_completed(before), before.where_completed(series)
@@ -311,15 +315,15 @@ def change_of(series: JobSeries, value: float, before: JobSeries, value_before: 
 
 def _reach_of_change(series: JobSeries, before: JobSeries, metric: str, influences: Floats) -> tuple[float, int, float]:
     """Return the distance of the ends of the interval of a change from its value, on a logarithmic
-    scale; the length of the run in integrated autocorrelation times; and how many times as long it
-    would have to be. The distance is NaN if the run is too short.
+    scale; the length of the run in integrated autocorrelation times; and how many times as long the
+    run would have to be. The distance is NaN if the run is too short.
 
     The spread of the influences between blocks misses rare events. If N busy periods cause the
     whole difference, the waits in the long run may exceed those in the log, in both runs, by as
     much as the largest plausible mean of a Poisson variable that took the value N exceeds N. N is
-    (sum of d)^2 / (sum of d^2) of the absolute differences d between blocks. Even where the two
-    runs are equal, one busy period may differ. Long jobs are counted in the same way, by the
-    squares of their run times.
+    (sum of d)^2 / (sum of d^2) of the absolute differences d between blocks. Even if the two runs
+    are equal, one busy period may differ. Long jobs are counted in the same way, by the squares of
+    their run times.
     """
     parts = min(_PIECES, len(influences))
     levels = [jobs.influences(_mean_of(metric)) for jobs in (series, before)]
@@ -328,7 +332,8 @@ def _reach_of_change(series: JobSeries, before: JobSeries, metric: str, influenc
     slow = [*pieces, *[_means(waits, parts) for _, waits in with_waits]]
     periods = parts / max(map(_autocorrelation_time, slow))
     long_jobs = min(_equals(jobs.run_s() ** 2) for jobs in (series, before))
-    longer = max(_PERIODS / periods, _LONG_JOBS / long_jobs)
+    relaxations = min(map(_relaxation_times, (series, before)))
+    longer = max(_PERIODS / periods, _LONG_JOBS / long_jobs, _PERIODS / relaxations)
     if longer > 1:
         return nan, int(periods), longer
     spread = max(t_quantile(0.95, blocks - 1) * _spread(pieces, blocks) for blocks in _CHANGE_BLOCKS)
@@ -343,25 +348,44 @@ def _reach_of_change(series: JobSeries, before: JobSeries, metric: str, influenc
     return max(reach, _LEAST_REACH), int(periods), 1.0
 
 
+def _relaxation_times(series: JobSeries) -> float:
+    """Return the length of a run in relaxation times of its queue, the time in which the queue
+    forgets its length; infinite if the load is unknown, or 1 or more, where it has none.
+
+    In heavy traffic, the work that waits is a Brownian motion with drift, which relaxes within
+    (load / (1 - load))^2 (1 + cv^2) arrivals, where cv is the coefficient of variation of run times
+    (Abate and Whitt 1987, "Transient behavior of regulated Brownian motion I"). The log may have
+    missed long jobs, so the load is taken at one standard error above that of the log.
+    """
+    run_s = series.run_s()
+    if not 0 < series.load < 1 or not len(run_s):
+        return inf
+    spread = 1 + float(run_s.var() / run_s.mean() ** 2)
+    load = series.load * (1 + sqrt(spread / len(run_s)))
+    load = load if load < 1 else series.load
+    return len(run_s) * ((1 - load) / load) ** 2 / spread
+
+
 def _spread(pieces: Sequence[Floats], blocks: int) -> float:
-    """Return the standard error of the mean of the first series, from blocks; at least that of the
-    log of the mean of the second, or of the ratio of it and the third (``_jackknife``).
+    """Return the standard error of the mean of the first series, from blocks. It is at least that
+    of the log of the mean of the second series, or of the ratio between it and the third
+    (``_jackknife``).
     """
     first, *levels = [_means(of, blocks) for of in pieces]
     return float(np.fmax(first.std(ddof=1) / sqrt(blocks), _jackknife(levels)))
 
 
 def _equals(values: Floats) -> float:
-    """Return the number of equal values with the same sum and the same sum of squares as these,
-    which are 0 or more; at least 1.
+    """Return the number of equal values that would have the same sum and the same sum of squares as
+    these, which are 0 or more; at least 1.
     """
     return max(float(values.sum() ** 2 / (values**2).sum()), 1.0) if values.any() else 1.0
 
 
 def _more_than(number: float) -> float:
-    """Relative distance from a number of events to the largest mean that explains it at the level
-    of 2.5% (Byar's approximation, Breslow and Day 1987, "Statistical methods in cancer research
-    II", section 2.3).
+    """Return the relative distance from a number of events to the largest mean that explains it at
+    a level of 2.5% (Byar's approximation, Breslow and Day 1987, "Statistical methods in cancer
+    research II", section 2.3).
     """
     following = number + 1
     return following * (1 - 1 / (9 * following) + 1.96 / (3 * sqrt(following))) ** 3 / number - 1
@@ -381,7 +405,7 @@ def _longer(reach: float) -> float:
 
 
 def _mean_of(metric: str) -> str:
-    """Return the mean of the values of which the metric is a statistic. A percentile changes as
+    """Return the mean of the values that the metric is a statistic of. A percentile changes as
     slowly as the queue does, although few jobs lie beyond it.
     """
     return f"{metric.rpartition('.')[0]}.mean"
@@ -397,12 +421,12 @@ def _of_quantile(values: Floats, order: float) -> Floats:
 
 
 def _half(influences: Floats, *levels: Floats | None) -> tuple[float, int, float]:
-    """Return the standard error of the mean of a stationary series from its blocks, their number,
-    and how many times as long the series would have to be for enough of them. NaN if there are too
-    few.
+    """Return the standard error of the mean of a stationary series from its blocks, the number of
+    blocks, and how many times as long the series would have to be for enough of them. NaN if there
+    are too few.
 
     Blocks are long enough for the slowest of all series. The standard error is at least that of the
-    log of the mean of the first level, or of the ratio of the two.
+    log of the mean of the first level, or of the ratio between the two.
     """
     parts = min(_PIECES, len(influences))
     pieces = _means(influences, parts)
@@ -422,7 +446,7 @@ def _half(influences: Floats, *levels: Floats | None) -> tuple[float, int, float
 
 
 def _jackknife(levels: Sequence[Floats]) -> float:
-    """Return the standard error of the log of the mean of the first series of blocks, less that of
+    """Return the standard error of the log of the mean of the first series of blocks, minus that of
     the second. NaN if a single block contains the whole sum.
     """
     others = [level.sum() - level for level in levels]
@@ -435,10 +459,10 @@ def _jackknife(levels: Sequence[Floats]) -> float:
 
 
 def _autocorrelation_time(values: Floats) -> float:
-    """1 + 2 x the sum of the autocorrelations, up to ``_SOKAL`` such times; at least 1.
+    """Return 1 + 2 x the sum of the autocorrelations, up to ``_SOKAL`` such times; at least 1.
 
     The mean of a short series follows the series, which makes its autocorrelations too small. The
-    factor 1 + (2 w + 1) / n for a sum of w of them corrects that (Wolff 2004, "Monte Carlo errors
+    factor 1 + (2 w + 1) / n for a sum of w of them corrects this (Wolff 2004, "Monte Carlo errors
     with less errors", equation 49).
     """
     centred, n = values - values.mean(), len(values)

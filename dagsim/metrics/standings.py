@@ -107,8 +107,8 @@ class PolicyResult:
 
     @property
     def verdict(self) -> Verdict | None:
-        """Whether it is better, worse or neither. None for the reference, for a single trace, and
-        without a ratio.
+        """Whether the policy is better, worse or neither. None for the reference, for a single
+        trace, and without a ratio.
         """
         if self.pair is None or self.is_reference or self.sample is Sample.TRACE:
             return None
@@ -182,8 +182,8 @@ def mean(lines: Iterable[RunMetrics], metric: str) -> Mean:
 
 
 def largest_share(lines: Iterable[RunMetrics], metric: str) -> float:
-    """Return the share of the largest job in the sum of a per-job ``metric``: geometric mean over
-    seeds; 0 if unknown.
+    """Return the share of the largest job in the sum of a per-job ``metric``, as a geometric mean
+    over seeds; 0 if unknown.
     """
     name, runs = metric.rpartition(".")[0], list(lines)
     mean, p95, p99 = (_column(runs, f"{name}.{part}") for part in ("mean", "p95", "p99"))
@@ -207,8 +207,8 @@ def standings(
 ) -> list[PolicyResult]:
     """Compare the policies with ``reference`` (default: the first policy), best ``metric`` first.
 
-    The order is by geometric means, like the ratios, or by means if a value is 0. Policies with a
-    missing value come last.
+    They are ordered by geometric means, like the ratios, or by means if a value is 0. Policies with
+    a missing value come last.
 
     Raises:
         InputError: The policies did not run on the same seeds, or there is no such
@@ -244,10 +244,10 @@ def standings(
 
 
 def without_repeats(lines: Sequence[LineT]) -> list[LineT]:
-    """Return the lines of the first seed only if all seeds have the same metrics, otherwise all
+    """Return only the lines of the first seed if all seeds have the same metrics, and otherwise all
     lines.
 
-    Metrics measured by a clock may differ.
+    Metrics measured with a clock may differ.
     """
     first = {line.policy: line for line in reversed(lines)}
     repeated = all(_but_clock(line) == _but_clock(first[line.policy]) for line in lines)

@@ -1,4 +1,5 @@
-"""Summary of a schedule: every metric as one number, overall and by priority, tenant and GPU type."""
+"""Summary of a schedule: every metric as a single number, overall and by priority, tenant and GPU
+type."""
 
 from __future__ import annotations
 
@@ -64,7 +65,7 @@ _BOUNDED_SLOWDOWN = "max(1, (wait + run) / max(run, 10 s)); wait + run: JCT, run
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """Distribution of a per-job metric. All NaN if a value is NaN or there are no jobs.
+    """Distribution of a per-job metric. All fields are NaN if a value is NaN or there are no jobs.
 
     Percentiles interpolate linearly.
     """
@@ -79,13 +80,14 @@ class Distribution:
         """Return the distribution of ``values``."""
         if not len(values) or np.isnan(values).any():
             return cls(*[math.nan] * 4)
-        with np.errstate(invalid="ignore"):  # percentiles interpolated between two infinities
+        # a percentile may be interpolated between two infinities
+        with np.errstate(invalid="ignore"):
             return cls(float(values.mean()), *np.percentile(values, [50, 95, 99]).tolist())
 
 
 @dataclass(frozen=True, slots=True)
 class JobGroup:
-    """Results of the jobs of one priority or tenant."""
+    """Results of the jobs with one priority or tenant."""
 
     arrived: Annotated[int, "jobs", "jobs that arrived"]
     completed: Annotated[int, "jobs", "jobs that completed"]
@@ -108,7 +110,7 @@ class GpuGroup:
 
 
 class PerJob(NamedTuple):
-    """Per-job metrics that are computed for groups and for the whole schedule."""
+    """Per-job metrics that are computed both for groups and for the whole schedule."""
 
     jct_s: Floats
     wait_s: Floats
@@ -181,8 +183,9 @@ Unfinished = Literal["refuse", "horizon", "drop"]
 class Summary:
     """Every metric of one schedule. ``glossary()`` lists the meaning and unit of each field.
 
-    With unfinished jobs, averages over jobs (JCT to stretch, makespan, rho, joules per job) are
-    NaN, unless ``unfinished`` names another way to count them. ``jobs_unfinished`` is their number.
+    If there are unfinished jobs, averages over jobs (JCT to stretch, makespan, rho, joules per job)
+    are NaN, unless ``unfinished`` selects another way to count them. ``jobs_unfinished`` is their
+    number.
     """
 
     unfinished: Annotated[Unfinished, "", "how unfinished jobs were counted: refuse, horizon or drop"]
@@ -265,23 +268,23 @@ def summarize(
 ) -> Summary:
     """Compute every metric of a schedule, O(n log n) in the rows of its log.
 
-    ``unfinished`` sets how to count jobs that were accepted and have not completed:
+    ``unfinished`` determines how to count jobs that were accepted but have not completed:
 
     - ``"refuse"``: every mean over jobs is NaN.
     - ``"horizon"``: they count as completed at the end of the log (a lower bound).
     - ``"drop"``: they are left out, which favours schedulers that never finish the long ones.
 
-    ``measured`` counts only jobs ``measured[0]`` to ``measured[1]`` by arrival (a slice). Metrics
-    over time (GPUs held, queues, energy, throughput) then cover the time between the first and the
-    last arrival of these jobs. Makespan, runs, failures and shares of tenants remain those of the
-    whole run.
+    ``measured`` restricts the count to jobs ``measured[0]`` to ``measured[1]`` by arrival (a
+    slice). Metrics over time (held GPUs, queues, energy, throughput) then cover the time between
+    the first and the last arrival of these jobs. Makespan, runs, failures and shares of tenants
+    still cover the whole run.
 
     If the simulation began with jobs in the system, these are not counted
     (``ScheduleColumns.counted``), and metrics over time begin with the simulation.
 
     Raises:
         InputError: ``unfinished`` has another value, or no job is measured.
-        ModelError: ``power`` does not fit a GPU type of the cluster.
+        ModelError: ``power`` does not fit a GPU type in the cluster.
     """
     cols, chosen = _window(source, measured)
     match unfinished:
@@ -377,7 +380,7 @@ def _due(cols: ScheduleColumns, chosen: Flags) -> ScheduleColumns:
 
 
 class MetricTerm(NamedTuple):
-    """One line of the glossary."""
+    """One line in the glossary."""
 
     name: str
     unit: str
@@ -394,8 +397,8 @@ def glossary() -> list[MetricTerm]:
 def check_metric(name: str, own: Iterable[str] = ()) -> None:
     """Raise an error for a name that no metric can have, before anything is simulated.
 
-    Groups may have any name (``partition[gpu].wait_s.mean``), because they are known only after the
-    run. ``own`` are the user's metrics.
+    Groups may have any name (``partition[gpu].wait_s.mean``), because they are only known after the
+    run. ``own`` contains the user's metrics.
 
     Raises:
         InputError: There is no such metric; the message suggests the nearest.
@@ -417,7 +420,7 @@ _GROUP_OF = {"by_priority": ("priority", JobGroup), "by_tenant": ("tenant", JobG
 
 def _terms(of: type) -> Iterator[MetricTerm]:
     for name, hint in get_type_hints(of, include_extras=True).items():
-        if name == "own":  # users choose their names
+        if name == "own":  # users choose these names
             continue
         unit, meaning = hint.__metadata__
         if name in _GROUP_OF:
@@ -455,7 +458,7 @@ def _weighted_mean(values: Floats, weights: Floats) -> float:
 
 
 def _area_mean(values: Floats, areas: Floats) -> float:
-    """Return the mean weighted by area, summed in a fixed order, because the benchmark compares it
+    """Return the mean weighted by area, summed in a fixed order because the benchmark compares it
     to the last bit."""
     whole = ordered_sum(areas.tolist())
     return ordered_sum((values * areas).tolist()) / whole if whole > 0 else math.nan

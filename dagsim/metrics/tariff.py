@@ -1,12 +1,13 @@
-"""Prices and carbon intensities by the hour, and what the energy of a schedule costs and emits.
+"""Hourly prices and carbon intensities, and what the energy used by a schedule costs and emits.
 
-A series is a CSV file with the columns ``time`` and ``value``: ISO dates with their zone, and a price
-of a kWh in any currency (it may be negative) or grams of CO2 per kWh. A value holds until the next
-one, and the last value as long as the one before it. Then the series repeats from its beginning,
-or it ends, and a run that lasts longer is refused.
+A series is a CSV file with the columns ``time`` and ``value``: ISO dates with their time zone, and
+a price of a kWh in any currency (which may be negative) or grams of CO2 per kWh. A value is valid
+until the next one, and the last value is valid for as long as the one before it. After that, the
+series either repeats from its beginning, or ends, in which case a run that lasts longer is
+rejected.
 
-If the log has dates (as Slurm's do), the values of those dates apply. In a run of generated jobs,
-0 s is the first time of the series, or ``begins``.
+If the log has dates (as Slurm's do), the values for those dates apply. In a run with generated
+jobs, 0 s is the first time in the series, or ``begins``.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Tariff:
     """A value per kWh as a step function of time, computed without arithmetic that differs between
     machines.
 
-    ``edges_s`` are seconds since 1970: the beginning of each value, and the end of the last one.
+    ``edges_s`` are in seconds since 1970: the beginning of each value, and the end of the last one.
     """
 
     name: str
@@ -54,15 +55,16 @@ class Tariff:
         object.__setattr__(self, "_sums", tuple(sums))
 
     def on_clock(self, first_s: float, begins: str = "") -> Tariff:
-        """Return the tariff for a simulation whose first event is at ``first_s``. Its 0 s is ``begins``
-        (an ISO date with its zone), or the first time of the series; a clock with dates keeps them.
+        """Return the tariff for a simulation whose first event is at ``first_s``. Its 0 s is
+        ``begins`` (an ISO date with its time zone), or the first time in the series. A clock with
+        dates keeps its dates.
 
         Raises:
-            ConfigError: ``begins`` is not such a date, or the clock already shows dates.
+            ConfigError: ``begins`` is not such a date, or the clock already has dates.
         """
         if first_s > _DATED_S:
             if begins:
-                raise ConfigError(f"{self.name}: begins={begins}: the log has dates of its own; leave begins out")
+                raise ConfigError(f"{self.name}: begins={begins}: the log has dates of its own, so leave out begins")
             return self
         begins_s = _moment(begins, f"{self.name}: begins") if begins else self.edges_s[0]
         return Tariff(self.name, self.edges_s, self.values, self.repeats, begins_s)
@@ -77,8 +79,8 @@ class Tariff:
         start_s, end_s = start_s + self.shift_s, end_s + self.shift_s
         if not self.repeats and (start_s < first_s or end_s > last_s):
             raise ConfigError(
-                f"{self.name}: the series lasts from {_date(first_s)} to {_date(last_s)}, and the run needs "
-                f"{_date(start_s)} to {_date(end_s)}; give more rows, or leave repeats=false out"
+                f"{self.name}: the series covers {_date(first_s)} to {_date(last_s)}, but the run needs "
+                f"{_date(start_s)} to {_date(end_s)}; give more rows, or leave out repeats=false"
             )
         return self._until(end_s) - self._until(start_s)
 
@@ -115,8 +117,8 @@ def read_tariff(path: Path | str, repeats: bool = True, least: float | None = No
     """Read a series.
 
     Raises:
-        ConfigError: The file cannot be read, has no rows or other columns, a time has no zone or is not
-            after the one before it, or a value is not a number or below ``least``.
+        ConfigError: The file cannot be read, has no rows or other columns, a time has no zone or is
+            not after the previous one, or a value is not a number or is below ``least``.
     """
     path = Path(path)
     try:
@@ -125,7 +127,7 @@ def read_tariff(path: Path | str, repeats: bool = True, least: float | None = No
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     except (UnicodeDecodeError, csv.Error) as error:
-        raise ConfigError(f"{path}: no CSV file of a series: {error}") from None
+        raise ConfigError(f"{path}: not a CSV file with a time series: {error}") from None
     if not values:
         raise ConfigError(f"{path}: the series has no rows; expected lines such as 2026-01-05T00:00+01:00,0.21")
     lasts_s = times_s[-1] - times_s[-2] if len(times_s) > 1 else 3600.0
@@ -150,7 +152,7 @@ def _rows(lines: Iterable[list[str]], path: Path, least: float | None) -> tuple[
             raise ConfigError(f"{place}: expected a time and a value, got {len(cells)} cells")
         times_s.append(_moment(cells[0], place))
         if len(times_s) > 1 and times_s[-1] <= times_s[-2]:
-            raise ConfigError(f"{place}: the time {cells[0]} is not after that of the row before")
+            raise ConfigError(f"{place}: the time {cells[0]} does not follow that of the previous row")
         try:
             value = float(cells[1])
         except ValueError:
@@ -163,13 +165,13 @@ def _rows(lines: Iterable[list[str]], path: Path, least: float | None) -> tuple[
 
 
 def _moment(text: str, place: str) -> float:
-    """Return the seconds since 1970 of an ISO date with its zone."""
+    """Return the seconds since 1970 of an ISO date with its time zone."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise ConfigError(f"{place}: {text[:80]!r} is no ISO date such as 2026-01-05T00:00+01:00") from None
+        raise ConfigError(f"{place}: {text[:80]!r} is not an ISO date such as 2026-01-05T00:00+01:00") from None
     if moment.tzinfo is None:
-        raise ConfigError(f"{place}: the time {text} has no zone; write {text}Z for UTC, or {text}+01:00")
+        raise ConfigError(f"{place}: the time {text} has no time zone; write {text}Z for UTC, or {text}+01:00")
     return moment.timestamp()
 
 
@@ -207,11 +209,13 @@ class _Priced:
 
 
 class EnergyCost(_Priced):
-    """Cost of the energy in the currency of the series (price of a kWh): the sum of power x price x time."""
+    """Cost of energy in the currency of the series (price of a kWh): the sum of power x price x
+    time."""
 
 
 class CarbonKg(_Priced):
-    """Emissions of the energy in kg of CO2, by a series of grams per kWh: the sum of power x intensity x time."""
+    """Emissions from energy in kg of CO2, based on a series of grams per kWh: the sum of power x
+    intensity x time."""
 
     least = 0.0
     per = _G_PER_KG

@@ -1,8 +1,8 @@
-"""Quantities over time: jobs in the system, GPUs held, idle and down by type, and the energy that
-GPUs draw.
+"""Quantities over time: jobs in the system, GPUs held, idle and down by type, and the energy drawn
+by GPUs.
 
-P(u) = idle + (busy - idle) x u for a GPU whose share u is held and working, where busy =
-busy_fraction x TDP. Nodes that are down draw nothing. CPUs, memory and cooling are not included.
+P(u) = idle + (busy - idle) x u for a GPU of which a share u is held and working, where busy =
+busy_fraction x TDP. Nodes that are down draw no power. CPUs, memory and cooling are not included.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _DECIMALS = 9
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Steps:
-    """Step function: ``value[i]`` holds from ``time_s[i]`` to ``time_s[i + 1]``, the last one to
-    ``end_s``.
+    """A step function: ``value[i]`` holds from ``time_s[i]`` to ``time_s[i + 1]``, and the last one
+    to ``end_s``.
     """
 
     time_s: Floats
@@ -59,7 +59,7 @@ class Steps:
         return cls(time_s[step], value[step], last)
 
     def integral(self) -> float:
-        """Return the integral of the value over all of the time."""
+        """Return the integral of the value over the whole time."""
         return float(self.value @ np.diff(self.time_s, append=self.end_s))
 
     def mean(self) -> float:
@@ -68,7 +68,7 @@ class Steps:
         return self.integral() / length if length > 0 else float("nan")
 
     def max(self) -> float:
-        """Return the highest value that held for more than 0 s."""
+        """Return the highest value that lasted for more than 0 s."""
         return float(self.value.max())
 
     def at(self, time_s: Floats) -> Floats:
@@ -90,27 +90,28 @@ class Steps:
 
 
 def jobs_in_system(source: Source) -> Steps:
-    """Accepted jobs that have arrived and not completed, over the window."""
+    """Return the number of accepted jobs that have arrived but not completed, over the window."""
     cols = columns(source)
     return present(cols, cols.start_s, cols.end_s)
 
 
 def jobs_waiting(source: Source) -> Steps:
-    """Queue length over the window: jobs in the system without a running run."""
+    """Return the queue length over the window: the number of jobs in the system without a current
+    run."""
     return _in_phase(source, waiting=True)
 
 
 def jobs_running(source: Source) -> Steps:
-    """Return the jobs with at least one running run, over the window; waiting + running = in
-    system."""
+    """Return the number of jobs with at least one current run, over the window; waiting + running =
+    in system."""
     return _in_phase(source, waiting=False)
 
 
 def littles_law(source: Source) -> tuple[float, float]:
-    """Return both sides of Little's law in job-seconds: the integral of the jobs in the system, and
-    the sum of their JCTs.
+    """Return both sides of Little's law in job-seconds: the integral of the number of jobs in the
+    system, and the sum of their JCTs.
 
-    They are equal up to rounding on every schedule (Little 1961, over the whole log). On both
+    They are equal up to rounding for every schedule (Little 1961, over the whole log). On both
     sides, an unfinished job counts up to the end of the log.
     """
     cols = columns(source)
@@ -120,7 +121,7 @@ def littles_law(source: Source) -> tuple[float, float]:
 
 
 def present(cols: ScheduleColumns, start_s: float, end_s: float) -> Steps:
-    """``jobs_in_system`` over any interval of time."""
+    """Return ``jobs_in_system`` over any interval of time."""
     jobs = cols.at_horizon().jobs
     accepted = jobs.accepted
     return Steps.of(jobs.arrival_s[accepted], jobs.completed_s[accepted], window=(start_s, end_s))
@@ -148,12 +149,12 @@ class GpuSeconds:
 
     @property
     def idle(self) -> Floats:
-        """GPU-seconds on nodes that were up, but held by no run."""
+        """GPU-seconds on nodes that were up, but not held by any run."""
         return self.capacity - self.down - self.held
 
 
 def gpu_seconds(source: Source) -> GpuSeconds:
-    """Compute the GPU-seconds that utilisation and energy share. O(runs)."""
+    """Compute the GPU-seconds used for both utilisation and energy. O(runs)."""
     cols = columns(source)
     types, type_of = node_types(cols.cluster)
     size = np.array([node.gpus for node in cols.cluster.nodes], float)
@@ -170,14 +171,15 @@ def gpu_seconds(source: Source) -> GpuSeconds:
 
 
 def gpu_utilization(source: Source) -> float:
-    """GPU-hour utilisation: GPU-seconds held / (GPUs x horizon). GPUs that are down stay in the denominator."""
+    """Return the GPU-hour utilisation: GPU-seconds held / (GPUs x horizon). GPUs that are down
+    remain in the denominator."""
     spent = gpu_seconds(source)
     return _share(spent.held.sum(), spent.capacity.sum())
 
 
 def peak_weighted_utilization(source: Source, precision: str = "fp32") -> float:
-    """``gpu_utilization`` with each GPU weighted by its peak TFLOPS: an idle A100 counts more than
-    an idle T4.
+    """Return ``gpu_utilization`` with each GPU weighted by its peak TFLOPS, so that an idle A100
+    counts more than an idle T4.
     """
     spent = gpu_seconds(source)
     tflops = np.array([gpu.tflops(precision) for gpu in spent.types])
@@ -185,7 +187,7 @@ def peak_weighted_utilization(source: Source, precision: str = "fp32") -> float:
 
 
 def utilization_by_type(source: Source) -> dict[str, float]:
-    """GPU-hour utilisation of each GPU type."""
+    """Return the GPU-hour utilisation of each GPU type."""
     spent = gpu_seconds(source)
     return {gpu.name: _share(held, of) for gpu, held, of in zip(spent.types, spent.held, spent.capacity, strict=True)}
 
@@ -197,7 +199,8 @@ def availability(source: Source) -> float:
 
 
 def gpu_allocation_ratio(source: Source) -> float:
-    """GAR: time average of GPUs held / GPUs up. Times at which all GPUs are down are ignored.
+    """Return the GAR: the time average of GPUs held / GPUs up. Times at which all GPUs are down are
+    ignored.
 
     The name comes from Kant (Zeng et al. 2025, arXiv:2510.01256), where the ratio is defined for a
     single moment.
@@ -212,17 +215,18 @@ def gpu_allocation_ratio(source: Source) -> float:
 
 
 def scheduling_occupancy_rate(source: Source) -> float:
-    """SOR: GPU-seconds held / GPU-seconds up (Kant: Zeng et al. 2025, arXiv:2510.01256, over a
-    period). It differs from ``gpu_utilization`` if nodes go down, and from the GAR if the number of
-    nodes that are up changes.
+    """Return the SOR: GPU-seconds held / GPU-seconds up (Kant: Zeng et al. 2025, arXiv:2510.01256,
+    over a period). It differs from ``gpu_utilization`` if nodes go down, and from the GAR if the
+    number of nodes that are up changes.
     """
     spent = gpu_seconds(source)
     return _share(spent.held.sum(), spent.capacity.sum() - spent.down.sum())
 
 
 def gpu_node_fragmentation_ratio(source: Source) -> float:
-    """GFR: node-seconds with some of the node's GPUs held, but not all / node-seconds up, over nodes
-    with GPUs (Kant: Zeng et al. 2025, arXiv:2510.01256, over a period). O(n log n) in the runs.
+    """Return the GFR: node-seconds with some but not all of the node's GPUs held / node-seconds up,
+    over nodes with GPUs (Kant: Zeng et al. 2025, arXiv:2510.01256, over a period). O(n log n) in
+    the runs.
     """
     cols = columns(source)
     size = np.array([node.gpus for node in cols.cluster.nodes], float)
@@ -233,7 +237,7 @@ def gpu_node_fragmentation_ratio(source: Source) -> float:
     change = np.concatenate((runs.held[chosen], -runs.held[chosen]))
     order = np.lexsort((time_s, node))
     node, time_s = node[order], time_s[order]
-    # each node ends with no GPUs held, so one running sum works for all nodes
+    # Each node ends without held GPUs, so a single running sum works for all nodes.
     held = np.round(np.cumsum(change[order]), _DECIMALS)
     partly = (held[:-1] > 0) & (held[:-1] < size[node[:-1]])
     with_gpus = size > 0
@@ -243,14 +247,14 @@ def gpu_node_fragmentation_ratio(source: Source) -> float:
 
 
 def goodput(source: Source) -> float:
-    """Useful GPU-seconds / GPU-seconds held, a lower bound.
+    """Return useful GPU-seconds / GPU-seconds held, which is a lower bound.
 
-    Useful is the time that a job computed in finished runs, without set-up and transfers; for a
-    completed job, it is at least the time that the job needs on its fastest GPUs, because all of
-    its work was done in the end. This is exact if all GPUs are equally fast. For other jobs, only
-    finished runs count, not work that checkpoints kept. Multiplied by
-    ``scheduling_occupancy_rate``, goodput is the useful share of the time of all available GPUs. It
-    follows the scheduling and runtime goodput of Google's "ML Productivity Goodput" (2024) and the
+    The useful time is the time for which a job computed in finished runs, without set-up and
+    transfers. For a completed job, it is at least the time that the job needs on its fastest GPUs,
+    because all of its work was done in the end. This is exact if all GPUs are equally fast. For
+    other jobs, only finished runs count, and work kept in checkpoints does not. Goodput multiplied
+    by ``scheduling_occupancy_rate`` is the useful share of the time of all available GPUs. It
+    follows the scheduling and runtime goodput in Google's "ML Productivity Goodput" (2024) and the
     effective training time ratio of Kokolis et al. 2024 (arXiv:2410.21680).
     """
     cols = columns(source)
@@ -266,7 +270,7 @@ def goodput(source: Source) -> float:
 
 
 def gpus_held(source: Source, gpu_type: str | None = None) -> Steps:
-    """Return the GPUs held by runs, of one type or of all, over the window."""
+    """Return the number of GPUs held by runs, of one type or of all, over the window."""
     cols = columns(source)
     chosen = _nodes_of(cols, gpu_type)[cols.runs.node]
     runs = cols.runs
@@ -274,7 +278,7 @@ def gpus_held(source: Source, gpu_type: str | None = None) -> Steps:
 
 
 def gpus_up(source: Source, gpu_type: str | None = None) -> Steps:
-    """Return the GPUs on nodes that are up, of one type or of all, over the window."""
+    """Return the number of GPUs on nodes that are up, of one type or of all, over the window."""
     cols = columns(source)
     chosen = _nodes_of(cols, gpu_type)
     size = np.array([node.gpus for node in cols.cluster.nodes], float) * chosen
@@ -311,7 +315,7 @@ _J_PER_KWH = 3.6e6
 
 
 class Watts(NamedTuple):
-    """Watts of one GPU that no run holds, and of one that runs hold entirely."""
+    """Watts of a GPU that is not held by any run, and of one that is completely held."""
 
     idle: float
     busy: float
@@ -323,11 +327,12 @@ class PowerModel:
     ``activity``.
 
     ``busy_fraction`` is the fraction of the TDP that training draws while it computes (0.75 to 0.9
-    for deep learning; an assumption, therefore a parameter). ``activity`` is the mean share of the
-    time in which a held GPU computes. ``watts`` overrides types by name: ``{"T4": (9.0, 60.0)}``.
+    for deep learning; this is an assumption, and therefore a parameter). ``activity`` is the mean
+    fraction of the time during which a held GPU computes. ``watts`` overrides types by name:
+    ``{"T4": (9.0, 60.0)}``.
 
     Raises:
-        ModelError: A fraction is outside 0..1, or idle watts are negative or above the busy ones.
+        ModelError: A fraction is outside 0..1, or idle watts are negative or exceed the busy watts.
     """
 
     busy_fraction: float = 0.8
@@ -350,7 +355,7 @@ class PowerModel:
         """Return the watts of one GPU type.
 
         Raises:
-            ModelError: ``busy_fraction`` of the type's TDP is below its idle watts.
+            ModelError: ``busy_fraction`` times the type's TDP is below its idle watts.
         """
         if gpu.name in self.watts:
             return Watts(*self.watts[gpu.name])
@@ -406,7 +411,8 @@ def job_energy_j(source: Source, power: PowerModel = DEFAULT_POWER) -> Floats:
     """
     cols = columns(source)
     types, type_of = node_types(cols.cluster)
-    busy_w = np.append(_table(types, power)[1], 0.0)  # the last entry is for CPU machines, type -1
+    # the last entry is for machines without GPUs, type -1
+    busy_w = np.append(_table(types, power)[1], 0.0)
     drawn = cols.runs.gpu_s * busy_w[type_of[cols.runs.node]]
     return total(cols.runs.job, drawn, len(cols.jobs))
 
@@ -417,7 +423,7 @@ def watts(source: Source, power: PowerModel = DEFAULT_POWER) -> Steps:
     """
     cols = columns(source)
     types, type_of = node_types(cols.cluster)
-    # the last entry is for CPU machines
+    # The last entry is for machines without GPUs.
     idle_w, busy_w = (np.append(column, 0.0) for column in _table(types, power))
     runs, outages = cols.runs, cols.outages
     idle = idle_w[type_of] * np.array([node.gpus for node in cols.cluster.nodes], float)

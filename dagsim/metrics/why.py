@@ -1,12 +1,12 @@
-"""Reasons why a job waited, from the log: which jobs held the GPUs, which went first, and what was
-missing.
+"""Reasons why a job waited, based on the log: which jobs held the GPUs, which jobs went first, and
+what was missing.
 
-The log has GPUs and outages. It does not show which other GPU types a job could have used, nor
-CPUs, memory or a policy's limits. If enough GPUs of the right kind were free, one of these, or the
-policy's order, made the job wait.
+The log contains GPUs and outages. It does not show which other GPU types a job could have used, nor
+CPUs, memory or the limits of a policy. If enough GPUs of the right kind were free, one of these, or
+the policy's order, made the job wait.
 
-Waits on the real cluster, from its log, are compared with simulated waits of the same jobs
-(``observed_against_simulated``).
+Waits on the real cluster, as recorded in its log, are compared with simulated waits of the same
+jobs (``observed_against_simulated``).
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class GpuHolder:
 
 @dataclass(frozen=True, slots=True)
 class Overtaker:
-    """A job that arrived later and started first, on GPUs that the waiting job could use."""
+    """A job that arrived later but started first, on GPUs that the waiting job could have used."""
 
     job: str
     tenant: str
@@ -103,7 +103,8 @@ class WaitReasons:
 
 
 def find_job(source: Source, job: str) -> int:
-    """Return the number of the job with the id ``job``. ``#12`` is the number 12 by arrival.
+    """Return the number of the job with the id ``job``. ``#12`` is the job with number 12 in order
+    of arrival.
 
     Raises:
         InputError: There is no such job.
@@ -113,11 +114,14 @@ def find_job(source: Source, job: str) -> int:
         return ids.index(job)
     if job.startswith("#") and job[1:].isdecimal() and int(job[1:]) < len(ids):
         return int(job[1:])
-    raise InputError(f"there is no job {job!r} in this run{nearest(job, ids)}; #0 to #{len(ids) - 1} go by arrival")
+    raise InputError(
+        f"there is no job {job!r} in this run{nearest(job, ids)}; you can also use #0 to #{len(ids) - 1}, "
+        "in order of arrival"
+    )
 
 
 def wait_reasons(source: Source, job: int) -> WaitReasons:
-    """Return the reasons why job number ``job`` waited. O(rows of the log + instants of its wait x
+    """Return the reasons why job number ``job`` waited. O(rows of the log + intervals of its wait x
     nodes).
 
     Raises:
@@ -126,9 +130,9 @@ def wait_reasons(source: Source, job: int) -> WaitReasons:
     cols = columns(source)
     jobs, runs = cols.jobs, cols.runs
     if not 0 <= job < len(jobs):
-        raise InputError(f"there is no job number {job} among {len(jobs)}")
+        raise InputError(f"there is no job number {job}; there are only {len(jobs)} jobs")
     if jobs.rejected[job]:
-        raise InputError(f"job {jobs.ids[job]!r} was turned away when it arrived: it did not wait")
+        raise InputError(f"job {jobs.ids[job]!r} was rejected on arrival, so it did not wait")
     mine = np.flatnonzero(runs.job == job)
     periods = _periods(cols, job)
     wide = _types(cols, mine)
@@ -185,8 +189,8 @@ def _blocked(
 
 
 def _shape(cols: ScheduleColumns, job: int, mine: Ints, at_s: float) -> Floats:
-    """Return the GPUs that the next run takes on each of its nodes, largest first; all on one node
-    if it never ran again.
+    """Return the number of GPUs that the next run takes on each of its nodes, largest first; all on
+    one node if it never ran again.
     """
     runs = cols.runs
     later = mine[runs.start_s[mine] >= at_s]
@@ -296,7 +300,7 @@ class Waits:
 
     @classmethod
     def of(cls, waits: Floats) -> Waits:
-        """Return mean and percentiles of ``waits`` (at least one). Percentiles interpolate
+        """Return the mean and percentiles of ``waits`` (at least one). Percentiles interpolate
         linearly.
         """
         return cls(float(waits.mean()), *np.percentile(waits, [50, 95]).tolist())
@@ -315,8 +319,8 @@ class WaitPair:
 
 @dataclass(frozen=True, slots=True)
 class ObservedWaits:
-    """Waits of the jobs whose observed and simulated waits are known: overall, by tenant, partition
-    and number of GPUs."""
+    """Waits of the jobs whose observed and simulated waits are known: overall, by tenant, by
+    partition and by number of GPUs."""
 
     total: WaitPair
     by_tenant: dict[str, WaitPair]
@@ -348,11 +352,12 @@ def observed_against_simulated(
     """Compare waits job by job. Returns None if no job has both.
 
     ``observed_start_s`` and ``eligible_s`` have an entry for each job in the order of
-    ``Record.job``, NaN if unknown; so has ``partitions``, unless it is empty. Both waits count from
-    the time when the job could start, or from its arrival if that is unknown. So neither includes
-    delays that no scheduler can avoid: a dependency, a hold, the delay of a requeue.
-    ``became_eligible_s`` has the jobs whose time in the simulation is another than in the log. Jobs that
-    arrived before the simulation began are left out, as in all metrics.
+    ``Record.job``, NaN if unknown. The same applies to ``partitions``, unless it is empty. Both
+    waits count from the time when the job could have started, or from its arrival if that is
+    unknown. Neither therefore includes delays that no scheduler can avoid: a dependency, a hold, or
+    the delay of a requeue. ``became_eligible_s`` contains the jobs for which this time differs
+    between the simulation and the log. Jobs that arrived before the simulation began are left out,
+    as in all metrics.
     """
     cols = columns(source)
     jobs = cols.jobs

@@ -1,5 +1,5 @@
-"""Sums that are equal to the last bit on every Python, comparison of computed values, bits of a
-set, indices of distinct values, and type checks for numbers.
+"""Sums that are identical to the last bit on every Python version, comparison of computed values,
+bits of a set, indices of distinct values, and type checks for numbers.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from dagsim.errors import ModelError
 def ordered_sum(terms: Iterable[float]) -> float:
     """Add from left to right, rounding after each term; 0.0 without terms.
 
-    From Python 3.12 on, ``sum`` compensates for rounding, so its last bits depend on the version. A
-    sum that decides anything (a key, a price, a comparison) must not depend on it: the same seed
-    gives the same log on any Python.
+    From Python 3.12 onwards, ``sum`` compensates for rounding, so its last bits depend on the
+    version. A sum that determines a decision (a key, a price, a comparison) must not depend on the
+    version, because the same seed gives the same log on any Python.
     """
     return reduce(add, terms, 0.0)
 
@@ -32,13 +32,13 @@ COMPUTED = 1e-9
 
 
 def differences(value: Any, other: Any, place: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Compare two values made of mappings, sequences, texts and numbers, one of which was computed
-    on another machine. Yields the position of each difference (``scores.batch.low``) and both
-    values there.
+    """Compare two values made of mappings, sequences, strings and numbers, one of which was
+    computed on another machine. Yields the position of each difference (``scores.batch.low``) and
+    both values there.
 
     Logarithms and sums in NumPy and in the C library differ in the last digits between processors.
-    So numbers with a fraction are equal within ``COMPUTED``. Everything else is compared exactly,
-    because it is the same everywhere: whole numbers, texts, hashes of logs.
+    Numbers with a fraction are therefore considered equal within ``COMPUTED``. Everything else is
+    compared exactly, because it is the same everywhere: whole numbers, strings, hashes of logs.
     """
     if isinstance(value, Mapping) and isinstance(other, Mapping):
         for key in dict.fromkeys([*value, *other]):
@@ -86,7 +86,7 @@ def check_whole(name: str, value: object) -> None:
     """Check that a value is a whole number and not a truth value.
 
     Raises:
-        ModelError: The value is of another type; the message starts with ``name``.
+        ModelError: The value has another type; the message starts with ``name``.
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise ModelError(f"{name} must be a whole number, got {value!r}")
@@ -96,7 +96,7 @@ def check_numbers(place: str, owner: object, names: Iterable[str]) -> None:
     """Check that attributes of ``owner`` are numbers or None; messages start with ``place``.
 
     Raises:
-        ModelError: One of them is of another type.
+        ModelError: One of them has another type.
     """
     for name in names:
         value = getattr(owner, name)

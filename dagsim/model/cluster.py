@@ -14,15 +14,15 @@ from dagsim.model.mig import MIG_TABLES
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One machine: ``gpus`` GPUs of one type (``gpu=None`` and 0 for a CPU machine), CPU cores,
-    memory, and the features that jobs may request by a constraint. Slurm uses nodes with a smaller
-    weight first. ``manifest`` is additional information about the node that a scheduler reads, in
-    the scheduler's own form as canonical JSON (``canonical_json``): for Kubernetes labels, taints
-    and additional resources.
+    """A machine with ``gpus`` GPUs of one type (``gpu=None`` and 0 for a CPU machine), CPU cores,
+    memory, and the features that jobs may request in a constraint. Slurm uses nodes with a smaller
+    weight first. ``manifest`` is additional information about the node for a scheduler, in the
+    scheduler's own form as canonical JSON (``canonical_json``). For Kubernetes, it contains labels,
+    taints and additional resources.
 
-    With ``mig_s``, tasks that ask for a fraction of a GPU get MIG partitions of it
-    (``MIG_TABLES``). A partition is created when a task needs it, in place of partitions that no
-    task uses, and this takes ``mig_s`` seconds before the task begins.
+    With ``mig_s``, tasks that request a fraction of a GPU get MIG partitions of it
+    (``MIG_TABLES``). A partition is created when a task needs it, replacing partitions that no task
+    uses. This takes ``mig_s`` seconds before the task begins.
 
     Raises:
         ModelError: A count or size is negative or not a number, there are GPUs without a type
@@ -46,20 +46,22 @@ class Node:
             if not getattr(self, name) >= 0:
                 raise ModelError(f"node {self.name!r}: {name} must not be negative, got {getattr(self, name)!r}")
         if (self.gpu is None) != (self.gpus == 0):
-            raise ModelError(f"node {self.name!r}: a GPU type needs a GPU count above 0 and the other way round")
+            raise ModelError(
+                f"node {self.name!r}: a GPU type requires a GPU count above 0, and a GPU count requires a type"
+            )
         if self.mig_s is not None:
             require(0 <= self.mig_s < inf, f"node {self.name!r}: mig_s must be 0 or more", self.mig_s, ModelError)
             if self.gpu is None or self.gpu.name not in MIG_TABLES:
                 name = "CPU machine" if self.gpu is None else self.gpu.name
                 raise ModelError(
-                    f"node {self.name!r}: a {name} has no MIG, so mig_s must be left out; "
-                    f"allowed: {', '.join(MIG_TABLES)}"
+                    f"node {self.name!r}: {name} does not support MIG, so leave out mig_s; types with "
+                    f"MIG: {', '.join(MIG_TABLES)}"
                 )
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Nodes, numbered in the given order; the number of a node is its index in ``nodes``.
+    """Nodes, numbered in the given order. The number of a node is its index in ``nodes``.
 
     Raises:
         ModelError: There are no nodes, two nodes have the same name, or two different GPU types
@@ -91,8 +93,8 @@ class Cluster:
         memory_gb_per_gpu: float = 128.0,
         name: str = "cluster",
     ) -> Cluster:
-        """Build a cluster from GPU counts by type, ``{"A100-40": 8, "T4": 16}``, on nodes of up to
-        ``per_node`` GPUs.
+        """Build a cluster from GPU counts by type, ``{"A100-40": 8, "T4": 16}``, on nodes with up
+        to ``per_node`` GPUs.
 
         Raises:
             ModelError: A count is not a whole number of 0 or more, or there are no GPUs.
@@ -111,7 +113,7 @@ class Cluster:
 
     @property
     def gpu_types(self) -> tuple[GpuType | None, ...]:
-        """Distinct node types in node order; None stands for CPU machines."""
+        """Distinct node types in node order; None represents CPU machines."""
         return tuple(dict.fromkeys(node.gpu for node in self.nodes))
 
     @property

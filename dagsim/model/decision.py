@@ -1,4 +1,4 @@
-"""Decisions of policies: frozen data that the kernel checks and executes."""
+"""Decisions of policies: frozen data that the kernel checks and carries out."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Waiting(Protocol):
 class Share(NamedTuple):
     """``instances`` of a task on one node.
 
-    ``gpu`` picks the GPU to share if the demand is a fraction; None lets the kernel take the
-    fullest GPU on which it fits.
+    ``gpu`` selects the GPU to share if the demand is a fraction. With None, the kernel takes the
+    fullest GPU that fits it.
     """
 
     node: int
@@ -32,7 +32,7 @@ Placement: TypeAlias = tuple[Share, ...]
 class Start(NamedTuple):
     """Start waiting instances of a ready task.
 
-    A gang must be placed completely; any number of independent instances may start.
+    A gang must be placed completely, whereas any number of independent instances may start.
     """
 
     task: Waiting
@@ -40,7 +40,8 @@ class Start(NamedTuple):
 
 
 class Preempt(NamedTuple):
-    """Stop a run. Its instances become ready again, with the work that the preemption model leaves."""
+    """Stop a run. Its instances become ready again, with the work that the preemption model
+    leaves."""
 
     run: int
 
@@ -53,8 +54,8 @@ class Migrate(NamedTuple):
 
 
 class Resize(NamedTuple):
-    """Preempt a run of an elastic task and continue it at the same time on another number of
-    GPUs, or elsewhere. The run pays the task's restart time.
+    """Preempt a run of an elastic task and continue it at the same time on a different number of
+    GPUs, or elsewhere. The run incurs the task's restart time.
     """
 
     run: int
@@ -64,8 +65,8 @@ class Resize(NamedTuple):
 class Join(NamedTuple):
     """Start a ready task beside a run, on the same GPUs (only in simulations with a sharing model).
 
-    It must need the same number of whole GPUs. Both then run at the rates of the pair until one of
-    them ends.
+    The task must need the same number of whole GPUs as the run. Both then run at the rates for the
+    pair until one of them ends.
     """
 
     task: Waiting
@@ -85,16 +86,17 @@ class Reject(NamedTuple):
 
 
 class Kill(NamedTuple):
-    """End an unfinished job, as its time limit does: its runs stop and do not come back."""
+    """End an unfinished job, as its time limit would: its runs stop and do not come back."""
 
     job: int
     reason: RejectReason = RejectReason.TIME_LIMIT
 
 
 class Wait(NamedTuple):
-    """Decide nothing now, but ask again at ``until_s`` at the latest, even if nothing changes.
+    """Decide nothing now, but call the policy again at ``until_s`` at the latest, even if nothing
+    changes.
 
-    Time slices and rounds use it.
+    Time slices and rounds use this.
     """
 
     until_s: float

@@ -15,7 +15,7 @@ from dagsim.model.arithmetic import check_whole
 class Pace(NamedTuple):
     """Progress per second, valid until ``progress`` reaches ``until``.
 
-    ``after_s`` is the number of seconds until then if it differs from the remaining progress
+    ``after_s`` is the number of seconds until then, if it differs from the remaining progress
     divided by the rate, as in simulators that count whole seconds.
     """
 
@@ -25,7 +25,7 @@ class Pace(NamedTuple):
 
 
 class TrainingState(Protocol):
-    """A running elastic task. Progress is in the task's own unit: samples, iterations, epochs."""
+    """A running elastic task. Progress is in the task's own unit: samples, iterations or epochs."""
 
     progress: float
 
@@ -40,7 +40,7 @@ class TrainingState(Protocol):
         ...
 
     def place(self, placement: Sequence[int], gpu: str = "") -> None:
-        """Take GPUs of a type: instances on each node, empty to stop.
+        """Take GPUs of a type, given as the number of instances on each node; empty to stop.
 
         Raises:
             ModelError: The placement is outside the range that the model covers.
@@ -48,7 +48,8 @@ class TrainingState(Protocol):
         ...
 
     def pace(self, interference: float = 0.0) -> Pace:
-        """Return the current rate; ``interference`` is the part of it that is lost to other tasks.
+        """Return the current rate; ``interference`` is the fraction of it that is lost to other
+        tasks.
 
         Raises:
             ModelError: The placement is outside the range that the model covers.
@@ -60,7 +61,7 @@ class TrainingState(Protocol):
         ...
 
     def end_epoch(self) -> None:
-        """Reach ``Pace.until``; the rate may change."""
+        """Move on to ``Pace.until``, where the rate may change."""
         ...
 
     def copy(self) -> TrainingState:
@@ -78,10 +79,11 @@ class TrainingModel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Elastic:
-    """A task may run as ``least`` to ``most`` instances, which the policy chooses and changes.
+    """A task may run as ``least`` to ``most`` instances, a number which the policy chooses and
+    changes.
 
     ``training`` gives the progress. Each start, including the first one and those after a resize,
-    begins with ``restart_s`` seconds in which the task holds its GPUs.
+    begins with ``restart_s`` seconds during which the task holds its GPUs.
 
     Raises:
         ModelError: The range is empty or begins below 1, or the time is negative.

@@ -1,14 +1,14 @@
 """GPU types as data: performance, power and rental price of each GPU, with the source of each
 figure.
 
-A single speed per GPU type is a simplification: measured against a T4, a V100 and an A100 train
-BERT 2.6 and 5.2 times as fast, but DeepSpeech2 2.3 and 1.5 times (Sia, SOSP 2023, artifact
-profiles). Where it matters, give a task its own ``speeds`` or use the throughput table
+A single speed per GPU type is a simplification. Relative to a T4, a V100 and an A100 were measured
+to train BERT 2.6 and 5.2 times as fast, but DeepSpeech2 2.3 and 1.5 times as fast (Sia, SOSP 2023,
+artifact profiles). Where it matters, give a task its own ``speeds`` or use the throughput table
 (``dagsim.systems.cluster.models.runtime``).
 
-Prices are list prices for on-demand machines, noted with a source and a year and not checked since.
-They are only orders of magnitude, because prices differ between vendors by large factors and change
-over time. Give your own with ``--price`` or with ``prices`` in the configuration.
+Prices are list prices for on-demand machines, recorded with a source and a year, and have not been
+checked since. They only give orders of magnitude, because prices vary widely between vendors and
+over time. Give your own prices with ``--price`` or with ``prices`` in the configuration.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class GpuType:
 
     def tflops(self, precision: str = "fp32") -> float:
         """Return the peak TFLOPS at ``precision`` (``fp32``, ``tf32`` or ``fp16``), or in the next
-        slower mode that the GPU has."""
+        slower mode that the GPU supports."""
         match precision:
             case "fp32":
                 return self.fp32_tflops
@@ -140,7 +140,8 @@ _CATALOGUE = (
             nvlink_gb_s=448, tdp_watts=750, idle_watts=75, sources=_sources("AMD Instinct MI300X data sheet", _TEN_PERCENT, nvlink_gb_s="AMD Instinct MI300X data sheet: 7 links of 128 GB/s in both directions")),
     GpuType("MI325X", fp32_tflops=163.4, tf32_tflops=653.7, fp16_tflops=1307.4, memory_gb=256, bandwidth_gb_s=6000,
             nvlink_gb_s=448, tdp_watts=1000, idle_watts=100, sources=_sources("AMD Instinct MI325X data sheet", _TEN_PERCENT, nvlink_gb_s="AMD Instinct MI325X data sheet: 7 links of 128 GB/s in both directions")),
-    # One of the two GPUs (GCDs) of an MI250X, as its drivers and schedulers count them: half of the module.
+    # One of the two GPUs (GCDs) in an MI250X, as drivers and schedulers count them: half of the
+    # module.
     GpuType("MI250X-GCD", fp32_tflops=23.95, fp16_tflops=191.5, memory_gb=64, bandwidth_gb_s=1638,
             nvlink_gb_s=200, tdp_watts=250, idle_watts=25, sources=_sources("AMD Instinct MI250X data sheet, halved (vector FP32)", _TEN_PERCENT, nvlink_gb_s="LUMI documentation: link inside the module, 400 GB/s in both directions", tdp_watts="AMD Instinct MI250X data sheet: 500 W, halved (peak: 560 W)")),
     GpuType("MI100", fp32_tflops=23.1, fp16_tflops=184.6, memory_gb=32, bandwidth_gb_s=1229,
@@ -174,7 +175,7 @@ _SLICES, _A30_SLICES = 7, 4
 
 def mig_slice(gpu: GpuType, profile: str) -> GpuType:
     """Return a slot of the MIG profile ``1g.5gb`` on ``gpu``: its share of the compute slices, and
-    the memory in its name.
+    the memory given in its name.
 
     Raises:
         ModelError: The GPU has no such profile.
@@ -183,7 +184,9 @@ def mig_slice(gpu: GpuType, profile: str) -> GpuType:
     of = _A30_SLICES if gpu.name == "A30" else _SLICES
     size, memory_gb = (int(match[1]), float(match[2])) if match else (0, 0.0)
     if not 1 <= size <= of or not 0 < memory_gb <= gpu.memory_gb:
-        raise ModelError(f"{profile!r} is no MIG profile of {gpu.name}: {of} compute slices and {gpu.memory_gb:g} GB")
+        raise ModelError(
+            f"{profile!r} is not a MIG profile of {gpu.name}, which has {of} compute slices and {gpu.memory_gb:g} GB"
+        )
     part = size / of
     return GpuType(
         f"{gpu.name}-{size}g.{match[2] if match else ''}gb",
@@ -199,7 +202,7 @@ def mig_slice(gpu: GpuType, profile: str) -> GpuType:
 
 
 def gpu_type(name: str) -> GpuType:
-    """Look up a GPU type of the catalogue; ``A100`` and ``V100`` mean the smaller memory size.
+    """Look up a GPU type in the catalogue; ``A100`` and ``V100`` mean the smaller memory size.
 
     Raises:
         ModelError: There is no such type; the message lists the known ones.

@@ -1,5 +1,5 @@
 """Jobs, their tasks, the DAG of dependencies between tasks, and the terms of a submission to a
-batch system: where a job may run, and what it may share.
+batch system, which determine where a job may run and what it may share.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import lru_cache
 from math import inf, isfinite
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from dagsim.errors import GraphError, ModelError
+from dagsim.errors import GraphError, ModelError, NestedTooDeeply
 from dagsim.model.arithmetic import check_numbers, check_whole
 from dagsim.model.decision import Placement
 from dagsim.model.elastic import Elastic
@@ -22,30 +22,32 @@ from dagsim.model.elastic import Elastic
 class Request:
     """Terms of a job's submission other than its resources.
 
-    - ``constraint`` is an expression over features of nodes, as in Slurm: ``skl``, ``a100|v100``,
-      ``icl&!nvl``. Each node of the job must satisfy it, and of ``[r1|r2]`` all of them the same way.
-      Counts of nodes, ``[skl*2&icl*2]``, say which nodes may be among them; ``slurm-multifactor`` keeps
-      the counts as well.
-    - ``partitions`` are all partitions that the job may run in, if there are several.
+    - ``constraint`` is an expression over node features, as in Slurm: ``skl``, ``a100|v100``,
+      ``icl&!nvl``. Each node of the job must satisfy it, and all of them must satisfy the same part
+      of ``[r1|r2]``. Counts of nodes, ``[skl*2&icl*2]``, state which nodes may be among them.
+      ``slurm-multifactor`` also meets the counts themselves.
+    - ``partitions`` lists all partitions that the job may run in, if there are several.
     - ``reservation`` names the reservation in which it runs.
     - ``licences`` are pairs of a name and a number, held while the job runs.
-    - ``nodes`` are the names of nodes that have to be among its nodes (``--nodelist``; kept by
-      ``slurm-multifactor``), ``excluded`` those that must not be.
-    - ``exclusive``: it shares no node. With ``exclusive_user`` only jobs of its own user share its nodes.
+    - ``nodes`` are the names of nodes that must be among its nodes (``--nodelist``; respected by
+      ``slurm-multifactor``), and ``excluded`` are those that must not be.
+    - ``exclusive``: the job shares no node. With ``exclusive_user``, only jobs of the same user
+      share its nodes.
     - ``together`` names jobs that were submitted together and start together (components of a
-      heterogeneous job; kept by ``slurm-multifactor``).
-    - ``spread`` is True if every instance takes a node of its own, False if instances may share nodes,
-      None if unknown.
-    - ``array`` is its job array; at most ``array_limit`` tasks of the array run at a time.
-    - ``after`` are ids of jobs and arrays that have to leave before the job is eligible. ``start:ID`` needs
-      only their start, ``start:ID+600`` is met 600 s after it. With ``after_one`` one of them is enough.
+      heterogeneous job; respected by ``slurm-multifactor``).
+    - ``spread`` is True if every instance takes a separate node, False if instances may share
+      nodes, and None if unknown.
+    - ``array`` is its job array; at most ``array_limit`` tasks of the array run at the same time.
+    - ``after`` are the ids of jobs and arrays that have to leave before the job becomes eligible.
+      ``start:ID`` only requires their start, and ``start:ID+600`` is met 600 s after it. With
+      ``after_one``, one of them is sufficient.
     - ``begin_s`` is the time after its arrival, in seconds, before which it is not eligible.
-    - ``level`` is a level of the network's topology (``rack``, ``pod``; ``host`` for one node):
-      each gang of the job must be placed within one domain of this level, or should be if it is not
+    - ``level`` is a level of the network's topology (``rack``, ``pod``; ``host`` for one node).
+      Each gang of the job must be placed within one domain of this level, or should be if it is not
       ``level_required``.
-    - ``segment`` splits a gang into segments of that many instances, for the placement ``block``:
-      each segment is placed within one domain of the level, by default the narrowest; the whole
-      gang need not be.
+    - ``segment`` splits a gang into segments of that many instances, for the placement ``block``.
+      Each segment is placed within one domain of the level, by default the narrowest, whereas the
+      whole gang need not be.
 
     Raises:
         ModelError: The constraint cannot be read, or a number is below 1.
@@ -86,8 +88,8 @@ class Request:
         return self != _NOTHING
 
     def over(self, default: Request) -> Request:
-        """Return these terms, completed by those of ``default``. A level comes together with
-        ``level_required``.
+        """Return these terms, with missing ones taken from ``default``. A level is always taken
+        together with ``level_required``.
         """
         own = {field.name: value for field in fields(Request) if (value := getattr(self, field.name)) != field.default}
         if "level" in own:
@@ -117,7 +119,7 @@ class Condition(NamedTuple):
 
 
 def canonical_json(document: Any) -> str:
-    """Return JSON that is the same text for equal documents, the form of ``Task.manifest`` and
+    """Return JSON text that is identical for equal documents, the form of ``Task.manifest`` and
     ``Node.manifest``."""
     return json.dumps(document, sort_keys=True, separators=(",", ":"))
 
@@ -125,9 +127,9 @@ def canonical_json(document: Any) -> str:
 def satisfies(constraint: str, features: Collection[str]) -> bool:
     """Return True if a node with these features may be one of a job's nodes (sbatch(1),
     ``--constraint``): ``&`` for and, ``|`` for or, ``!`` for not, and parentheses. In brackets,
-    each alternative is allowed: in ``[a|b]``, all nodes of the job must take the same one
-    (``ways``); in ``[a*2&b*2]``, they need not. A count outside brackets, ``a*2``, refers to some
-    of the job's nodes (``counts_of``) and restricts no single node.
+    each alternative is allowed. In ``[a|b]``, all nodes of the job must take the same one
+    (``ways``), whereas in ``[a*2&b*2]`` they need not. A count outside brackets, ``a*2``, refers to
+    some of the job's nodes (``counts_of``) and restricts no single node.
 
     Raises:
         ModelError: The constraint cannot be read.
@@ -136,8 +138,8 @@ def satisfies(constraint: str, features: Collection[str]) -> bool:
 
 
 def ways(constraint: str) -> tuple[str, ...]:
-    """Return the alternative constraints, of which all nodes of a job must satisfy the same one:
-    for ``[r1|r2]&skl`` they are ``(r1)&skl`` and ``(r2)&skl``; a constraint without such brackets
+    """Return the alternative constraints, of which all nodes of a job must satisfy the same one.
+    For ``[r1|r2]&skl``, they are ``(r1)&skl`` and ``(r2)&skl``; a constraint without such brackets
     is its own only alternative.
 
     Raises:
@@ -148,7 +150,7 @@ def ways(constraint: str) -> tuple[str, ...]:
 
 class Counted(NamedTuple):
     """A part of a constraint that at least ``nodes`` of a job's nodes must satisfy; with ``apart``,
-    other nodes than those for the other parts."""
+    these must differ from the nodes for the other parts."""
 
     constraint: str
     nodes: int
@@ -157,7 +159,7 @@ class Counted(NamedTuple):
 
 def counts_of(constraint: str) -> tuple[Counted, ...] | None:
     """Return the parts of a constraint that count nodes; the parts of ``[a*2&b*2]`` count separate
-    nodes. None if parts are alternatives, as in ``[a*2|b*4]``, which is not modelled.
+    nodes. None if the parts are alternatives, as in ``[a*2|b*4]``, which is not modelled.
 
     Raises:
         ModelError: The constraint cannot be read.
@@ -232,13 +234,13 @@ def _parsed(constraint: str) -> _Constraint:
             if not tokens or tokens[-1] not in "&,":
                 break
             tokens.pop()
-        if counted and bracketed:  # [a*2&b*2]: each node is one or the other
+        if counted and bracketed:  # in [a*2&b*2], each node has one feature or the other
             tests.append(lambda features: any(test(features) for test in counted))
         return tests[0] if len(tests) == 1 else lambda features: all(test(features) for test in tests)
 
     def one(depth: int, bracketed: bool) -> tuple[_Test, str | None]:
         if depth > _DEEPEST:
-            raise ModelError(f"constraint {constraint[:80]!r}: nested too deeply")
+            raise NestedTooDeeply(f"constraint {constraint[:80]!r}: nested too deeply")
         token = tokens.pop() if tokens else ""
         test: _Test
         if token == "!":
@@ -282,8 +284,8 @@ def _alternatives(tokens: Sequence[str]) -> tuple[str, ...]:
 
 
 class Edge(NamedTuple):
-    """``child`` starts after ``parent`` ends and reads ``bytes`` of its output; both are indices
-    into ``tasks``.
+    """``child`` starts after ``parent`` ends and reads ``bytes`` of its output; both are indices in
+    ``tasks``.
     """
 
     parent: int
@@ -299,7 +301,7 @@ class TaskGraph:
     """Tasks and the edges between them, which are checked on creation.
 
     Raises:
-        GraphError: There are no tasks, two tasks have the same name, an edge leads nowhere or
+        GraphError: There are no tasks, two tasks have the same name, an edge points nowhere or
         occurs twice, a task waits for itself, or there is a cycle (the message lists it).
     """
 
@@ -339,7 +341,7 @@ class TaskGraph:
             for parent in names:
                 for name, role in ((child, "child"), (parent, "parent")):
                     if name not in place:
-                        raise GraphError(f"{role} {name!r} of edge {parent!r} -> {child!r} is no task of this job")
+                        raise GraphError(f"{role} {name!r} of edge {parent!r} -> {child!r} is not a task in this job")
                 edges.append(Edge(place[parent], place[child]))
         return cls(listed, tuple(edges))
 
@@ -382,7 +384,7 @@ class TaskGraph:
 
 
 class Links(NamedTuple):
-    """Parents and children of each of some named things, as indices, and a topological order."""
+    """Parents and children of each of some named items, as indices, and a topological order."""
 
     parents: tuple[tuple[int, ...], ...]
     children: tuple[tuple[int, ...], ...]
@@ -393,23 +395,23 @@ class Links(NamedTuple):
 
 
 def linked(kind: str, names: Sequence[str], edges: Iterable[tuple[int, int]]) -> Links:
-    """Link things of one ``kind`` by edges ``(parent, child)``.
+    """Link items of one ``kind`` by edges ``(parent, child)``.
 
     Raises:
-        GraphError: A name occurs twice, an edge leads nowhere or occurs twice, a thing waits for itself,
-            or there is a cycle; the message lists the cycle.
+        GraphError: A name occurs twice, an edge points nowhere or occurs twice, an item waits for
+            itself, or there is a cycle; the message lists the cycle.
     """
     count = len(names)
     if len(set(names)) != count:
         seen: set[str] = set()
         twice = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise GraphError(f"two {kind}s are called {twice!r}")
+        raise GraphError(f"two {kind}s have the name {twice!r}")
     parents: list[list[int]] = [[] for _ in names]
     children: list[list[int]] = [[] for _ in names]
     seen_edges: set[tuple[int, int]] = set()
     for parent, child in edges:
         if not (0 <= parent < count and 0 <= child < count):
-            raise GraphError(f"edge {parent} -> {child} leads outside the {count} {kind}s")
+            raise GraphError(f"edge {parent} -> {child} points outside the {count} {kind}s")
         if parent == child:
             raise GraphError(f"{kind} {names[child]!r} waits for itself")
         if (parent, child) in seen_edges:
@@ -425,12 +427,12 @@ def linked(kind: str, names: Sequence[str], edges: Iterable[tuple[int, int]]) ->
             if not missing[child]:
                 order.append(child)
     if len(order) < count:
-        raise GraphError(f"{kind}s wait for each other in a circle: {_circle(names, parents, set(order))}")
+        raise GraphError(f"the {kind}s wait for each other in a circle: {_circle(names, parents, set(order))}")
     return Links(tuple(map(tuple, parents)), tuple(map(tuple, children)), tuple(order))
 
 
 def _circle(names: Sequence[str], parents: Sequence[Sequence[int]], free: set[int]) -> str:
-    """Describe a cycle among things that never became free."""
+    """Describe a cycle among items that never became free."""
     place = next(place for place in range(len(names)) if place not in free)
     walk: list[int] = []
     while place not in walk:
@@ -440,7 +442,7 @@ def _circle(names: Sequence[str], parents: Sequence[Sequence[int]], free: set[in
 
 
 class Demand(NamedTuple):
-    """Resources that one instance of a task occupies while it runs. For a node, tasks with equal
+    """Resources that one instance of a task occupies while it runs. To a node, tasks with equal
     demands are interchangeable.
     """
 
@@ -450,7 +452,7 @@ class Demand(NamedTuple):
     gpu_types: tuple[str, ...] | None = None
 
 
-# otherwise 8 would be returned (and written) as 8.0 if 8.0 was requested first
+# Without typed=True, 8 would be returned (and written) as 8.0 if 8.0 had been requested first.
 @lru_cache(maxsize=65536, typed=True)
 def _demand(gpus: float, cpus: float, memory_gb: float, gpu_types: tuple[str, ...] | None) -> Demand:
     """Check a demand, once per distinct value. Tasks with equal demands share one object."""
@@ -461,32 +463,33 @@ def _demand(gpus: float, cpus: float, memory_gb: float, gpu_types: tuple[str, ..
     if not (memory_gb >= 0 and isfinite(memory_gb)):
         raise ModelError(f"memory_gb must be 0 or more, got {memory_gb!r}")
     if gpu_types is not None and not gpu_types:
-        raise ModelError("gpu_types must name at least one GPU type, or be left out for any")
+        raise ModelError("gpu_types must name at least one GPU type, or be left out to allow any type")
     return Demand(gpus, cpus, memory_gb, gpu_types)
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A vertex of a job's DAG, with ``instances`` identical parallel parts of ``work`` each.
+    """A vertex in a job's DAG, with ``instances`` identical parallel parts of ``work`` each.
 
     - ``work`` is per instance, in the unit of the runtime model: TFLOP, or seconds on the reference GPU.
-    - ``speeds`` are the task's own rates by GPU type, in units of work per second. They override those
-      of the model.
+    - ``speeds`` are the task's own rates by GPU type, in units of work per second. They override
+      those of the model.
     - ``gpus`` per instance is 0 (CPU only), a fraction of one GPU, or a whole number on one node.
-    - A ``gang`` may span nodes. Its instances start together, on one GPU type.
-    - ``model`` and ``batch`` name a row of the throughput table.
-    - ``estimate`` is the work that the user requested (a batch system's time limit), for policies
-      that may not see the true work.
-    - ``manifest`` is additional information about the task that a scheduler reads, in the
-      scheduler's own form as canonical JSON (``canonical_json``): for Kubernetes a pod. The core
-      does not read it.
-    - ``elastic`` is the range of instances of a gang that a policy may resize, with its progress.
-      In this case, ``instances`` is the number that the user requested, and ``work`` is the work of
-      that many.
+    - A ``gang`` may span several nodes. Its instances start together, on one GPU type.
+    - ``model`` and ``batch`` select a row of the throughput table.
+    - ``estimate`` is the amount of work that the user requested (a batch system's time limit), for
+      policies that may not see the true work.
+    - ``manifest`` is additional information about the task for a scheduler, in the scheduler's own
+      form as canonical JSON (``canonical_json``). For Kubernetes, it is a pod. The core does not
+      read it.
+    - ``elastic`` is the range of instances within which a policy may resize a gang, with its
+      progress. In this case, ``instances`` is the number that the user requested, and ``work`` is
+      the work for that number.
 
     Raises:
-        ModelError: Negative or non-finite work, no instances, or impossible demands; an elastic task
-            that is not a gang of one GPU per instance, or asks for instances outside its range.
+        ModelError: The work is negative or not finite, there are no instances, or a demand is
+            impossible; or an elastic task is not a gang with one GPU per instance, or requests a
+            number of instances outside its range.
     """
 
     name: str
@@ -525,7 +528,9 @@ class Task:
 
     def _check_elastic(self, elastic: Elastic) -> None:
         if not self.gang or self.gpus != 1:
-            raise ModelError(f"an elastic task is a gang of instances of one GPU, got {self.gpus!r} GPUs per instance")
+            raise ModelError(
+                f"an elastic task must be a gang of instances with one GPU each, got {self.gpus!r} GPUs per instance"
+            )
         if not elastic.least <= self.instances <= elastic.most:
             raise ModelError(
                 f"instances must lie in the task's range of {elastic.least} to {elastic.most}, got {self.instances}"
@@ -533,10 +538,11 @@ class Task:
 
 
 class InFlight(NamedTuple):
-    """A run from before the simulation begins: instances of a task that started at ``since_s``.
+    """A run from before the beginning of the simulation: instances of a task that started at
+    ``since_s``.
 
-    They do their task's work from then on, and end when it is done, or at the beginning of the
-    simulation if it would have been done earlier. With ``until_s``, the run had ended by the
+    They do their task's work from then on and end when it is done, or at the beginning of the
+    simulation if it would have been done earlier. If ``until_s`` is set, the run had ended by the
     beginning: either its instances were done, or the run was ``stopped`` and they came back. A gang
     runs as a whole.
     """
@@ -561,19 +567,21 @@ class Job:
     """A DAG of tasks that arrives at ``arrival_s`` and is done when all its tasks are done.
 
     - ``priority``: larger is more urgent.
-    - ``deadline_s`` is a point in time, not a span.
-    - ``weight`` is the cost of a second of this job's waiting.
+    - ``deadline_s`` is a point in time, not a duration.
+    - ``weight`` is the cost of each second for which this job waits.
     - ``observed_start_s`` and ``observed_nodes`` come from the log of a real cluster: when and on
-      which nodes the attempt that is kept started there. It may not start before ``eligible_s``,
-      because of a dependency, a hold or a begin time. ``observed_gpu`` is the GPU type that it held there.
-    - ``user``, ``account``, ``partition`` (a batch system's queue) and ``qos`` come from its
-      submission, if known; ``request`` has the other terms. Metrics are grouped by ``tenant``.
-    - ``in_flight`` are its runs from before the beginning of the simulation. Tasks that are done by then
-      are left out of the graph, or have runs that ended.
+      which nodes the recorded attempt started there. The job may not start before ``eligible_s``,
+      because of a dependency, a hold or a begin time. ``observed_gpu`` is the GPU type that it held
+      there.
+    - ``user``, ``account``, ``partition`` (a queue of a batch system) and ``qos`` come from its
+      submission, if known; ``request`` contains the other terms. Metrics are grouped by ``tenant``.
+    - ``in_flight`` are its runs from before the beginning of the simulation. Tasks that are done by
+      then are either left out of the graph or have runs that ended.
 
     Raises:
-        ModelError: Negative arrival, a deadline, an observation or an instance in flight before it, or a
-            weight that is not positive; instances in flight that the job does not have.
+        ModelError: The arrival is negative; a deadline, an observation or an instance in flight
+            lies before it; the weight is not positive; or instances in flight do not belong to the
+            job.
     """
 
     id: str
@@ -607,7 +615,7 @@ class Job:
             raise ModelError(f"job {self.id!r}: arrival_s must be 0 or more, got {self.arrival_s!r}")
         if self.deadline_s is not None and not self.deadline_s >= self.arrival_s:
             raise ModelError(
-                f"job {self.id!r}: deadline_s {self.deadline_s!r} lies before its arrival {self.arrival_s!r}"
+                f"job {self.id!r}: deadline_s {self.deadline_s!r} is before its arrival {self.arrival_s!r}"
             )
         if self.observed_start_s is not None or self.eligible_s is not None:
             self._check_observed()
@@ -632,7 +640,7 @@ class Job:
         for name in ("observed_start_s", "eligible_s"):
             value = getattr(self, name)
             if value is not None and not self.arrival_s <= value < inf:
-                raise ModelError(f"job {self.id!r}: {name} {value!r} lies before its arrival {self.arrival_s!r}")
+                raise ModelError(f"job {self.id!r}: {name} {value!r} is before its arrival {self.arrival_s!r}")
 
     def _check_in_flight(self) -> None:
         tasks, count = self.graph.tasks, [0] * len(self.graph.tasks)
@@ -640,18 +648,22 @@ class Job:
             task = run.task
             if not self.arrival_s <= run.since_s < inf:
                 before = f"which lies before its arrival {self.arrival_s!r}"
-                raise ModelError(f"job {self.id!r}: it runs since {run.since_s!r} s, {before}")
+                raise ModelError(f"job {self.id!r}: it has been running since {run.since_s!r} s, {before}")
             if not 0 <= task < len(tasks):
-                raise ModelError(f"job {self.id!r}: task {task!r} cannot be in flight; it has {len(tasks)} tasks")
+                raise ModelError(
+                    f"job {self.id!r}: task {task!r} cannot be in flight, because the job has only {len(tasks)} tasks"
+                )
             if run.until_s is not None and not run.since_s <= run.until_s < inf:
-                raise ModelError(f"job {self.id!r}: a run since {run.since_s!r} s cannot end at {run.until_s!r} s")
+                raise ModelError(
+                    f"job {self.id!r}: a run that started at {run.since_s!r} s cannot end at {run.until_s!r} s"
+                )
             instances = sum(share.instances for share in run.placement)
             count[task] += 0 if run.stopped else instances
             most, gang = tasks[task].instances, tasks[task].gang
             if instances < 1 or count[task] > most or (gang and instances != most):
                 raise ModelError(
                     f"job {self.id!r}: {instances} instances of task {tasks[task].name!r} are in flight, "
-                    f"but it has {most}"
+                    f"but the task has only {most}"
                     + (", which start together" if gang else "" if instances else " and a run has at least one")
                 )
         done = [0] * len(tasks)
@@ -662,6 +674,6 @@ class Job:
             for parent in self.graph.parents[run.task]:
                 if done[parent] < tasks[parent].instances:
                     raise ModelError(
-                        f"job {self.id!r}: task {run.task!r} cannot be in flight; it waits for task "
-                        f"{tasks[parent].name!r}, which is not done"
+                        f"job {self.id!r}: task {run.task!r} cannot be in flight, because it waits for "
+                        f"task {tasks[parent].name!r}, which is not done"
                     )

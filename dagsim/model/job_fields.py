@@ -1,5 +1,5 @@
-"""The fields that describe a job besides its graph, as one table. Columns, records, plain tables
-and exports are derived from it, so a field that is added to ``Job`` reaches all of them."""
+"""The fields that describe a job besides its graph, as a single table. Columns, records, plain
+tables and exports are derived from it, so a field added to ``Job`` reaches all of them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ class JobField(NamedTuple):
 
     @property
     def is_number(self) -> bool:
-        """True if its column contains numbers; other columns number their distinct values."""
+        """True if its column contains numbers; other columns contain indices of their distinct
+        values."""
         return self.kind.startswith("float")
 
     @property

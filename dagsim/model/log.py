@@ -1,5 +1,5 @@
-"""Events of a simulation as rows, the log that contains them, facts about its jobs, and the
-schedule from which all metrics are computed.
+"""Events in a simulation as rows, the log that contains them, facts about its jobs, and the
+schedule that all metrics are computed from.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 
 
 class Kind(IntEnum):
-    """Kind of a row of the log. For each step, a run on several nodes (a gang) writes one row per
+    """Kind of a row in the log. For each step, a run on several nodes (a gang) writes one row per
     node.
     """
 
@@ -113,11 +113,11 @@ _REJECTED_BECAUSE = {
 
 
 class Record(NamedTuple):
-    """One row of the log. Fields that a kind does not use are -1 (``instances`` and ``gpus``: 0).
+    """One row in the log. Fields that a kind does not use are -1 (``instances`` and ``gpus``: 0).
 
-    ``job`` counts arrivals from 0, ``task`` is an index into the job's graph, ``run`` counts starts
-    from 0, and ``node`` is an index into the cluster. ``gpus`` is a bit mask of the GPUs held on
-    that node, or 0 if the node has more than 62.
+    ``job`` counts arrivals from 0, ``task`` is an index in the job's graph, ``run`` counts starts
+    from 0, and ``node`` is an index in the cluster. ``gpus`` is a bit mask of the GPUs held on that
+    node, or 0 if the node has more than 62.
     """
 
     kind: int
@@ -132,7 +132,7 @@ class Record(NamedTuple):
 
 
 class JobFacts(NamedTuple):
-    """Facts about a job that remain after it has left: one object per arrival, in the order of
+    """Facts about a job that remain after it has left, one object per arrival in the order of
     ``Record.job``."""
 
     id: str
@@ -212,7 +212,7 @@ class FactColumns(Sequence[JobFacts]):
     """
 
     ids: tuple[str, ...]
-    arrival_s: NDArray[np.float64]  # (J,), like all numbers
+    arrival_s: NDArray[np.float64]  # (J,), like all other numbers
     priority: NDArray[np.float64]
     deadline_s: NDArray[np.float64]
     """NaN if the job has none."""
@@ -221,10 +221,10 @@ class FactColumns(Sequence[JobFacts]):
     ideal_gpu_s: NDArray[np.float64]
     gpus: NDArray[np.float64]
     tenant: tuple[str, ...]
-    first: np.ndarray  # (J + 1,) int64: where the tasks of each job begin
-    name: np.ndarray  # (n,) int: index of each task's name in names
+    first: np.ndarray  # (J + 1,) int64: index of the first task of each job
+    name: np.ndarray  # (n,) int: index of the name of each task in names
     names: tuple[str, ...]
-    graph: np.ndarray  # (J,) int: index in graphs
+    graph: np.ndarray  # (J,) int: index of the graph of each job in graphs
     graphs: tuple[Parents, ...]
     """Distinct ``JobFacts.parents``, in order of first appearance in the jobs, like ``names``."""
 
@@ -232,12 +232,12 @@ class FactColumns(Sequence[JobFacts]):
         jobs = len(self.ids)
         numbers = [getattr(self, name) for name in NUMBERS]
         if any(len(column) != jobs for column in (*numbers, self.tenant, self.graph)):
-            raise ValueError("columns of jobs of different lengths")
+            raise ValueError("the columns of jobs have different lengths")
         if len(self.first) != jobs + 1 or self.first[-1] != len(self.name) or (np.diff(self.first) < 0).any():
-            raise ValueError("tasks that are of no job")
+            raise ValueError("some tasks belong to no job")
         for places, of in ((self.name, self.names), (self.graph, self.graphs)):
             if len(places) and not 0 <= places.min() <= places.max() < len(of):
-                raise ValueError("a place beyond its list")
+                raise ValueError("an index points beyond its list")
 
     @classmethod
     def of(cls, facts: Sequence[JobFacts]) -> FactColumns:
@@ -334,7 +334,7 @@ class ScheduleLog:
         return self._packed[0] if self._packed else np.empty(0, ROW)
 
     def since(self, row: int) -> list[Row]:
-        """Return the rows from number ``row`` on, as tuples, for a reader that follows the
+        """Return the rows from number ``row`` onwards as tuples, for a reader that follows the
         simulation, such as a reward.
         """
         if row >= self._packed_rows:
@@ -360,9 +360,11 @@ class ScheduleLog:
         try:
             rows = np.load(path, allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
-            raise RunFolderError(f"{path}: not a readable schedule log ({error})") from None
+            raise RunFolderError(f"{path}: the schedule log cannot be read ({error})") from None
         if rows.dtype != ROW:
-            raise RunFolderError(f"{path}: not a schedule log of this version (its fields are {rows.dtype.names})")
+            raise RunFolderError(
+                f"{path}: the schedule log comes from another version (its fields are {rows.dtype.names})"
+            )
         return cls.of(rows)
 
     @classmethod
@@ -405,7 +407,7 @@ class ScheduleLog:
 
 @dataclass(slots=True)
 class Schedule:
-    """The result of a simulation, either a running one or one read from a run folder. ``jobs[n]``
+    """The result of a simulation, either a current one or one read from a run folder. ``jobs[n]``
     is the job with ``Record.job == n``.
     """
 
@@ -433,25 +435,25 @@ class Schedule:
 
     def check(self) -> None:
         """Check that a schedule read from a file could have been written by a simulation, as far as
-        its readers rely on that.
+        its readers rely on this.
 
         Raises:
-            ValueError: It could not; the message names the first wrong row (counted from 0) or the
-            job.
+            ValueError: It could not have been; the message names the first wrong row (counted from
+            0) or the job.
         """
         rows, jobs = self.log.rows(), FactColumns.of(self.jobs)
         if rows.ndim != 1:
-            raise ValueError(f"rows in {rows.ndim} dimensions")
-        # A job that can run nowhere, and is rejected, has no end on an idle cluster either.
+            raise ValueError(f"the rows have {rows.ndim} dimensions")
+        # A rejected job that can run nowhere has no end on an idle cluster either.
         numbers = np.array([getattr(jobs, name) for name in NUMBERS if name not in ("deadline_s", *_IDEAL)])
         ideals = np.array([getattr(jobs, name) for name in _IDEAL])
         ends = (self.seed, self.ended_s, self.begins_s)
         finite = np.isfinite(numbers).all() and all(isinstance(end, int | float) and isfinite(end) for end in ends)
         if not finite or not (ideals >= 0).all():
-            raise ValueError("a number of a job, its seed or its end that is not finite")
+            raise ValueError("a number of a job, the seed or the end is not finite")
         texts = (*jobs.ids, *jobs.tenant, *jobs.names)
         if not all(isinstance(text, str) for text in texts):
-            raise ValueError("a name that is not a text")
+            raise ValueError("a name is not a string")
         kind, job, node, task = rows["kind"], rows["job"], rows["node"], rows["task"]
         self._check_rows(rows, "kind", (kind < 0) | (kind > max(Kind)))
         for name in ("time_s", "value"):

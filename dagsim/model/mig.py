@@ -1,8 +1,9 @@
 """Partitions of a GPU (NVIDIA Multi-Instance GPU): the profiles of each type, and their possible
 positions.
 
-The tables are those of NVIDIA's MIG User Guide ("Supported MIG Profiles") and of ``nvidia-smi mig -lgipp``: a
-profile takes a number of compute and memory slices, and begins at one of a few memory slices.
+The tables come from NVIDIA's MIG User Guide ("Supported MIG Profiles") and from ``nvidia-smi mig
+-lgipp``. A profile takes a number of compute and memory slices, and begins at one of a few memory
+slices.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ class MigProfile(NamedTuple):
     starts: tuple[int, ...]
 
     def mask(self, start: int) -> int:
-        """Return the memory slices that it takes from ``start`` on, as a bit set."""
+        """Return the memory slices that it takes from ``start`` onwards, as a bit set."""
         return ((1 << self.memory) - 1) << start
 
 
 class MigPart(NamedTuple):
-    """An existing part of a GPU, in use or not. ``profile`` is an index into the table."""
+    """An existing part of a GPU, whether in use or not. ``profile`` is an index in the table."""
 
     start: int
     profile: int
@@ -52,22 +53,23 @@ class MigTable:
     profiles: tuple[MigProfile, ...]
 
     def profile(self, gpus: float, gpu_types: tuple[str, ...] | None = None) -> int | None:
-        """Return the profile for a demand of up to one GPU: the smallest of those that it names as
-        ``TYPE-PROFILE`` among its types, else the smallest with enough compute slices. None if there is none.
+        """Return the profile for a demand of up to one GPU: the smallest of those named as
+        ``TYPE-PROFILE`` among its types, or else the smallest with enough compute slices. None if
+        there is none.
         """
         return _profile_of(self, gpus, gpu_types)
 
     def opening(self, layout: Layout, profile: int) -> tuple[int, bool] | None:
-        """Return the start at which a part of a profile would be used next, and True if a free part
-        exists there; None if there is no room.
+        """Return the start at which a part with a profile would be used next, and True if a free
+        part exists there; None if it does not fit.
 
-        A free part of the profile comes first. A new part takes the place of free parts. Among places,
-        the one is chosen that leaves room for the largest profiles.
+        A free part with the profile comes first. A new part replaces free parts. Among the possible
+        positions, the one that leaves space for the largest profiles is chosen.
         """
         return _opening(self, layout, profile)
 
     def room(self, layout: Layout, profile: int) -> int:
-        """Return the number of parts of a profile that could be used beside those in use."""
+        """Return the number of parts with a profile that could be used beside those in use."""
         taken, mask = self.taken(layout), self.profiles[profile].mask
         return sum([not taken & mask(start) for start in self.profiles[profile].starts])
 
@@ -82,8 +84,8 @@ class MigTable:
         return tuple(sorted([*kept, MigPart(start, profile, True)]))
 
     def freed(self, layout: Layout, start: int) -> Layout:
-        """Return the layout after the part at ``start`` has become free; it stays until its room is
-        needed."""
+        """Return the layout after the part at ``start`` has become free; it stays until its space
+        is needed."""
         return tuple([part._replace(busy=False) if part.start == start else part for part in layout])
 
 
@@ -92,8 +94,8 @@ def _table(gpu: str, compute: int, *rows: tuple[str, int, int, tuple[int, ...]])
 
 
 def _sevenths(gpu: str, *gb: int) -> MigTable:
-    """Return the table of a type with 7 compute and 8 memory slices; GB of its 1, 2, 4 and 8 memory
-    slices."""
+    """Return the table of a type with 7 compute and 8 memory slices, given the GB of its 1, 2, 4
+    and 8 memory slices."""
     one, two, four, eight = gb
     return _table(
         gpu,

@@ -1,4 +1,5 @@
-"""Queues of a production scheduler: the users of a cluster, with their quotas, weights and limits."""
+"""Queues of a production scheduler: the users of a cluster, with their quotas, weights and
+limits."""
 
 from __future__ import annotations
 
@@ -16,9 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """Maximum resources held at once; None means no limit. ``jobs`` counts runs, ``nodes`` different
-    nodes, ``gpus_of`` limits GPUs by type. ``minutes`` is a budget of ``gpus``, ``cpus``, ``memory_gb`` or
-    ``nodes``, each times minutes: what was used, and what runs may still use until their time limits.
+    """Maximum resources held at the same time; None means no limit. ``jobs`` counts runs, ``nodes``
+    counts distinct nodes, and ``gpus_of`` limits GPUs by type. ``minutes`` is a budget of ``gpus``,
+    ``cpus``, ``memory_gb`` or ``nodes``, each multiplied by minutes: those already used, and those
+    that runs may still use until their time limits.
 
     Raises:
         ModelError: A limit is negative, or there is no such resource.
@@ -47,8 +49,9 @@ class Caps:
 
 @dataclass(frozen=True, slots=True)
 class JobCaps:
-    """Maximum resources of one job; None means no limit. ``minutes`` limits ``gpus``, ``cpus``, ``memory_gb``
-    or ``nodes``, each times the minutes of its time limit. A job that asks for more never starts.
+    """Maximum resources of a single job; None means no limit. ``minutes`` limits ``gpus``, ``cpus``,
+    ``memory_gb`` or ``nodes``, each times the minutes of its time limit. A job that requests more
+    never starts.
 
     Raises:
         ModelError: A limit is negative, or there is no such resource.
@@ -78,20 +81,23 @@ class JobCaps:
 
 @dataclass(frozen=True, slots=True)
 class QueueNode:
-    """An account of Slurm, or a queue or cohort of Kueue, with everything below it.
+    """An account, a queue or a group of queues, with everything below it.
 
-    - ``weight`` is its shares among its siblings, ``users`` the shares of its users (default 1).
-    - ``priority`` is that of its association, ``user_priorities`` those of users that differ.
+    - ``weight`` is its shares among its siblings, and ``users`` contains the shares of its users
+      (default 1).
+    - ``priority`` is the priority of its jobs, and ``user_priorities`` contains those of users that
+      differ.
     - ``limits`` hold for everything below it together, ``user_limits`` for each of its users,
-      ``limits_of`` for the users that it names, ``job_limits`` for each job, ``job_limits_of`` for each job
-      of the users that it names.
+      ``limits_of`` for the users that it names, ``job_limits`` for each job, and ``job_limits_of`` for
+      each job of the users that it names.
     - ``quota`` is its own share, by GPU type or as ``gpus``, ``cpus``, ``memory_gb``.
-    - ``borrow`` and ``lend`` are the maximum that it takes of others' quota or gives of its own; None
-      means no limit.
-    - ``aliases`` are further names under which jobs are submitted to it: Kueue's LocalQueues, as
-      ``queue`` or ``namespace/queue``.
-    - ``order`` is Kueue's queueingStrategy, ``reclaim`` its reclaimWithinCohort, ``within`` its
-      withinClusterQueue.
+    - ``borrow`` and ``lend`` are the largest amounts that it takes from others' quota or gives from
+      its own; None means no limit.
+    - ``aliases`` are further names under which jobs are submitted to it, as ``queue`` or
+      ``namespace/queue``.
+    - ``order`` determines whether a job that does not fit blocks later ones (``strict``),
+      ``reclaim`` whose jobs in other queues it may stop to get its quota back, and ``within`` whose
+      jobs in the same queue.
 
     Raises:
         ModelError: A name is missing, or a number is negative.
@@ -126,10 +132,11 @@ class QueueNode:
             _check(f"queue {self.name!r}: {part}", getattr(self, part))
         for part in ("borrow", "lend") if not self.children else ():
             if unknown := [key for key in getattr(self, part) if key not in self.quota]:
-                raise ModelError(f"queue {self.name!r}: {part} names {unknown[0]!r}, of which it has no quota")
+                raise ModelError(f"queue {self.name!r}: {part} names {unknown[0]!r}, for which the queue has no quota")
 
     def walk(self, above: tuple[str, ...] = ()) -> Iterator[tuple[QueueNode, tuple[str, ...]]]:
-        """Yield the queue and all below it, each with the names of those above, nearest first."""
+        """Yield the queue and all queues below it, each with the names of those above, nearest
+        first."""
         yield self, above
         for child in self.children:
             yield from child.walk((self.name, *above))
@@ -141,16 +148,18 @@ class NodePartition:
     all nodes.
 
     - ``priority`` is its priority factor.
-    - Jobs of a higher ``tier`` are scheduled first, and preempt those of partitions whose ``preempt`` is
-      not ``off``.
-    - ``max_time_s`` kills jobs that run longer; ``default_time_s`` is the limit of jobs without one.
-    - ``billing`` weighs ``gpus``, ``cpus`` and ``memory_gb`` in usage.
+    - Jobs in a higher ``tier`` are scheduled first, and preempt those in partitions whose
+      ``preempt`` is not ``off``.
+    - ``max_time_s`` kills jobs that run longer, and ``default_time_s`` is the limit of jobs without
+      one.
+    - ``billing`` contains the weights of ``gpus``, ``cpus`` and ``memory_gb`` in usage.
     - ``exclusive`` gives whole nodes.
-    - ``qos`` names the QOS whose limits hold for all of its jobs, in addition to those of their own.
+    - ``qos`` names the QOS whose limits hold for all of its jobs, in addition to those of their own
+      QOS.
     - ``job_limits`` hold for each job.
-    - ``accounts`` and ``allowed_qos`` are those whose jobs may run here, with all accounts below them; empty
-      means all but ``denied_accounts`` and ``denied_qos``.
-    - ``grace_s`` is the time that a run goes on after it has been chosen to be preempted.
+    - ``accounts`` and ``allowed_qos`` are those whose jobs may run here, with all accounts below
+      them; empty means all except ``denied_accounts`` and ``denied_qos``.
+    - ``grace_s`` is the time for which a run continues after it has been chosen for preemption.
     - ``spreads`` is True if jobs go to the least loaded nodes first.
 
     Raises:
@@ -190,9 +199,9 @@ class NodePartition:
 
 @dataclass(frozen=True, slots=True)
 class Qos:
-    """A quality of service: a priority; limits in all, per user, per account and per job; and the QOS
-    that it preempts. A run that is preempted goes on for ``grace_s``. If it ``keeps_usage``, budgets of
-    ``limits`` never recover (NoDecay).
+    """A quality of service: a priority; limits in total, per user, per account and per job; and the
+    QOS that it preempts. A preempted run continues for ``grace_s``. If it ``keeps_usage``, budgets
+    in ``limits`` never recover.
 
     Raises:
         ModelError: A number is out of range.
@@ -226,18 +235,18 @@ REPEATED_S = 60 * 86400.0
 
 @dataclass(frozen=True, slots=True)
 class NodeReservation:
-    """Nodes that only the jobs of a reservation may use from ``start_s`` to ``end_s``.
+    """Nodes that only the jobs in a reservation may use from ``start_s`` to ``end_s``.
 
-    Times are on the clock of the log: for Slurm, seconds since 1970; for generated jobs, seconds of
-    the simulation. A job outside the reservation starts on its nodes only if its time limit ends
-    before it begins. Jobs ask for it by name (``Request.reservation``).
+    Times are on the clock of the log, in seconds since 1970 if it has dates; for generated jobs, in
+    seconds of the simulation. A job outside the reservation only starts on its nodes if its time
+    limit ends before the reservation begins. Jobs request it by name (``Request.reservation``).
 
-    - ``every_s`` repeats it at that interval (``DAILY``), for as long as ``REPEATED_S``.
-    - ``known_s`` is the time when it was made; None if it has been known from the beginning.
-    - ``magnetic``: jobs of its ``accounts`` and ``users`` use its nodes without asking for it.
+    - ``every_s`` repeats it at that interval, for as long as ``REPEATED_S``.
+    - ``known_s`` is the time at which it was made; None if it has been known from the beginning.
+    - ``magnetic``: jobs of its ``accounts`` and ``users`` use its nodes without requesting it.
 
     Raises:
-        ModelError: It has no name, no nodes, ends before it begins, or repeats before it ends.
+        ModelError: It has no name or no nodes, ends before it begins, or repeats before it ends.
     """
 
     name: str
@@ -254,16 +263,19 @@ class NodeReservation:
 
     def __post_init__(self) -> None:
         if not self.name or not self.nodes:
-            raise ModelError(f"reservation {self.name!r}: it needs a name and nodes")
+            raise ModelError(f"reservation {self.name!r}: the reservation needs a name and nodes")
         if not 0 <= self.start_s < self.end_s:
             raise ModelError(
-                f"reservation {self.name!r}: it must end after it begins, got {self.start_s!r} to {self.end_s!r}"
+                f"reservation {self.name!r}: the reservation must end after it begins, got "
+                f"{self.start_s!r} to {self.end_s!r}"
             )
         if self.every_s is not None and not self.end_s - self.start_s <= self.every_s < inf:
-            raise ModelError(f"reservation {self.name!r}: every_s must not be shorter than it, got {self.every_s!r}")
+            raise ModelError(
+                f"reservation {self.name!r}: every_s must not be shorter than the reservation, got {self.every_s!r}"
+            )
 
     def times(self) -> list[tuple[float, float]]:
-        """The start and end of each time that it is held."""
+        """Return the start and end of each period for which it is held."""
         count = 1 if self.every_s is None else max(1, int(REPEATED_S // self.every_s))
         every_s = self.every_s or 0.0
         return [(self.start_s + number * every_s, self.end_s + number * every_s) for number in range(count)]
@@ -271,9 +283,9 @@ class NodeReservation:
 
 @dataclass(frozen=True, slots=True)
 class NodeOutage:
-    """Nodes that were out of service from ``start_s`` to ``end_s`` (None: to the end), on the same
-    clock as reservations. ``drain``: what runs there continues, and nothing starts. ``down``: runs
-    fail. Unlike a reservation, it is not known ahead.
+    """Nodes that were out of service from ``start_s`` to ``end_s`` (None: until the end), on the
+    same clock as reservations. ``drain``: runs on the nodes continue, but nothing starts. ``down``:
+    runs fail. Unlike a reservation, it is not known in advance.
 
     Raises:
         ModelError: It has no nodes, or ends before it begins.
@@ -288,27 +300,29 @@ class NodeOutage:
 
     def __post_init__(self) -> None:
         if not self.nodes:
-            raise ModelError("outage: it needs nodes")
+            raise ModelError("outage: no nodes are named")
         if not 0 <= self.start_s < (inf if self.end_s is None else self.end_s):
-            raise ModelError(f"outage: it must end after it begins, got {self.start_s!r} to {self.end_s!r}")
+            raise ModelError(f"outage: the end must follow the beginning, got {self.start_s!r} to {self.end_s!r}")
 
 
 UNLIMITED_S = 365 * 86400.0
-"""The time limit of a job without one, in s: a year, as in Slurm's own plans."""
+"""The time limit of a job without one, in s: a year."""
 
 OVERDUE_S = 1.0
 """The rest of a time limit that has passed, in s."""
 
 
 class TimeLimits(NamedTuple):
-    """The time limit of jobs that state none, None without one, and the longest that a job may state, in s."""
+    """The time limit of jobs that state none (None if there is no such limit), and the longest
+    limit that a job may state, in s."""
 
     default_s: float | None = None
     most_s: float = inf
 
     @property
     def unstated_s(self) -> float:
-        """The time limit of a job that states none, as Slurm sets it: the default, else the longest, else a year."""
+        """The time limit of a job that states none: the default, or else the longest, or else a
+        year."""
         return min(UNLIMITED_S if self.default_s is None else self.default_s, self.most_s)
 
 
@@ -317,12 +331,12 @@ class QueueTree:
     """All queues: the ``tree`` of accounts or cluster queues, the partitions and the qualities of
     service; reservations and outages of nodes, and the number of each licence.
 
-    ``kueue`` holds Kueue's own objects, in place of the ``tree``.
+    ``kueue`` contains the objects of the scheduler Kueue, instead of the ``tree``.
 
-    ``scheduler`` holds the parameters of ``slurm-multifactor`` that the site uses: a policy given
-    without parameters takes them.
+    ``scheduler`` contains the parameters of the site's scheduler. The policy that represents the
+    scheduler uses them if it is given without parameters.
 
-    Jobs that name no partition or QOS, or an unknown one, have the first.
+    Jobs that name no partition or QOS, or an unknown one, get the first.
 
     Raises:
         ModelError: Two have the same name, or a QOS preempts one that does not exist.
@@ -341,7 +355,7 @@ class QueueTree:
 
     def __post_init__(self) -> None:
         if self.kueue is not None and self.tree:
-            raise ModelError("queues: kueue has its own tree of cohorts; leave out one of kueue and tree")
+            raise ModelError("queues: kueue has its own tree of cohorts, so leave out either kueue or tree")
         _check("licences", self.licences)
         for part in self.partitions:
             if part.qos and part.qos not in [qos.name for qos in self.qos]:
@@ -350,9 +364,9 @@ class QueueTree:
         named |= {"partition": [partition.name for partition in self.partitions], "qos": [qos.name for qos in self.qos]}
         for kind, names in named.items():
             if twice := [name for name in names if names.count(name) > 1]:
-                raise ModelError(f"queues: there are two of the {kind} {twice[0]!r}")
+                raise ModelError(f"queues: the {kind} {twice[0]!r} occurs twice")
         if "root" in named["queue"]:
-            raise ModelError("queues: 'root' stands above all queues and cannot be one of them")
+            raise ModelError("queues: the name 'root' is reserved for the root of the tree")
         for qos in self.qos:
             if unknown := [name for name in qos.preempts if name not in named["qos"]]:
                 names_of_qos = ", ".join(named["qos"])
@@ -361,13 +375,13 @@ class QueueTree:
                 )
 
     def walk(self) -> Iterator[tuple[QueueNode, tuple[str, ...]]]:
-        """Yield every queue of the tree with the names of those above it, nearest first."""
+        """Yield every queue in the tree with the names of those above it, nearest first."""
         for node in self.tree:
             yield from node.walk()
 
     def names(self) -> dict[str, None]:
-        """Return the names under which jobs are submitted, without namespaces: accounts or queues, and
-        all above them.
+        """Return the names under which jobs are submitted, without namespaces: accounts or queues,
+        and all above them.
         """
         names = [name for node, _ in self.walk() for name in (node.name, *node.aliases)]
         if self.kueue is not None:
@@ -385,7 +399,7 @@ class QueueTree:
 
     @property
     def has_quota(self) -> bool:
-        """True if a queue has a quota, as Kueue's have."""
+        """True if a queue has a quota."""
         return self.kueue is not None or any(node.quota for node, _ in self.walk())
 
 

@@ -1,4 +1,4 @@
-"""Named streams of random numbers from one root seed, which are independent of each other.
+"""Named streams of random numbers from a single root seed, which are independent of each other.
 
 Each purpose (arrivals, shapes, failures) draws from the stream with its name, so that a new stream
 changes no other. Pass the number of an episode or worker as ``index``, never as ``root + index``.

@@ -81,8 +81,8 @@ def draw_comparison(
 
 
 def draw_trace(info: TraceInfo, folder: Path) -> Path:
-    """Draw the distributions of a workload into a PNG in ``folder``, named after the trace. Return
-    its path.
+    """Draw the distributions of a workload in a PNG file in ``folder``, named after the trace.
+    Return its path.
 
     Raises:
         InputError: The file cannot be written.
@@ -103,12 +103,15 @@ def film(schedule: Schedule, path: Path, title: str, frames: int = 90, width: in
     far.
 
     Raises:
-        InputError: The file name has another ending, ffmpeg is missing, or the file cannot be written.
+        InputError: The file name has a different ending, ffmpeg is missing, or the file cannot be
+        written.
     """
     if path.suffix not in _ENDINGS:
-        raise InputError(f"{path}: a film is a file {' or '.join(_ENDINGS)}")
+        raise InputError(f"{path}: the name of a film must end in {' or '.join(_ENDINGS)}")
     if path.suffix == ".mp4" and shutil.which("ffmpeg") is None:
-        raise InputError(f"{path}: .mp4 needs the program ffmpeg, which is not installed; .gif needs nothing")
+        raise InputError(
+            f"{path}: .mp4 requires the program ffmpeg, which is not installed; .gif has no such requirement"
+        )
     images = _frames(schedule, title, frames, width)
     with writing(path) as temporary:
         (_write_mp4 if path.suffix == ".mp4" else _write_gif)(images, temporary)

@@ -1,5 +1,5 @@
-"""Tables of text cells for the terminal, Markdown and LaTeX, and the number formats of tables; and
-the tables of ``dagsim list``, which import their subject only on request.
+"""Tables of text cells for the terminal, Markdown and LaTeX, the number formats in tables, and the
+tables of ``dagsim list``, which only import their subject on request.
 """
 
 from __future__ import annotations
@@ -32,14 +32,16 @@ class TableFormat(StrEnum):
 
 
 class Lines(str):
-    """A cell of several lines. In other cells a line end comes from a name, and is no end of a line."""
+    """A cell with several lines. In other cells, a line end comes from a name, and does not end the
+    line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
     """Rows of text cells under column heads, with a title above and notes below.
 
-    ``texts`` are the columns of words, aligned left; all others hold numbers, aligned right.
+    ``texts`` are the columns that contain words, aligned left, whereas all other columns contain
+    numbers, aligned right.
     """
 
     title: str
@@ -53,7 +55,7 @@ class Grid:
         from rich.table import Table
         from rich.text import Text
 
-        heads = [printable(head) for head in self.heads]  # some have two lines
+        heads = [printable(head) for head in self.heads]  # some headings have two lines
         rows = [[cell if isinstance(cell, Lines) else on_one_line(cell) for cell in row] for row in self.rows]
         widths = self._column_widths([heads, *rows], options.max_width)
         table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False, show_edge=False)
@@ -77,9 +79,11 @@ class Grid:
         least = [max(len(piece) for cell in column for piece in _pieces(cell)) for column in columns]
         numbers = [max((len(piece) for cell in column[1:] for piece in _pieces(cell)), default=1) for column in columns]
         words = [min(width, _WORD) if place in self.texts else numbers[place] for place, width in enumerate(least)]
-        excess = sum(widths) + 2 * (len(widths) - 1) - available  # a divider and a padding between two columns
+        # each divider and padding takes two columns
+        excess = sum(widths) + 2 * (len(widths) - 1) - available
         every = range(len(widths))
-        for shrinkable, floors in ((self.texts, least), (every, least), (every, words)):  # intervals late, words last
+        # shrink intervals late and words last
+        for shrinkable, floors in ((self.texts, least), (every, least), (every, words)):
             while excess > 0 and (wide := [place for place in shrinkable if widths[place] > floors[place]]):
                 widths[max(wide, key=lambda place: widths[place])] -= 1
                 excess -= 1
@@ -94,7 +98,7 @@ class Grid:
         )
 
     def latex(self) -> str:
-        """Format as a LaTeX ``table`` with booktabs rules; the caption holds the title and the
+        """Format as a LaTeX ``table`` with booktabs rules; the caption contains the title and the
         notes.
         """
         columns = "".join("l" if place in self.texts else "r" for place in range(len(self.heads)))
@@ -125,12 +129,13 @@ letter.
 
 
 def _pieces(text: str) -> list[str]:
-    """Split ``text`` at the places where a line may break."""
+    """Split ``text`` at the places where a line may be broken."""
     return _PIECE.findall(text) or [""]
 
 
 def _broken(text: str, width: int) -> str:
-    """Break ``text`` into lines of at most ``width``; a longer piece gets a line of its own."""
+    """Break ``text`` into lines with at most ``width`` characters; a longer piece gets a line of
+    its own."""
     lines = [""]
     for piece in _pieces(text):
         if piece == "\n":
@@ -165,13 +170,14 @@ def plain_text(value: object) -> str:
 
 
 def short(value: float) -> str:
-    """Format like ``number``, but with an exponent from a million on: at most nine characters."""
+    """Format like ``number``, but with an exponent from a million onwards: at most nine
+    characters."""
     return f"{value:.3e}".replace("e+0", "e") if isfinite(value) and abs(value) >= 1e6 else number(value)
 
 
 def factor(value: float) -> str:
-    """Format a ratio: three decimals, but four significant digits from 10 on; ``-`` if it is not
-    finite.
+    """Format a ratio with three decimals, but with four significant digits from 10 onwards; ``-``
+    if it is not finite.
     """
     return f"{value:.3f}" if isfinite(value) and 0.001 <= value < 10 else number(value)
 
@@ -194,7 +200,7 @@ _GPU = (
 
 
 class Listing(NamedTuple):
-    """A table: its heads and rows."""
+    """A table, given as its heads and rows."""
 
     heads: Sequence[str]
     rows: Sequence[Sequence[Any]]
@@ -239,7 +245,8 @@ def _configs() -> Listing:
 
 
 def _where(path: Path) -> str:
-    """Return a relative path as text, and ``shipped`` for an absolute one, which belongs to dagsim."""
+    """Return a relative path as text, and ``shipped`` for an absolute one, which belongs to
+    dagsim."""
     return "shipped" if path.is_absolute() else str(path)
 
 

@@ -60,7 +60,7 @@ def system_named(name: str) -> type[System]:
 
 
 def all_systems() -> dict[str, type[System]]:
-    """Return every system by its name in a configuration, except those from other packages that
+    """Return every system by its name in a configuration, except those in other packages that
     cannot be imported.
     """
     systems: dict[str, type[System]] = {}

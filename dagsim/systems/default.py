@@ -1,5 +1,5 @@
-"""The default system: its keys are at the top level of a configuration, where those of any other
-system are under ``system``.
+"""The default system, whose keys are at the top level of a configuration, whereas the keys of any
+other system are under ``system``.
 """
 
 from dagsim.systems.cluster.section import ClusterKeys as TopKeys

@@ -1,4 +1,4 @@
-"""Policies as users name them: the only place that reads such a name."""
+"""Policies as named by users; this is the only place that reads such a name."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ class PolicySpec:
 
     @classmethod
     def parse(cls, text: str) -> PolicySpec:
-        """Parse the name of a policy.
+        """The name of a policy, parsed: ``sjf``, ``easy[strict=true]``, ``own.py:Mine[k=2]``,
+        ``ppo``, ``sb3:model.zip``, ``exec:COMMAND``, ``batsim[start=...]:ENDPOINT`` or
+        ``kube-scheduler[binary=PATH]``.
 
         Raises:
             ConfigError: Brackets or quotes do not match, or a parameter has no value.
@@ -71,7 +73,8 @@ class PolicySpec:
 
     @property
     def call(self) -> Spec:
-        """The name and the parameters, as a registry creates the policy from them."""
+        """The name and the parameters, in the form in which a registry creates the policy from
+        them."""
         return Spec(self.name, dict(self.params))
 
     def with_checkpoint(self, path: Path) -> PolicySpec:
@@ -94,8 +97,8 @@ class PolicySpec:
         return words + [str(self.params[name]) for name in ("binary", "config") if self.params.get(name)]
 
     def files(self) -> list[Path]:
-        """Return the existing files that the parameters, or the words of a program's command,
-        name."""
+        """Return the existing files that are named in the parameters or in the words of a program's
+        command."""
         values = self.words() if self.kind is PolicyKind.PROGRAM else self.params.values()
         return named_files(values)
 

@@ -1,9 +1,9 @@
 """The interface of systems: everything that systems have in common, and nothing else.
 
 A *system* is a kind of simulation (``System``: what is known before anything is simulated). Its
-*scenario* has the content of a configuration and builds *kernels*, one per seed. A kernel yields a
-*view* of the current state and receives decisions in return; a ``Conversation`` drives it.
-Everything above a system (runs, environments, training, comparisons, plots) uses only this module.
+*scenario* contains a configuration and builds *kernels*, one per seed. A kernel yields a *view* of
+the current state and receives decisions in return; a ``Conversation`` drives it. Everything above a
+system (runs, environments, training, comparisons, plots) only uses this module.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ __all__ = [
 
 
 class View(Protocol):
-    """The current state as far as a policy may see it: live, read-only, O(1) to pass on. Each
+    """The current state as far as a policy may see it: live, read-only, and O(1) to pass on. Each
     system's view shows more.
     """
 
@@ -69,7 +69,7 @@ class View(Protocol):
 
     def stream(self, name: str) -> np.random.Generator:
         """Return the random stream with that name. Each name has its own stream, so draws from
-        others do not affect it.
+        other streams do not affect it.
         """
         ...
 
@@ -87,8 +87,8 @@ class Kernel(Protocol[ShownT, TakenT]):
 
     @property
     def schedule(self) -> Schedule:
-        """The log of everything that has happened so far, with the cluster and the jobs: the same
-        record for every system.
+        """The log of everything that has happened so far, with the cluster and the jobs; all
+        systems use the same kind of record.
         """
         ...
 
@@ -111,7 +111,7 @@ class Kernel(Protocol[ShownT, TakenT]):
 
 @runtime_checkable
 class Policy(Protocol[AskedT, AnswerT]):
-    """A policy: heuristics, trained agents and users' own policies all implement this protocol.
+    """A policy. Heuristics, trained agents and users' own policies all implement this protocol.
 
     A policy object serves one simulation at a time and may keep state about it. A class with
     ``clairvoyant = True`` may read facts that no scheduler can know (true durations) if the system
@@ -120,7 +120,7 @@ class Policy(Protocol[AskedT, AnswerT]):
 
     def decide(self, view: AskedT) -> Iterable[AnswerT]:
         """Return the decisions for the current time, which are carried out one by one as they are
-        yielded. No decision means to wait for the next change.
+        yielded. Returning no decision means waiting for the next change.
         """
         ...
 
@@ -140,23 +140,24 @@ class Codec(Protocol):
     """Translates between arrays and the views of one simulation, about which it may keep state."""
 
     def encode(self, view: Any) -> Any | None:
-        """Return the observation: the available choices; ``None`` if waiting is the only option."""
+        """Return the observation, which contains the available choices; ``None`` if waiting is the
+        only option."""
         ...
 
     def decode(self, view: Any, choice: Any) -> Iterable[Any]:
-        """Return the decisions for which ``choice`` in the last observation stands. An empty result
-        means to wait for a change.
+        """Return the decisions that ``choice`` in the last observation represents. An empty result
+        means waiting for a change.
         """
         ...
 
     def choice_of(self, decisions: Iterable[Any]) -> Any | None:
-        """Return the choice in the last observation that stands for a heuristic's decisions;
+        """Return the choice in the last observation that represents a heuristic's decisions;
         ``None`` if there is none."""
         ...
 
 
 class CodecSettings(Protocol):
-    """A codec in a configuration: a dataclass of its settings, which makes one codec per
+    """A codec in a configuration: a dataclass with its settings, which creates one codec per
     simulation.
     """
 
@@ -179,7 +180,7 @@ class RewardTerm(Protocol):
     """
 
     def cost(self, now: float) -> float:
-        """Return the cost since the last call, until ``now`` (s)."""
+        """Return the cost since the last call, up to ``now`` (s)."""
         ...
 
 
@@ -251,7 +252,7 @@ class System:
     """Why jobs are blocked, if they cannot wait."""
 
     def of(self, keys: Any) -> System:
-        """Return the system with the top-level ``keys`` of a configuration, if its settings are
+        """Return the system for the top-level ``keys`` of a configuration, if its settings are
         among them."""
         return self
 
@@ -264,14 +265,14 @@ class System:
         raise NotImplementedError
 
     def label(self, named: Mapping[str, Any]) -> str:
-        """Return the workload in a few words; empty for the name in the configuration. ``named``
-        are the workloads that ship with dagsim.
+        """Return a short description of the workload; empty for the name in the configuration.
+        ``named`` are the workloads that ship with dagsim.
         """
         return ""
 
     @property
     def sample(self) -> Sample:
-        """The kind of sample that one seed is."""
+        """The kind of sample that one seed represents."""
         return Sample.SEED
 
     @property
@@ -293,12 +294,12 @@ class System:
 
     @property
     def trace_path(self) -> Path | None:
-        """Path of the trace from which jobs come."""
+        """Path of the trace that jobs come from."""
         return None
 
     @property
     def trace_paths(self) -> tuple[Path, ...]:
-        """Paths of all traces from which jobs come."""
+        """Paths of all traces that jobs come from."""
         return () if self.trace_path is None else (self.trace_path,)
 
     def read_from(self, path: str) -> Mapping[str, Any]:
@@ -307,7 +308,7 @@ class System:
 
     @property
     def measured(self) -> tuple[int, int | None] | None:
-        """Range of the jobs, by arrival, that metrics count; None for all."""
+        """The range of jobs, in order of arrival, that metrics count; None for all."""
         return None
 
     def faster_engine(self, policy: str, engine: EngineUse, wall_s: float) -> str:
@@ -317,8 +318,8 @@ class System:
         return ""
 
     def told(self, estimates: str) -> Mapping[str, Any]:
-        """Return the keys of a configuration in which policies know durations ``exact``, ``noisy``
-        or ``hidden``; none if the system does not hide them.
+        """Return the keys of a configuration in which policies know durations as ``exact``,
+        ``noisy`` or ``hidden``; none if the system does not hide durations.
         """
         return {}
 
@@ -329,7 +330,7 @@ class Scenario(System, ABC):
     Subclasses are frozen dataclasses, whose fields are the keys of ``system`` in a configuration.
     """
 
-    if TYPE_CHECKING:  # a dataclass would take the property for the default of its field
+    if TYPE_CHECKING:  # a dataclass would take the property for the default value of its field
 
         @property
         def cluster(self) -> Cluster:
@@ -344,11 +345,11 @@ class Scenario(System, ABC):
     def kernel(
         self, seed: int, *, record: bool = True, on_arrivals: Callable[[int], None] | None = None
     ) -> Kernel[Any, Any]:
-        """Return a new kernel: the same seed gives the same jobs, failures and outages every time.
+        """Return a new kernel; the same seed gives the same jobs, failures and outages every time.
 
         ``record=False`` allows a kernel to keep only part of the runs in its log if that is faster;
-        arrivals and completions of jobs are always kept. ``on_arrivals`` is called from time to time with
-        the number of jobs that have arrived.
+        arrivals and completions of jobs are always kept. ``on_arrivals`` is called from time to
+        time with the number of jobs that have arrived.
 
         Raises:
             InputError: The cluster cannot be built, or the workload cannot be generated.
@@ -357,7 +358,7 @@ class Scenario(System, ABC):
     @abstractmethod
     def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
         """Return facts about the jobs in ``kernel`` as plain values: their number, their load, and
-        the source that was read.
+        the source from which they were read.
         """
 
     def notes(self, kernel: Kernel[Any, Any], policy: object) -> list[str]:
@@ -372,21 +373,21 @@ class Scenario(System, ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """Check the scenario by making everything that a kernel needs.
+        """Check the scenario by creating everything that a kernel needs.
 
         Raises:
             InputError: Something cannot be made.
         """
 
     def scenario(self) -> Scenario:
-        """Return the scenario itself: its settings are all under ``system``."""
+        """Return the scenario itself, because its settings are all under ``system``."""
         return self
 
     def engaged(self, policy: str, seed: int, *, on_arrivals: Callable[[int], None] | None = None) -> Engaged:
         """Return the kernel for a policy given by name, in the requested or the best engine.
 
         Raises:
-            InputError: As in ``kernel``, or the requested engine cannot play this run.
+            InputError: As in ``kernel``, or the requested engine does not support this run.
         """
         return Engaged(self.kernel(seed, on_arrivals=on_arrivals))
 
@@ -409,17 +410,19 @@ class Scenario(System, ABC):
     def episodes(
         self, count: int, codec: CodecSettings, terms: Mapping[str, float], scale: float, *, recorded: bool = False
     ) -> Any:
-        """Return ``count`` episodes in a compiled engine, or a text that says why that is not
-        possible. They have the same observations and rewards as ``Episode``, to the last bit:
-        ``terms`` with their weights, divided by ``scale``. With ``recorded``, they keep their logs.
+        """Return ``count`` episodes in a compiled engine, or a text that explains why that is not
+        possible. They have the same observations and rewards as ``Episode``, to the last bit. The
+        rewards are ``terms`` with their weights, divided by ``scale``. With ``recorded``, they keep
+        their logs.
         """
         return self.why_no_episodes(codec, terms)
 
 
 class Conversation(Generic[ViewT, DecisionT]):
-    """The conversation with a kernel, from its first view to its end; the only driver of kernels.
+    """The conversation with a kernel, from its first view to its end; this is the only driver of
+    kernels.
 
-    ``view`` is the view that waits for decisions, ``None`` at the end.
+    ``view`` is the view that waits for decisions; ``None`` at the end.
     """
 
     __slots__ = ("_talk", "kernel", "view")
@@ -430,7 +433,7 @@ class Conversation(Generic[ViewT, DecisionT]):
         self.view: ViewT | None = next(self._talk, None)
 
     def answer(self, decisions: Iterable[DecisionT] | None) -> ViewT | None:
-        """Send decisions for the view and return the next view, ``None`` at the end."""
+        """Send decisions for the view and return the next view; ``None`` at the end."""
         try:
             self.view = self._talk.send(decisions)
         except StopIteration:
@@ -458,29 +461,30 @@ class Conversation(Generic[ViewT, DecisionT]):
 
 
 def decisions_of(answer: object, now: float) -> Iterator[Any]:
-    """Yield the decisions of a policy's answer; ``None`` means no decision.
+    """Yield the decisions in a policy's answer; ``None`` means no decision.
 
     Raises:
         IllegalDecision: The answer is not iterable, or is itself a decision.
     """
     if answer is None:
         return iter(())
-    if isinstance(answer, tuple) and hasattr(answer, "_fields"):  # otherwise its fields would be taken for decisions
+    # otherwise, its fields would be taken for decisions
+    if isinstance(answer, tuple) and hasattr(answer, "_fields"):
         kind = type(answer).__name__
         raise IllegalDecision(
-            f"at {now:g} s: decide() answered a {kind} itself; it must yield decisions or return a list of them: "
-            f"yield {kind}(...), or return [{kind}(...)]"
+            f"at {now:g} s: decide() returned a bare {kind}, but it must yield decisions or return a list "
+            f"of them: yield {kind}(...), or return [{kind}(...)]"
         )
     try:
         return iter(answer)  # type: ignore[call-overload,no-any-return]
     except TypeError:
         raise IllegalDecision(
-            f"at {now:g} s: decide() answered {answer!r}; it must yield decisions or return a list of them"
+            f"at {now:g} s: decide() returned {answer!r}, but it must yield decisions or return a list of them"
         ) from None
 
 
 def drive(kernel: Kernel[ViewT, DecisionT], policy: Policy[ViewT, DecisionT], until_s: float = inf) -> Schedule:
-    """Drive ``kernel`` with ``policy`` until every job has left (or until ``until_s``).
+    """Run ``kernel`` with ``policy`` until every job has left (or until ``until_s``).
 
     Raises:
         IllegalDecision: A decision of the policy cannot be carried out.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dagsim.errors import ConfigError, TraceError
+from dagsim.errors import ConfigError, NotRecognised, TraceError
 from dagsim.registry import Entry, Registry
 from dagsim.traces.reader import Downtime, Reader
 from dagsim.traces.report import ReadReport
@@ -55,33 +55,33 @@ def recognise(path: Path | str) -> str:
     """Return the name of the format of ``path``.
 
     Raises:
-        TraceError: The file cannot be read, or no reader or more than one recognises it.
+        TraceError: The file cannot be read, or no reader or more than one reader recognises it.
     """
     source = Source(path)
     for name in READERS.names() if source.path.is_dir() else ():
         if reader(name).whole_folders and reader(name).recognises(source):
             return name
-    source.head()  # an unreadable file causes an error here, whatever its format
+    source.head()  # raises an error for an unreadable file, whatever its format
     names = [name for name in sorted(READERS.names()) if reader(name).recognises(source)]
     if len(names) == 1:
         return names[0]
     if names:
         raise TraceError(f"{source}: could be any of the formats {', '.join(names)}; name one (--format)")
     if (unread := unread_kind(source)) is not None:
-        raise TraceError(f"{source}: this is {unread.name}, which dagsim does not read: {unread.advice}")
+        raise TraceError(f"{source}: this is {unread.name}, which dagsim cannot read: {unread.advice}")
     hints = [hint for name in sorted(READERS.names()) if (hint := reader(name).nearly(source))]
     if hints:
-        raise TraceError(f"{source}: not recognised; {'; or '.join(hints)}")
+        raise NotRecognised(f"{source}: not recognised; {'; or '.join(hints)}")
     from dagsim.traces.table_files import header_hint
 
     hint = header_hint(source)
     listed = "--format names the format, and dagsim list readers lists them"
-    raise TraceError(f"{source}: not recognised as a trace; {f'{hint}; else ' if hint else ''}{listed}")
+    raise NotRecognised(f"{source}: not recognised as a trace; {f'{hint}; else ' if hint else ''}{listed}")
 
 
 def format_of(path: Path | str, options: TraceOptions) -> str:
-    """Return the name of the format in which to read ``path``; with ``--map`` it is a plain table
-    or SWF, and with named columns it is sacct's.
+    """Return the name of the format for reading ``path``. With ``--map``, it is a plain table or
+    SWF, and with named columns it is sacct.
 
     Raises:
         TraceError: The file cannot be read or is not recognised.
@@ -98,7 +98,7 @@ def open_trace(
 ) -> Trace:
     """Open the trace at ``path``. Without ``format``, recognise it.
 
-    ``path`` is anything that ``Source`` takes. ``full_report`` keeps every detail of the report
+    ``path`` is anything that ``Source`` accepts. ``full_report`` keeps every detail of the report
     instead of the first hundred.
 
     Raises:
@@ -112,6 +112,6 @@ def open_trace(
     for name in options.given():
         if name not in heeded:
             raise ConfigError(
-                f"the format {chosen.name!r} does not use the option {name!r}; it uses {', '.join(sorted(heeded))}"
+                f"the format {chosen.name!r} does not have the option {name!r}; options: {', '.join(sorted(heeded))}"
             )
     return Trace(Source(path), chosen, options, full_report=full_report)

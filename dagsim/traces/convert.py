@@ -1,16 +1,17 @@
-"""Convert a trace of any format to dagsim's own JSON Lines, to a Parquet table for analysis, or to a
-format of ``dagsim.traces.export``.
+"""Convert a trace in any format to dagsim's own JSON Lines, to a Parquet table for analysis, or to
+a format in ``dagsim.traces.export``.
 
-The table has one row per task, with its job's columns repeated. Rows are in order of arrival, and
-the rows of a job are adjacent. The columns are the fields of ``dagsim.model.Job`` and ``Task``
+The table has one row per task, with the columns of its job repeated. Rows are in order of arrival,
+and the rows of a job are adjacent. The columns are the fields of ``dagsim.model.Job`` and ``Task``
 under their own names, plus:
 
 - ``job_id``
 - ``task``: index of the task in its job
-- ``parents``: indices of the tasks it waits for
-- ``parent_bytes``: bytes it reads from each of them
+- ``parents``: indices of the tasks that it waits for
+- ``parent_bytes``: bytes that it reads from each of them
 
-The file's metadata holds the options that the trace was read with, as JSON under ``dagsim``.
+The metadata of the file contain the options with which the trace was read, as JSON under
+``dagsim``.
 """
 
 from __future__ import annotations
@@ -22,18 +23,22 @@ from pathlib import Path
 from typing import Any
 
 from dagsim.errors import ConfigError, UnknownName, WorkloadError
+from dagsim.family import refuse_missing
 from dagsim.files import replaced
 from dagsim.model import Job
 from dagsim.registry import nearest
 from dagsim.traces import ReadReport, open_trace
 from dagsim.traces.arrow import import_pyarrow
-from dagsim.traces.export import FORMATS, Written, export
+from dagsim.traces.export import Written, export, formats
 from dagsim.workload.records import read_meta, write_jobs
 
 ENDINGS = (".jsonl", ".jsonl.gz", ".parquet")
 """File name endings that name the format of a converted trace."""
-TARGETS = ("jsonl", "parquet", *FORMATS)
-"""Formats of a converted trace."""
+
+
+def targets() -> tuple[str, ...]:
+    """Return the formats of a converted trace."""
+    return "jsonl", "parquet", *formats()
 
 
 def convert(
@@ -43,41 +48,45 @@ def convert(
     counted: Callable[[Iterable[Job]], Iterator[Job]] = iter,
     to_format: str | None = None,
 ) -> tuple[ReadReport, Written]:
-    """Write the jobs of the trace at ``path`` to ``to``, in the format of its ending or ``to_format``.
-    Return the report of rows read and dropped, and of what was written. Files are created
-    atomically.
+    """Write the jobs in the trace at ``path`` to ``to``, in the format given by its ending or by
+    ``to_format``. Return the report of rows read and dropped, and of what was written. Files are
+    created atomically.
 
     The jobs are read, passed through ``counted``, and written one at a time.
 
     Raises:
-        ConfigError: The name of ``to`` has none of ``ENDINGS``, or pyarrow for Parquet is missing.
+        ConfigError: The name of ``to`` has none of the ``ENDINGS``, or pyarrow is missing for
+        Parquet.
         UnknownName: There is no format ``to_format``.
         TraceError: The trace cannot be read.
-        WorkloadError: ``to`` cannot be written, or the format cannot hold a job.
+        WorkloadError: ``to`` cannot be written, or the format cannot represent a job.
     """
-    if to_format is not None and to_format not in TARGETS:
+    if to_format is not None and to_format not in targets():
+        refuse_missing("writers", to_format)
         raise UnknownName(
-            f"--to-format {to_format!r}: there is no such format to write{nearest(to_format, TARGETS)}; "
-            f"known: {', '.join(TARGETS)}"
+            f"--to-format {to_format!r}: there is no such format to write{nearest(to_format, targets())}; "
+            f"known: {', '.join(targets())}"
         )
     if to_format is None:
         if not to.name.endswith(ENDINGS):
-            raise ConfigError(f"{to}: should end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}, or give --to-format")
+            raise ConfigError(
+                f"{to}: the name must end in {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]} unless --to-format is given"
+            )
         to_format = "parquet" if to.suffix == ".parquet" else "jsonl"
     trace = open_trace(path, format)
     jobs = trace.jobs()
-    if to_format in FORMATS:
+    if to_format in formats():
         saved = read_meta(path).get("runtime") if trace.format == "jsonl" else None
         if saved is not None and (not isinstance(saved, dict) or saved.get("kind") != "recorded"):
             raise WorkloadError(
-                f"{path}: cannot be written as {to_format}, which holds durations; these depend on the "
-                f"GPU type (its runtime is {saved!r})"
+                f"{path}: cannot be written as {to_format}, because that format stores durations, which "
+                f"depend on the GPU type here (the runtime model is {saved!r})"
             )
         return trace.report, export(to_format, to, counted(jobs), trace.cluster())
     write = write_parquet if to_format == "parquet" else write_jobs
     meta = {"format": trace.format, "assumptions": trace.assumptions}
     if (begins_s := trace.begins_s) is not None:
-        jobs = chain([next(jobs)], jobs)  # the origin is the arrival of the first job
+        jobs = chain([next(jobs)], jobs)  # the arrival of the first job is the origin
         meta["begins_s"] = begins_s - trace.meta["origin_s"]
     write(to, counted(jobs), meta)
     return trace.report, Written((to,), {})
@@ -93,7 +102,7 @@ def write_parquet(path: Path, jobs: Iterable[Job], meta: Mapping[str, Any]) -> N
 
     Raises:
         ConfigError: pyarrow is not installed.
-        WorkloadError: The file cannot be written, or Parquet cannot hold a number of the jobs.
+        WorkloadError: The file cannot be written, or Parquet cannot represent a number in the jobs.
     """
     arrow, parquet = (import_pyarrow("writing Parquet", module) for module in ("pyarrow", "pyarrow.parquet"))
     schema = _schema(arrow)

@@ -1,5 +1,5 @@
-"""Incremental JSON reader, which yields the elements of a long list in a document of any size in
-bounded memory."""
+"""An incremental JSON reader, which yields the elements of a long list in a document of any size,
+using bounded memory."""
 
 from __future__ import annotations
 
@@ -16,22 +16,24 @@ _BLOCK = 1 << 16
 _LONGEST = 1 << 26
 """Maximum characters of one element; a longer one counts as damage."""
 _SPACE = " \t\r\n"
-_UNDECIDED = 16  # an error this close to the end of the text read so far may be due to truncation
+# an error this close to the end of the text read so far may only mean that the text is incomplete
+_UNDECIDED = 16
 
 
 def elements(source: Source, key: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the objects under ``key`` of each document, each with its line number. See
+    """Yield the objects under ``key`` in each document, each with its line number. See
     ``Source.where``.
 
     A document is an object with such a list, a plain list of objects, or an object without the
-    list, which is then yielded itself. So a file with one object per line can be read, too.
+    list, which is then yielded itself. A file with one object per line can therefore be read as
+    well.
 
     Raises:
         TraceError: The text is not JSON, or an element is not an object; the message names ``file:line``.
     """
     for number, element in values(source, key):
         if not isinstance(element, dict):
-            raise TraceError(f"{source.where(number)}: should be an object, not {type(element).__name__}")
+            raise TraceError(f"{source.where(number)}: expected an object, got {type(element).__name__}")
         yield number, element
 
 
@@ -68,7 +70,7 @@ def text_in(value: Any, *keys: str) -> str:
 
 
 class _Document:
-    """A JSON text of which only the current part is in memory."""
+    """A JSON text, of which only the current part is in memory."""
 
     def __init__(self, text: TextIOWrapper, file: Source) -> None:
         self._text = text
@@ -130,7 +132,7 @@ class _Document:
 
     def _take(self, char: str) -> None:
         if self._next() != char:
-            raise self._wrong(f"not JSON, {char!r} is missing")
+            raise self._wrong(f"invalid JSON: {char!r} is missing")
         self._at += 1
 
     def _value(self) -> Any:
@@ -143,11 +145,12 @@ class _Document:
                 cut_off = error.msg.startswith("Unterminated") or error.pos + _UNDECIDED >= len(self._buffer)
                 if not cut_off or not self._more():
                     line = self._line + self._buffer.count("\n", self._at, error.pos)
-                    raise TraceError(f"{self._file}:{line}: not JSON ({error.msg})") from None
+                    raise TraceError(f"{self._file}:{line}: invalid JSON ({error.msg})") from None
             except RecursionError:
-                raise self._wrong("not JSON that can be read (nested too deeply)") from None
-            except ValueError as error:  # half a character, or a number with thousands of digits
-                raise self._wrong(f"not JSON that can be read ({error})") from None
+                raise self._wrong("the JSON is nested too deeply") from None
+            # the text ends within a character, or contains a number with thousands of digits
+            except ValueError as error:
+                raise self._wrong(f"the JSON cannot be read ({error})") from None
             else:
                 if end < len(self._buffer) or isinstance(value, dict | list | str) or not self._more():
                     self._line += self._buffer.count("\n", self._at, end)
@@ -158,11 +161,11 @@ class _Document:
         """Read at least as many characters as are still unused. Return False at the end."""
         left = len(self._buffer) - self._at
         if left > _LONGEST:
-            raise self._wrong(f"an element of more than {_LONGEST:,} characters")
+            raise self._wrong(f"an element has more than {_LONGEST:,} characters")
         try:
             block = self._text.read(max(_BLOCK, left))
         except UnicodeDecodeError:
-            raise self._wrong("not UTF-8 text here or below") from None
+            raise self._wrong("the text from here on is not UTF-8") from None
         self._buffer = self._buffer[self._at :] + block
         self._at = 0
         return bool(block)

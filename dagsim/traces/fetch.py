@@ -1,9 +1,9 @@
 """Download published traces: resume after an interruption, verify, and move a file into place only
 once it is complete.
 
-A file grows as ``NAME.part``, with the server's identification of its content in
-``NAME.part.version``. A part is resumed only if a mixture of two contents would be noticed: either
-the checksum is known, or the server is asked to send only the rest of that version.
+A file is downloaded to ``NAME.part``, with the server's identification of its content in
+``NAME.part.version``. A partial file is only resumed if a mixture of two contents would be noticed,
+because either the checksum is known or the server is asked to send only the rest of that version.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Watch = Callable[[str, int, int | None], None]
 """Progress callback: receives the file's name, the bytes present, and the total if known."""
 
 _CHUNK = 1 << 18
-_SPARE = 1 << 20  # bytes that stay free on the disk
+_SPARE = 1 << 20  # bytes to leave free on the disk
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,8 @@ class Fetched:
     path: Path
     bytes: int
     sha256: str
-    verified: bool  # True if compared with a published checksum
-    downloaded: bool  # False if it was already present
+    verified: bool  # True if the file was compared with a published checksum
+    downloaded: bool  # False if the file was already present
 
 
 def fetch(trace: PublishedTrace, into: Path, watch: Watch | None = None) -> tuple[Fetched, ...]:
@@ -52,7 +52,7 @@ def fetch(trace: PublishedTrace, into: Path, watch: Watch | None = None) -> tupl
             arrived is kept for resuming.
     """
     if not trace.files:
-        raise FetchError(f"published as no single file, so it has to be fetched by hand: {trace.page}")
+        raise FetchError(f"the trace is not published as a single file, so download it by hand from {trace.page}")
     return tuple([fetch_file(file, into / file.name, watch) for file in trace.files])
 
 
@@ -61,7 +61,7 @@ def fetch_file(file: Remote, to: Path, watch: Watch | None = None) -> Fetched:
 
     Raises:
         FetchError: As in ``fetch``.
-        KeyboardInterrupt: The user stopped the download; the part is kept.
+        KeyboardInterrupt: The user stopped the download; the downloaded part is kept.
     """
     try:
         if to.exists():
@@ -73,7 +73,7 @@ def fetch_file(file: Remote, to: Path, watch: Watch | None = None) -> Fetched:
         os.replace(part, to)
         _beside(part, ".version").unlink(missing_ok=True)
     except OSError as error:
-        raise FetchError(f"{to}: cannot be written ({error.strerror or error}); the part so far is kept") from None
+        raise FetchError(f"{to}: cannot be written ({error.strerror or error}); the downloaded part is kept") from None
     return fetched
 
 
@@ -129,19 +129,21 @@ def _checked(file: Remote, path: Path, to: Path, *, downloaded: bool) -> Fetched
     elif file.bytes not in (None, size):
         wrong = f"it has {size:,} bytes, the published one {file.bytes:,}"
     if wrong and not downloaded:
-        raise FetchError(f"{to}: another file of this name is there: {wrong}; move it away to fetch the trace")
+        raise FetchError(f"{to}: another file with this name exists: {wrong}; move it away to fetch the trace")
     if wrong:
         aside = _beside(to, ".wrong")
         os.replace(path, aside)
         _beside(path, ".version").unlink(missing_ok=True)
-        raise FetchError(f"{file.url}: not the file that was published: {wrong}; it is kept as {aside}")
+        raise FetchError(
+            f"{file.url}: the downloaded file differs from the published one: {wrong}; it is kept as {aside}"
+        )
     return Fetched(to, size, sha256, verified=file.sha256 is not None, downloaded=downloaded)
 
 
 def _make_room(part: Path, needed: int | None) -> None:
     free = shutil.disk_usage(part.parent).free
     if needed is not None and needed + _SPARE > free:
-        raise FetchError(f"{part.parent}: {needed:,} bytes are still to come, but the disk has only {free:,} free")
+        raise FetchError(f"{part.parent}: {needed:,} more bytes are needed, but only {free:,} are free on the disk")
 
 
 def _beside(path: Path, ending: str) -> Path:
@@ -154,13 +156,14 @@ _LOOKED_AT = 1024
 
 @dataclass(slots=True)
 class Answer:
-    """The bytes from ``start`` on, of ``total`` if the server states it."""
+    """The bytes from ``start`` onwards, out of ``total`` if the server states it."""
 
     start: int
     total: int | None
-    version: str  # identifies the content: a strong ETag or a date; empty if the server gives neither
-    complete: bool = False  # True if there are no bytes from ``start`` on
-    cut: bool = False  # True if the connection broke during reading
+    # identifies the content by a strong ETag or a date; empty if the server gives neither
+    version: str
+    complete: bool = False  # True if there are no bytes beyond ``start``
+    cut: bool = False  # True if the connection broke while reading
     _first: bytes = b""
     _response: HTTPResponse | None = None
 
@@ -183,9 +186,9 @@ class Answer:
 
 @contextmanager
 def ask(url: str, start: int = 0, version: str = "") -> Iterator[Answer]:
-    """Request ``url`` from byte ``start`` on, of this ``version`` if given.
+    """Request ``url`` from byte ``start`` onwards, in this ``version`` if given.
 
-    If the server cannot send a part, or now has another version, it sends the whole file and
+    If the server cannot send a part, or now has a different version, it sends the whole file and
     ``Answer.start`` is 0.
 
     Raises:
@@ -206,13 +209,14 @@ def ask(url: str, start: int = 0, version: str = "") -> Iterator[Answer]:
             if whole and int(whole[1]) == start:
                 yield Answer(start, start, version, complete=True)
                 return
-            with ask(url) as answer:  # the part is longer than the file, so its content is different
+            # the partial file is longer than the remote file, so the content differs
+            with ask(url) as answer:
                 yield answer
             return
         raise FetchError(f"{url}: {_refusal(error)}") from None
     except (urllib.error.URLError, HTTPException, OSError) as error:
         reason = getattr(error, "reason", error)
-        raise FetchError(f"{url}: the server cannot be reached ({reason}); is there a network?") from None
+        raise FetchError(f"{url}: the server cannot be reached ({reason}); check the network connection") from None
     with response:
         yield _answer(url, start, response)
 
@@ -222,7 +226,7 @@ def _answer(url: str, asked: int, response: HTTPResponse) -> Answer:
     if response.status == HTTPStatus.PARTIAL_CONTENT:
         sent = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", ""))
         if sent is None or int(sent[1]) != asked:
-            raise FetchError(f"{url}: the server sent another part than the one from byte {asked:,} on")
+            raise FetchError(f"{url}: the server did not send the part that starts at byte {asked:,}")
         start, total = asked, None if sent[2] == "*" else int(sent[2])
     answer = Answer(start, total, _version(response), _response=response)
     if start == 0:
@@ -239,7 +243,9 @@ def _version(response: HTTPResponse) -> str:
 def _refuse_pages(url: str, start: bytes, type_: str) -> None:
     text = start.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if type_ == "text/html" or text.startswith((b"<!doctype html", b"<html")):
-        raise FetchError(f"{url}: the server sent a web page, not data (a login, an error or a move); nothing is kept")
+        raise FetchError(
+            f"{url}: the server sent a web page (perhaps a login or an error) instead of data; nothing is kept"
+        )
     if text.startswith(b"version https://git-lfs"):
         raise FetchError(f"{url}: the server sent a Git LFS pointer instead of the file itself; nothing is kept")
 

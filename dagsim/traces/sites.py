@@ -46,11 +46,11 @@ _PATTERNS = tuple(
 )
 
 
-_SHORT = 500  # characters; a longer name is taken as damage
+_SHORT = 500  # in characters; a longer name is taken for damage
 
 
 def site_gpu(name: str, named: Mapping[str, str] | None = None) -> str:
-    """Return the catalogue name of the GPU type that a site calls ``name``; ``name`` itself if
+    """Return the catalogue name of the GPU type that a site calls ``name``, or ``name`` itself if
     there is none.
 
     ``named``, a mapping from the site's names in lower case, takes precedence. ``a100`` without a
@@ -86,7 +86,7 @@ def named_gpus(text: str | None, option: str = "gpu_names") -> dict[str, str]:
 
 _MOST = 1 << 17
 _MOST_OF_A_JOB = 1 << 14
-_SHORT_LIST = 200  # characters; longer lists are not cached
+_SHORT_LIST = 200  # in characters; longer lists are not cached
 _NUMBERED = re.compile(r"(.*?)(\d{1,18})(\D*)", re.DOTALL)
 
 
@@ -95,7 +95,7 @@ def hosts(text: str, most: int = _MOST) -> tuple[str, ...]:
     suffixes.
 
     Raises:
-        ValueError: A bracket is not closed, or does not hold a list of numbers and ranges.
+        ValueError: A bracket is not closed, or does not contain a list of numbers and ranges.
     """
     return tuple(islice((name for part in _parts(text) for name in _expanded(part)), most))
 
@@ -173,7 +173,7 @@ def _numbers(inside: str) -> Iterator[str]:
         first, dash, last = part.partition("-")
         last = last if dash else first
         if not (first.isascii() and first.isdecimal() and last.isascii() and last.isdecimal() and len(last) < 19):
-            raise ValueError(f"no range of numbers: {part[:80]!r}")
+            raise ValueError(f"not a range of numbers: {part[:80]!r}")
         if int(first) > int(last):
             raise ValueError(f"a range that runs backwards: {part[:80]!r}")
         for number in range(int(first), int(last) + 1):

@@ -25,8 +25,8 @@ Row = tuple[int, Sequence[Any]]
 parsed them."""
 
 _HEAD_BYTES = 1 << 16
-# a row's number combines the index of its file among the shards with its line in one int, which is
-# cheap to pass on
+# A row number combines the index of its file among the shards with its line in a single int, which
+# is cheap to pass on.
 LINE_BITS = 40
 _ARCHIVES = (".tar", ".tar.gz", ".tgz")
 _NO_DATA = (
@@ -58,10 +58,10 @@ _DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, tarfile.TarError)
 
 
 class Source:
-    """File or files of a trace, opened only when read.
+    """The file or files of a trace, which are only opened when they are read.
 
     ``path`` is a file (plain or gzip, recognised by its first bytes), a directory of shards, an
-    archive (``.tar``, ``.tar.gz``, ``.tgz``: its members are the shards), or
+    archive (``.tar``, ``.tar.gz``, ``.tgz``, whose members are the shards), or
     ``archive.tar.gz:member``. Documents beside the data (``README*``, ``*.md``) are not shards. A
     Parquet or Arrow file reads as the CSV text of its table, with a header.
 
@@ -94,7 +94,7 @@ class Source:
             return (self,)
         shards = tuple([shard for file in self._listed for shard in file.files])
         if not shards:
-            raise TraceError(f"{self}: no files in it")
+            raise TraceError(f"{self}: the folder contains no files")
         return shards
 
     def select(self, *patterns: str) -> Source:
@@ -113,8 +113,8 @@ class Source:
         return inside if inside.files else self
 
     def beside(self, *patterns: str) -> Source:
-        """Return the shards that match one of ``patterns``, or else such files in the directory of
-        the file or archive.
+        """Return the shards that match one of ``patterns``, or else matching files in the directory
+        of the file or archive.
         """
         inside = self.select(*patterns)
         folder = self.path.parent
@@ -125,15 +125,15 @@ class Source:
         return around.select(*patterns)
 
     def matches(self, *patterns: str) -> bool:
-        """Return True if the name, or the path's end, matches one of ``patterns`` (shell patterns,
-        case-insensitive).
+        """Return True if the name, or the end of the path, matches one of ``patterns`` (shell
+        patterns, case-insensitive).
         """
         path = (self.member or self.path.as_posix()).lower()
         return any(fnmatch(path, text) or fnmatch(path, f"*/{text}") for text in map(str.lower, patterns))
 
     def head(self, lines: int = 32) -> list[str]:
-        """Return the first lines of the first shard (of its first 64 KB), to recognise its format;
-        undecodable bytes are replaced.
+        """Return the first lines of the first shard (from its first 64 KB), to recognise its
+        format; undecodable bytes are replaced.
         """
         return self._head[:lines]
 
@@ -142,7 +142,7 @@ class Source:
         """The columns of the first shard, if it is a Parquet or Arrow file.
 
         Raises:
-            TraceError: As above; or pyarrow is not installed.
+            TraceError: As above, or pyarrow is not installed.
         """
         file = self.files[0]
         if file is not self:
@@ -168,12 +168,12 @@ class Source:
             yield from file._lines(place << LINE_BITS)
 
     def where(self, number: int) -> str:
-        """``file:line`` of the row or line with this number."""
+        """Return ``file:line`` of the row or line with this number."""
         return f"{self.files[number >> LINE_BITS]}:{number & ((1 << LINE_BITS) - 1)}"
 
     @contextmanager
     def open_binary(self) -> Iterator[BinaryIO]:
-        """Decompressed bytes of a single file, as a stream."""
+        """Return the decompressed bytes of a single file, as a stream."""
         (file,) = self.files if len(self.files) == 1 else (self,)
         with file._opened() as stream:
             try:
@@ -194,7 +194,8 @@ class Source:
 
     @cached_property
     def _listed(self) -> tuple[Source, ...]:
-        """The files in a directory (without opening archives), or the members of an archive."""
+        """Return the files in a directory (without opening archives), or the members of an
+        archive."""
         if self.path.is_dir():
             files = sorted(file for file in self.path.rglob("*") if file.is_file())
             return tuple([Source(file) for file in files if _is_data(file.relative_to(self.path).as_posix())])
@@ -205,10 +206,11 @@ class Source:
             return (self,)
         inside = [name for name in sorted(names) if _is_data(name) and (not below or name.startswith(f"{below}/"))]
         if below and not inside:
-            raise TraceError(f"{self}: no such member; the archive has {', '.join(sorted(names)[:8])} ...")
+            raise TraceError(f"{self}: the archive has no such member; it contains {', '.join(sorted(names)[:8])} ...")
         members = tuple([Source(self.path, name) for name in inside])
         for member in members:
-            member.files = (member,)  # known to be a file: no need to search the archive for it
+            # this is known to be a file, so the archive need not be searched for it
+            member.files = (member,)
         return members
 
     @cached_property
@@ -224,9 +226,10 @@ class Source:
             try:
                 yield from zip(numbers, map(str.removesuffix, text, repeat("\n")), strict=False)
             except UnicodeDecodeError:
-                raise TraceError(f"{self}:{self._undecodable_line()}: not UTF-8 text") from None
+                raise TraceError(f"{self}:{self._undecodable_line()}: the text is not UTF-8") from None
             except _DAMAGED as error:
-                line = next(numbers) - first - 1  # zip had already taken the number before the line failed
+                # zip had already consumed the number when reading the line failed
+                line = next(numbers) - first - 1
                 raise TraceError(f"{self}:{line}: the compressed data is damaged or cut off here ({error})") from None
 
     @contextmanager
@@ -254,10 +257,11 @@ class Source:
                     yield file
             else:
                 with _archive(self.path) as archive:
-                    info = next((info for info in archive if info.name == self.member), None)  # stops at the first
+                    # stops at the first match
+                    info = next((info for info in archive if info.name == self.member), None)
                     inner = archive.extractfile(info) if info else None
                     if inner is None:
-                        raise TraceError(f"{self}: no such file in the archive")
+                        raise TraceError(f"{self}: there is no such file in the archive")
                     yield cast(BufferedReader, inner)
         except FileNotFoundError:
             raise TraceError(f"{self}: no such file") from None
@@ -274,12 +278,14 @@ class Source:
                     if member.isfile():
                         names.append(member.name)
                     if len(names) > _MOST_MEMBERS:
-                        raise TraceError(f"{self.path}: more than {_MOST_MEMBERS:,} files in it; unpack it first")
+                        raise TraceError(
+                            f"{self.path}: the archive has more than {_MOST_MEMBERS:,} files; unpack it first"
+                        )
                 return names
         except FileNotFoundError:
             raise TraceError(f"{self.path}: no such file") from None
         except (*_DAMAGED, OSError) as error:
-            raise TraceError(f"{self.path}:1: not a readable archive ({error})") from None
+            raise TraceError(f"{self.path}:1: the archive cannot be read ({error})") from None
 
     def _is_archive(self) -> bool:
         return self.path.name.endswith(_ARCHIVES)
@@ -299,7 +305,8 @@ class Source:
 
 
 class _Gunzipped(gzip.GzipFile):
-    """Stream of decompressed bytes that raises an error if they far exceed the growth of any trace."""
+    """A stream of decompressed bytes that raises an error if they far exceed the growth of any
+    trace."""
 
     def __init__(self, packed: BufferedReader, where: str) -> None:
         super().__init__(fileobj=packed)
@@ -311,8 +318,8 @@ class _Gunzipped(gzip.GzipFile):
         data = super().read(size)
         if self.tell() > _FREE_BYTES and self.tell() > _RATIO * self._packed.tell():
             raise TraceError(
-                f"{self._where}: {self._packed.tell():,} compressed bytes become more than {_RATIO} times as many, as "
-                "no trace does; decompress it first if it is one"
+                f"{self._where}: {self._packed.tell():,} compressed bytes expand to more than {_RATIO} "
+                "times as many, which is implausible for a trace; if it is one, decompress it first"
             )
         return data
 
@@ -335,14 +342,14 @@ def _archive(path: Path) -> Iterator[tarfile.TarFile]:
 
 
 def _refuse_unending(path: Path) -> None:
-    """Refuse pipes and devices: a trace is read more than once, and to its end.
+    """Reject pipes and devices, because a trace is read more than once, and to its end.
 
     Raises:
         TraceError: The path is a pipe or a device.
     """
     if path.exists() and not path.is_file() and not path.is_dir():
         what = "a named pipe" if path.is_fifo() else "a device or socket"
-        raise TraceError(f"{path}: is {what}; a trace is read more than once: write it to a file first")
+        raise TraceError(f"{path}: is {what}, but a trace has to be read more than once, so write it to a file first")
 
 
 def _is_data(path: str) -> bool:
@@ -350,18 +357,24 @@ def _is_data(path: str) -> bool:
 
 
 def _check(start: bytes, where: str) -> None:
-    """Refuse data that is clearly not a trace, with specific advice for each case."""
+    """Reject data that is clearly not a trace, with specific advice for each case."""
     text = start.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if not text:
         raise TraceError(f"{where}: the file is empty")
     if text.startswith(b"version https://git-lfs"):
-        raise TraceError(f"{where}: a Git LFS pointer instead of the file itself; fetch it with 'git lfs pull'")
+        raise TraceError(
+            f"{where}: this is a Git LFS pointer instead of the file itself; fetch the file with 'git lfs pull'"
+        )
     if text.startswith((b"<!doctype html", b"<html")):
-        raise TraceError(f"{where}: an HTML page, not a trace; the download probably ended at an error or login page")
+        raise TraceError(
+            f"{where}: this is an HTML page instead of a trace, probably an error or login page from the download"
+        )
     if start.startswith(MAGIC):
-        raise TraceError(f"{where}: a Parquet or Arrow file within an archive or gzip file; unpack it first")
+        raise TraceError(f"{where}: this is a Parquet or Arrow file inside an archive or gzip file; unpack it first")
     for magic, kind in _PACKED.items():
         if start.startswith(magic):
             raise TraceError(f"{where}: {kind}")
     if b"\0" in start or sum(byte < 9 or 13 < byte < 32 for byte in start) > len(start) // 20:
-        raise TraceError(f"{where}: binary data, not text (dagsim reads text, gzip, tar, Parquet and Arrow IPC files)")
+        raise TraceError(
+            f"{where}: this is binary data instead of text (dagsim reads text, gzip, tar, Parquet and Arrow IPC files)"
+        )

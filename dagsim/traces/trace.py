@@ -1,4 +1,4 @@
-"""A trace opened for reading: lazy jobs, the report of the reading, and the assumptions made."""
+"""A trace opened for reading: lazy jobs, the report on reading it, and the assumptions made."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ replays.
 
 
 class Watcher(Protocol):
-    """Sees all jobs of each reading, as they are given out."""
+    """Sees all jobs each time the trace is read, as they are given out."""
 
     def begin(self) -> None:
         """A reading begins."""
         ...
 
     def add(self, jobs: JobArrays) -> None:
-        """See the next jobs of the reading."""
+        """Receive the next jobs."""
         ...
 
 
@@ -72,13 +72,14 @@ class Trace:
 
     @property
     def assumptions(self) -> dict[str, str]:
-        """Assumptions where the trace is silent."""
+        """Assumptions made where the trace does not state something."""
         return self._reader.assumptions(self.source, self.options)
 
     @cached_property
     def begins_s(self) -> float | None:
-        """When a run begins, on the trace's own clock, if the trace states what runs and waits then."""
-        stated = getattr(self._reader, "begins_s", None)  # plug-ins may lack it
+        """When a run begins, on the trace's own clock, if the trace states what is running and
+        waiting then."""
+        stated = getattr(self._reader, "begins_s", None)  # Plug-ins may lack this attribute.
         return None if stated is None else stated(self.source, self.options)
 
     def cluster(self) -> Cluster | None:
@@ -86,15 +87,15 @@ class Trace:
         return self._reader.cluster(self.source, self.options)
 
     def downtimes(self) -> tuple[Downtime, ...]:
-        """Times when nodes of ``cluster()`` are absent, on the clock of the jobs; known once the
-        first job has been read.
+        """Return the times at which nodes of ``cluster()`` are absent, on the clock of the jobs;
+        known once the first job has been read.
 
         Raises:
             TraceError: No job has been read yet, or the trace's list of machines cannot be read.
         """
         if "origin_s" not in self.meta:
             raise TraceError(
-                f"{self.source}: the times of its machines count from the first job, which is not read yet"
+                f"{self.source}: the times of its machines count from the first job, which has not been read yet"
             )
         origin, scale = self.meta["origin_s"], self.options.time_scale
         moved = [
@@ -104,13 +105,13 @@ class Trace:
         return tuple([downtime for downtime in moved if downtime.start_s < downtime.end_s])
 
     def jobs(self) -> Iterator[Job]:
-        """Yield the jobs of the window in order of arrival, the first at 0 s.
+        """Yield the jobs in the window in order of arrival, with the first at 0 s.
 
-        Each call reads the trace again, a block at a time, with a new ``report``.
+        Each call reads the trace again, one block at a time, with a new ``report``.
 
         Raises:
-            TraceError: The file cannot be read, there is no job to keep, or a row would be dropped in
-                strict mode.
+            TraceError: The file cannot be read, there is no job to keep, or a row would be dropped
+                in strict mode.
         """
         self._begin()
         return (job for jobs in self._windowed(self.report) for job in self._given(jobs).jobs())
@@ -124,7 +125,7 @@ class Trace:
         return self.source.size_bytes() > _COLUMNS_TO_B
 
     def arrays_if_large(self) -> JobArrays | None:
-        """``arrays`` of a large file, ``None`` for others. The last result is cached.
+        """Return ``arrays`` of a large file, or ``None`` for others. The last result is cached.
 
         Raises:
             TraceError: As in ``jobs``.
@@ -179,11 +180,12 @@ class Trace:
         return JobArrays.joined(list(self._windowed(self.report, scale)))
 
     def _windowed(self, report: ReadReport, scale: float | None = None) -> Iterator[JobArrays]:
-        """Yield the jobs of the window, shifted to the origin, block by block."""
+        """Yield the jobs in the window, shifted to the origin, block by block."""
         start, limit = self.options.start, self.options.limit
         scale = self.options.time_scale if scale is None else scale
         origin, last, passed = None, 0.0, 0
-        read = getattr(self._reader, "blocks", None) or partial(Reader.blocks, self._reader)  # plug-ins may lack it
+        # Plug-ins may lack this method.
+        read = getattr(self._reader, "blocks", None) or partial(Reader.blocks, self._reader)
         for block in read(self.source, self.options, report, None if limit is None else start + limit):
             before = min(max(start - passed, 0), len(block.jobs))
             passed += len(block.jobs)
@@ -201,7 +203,7 @@ class Trace:
             report.jobs += len(jobs)
             yield self._moved(jobs, origin, scale)
         if report.jobs == 0:
-            raise TraceError(f"{self.source}: no job to keep ({report})")
+            raise TraceError(f"{self.source}: there is no usable job ({report})")
         if report.open:
             report.skip("after the window", report.open)
 
@@ -209,6 +211,6 @@ class Trace:
         moved = jobs.shifted(origin, scale)
         for _, error in moved.faults(~np.isfinite(moved.arrival_s)):
             raise TraceError(
-                f"{self.source}: a time scale of {self.options.time_scale!r} is too large for it ({error})"
+                f"{self.source}: the time scale {self.options.time_scale!r} is too large for this trace ({error})"
             )
         return moved

@@ -26,8 +26,8 @@ from dagsim.workload.windows import Measure, check_measure, most_windows, spread
 
 @dataclass(frozen=True, slots=True)
 class TraceFile:
-    """The jobs of the real trace at ``path``, the same for every seed; ``format`` is recognised by
-    default.
+    """The jobs in the real trace at ``path``, the same for every seed; by default, the ``format``
+    is recognised automatically.
     """
 
     path: str
@@ -64,15 +64,17 @@ class TraceFile:
             raise ConfigError(f"window must be 2 jobs or more, or left out, got {self.window!r}")
         check_measure(self.measure)
         if self.window is not None and self.has_period:
-            raise ConfigError("window: goes with the whole log, not with since or until")
+            raise ConfigError("window: cannot be combined with since or until, because windows come from the whole log")
         if self.part is not None and self.window is None:
-            raise ConfigError(f"part: comes with window (jobs of each), got {self.part!r}")
+            raise ConfigError(f"part: requires window (the number of jobs per window), got {self.part!r}")
         if self.windows is not None and (self.window is None or self.windows < 1):
-            raise ConfigError(f"windows must be 1 or more and come with window (jobs of each), got {self.windows!r}")
+            raise ConfigError(
+                f"windows must be 1 or more and requires window (the number of jobs per window), got {self.windows!r}"
+            )
 
     def open(self, cluster: Cluster, runtime: WorkRuntime) -> Trace:
-        """Open the trace, with arrivals scaled to the requested load (which costs an extra
-        reading).
+        """Open the trace, with arrivals scaled to the requested load (which requires reading it
+        once more).
 
         Raises:
             TraceError: The trace cannot be read.
@@ -93,12 +95,12 @@ class TraceFile:
         return replace(self, options=replace(self.options, load=None, time_scale=scale))
 
     def period(self, origin_s: float, stated_s: float | None = None) -> tuple[float, float]:
-        """When the run begins and when arrivals end, in seconds after the first job, which arrived
-        at ``origin_s`` on the log's own clock. Without ``since``, the run begins at the instant
-        ``stated_s`` of that clock at which the trace itself states what runs.
+        """Return when the run begins and when arrivals end, in seconds after the first job, which
+        arrived at ``origin_s`` on the log's own clock. Without ``since``, the run begins at the
+        time ``stated_s`` on that clock at which the trace itself states what is running.
 
         Raises:
-            ConfigError: One of them is not an instant of this log, or nothing lies between them.
+            ConfigError: One of them is not a time in this log, or nothing lies between them.
         """
         zone = self.options.zone()
         begins_s = 0.0 if stated_s is None else max(stated_s - origin_s, 0.0)
@@ -107,8 +109,9 @@ class TraceFile:
         until_s = inf if self.until is None else instant_s("until", self.until, origin_s, zone)
         if not 0 <= begins_s < until_s:
             raise ConfigError(
-                f"{self.path}: from {self.since!r} until {self.until!r}: this is {begins_s:,.0f} s to {until_s:,.0f} s "
-                "after its first job; expected a time after the first job, and a later one"
+                f"{self.path}: from {self.since!r} until {self.until!r}: the period is {begins_s:,.0f} s "
+                f"to {until_s:,.0f} s after the first job; expected a time after the first job, followed "
+                "by a later one"
             )
         return begins_s, until_s
 
@@ -121,17 +124,19 @@ class TraceFile:
         *,
         overlap: bool = False,
     ) -> JobArrays:
-        """Return the jobs of the window of ``seed``, starting at 0 s, with arrivals scaled to the
-        requested load. ``past`` returns those of earlier jobs that run or wait at a given time; the
-        clock then starts at the first arrival of these, and the run when the window begins.
+        """Return the jobs in the window of ``seed``, starting at 0 s, with arrivals scaled to the
+        requested load. ``past`` returns those of earlier jobs that are running or waiting at a
+        given time. The clock then starts at the first arrival of these, and the run starts when the
+        window begins.
 
-        Windows of experiments (``WINDOWS``) and of reports are disjoint, and so are those of
-        validation while there are enough. Training draws its windows at random. With ``overlap``, those
-        of reports may overlap where there are not enough.
+        Windows for experiments (``WINDOWS``) and for reports are disjoint, and so are those for
+        validation as long as there are enough. Training draws its windows at random. With
+        ``overlap``, those for reports may overlap if there are not enough.
 
         Raises:
             TraceError: The trace cannot be read.
-            WorkloadError: There are too few jobs for the window, or they offer no load that could be scaled.
+            WorkloadError: There are too few jobs for the window, or they offer no load that could
+            be scaled.
         """
         jobs = self.whole()
         where = self._place(seed, len(jobs), overlap)
@@ -145,7 +150,7 @@ class TraceFile:
         return window.shifted(float(window.arrival_s[0]), scale)
 
     def whole(self) -> JobArrays:
-        """Return all jobs of the trace from which windows are taken, as recorded.
+        """Return all jobs in the trace that windows are taken from, as recorded.
 
         Raises:
             TraceError: The trace cannot be read.
@@ -153,7 +158,7 @@ class TraceFile:
         return _all_jobs(self._whole())
 
     def most_windows(self) -> int:
-        """Return the number of disjoint windows that fit into the part of experiments.
+        """Return the number of disjoint windows that fit into the part for experiments.
 
         Raises:
             TraceError: The trace cannot be read.
@@ -162,7 +167,7 @@ class TraceFile:
         return most_windows(len(self.whole()), self.window, self._part(WINDOWS.start))
 
     def places(self, seeds: Iterable[int]) -> list[tuple[float, float]]:
-        """Return the windows of ``seeds``, each as two fractions of the jobs of the trace.
+        """Return the windows for ``seeds``, each as two fractions of the jobs in the trace.
 
         Raises:
             TraceError: The trace cannot be read.
@@ -178,8 +183,8 @@ class TraceFile:
         return replace(self, window=None, windows=None, part=None, options=replace(self.options, load=None))
 
     def _part(self, seed: int) -> tuple[float, float]:
-        """Return the part of the trace that has the window of ``seed``, as two fractions of its
-        jobs."""
+        """Return the part of the trace that contains the window of ``seed``, as two fractions of
+        its jobs."""
         part = part_of(seed)
         return self.part or part if part == (0.0, 1.0) else part
 
@@ -192,8 +197,8 @@ class TraceFile:
         if not most:
             raise WorkloadError(
                 f"{self.path}: a window of {self.window:,} jobs does not fit into "
-                f"{'the' if (low, high) == (0, jobs) else f'jobs {low:,} to {high:,} of'} {jobs:,} jobs of the log; "
-                "ask for shorter windows (--windows NxJOBS)"
+                f"{'the' if (low, high) == (0, jobs) else f'jobs {low:,} to {high:,} of'} {jobs:,} jobs "
+                "in the log; choose shorter windows (--windows NxJOBS)"
             )
         pool = next((pool for pool in (WINDOWS, REPORT, VALIDATION) if seed in pool), None)
         number = 0 if pool is None else seed - pool.start
@@ -204,8 +209,9 @@ class TraceFile:
             return range(first, first + self.window)
         if number >= most:
             raise WorkloadError(
-                f"{self.path}: window {number + 1} of {self.window} jobs would overlap others in jobs {low} to {high} "
-                f"of {jobs}: {most} fit; ask for fewer or shorter ones"
+                f"{self.path}: window {number + 1} of {self.window} jobs would overlap others in jobs "
+                f"{low} to {high} of {jobs}, where only {most} windows fit; choose fewer or shorter "
+                "windows"
             )
         return spread_windows(jobs, most, self.window, part)[spread_order(most)[number]]
 
@@ -258,16 +264,17 @@ class TraceFile:
         name = self.format or format_of(self.path, self.options)
         if "reference_gpu" in reader(name).uses:
             return name, self.options
-        return name, replace(self.options, reference_gpu=None)  # the runtime model treats work as measured on it
+        # because the runtime model expects work measured on its own reference GPU
+        return name, replace(self.options, reference_gpu=None)
 
     def _offered(self, cluster: Cluster, runtime: WorkRuntime) -> float:
-        """Load that the jobs of the period offer as recorded."""
+        """Return the load that the jobs in the period offer as recorded."""
         trace = self.as_recorded()
         if (part := self.part_of(trace)) is None:
             return self._offered_by(trace.jobs(), cluster, runtime)
         jobs, begins_s = part
         if not len(jobs) or not jobs.arrival_s[-1] > begins_s:
-            raise WorkloadError(f"{self.path}: {len(jobs)} jobs arrive in its part, whose load cannot be scaled")
+            raise WorkloadError(f"{self.path}: only {len(jobs)} jobs arrive in this part, so its load cannot be scaled")
         meter = LoadMeter(cluster, runtime)
         meter.arrivals.begins_s = begins_s
         meter.add_arrays(jobs, seconds_of(jobs, runtime, cluster.gpu_types))
@@ -293,27 +300,27 @@ class TraceFile:
     def _scalable(self, load: Load) -> float:
         offered = load.offered
         if not 0 < offered < inf:
-            raise WorkloadError(f"{self.path}: its jobs offer a load of {offered:g}, which cannot be scaled")
+            raise WorkloadError(f"{self.path}: the jobs offer a load of {offered:g}, which cannot be scaled")
         return offered
 
     @property
     def has_period(self) -> bool:
-        """True if only a part of the log is run, from an instant or until one."""
+        """True if only part of the log is run, from one time or until one."""
         return self.since is not None or self.until is not None
 
     @property
     def source(self) -> Source:
-        """File or files of the trace."""
+        """The file or files of the trace."""
         return Source(self.path)
 
 
 @lru_cache(maxsize=1)
 def _machines(trace: TraceFile) -> Cluster | None:
-    """Return the machines of the trace; finding them may require reading large files."""
+    """Return the machines in the trace; finding them may require reading large files."""
     return open_trace(trace.path, *trace._chosen()).cluster()
 
 
 @lru_cache(maxsize=4)  # a mixture draws from several traces in turn
 def _all_jobs(trace: TraceFile) -> JobArrays:
-    """Return all jobs of the trace, from which windows are taken."""
+    """Return all jobs in the trace that windows are taken from."""
     return trace.as_recorded().arrays()

@@ -28,7 +28,7 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class TraceOptions:
-    """Options for reading a trace; the defaults take it as recorded.
+    """Options for reading a trace; with the defaults, the trace is read as recorded.
 
     Raises:
         ConfigError: A value is out of range; the message names option, value and range.
@@ -124,21 +124,21 @@ class TraceOptions:
         """Return the time zone of the option ``timezone``.
 
         Raises:
-            ConfigError: There is not a time zone of that name.
+            ConfigError: There is no time zone with that name.
         """
         if self.timezone is None:
             return None
         try:
             return ZoneInfo(self.timezone)
         except (ZoneInfoNotFoundError, ValueError, OSError):
-            raise ConfigError(f"timezone must be an IANA name like Europe/Berlin, got {self.timezone!r}") from None
+            raise ConfigError(f"timezone must be an IANA name such as Europe/Berlin, got {self.timezone!r}") from None
 
     def named_gpus(self) -> dict[str, str]:
         """Return the entries of ``gpu_names``, by the site's names in lower case."""
         return named_gpus(self.gpu_names)
 
     def mapping(self) -> dict[str, str]:
-        """Return the entries of ``map``: our column names, and the file's.
+        """Return the entries of ``map``: dagsim's column names, and the file's.
 
         Raises:
             ConfigError: A part is not a pair of names, or a name occurs twice.
@@ -146,7 +146,9 @@ class TraceOptions:
         pairs = [pair.partition("=") for pair in self.map.split(",")] if self.map else []
         names = {ours.strip(): theirs.strip() for ours, _, theirs in pairs}
         if len(names) < len(pairs) or not all(ours and theirs for ours, theirs in names.items()):
-            raise ConfigError(f"map must be pairs like arrival_s=submitted_at, separated by commas, got {self.map!r}")
+            raise ConfigError(
+                f"map must be pairs such as arrival_s=submitted_at, separated by commas, got {self.map!r}"
+            )
         return names
 
     def named_columns(self) -> tuple[str, ...]:
@@ -167,7 +169,7 @@ class TraceOptions:
         return Labels(place, (*account.words, *user.words)).mapped(str)
 
     def cpu_demand(self, cpus: float, memory_gb: float) -> tuple[float, float, float]:
-        """Return the GPUs, cores and memory of an instance of a CPU-only trace: its own, or
+        """Return the GPUs, cores and memory of an instance in a CPU-only trace: its own, or
         ``gpus_per_task`` alone.
         """
         return (0.0, cpus, memory_gb) if self.gpus_per_task is None else (self.gpus_per_task, 0.0, 0.0)
@@ -188,7 +190,7 @@ class TraceOptions:
         return seconds * measured.fp32_tflops / gpu_type(self.reference_gpu).fp32_tflops
 
     def all_on_reference(self, seconds: np.ndarray, measured_on: Sequence[str | None], place: np.ndarray) -> np.ndarray:
-        """Convert (n,) seconds likewise, each measured on the type at its ``place``."""
+        """Convert (n,) seconds in the same way, each measured on the type at its ``place``."""
         if self.reference_gpu is None:
             return seconds
         counted = seconds.copy()

@@ -1,5 +1,5 @@
 """Changes to the jobs in a workload: additional GPU types that they may use, as after a replacement
-of GPUs, and terms with which they are submitted.
+of GPUs, and terms for their submission.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ to it. ``None`` leaves the speed to the runtime model.
 
 
 def accepting(jobs: JobArrays, accept: Accept, runtime: WorkRuntime, types: Sequence[GpuType | None]) -> JobArrays:
-    """Let tasks that name some GPU types use others, too. ``types`` are those of the cluster; tasks
+    """Let tasks that name some GPU types also use others. ``types`` are those in the cluster; tasks
     that name no type stay as they are.
     """
     if not accept:

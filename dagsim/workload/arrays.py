@@ -1,4 +1,4 @@
-"""Jobs and their tasks as NumPy arrays: the common store of jobs for generators, traces and the
+"""Jobs and their tasks as NumPy arrays, the common store of jobs for generators, traces and the
 compiled engine.
 
 ``Job`` and ``Task`` objects are created only on demand (``JobArrays.jobs``).
@@ -32,11 +32,11 @@ T = TypeVar("T")
 
 
 class Labels(NamedTuple):
-    """One label per job, possibly empty: a word, the names of the job's nodes, or its instances in
-    flight.
+    """One label per job, which may be empty: a word, the names of the job's nodes, or its instances
+    in flight.
     """
 
-    place: np.ndarray  # (J,) int32: index in words
+    place: np.ndarray  # (J,) int32: index of each value in words
     words: tuple[Any, ...]
 
     @property
@@ -46,7 +46,7 @@ class Labels(NamedTuple):
 
     @classmethod
     def numbered(cls, words: Iterable[Any]) -> Labels:
-        """Number these words: store each distinct one once."""
+        """Number these words, storing each distinct word once."""
         return cls(*numbered(words))
 
     @classmethod
@@ -106,8 +106,9 @@ def _renamed(several: Sequence[tuple[np.ndarray, Sequence[T]]]) -> tuple[np.ndar
 
 
 def _edges_of(graphs: Sequence[TaskGraph], tasks: int) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """``waits``, ``parent`` and ``output_bytes`` of these graphs; edges are ordered by child."""
-    if not any(graph.edges for graph in graphs):  # in most traces, jobs have one task
+    """Return ``waits``, ``parent`` and ``output_bytes`` of these graphs; edges are ordered by
+    child."""
+    if not any(graph.edges for graph in graphs):  # in most traces, each job has a single task
         return np.zeros(tasks + 1, np.int64), np.zeros(0, np.int32), None
     parents = [places for graph in graphs for places in graph.parents]
     sizes = None
@@ -175,7 +176,7 @@ class TaskKind(NamedTuple):
 
 
 def _kinds_of(tasks: Sequence[Task]) -> tuple[np.ndarray, tuple[TaskKind, ...]]:
-    """``kind`` and ``kinds`` of these tasks."""
+    """Return ``kind`` and ``kinds`` of these tasks."""
     features: Iterable[tuple[Any, ...]] = map(
         attrgetter("demand", "gang", "model", "batch", "speeds", "manifest"), tasks
     )
@@ -204,24 +205,24 @@ class JobArrays:
     # (n + 1,) int64: CSR offsets: the parents of task i are ``parent[waits[i]:waits[i + 1]]``
     waits: np.ndarray
     parent: np.ndarray  # (E,) int32: index of each parent among the tasks of its job
-    # (n,) float64: the users' estimate of the work; NaN or None means no estimate
+    # (n,) float64: the users' estimates of the work; NaN or None for no estimate
     estimate: np.ndarray | None = None
     output_bytes: np.ndarray | None = None  # (E,) float64: bytes on each edge; None: 0
     priority: np.ndarray | None = None  # (J,) float64; None: 0
     deadline_s: np.ndarray | None = None  # (J,) float64, inf where a job has none; None: no job has one
     weight: np.ndarray | None = None  # (J,) float64; None: 1
     observed_start_s: np.ndarray | None = None  # (J,) float64, NaN if unknown; None: unknown for all
-    eligible_s: np.ndarray | None = None  # (J,) float64, likewise
+    eligible_s: np.ndarray | None = None  # (J,) float64, NaN if unknown; None: unknown for all
     tenant: Labels | None = None
-    observed_nodes: Labels | None = None  # of tuples of names
+    observed_nodes: Labels | None = None  # labels are tuples of names
     user: Labels | None = None
     account: Labels | None = None
     partition: Labels | None = None
     qos: Labels | None = None
-    in_flight: Labels | None = None  # of tuples of InFlight
+    in_flight: Labels | None = None  # labels are tuples of InFlight
     begins_s: float = 0.0
     """When a simulation of these jobs begins; earlier arrivals are in the system then."""
-    request: Labels | None = None  # of ``Request`` or None
+    request: Labels | None = None  # labels are ``Request`` or None
     observed_gpu: Labels | None = None
 
     @classmethod
@@ -251,8 +252,8 @@ class JobArrays:
 
     @classmethod
     def of_single_tasks(cls, ids: np.ndarray, arrival_s: np.ndarray, name: str, **columns: Any) -> JobArrays:
-        """Create jobs of one task each, all with the same task name; ``columns`` are the remaining
-        fields.
+        """Create jobs with one task each, all with the same task name; ``columns`` contains the
+        remaining fields.
         """
         jobs = len(ids)
         return cls(
@@ -299,14 +300,14 @@ class JobArrays:
                 yield Job(id, TaskGraph(tasks[begin - base : end - base], edges), arrival_s, *rest)
 
     def parents(self) -> Iterator[Parents]:
-        """Return the indices of each task's parents, per job; jobs of one shape share the same
+        """Return the indices of each task's parents, per job; jobs with the same shape share one
         object."""
         graph, graphs = self.graphs()
         return map(graphs.__getitem__, graph.tolist())
 
     def graphs(self) -> tuple[np.ndarray, tuple[Parents, ...]]:
-        """(J,) int32: index of each job's graph among the distinct graphs, which are in order of
-        first use.
+        """Return (J,) int32: index of each job's graph among the distinct graphs, which are in
+        order of first use.
         """
         if not len(self.parent):
             sizes, size = np.unique(np.diff(self.first), return_inverse=True)
@@ -382,7 +383,7 @@ class JobArrays:
         )
 
     def apart(self) -> JobArrays:
-        """Return each task as a separate job, without edges; the k-th task after the first of a job
+        """Return each task as a separate job, without edges; the k-th task after the first in a job
         becomes ``ID+k``."""
         job = np.repeat(np.arange(len(self)), np.diff(self.first))
         place = (np.arange(self.tasks) - self.first[job]).tolist()
@@ -447,8 +448,8 @@ class JobArrays:
         )
 
     def faults(self, among: np.ndarray) -> Iterator[tuple[int, ModelError]]:
-        """Yield the invalid jobs of the mask ``among``, (J,) bool, each with the error that
-        creating it raises.
+        """Yield the invalid jobs in the mask ``among``, (J,) bool, each with the error that
+        creating the job raises.
         """
         bad_kind = np.array([not kind.is_possible() for kind in self.kinds] or [False], bool)
         with np.errstate(invalid="ignore"):
@@ -469,8 +470,8 @@ class JobArrays:
                 yield number, error
 
     def critical_paths(self, seconds: np.ndarray) -> np.ndarray:
-        """(J,) float64: longest path through each job with ``seconds`` per task. This takes as many
-        passes as the longest chain has tasks.
+        """Return (J,) float64: the longest path through each job with ``seconds`` per task. This
+        takes as many passes as there are tasks in the longest chain.
         """
         child = np.repeat(np.arange(self.tasks), np.diff(self.waits))
         parent = np.repeat(self.first[:-1], np.diff(self.first))[child] + self.parent
@@ -496,13 +497,14 @@ class JobArrays:
         return self._tasks(slice(place, place + 1))[0], str(self.ids[np.searchsorted(self.first, place, "right") - 1])
 
     def asked(self, resource: str) -> np.ndarray:
-        """(n,) float64: demand of an instance of each task for one resource, a field of ``Demand``."""
+        """Return (n,) float64: the demand of an instance of each task for one resource, a field of
+        ``Demand``."""
         demands: np.ndarray = np.array([getattr(kind.demand, resource) for kind in self.kinds], float)[self.kind]
         return demands
 
     def hours(self) -> tuple[np.ndarray, np.ndarray]:
-        """(J,) float64 each: GPU-hours and core-hours of each job, if its work is in seconds. They are
-        multiples of 2^-20 h (3 ms), so that their sums are exact in any order.
+        """Return two arrays (J,) float64: the GPU-hours and core-hours of each job, if its work is
+        in seconds. They are multiples of 2^-20 h (3 ms), so that their sums are exact in any order.
         """
         job = np.repeat(np.arange(len(self)), np.diff(self.first))
         amount = self.work * self.instances / 3600
@@ -545,7 +547,7 @@ def kinds_of(
     gpu_types: tuple[str, ...] | None,
 ) -> tuple[np.ndarray, tuple[TaskKind, ...]]:
     """Compute ``kind`` and ``kinds`` for tasks with these columns, (n,) each; ``model`` is an index
-    into ``models``.
+    in ``models``.
 
     Raises:
         ModelError: A task has an invalid demand.
@@ -561,8 +563,8 @@ def kinds_of(
 
 
 def combinations(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """(n,) int32: number of each row's combination of values, in order of appearance; and the first
-    row of each.
+    """Return (n,) int32: the number of each row's combination of values, in order of appearance;
+    and the first row with each combination.
     """
     count = len(columns[0])
     code, codes = np.zeros(count, np.int64), 1
@@ -577,20 +579,21 @@ def combinations(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]
     if codes > 4 * count:
         code = _places(code)
     first = np.zeros(int(code.max()) + 1 if count else 0, np.int64)
-    # the last assignment wins, which is that of the first row
+    # The last assignment wins, which is the one from the first row.
     first[code[::-1]] = np.arange(count - 1, -1, -1)
     numbers, rows = renumbered(code, first.tolist())
     return numbers, np.array(rows, np.int64)
 
 
 def _places(column: np.ndarray) -> np.ndarray:
-    """(n,) int64: index of each value among the sorted distinct values."""
-    return np.searchsorted(np.unique(column), column)  # faster than sorting indices for ``return_inverse``
+    """Return (n,) int64: the index of each value among the sorted distinct values."""
+    # faster than ``return_inverse``, which sorts indices
+    return np.searchsorted(np.unique(column), column)
 
 
 def ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Return the indices of several ranges, one after the other: ranges that start at (2, 7) with
-    sizes (3, 2) give 2, 3, 4, 7, 8.
+    """Return the indices in several ranges, one after the other. For example, ranges that start at
+    (2, 7) with sizes (3, 2) give 2, 3, 4, 7, 8.
     """
     ends = np.cumsum(sizes)
     total = int(ends[-1]) if len(ends) else 0
@@ -599,9 +602,9 @@ def ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 
 
 def renumbered(kind: np.ndarray, kinds: Sequence[T]) -> tuple[np.ndarray, tuple[T, ...]]:
-    """Renumber kinds: keep only those in use, in order of first use by a task."""
+    """Renumber kinds, keeping only those in use, in order of first use by a task."""
     first = np.full(len(kinds), len(kind))
-    # the last assignment wins, which is that of the first task of each kind
+    # The last assignment wins, which is the one from the first task of each kind.
     first[kind[::-1]] = np.arange(len(kind) - 1, -1, -1)
     used = np.flatnonzero(first < len(kind))
     order = used[np.argsort(first[used])]
@@ -611,7 +614,7 @@ def renumbered(kind: np.ndarray, kinds: Sequence[T]) -> tuple[np.ndarray, tuple[
 
 
 def bounds(sizes: Any) -> np.ndarray:
-    """Start of each range of these sizes, and the end of the last."""
+    """Return the start of each of several ranges with these sizes, and the end of the last."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(np.asarray(sizes, np.int64))])
 
 

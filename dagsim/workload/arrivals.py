@@ -1,4 +1,4 @@
-"""Arrival times of jobs: patterns over a span whose length follows from the offered load
+"""Arrival times of jobs: patterns over a span whose length is determined by the offered load
 (``dagsim.workload.load``), and rates that vary by hour, by weekday and randomly.
 
 ``times(rng, count, span_s)`` returns ``count`` sorted arrival times in seconds (float64), spread
@@ -25,7 +25,7 @@ _FORBID = {"extra": "forbid"}
 
 @dataclass(frozen=True, slots=True)
 class Poisson:
-    """Independent exponential gaps; the last arrival is near ``span_s``, not exactly at it."""
+    """Independent exponential gaps; the last arrival is near ``span_s``, but not exactly at it."""
 
     kind: Literal["poisson"] = "poisson"
 
@@ -37,10 +37,11 @@ class Poisson:
 
 @dataclass(frozen=True, slots=True)
 class Bursty:
-    """``share`` of the jobs in ``bursts`` Gaussian bursts, the rest spread evenly.
+    """A fraction ``share`` of the jobs arrives in ``bursts`` Gaussian bursts, and the rest are
+    spread evenly.
 
     Burst centres are uniform over the span; ``width`` is the standard deviation of a burst as a
-    fraction of the span. Arrivals outside the span are reflected into it. The defaults are those of
+    fraction of the span. Arrivals outside the span are reflected into it. The defaults come from
     MohammedYaseen97/gpu-optimizer.
 
     Raises:
@@ -64,7 +65,7 @@ class Bursty:
         floor = rng.random(count)
         burst = centres[rng.integers(self.bursts, size=count)] + self.width * rng.standard_normal(count)
         place = np.where(rng.random(count) < self.share, burst, floor)
-        place = np.clip(1 - np.abs(1 - np.abs(place)), 0, 1)  # reflected at both ends
+        place = np.clip(1 - np.abs(1 - np.abs(place)), 0, 1)  # values are reflected at both ends
         return np.sort(place) * span_s
 
 
@@ -95,7 +96,7 @@ class Diurnal:
         total = float(self._arrived(np.array([span_s]))[0])
         wanted = np.sort(rng.random(count)) * total
         low, high = np.zeros(count), np.full(count, float(span_s))
-        for _ in range(60):  # bisection, down to the precision of a float
+        for _ in range(60):  # bisect down to the precision of a float
             middle = (low + high) / 2
             early = self._arrived(middle) < wanted
             low, high = np.where(early, middle, low), np.where(early, high, middle)
@@ -133,7 +134,7 @@ class Swing:
     """A random factor with mean 1 on the rate. Its logarithm is a normal process with standard
     deviation ``sigma`` and correlation time ``hours``.
 
-    The correlation of the logarithm falls as exp(-lag / ``hours``) (Ornstein and Uhlenbeck).
+    The correlation of the logarithm decreases as exp(-lag / ``hours``) (Ornstein and Uhlenbeck).
 
     Raises:
         WorkloadError: ``sigma`` is negative, or ``hours`` is not positive.
@@ -149,7 +150,7 @@ class Swing:
             raise WorkloadError(f"swing: sigma must be 0 or more and hours above 0, got {self.sigma!r}, {self.hours!r}")
 
     def factors(self, rng: np.random.Generator, hours: int, last: float | None) -> tuple[np.ndarray, float]:
-        """Return the factors of the hours that follow one at ``last``, and the final state of the
+        """Return the factors for the hours that follow one at ``last``, and the final state of the
         process."""
         kept = exponential(-1 / self.hours)
         path = []
@@ -161,14 +162,14 @@ class Swing:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """``per_hour`` arrivals in an average hour, multiplied by factors of hour, day and ``swings``.
+    """``per_hour`` arrivals in an average hour, multiplied by factors for hour, day and ``swings``.
 
     ``day`` has 24 factors and ``week`` 7, relative to their mean; by default all are 1. Within an
-    hour arrivals are a Poisson process (so overall a log-Gaussian Cox process). A seed starts at a
-    random time of the week.
+    hour, arrivals are a Poisson process, so overall they are a log-Gaussian Cox process. A seed
+    starts at a random time of the week.
 
     Raises:
-        WorkloadError: A rate or a factor is negative, or there are not 24 and 7 factors.
+        WorkloadError: A rate or a factor is negative, or there are not exactly 24 and 7 factors.
     """
 
     per_hour: float = 60.0
@@ -202,7 +203,7 @@ class Rates:
             week += 1
 
     def _cycle(self) -> np.ndarray:
-        """Return the factors of the hours of a week, with mean 1."""
+        """Return the factors for the hours of a week, with mean 1."""
         day = np.array(self.day or (1.0,) * 24)
         week = np.array(self.week or (1.0,) * 7)
         cycle = np.outer(week / week.mean(), day / day.mean()).ravel()

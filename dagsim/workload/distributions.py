@@ -1,5 +1,5 @@
-"""Distributions of a number, as plain values: arrivals, sizes, priorities and deadlines are drawn
-from them.
+"""Distributions of a number, as plain values, from which arrivals, sizes, priorities and deadlines
+are drawn.
 
 ``draw(rng, count)`` returns ``count`` numbers (float64). Distributions with ``low`` and ``high``
 clip values outside this range.
@@ -19,17 +19,19 @@ from dagsim.errors import WorkloadError, require
 from dagsim.model.arithmetic import ordered_sum
 
 _LOG2_E = 1.4426950408889634
-_LN2_HIGH, _LN2_LOW = 0.6931471803691238, 1.9082149292705877e-10  # ln 2 in two parts: multiples of the first are exact
+# ln 2 as a sum of two parts, such that multiples of the first are exact
+_LN2_HIGH, _LN2_LOW = 0.6931471803691238, 1.9082149292705877e-10
 _TAYLOR = tuple([1.0 / factorial(power) for power in range(13, -1, -1)])
 
 
 def exp(x: np.ndarray) -> np.ndarray:
-    """Exponential of each of ``x``, bit-identical on every machine, within 2 units in the last
-    place.
+    """Return the exponential of each of ``x``, bit-identical on every machine and within 2 units in
+    the last place.
 
-    NumPy's own function picks an implementation by processor, and these differ in the last bit,
-    which is enough for a job to differ between two machines. This one only adds and multiplies, for
-    which IEEE 754 prescribes the rounding. Beyond the range of a float the result is 0 or infinity.
+    NumPy's own function chooses an implementation according to the processor, and these differ in
+    the last bit, which is enough for a job to differ between two machines. This function only adds
+    and multiplies, operations for which IEEE 754 prescribes the rounding. Beyond the range of a
+    float, the result is 0 or infinity.
     """
     x = np.minimum(np.maximum(x, -750.0), 750.0)
     doublings = np.rint(x * _LOG2_E)
@@ -45,9 +47,9 @@ class TaggedUnion:
     """``Annotated[A | B, TaggedUnion("a")]``: the member selected by ``kind``, or the one of kind
     ``default`` if there is no ``kind``.
 
-    Validation with pydantic then reports errors only for the selected member, not for all. pydantic
-    finds the hook by its name, and its schemas are plain dictionaries, so pydantic is not imported
-    here.
+    Validation with pydantic then only reports errors for the selected member instead of all
+    members. pydantic finds the hook by its name, and its schemas are plain dictionaries, so
+    pydantic is not imported here.
     """
 
     def __init__(self, default: str | None = None) -> None:
@@ -129,7 +131,7 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class LogUniform:
-    """The logarithm is uniform between those of ``low`` and ``high``."""
+    """The logarithm is uniform between the logarithms of ``low`` and ``high``."""
 
     low: float = 1.0
     high: float = 10.0
@@ -169,10 +171,10 @@ class LogNormal:
 
 @dataclass(frozen=True, slots=True)
 class Pareto:
-    """At least ``scale``; above ``x`` with probability ``(scale / x) ** alpha``; clipped to
+    """At least ``scale``, and above ``x`` with probability ``(scale / x) ** alpha``; clipped to
     ``high``.
 
-    The smaller ``alpha``, the heavier the tail. Without ``high``, the variance is infinite for
+    The smaller ``alpha`` is, the heavier the tail. Without ``high``, the variance is infinite for
     ``alpha`` up to 2, and the mean for ``alpha`` up to 1.
     """
 
@@ -204,7 +206,7 @@ class Choice:
 
     def __post_init__(self) -> None:
         if not self.values or not all(map(isfinite, self.values)):
-            raise WorkloadError(f"choice: values must be at least one number, got {self.values!r}")
+            raise WorkloadError(f"choice: values must contain at least one number, got {self.values!r}")
         _weights(self.kind, self.weights or (1.0,) * len(self.values), len(self.values))
 
     def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
@@ -218,12 +220,11 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Quantiles:
-    """Defined by published percentiles: ``points`` are (probability, value), from probability 0 to
-    1.
+    """Defined by published percentiles: ``points`` are (probability, value), from probability 0 to 1.
 
-    Between two points, interpolation is geometric if both values are above 0, else linear.
-    ``whole`` rounds up, so that the values at published probabilities are as published and counts
-    are whole.
+    Between two points, interpolation is geometric if both values are positive, and otherwise
+    linear. ``whole`` rounds up, so that the values at published probabilities are as published and
+    counts are whole numbers.
     """
 
     points: tuple[tuple[float, float], ...]
@@ -239,7 +240,9 @@ class Quantiles:
                 f"quantiles: points must begin with probability 0 and end with probability 1, got {self.points!r}"
             )
         if chances != sorted(chances) or values != sorted(values) or values[0] < 0 or values[-1] == inf:
-            raise WorkloadError(f"quantiles: points must rise in probability and value, from 0 up, got {self.points!r}")
+            raise WorkloadError(
+                f"quantiles: points must increase in probability and value, starting from 0, got {self.points!r}"
+            )
 
     def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:
         return self.at(rng.random(count))

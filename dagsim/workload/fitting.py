@@ -1,14 +1,15 @@
 """Fit a workload of sessions (``dagsim.workload.sessions``) to the jobs of a trace.
 
-Jobs of one tenant with equal demands that follow each other within ``TOGETHER_S`` form a session.
-The fit estimates:
+Consecutive jobs of one tenant with equal demands and at most ``TOGETHER_S`` between them form a
+session. The fit estimates:
 
 - the rate of sessions by hour of the day and day of the week
-- the log-Gaussian swings of that rate (by moments of the hourly counts at lags up to four days)
+- the log-Gaussian fluctuations of that rate (by moments of the hourly counts at lags up to four
+  days)
 - jobs per session, gaps, and demands of jobs
-- quantiles of work by kind (the largest is set so that the mean is right)
-- the similarity of the jobs of a session
-- the inequality of tenants (Zipf)
+- quantiles of work by kind (the largest is set to give the right mean)
+- the similarity between the jobs in a session
+- the inequality between tenants (Zipf)
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _POINTS = (0, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.9
 
 @dataclass(frozen=True, slots=True)
 class TraceColumns:
-    """Jobs of a trace as arrays, one entry per job, in order of arrival."""
+    """Jobs of a trace as arrays, with one entry per job, in order of arrival."""
 
     arrival_s: np.ndarray
     works: tuple[tuple[float, ...], ...]
@@ -67,7 +68,7 @@ def columns_of(jobs: Iterable[Job]) -> TraceColumns:
     """
     kept = list(jobs)
     if len(kept) < 100:
-        raise WorkloadError(f"a workload is fitted to 100 jobs or more, got {len(kept)}")
+        raise WorkloadError(f"fitting a workload needs at least 100 jobs, got {len(kept)}")
     widest = [max(job.tasks, key=lambda task: task.instances) for job in kept]
     return TraceColumns(
         np.array([job.arrival_s for job in kept]),
@@ -105,7 +106,8 @@ def fit_sessions(trace: TraceColumns, shape: Shape | None = None, skip: float = 
 
 
 def fit_arrivals(starts: np.ndarray) -> Rates:
-    """Fit rates to sorted times in seconds: daily and weekly cycles, and the swings around them."""
+    """Fit rates to sorted times in seconds: daily and weekly cycles, and the fluctuations around
+    them."""
     counts = np.bincount((starts // 3600).astype(int)).astype(float)
     if len(counts) > 1:
         counts = counts[: len(counts) - 1]  # the last hour is incomplete
@@ -122,8 +124,8 @@ def fit_arrivals(starts: np.ndarray) -> Rates:
 
 
 def quantiles(values: np.ndarray, *, whole: bool = False) -> Quantiles:
-    """Return the quantile table of ``values`` at fixed probabilities, three digits each; the last
-    value is set so that the mean matches.
+    """Return the quantile table of ``values`` at fixed probabilities with three digits each; the
+    last value is set to give the right mean.
     """
     ordered = np.sort(values)
     table = [_rounded(value) for value in np.quantile(ordered, _POINTS, method="inverted_cdf")]
@@ -145,7 +147,8 @@ def _points(values: Sequence[float]) -> tuple[tuple[float, float], ...]:
 
 
 def _wide(job: Job) -> float:
-    """Return the GPUs of the widest task, or minus the number of digits of its instances."""
+    """Return the number of GPUs of the widest task, or minus the number of digits of its
+    instances."""
     gpus = max(task.gpus * task.instances for task in job.tasks)
     if gpus == 0:
         return -float(len(str(max(task.instances for task in job.tasks) - 1))) if _several(job) else 0.0
@@ -171,7 +174,7 @@ def _joined(kinds: Sequence[tuple[float, ...]]) -> list[tuple[float, ...]]:
 
 
 def _sessions(times: np.ndarray, keys: Sequence[object]) -> list[list[int]]:
-    """Return the indices of the jobs of each session, sessions in order of their first job."""
+    """Return the indices of the jobs in each session, with sessions in order of their first job."""
     latest: dict[object, list[int]] = {}
     sessions = []
     for place, (time_s, key) in enumerate(zip(times.tolist(), keys, strict=True)):
@@ -222,7 +225,7 @@ def _values(drawn: Sequence[float]) -> Distribution:
 
 
 def _ranks(work: np.ndarray, kinds: Sequence[tuple[float, ...]]) -> np.ndarray:
-    """Rank of each job's work within its kind, from 0 to 1; ties share a rank."""
+    """Return the rank of each job's work within its kind, from 0 to 1; ties share a rank."""
     ranks = np.zeros(len(work))
     labels = np.array([hash(kind) for kind in kinds])
     for label in set(labels.tolist()):
@@ -234,8 +237,8 @@ def _ranks(work: np.ndarray, kinds: Sequence[tuple[float, ...]]) -> np.ndarray:
 
 
 def _alike(members: Sequence[list[int]], ranks: np.ndarray) -> float:
-    """Return the share of similar jobs. Two jobs are similar if both belong to that share, so it is
-    the square root of their rank correlation.
+    """Return the share of similar jobs. Two jobs are similar if both belong to that fraction, so it
+    is the square root of their rank correlation.
     """
     before = [place for own in members for place in own[:-1]]
     after = [place for own in members for place in own[1:]]
@@ -245,7 +248,7 @@ def _alike(members: Sequence[list[int]], ranks: np.ndarray) -> float:
 
 
 def _zipf(counts: Sequence[int]) -> float:
-    """Maximum-likelihood exponent, in steps of 0.05."""
+    """Return the maximum-likelihood exponent, in steps of 0.05."""
     ranks = np.log(np.arange(1, len(counts) + 1))
     seen = np.array(counts, float)
 
@@ -257,14 +260,14 @@ def _zipf(counts: Sequence[int]) -> float:
 
 
 def _means(counts: np.ndarray, places: np.ndarray, size: int) -> np.ndarray:
-    """Return the mean counts by place, relative to their mean; 1 where the trace has none."""
+    """Return the mean counts by position, relative to their mean; 1 where the trace has none."""
     sums, seen = np.bincount(places, counts, size), np.bincount(places, minlength=size)
     means = np.where(seen > 0, sums / np.maximum(seen, 1), counts.mean())
     return np.asarray(means / means.mean() if means.mean() else np.ones(size))
 
 
 def _swings(flat: np.ndarray, mean: float) -> tuple[Swing, ...]:
-    """Return two swings, over hours and over days, whose covariance is nearest to that of the
+    """Return two fluctuations, over hours and over days, whose covariance is nearest to that of the
     hourly counts.
 
     The counts of a log-Gaussian Cox process with variances v and times h have the covariance mean^2
@@ -287,7 +290,7 @@ def _swings(flat: np.ndarray, mean: float) -> tuple[Swing, ...]:
 
 
 def _nonnegative(basis: np.ndarray, target: np.ndarray) -> np.ndarray:
-    """Non-negative least squares for two rows of ``basis``."""
+    """Solve the non-negative least squares problem for two rows of ``basis``."""
     both = np.linalg.lstsq(basis.T, target, rcond=None)[0]
     if both.min() >= 0:
         return np.asarray(both)

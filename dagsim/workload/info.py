@@ -86,7 +86,7 @@ class WorkloadInfo:
     """Load offered to the cluster, if a cluster was given."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the statistics as plain values for JSON, including ``offered`` of the load."""
+        """Return the statistics as plain values for JSON, including ``offered`` for the load."""
         plain = asdict(self)
         if self.load is not None:
             plain["load"]["offered"] = self.load.offered
@@ -102,9 +102,9 @@ def workload_info(
     whole: bool = False,
 ) -> WorkloadInfo:
     """Compute the statistics of ``jobs``; load and critical paths need a cluster and a runtime
-    model, and ``whole`` is as in ``ArrivalTimes``.
+    model, and ``whole`` has the same meaning as in ``ArrivalTimes``.
 
-    Makes one pass and keeps a few numbers per job and per task.
+    Makes one pass and stores a few numbers per job and per task.
     """
     tally = Tally(() if cluster is None else cluster.gpu_types, runtime, cluster, whole=whole)
     for job in jobs:
@@ -200,8 +200,8 @@ class Tally:
 
 
 def _level_sizes(graph: TaskGraph) -> list[int]:
-    """Return the number of tasks at each depth: with 0, 1, 2 ... tasks before them on their longest
-    chain."""
+    """Return the number of tasks at each depth: those with 0, 1, 2 ... tasks before them on their
+    longest chain."""
     level = [0] * len(graph.tasks)
     for task in graph.order:
         level[task] = max([level[parent] + 1 for parent in graph.parents[task]], default=0)

@@ -1,21 +1,22 @@
-"""Offered load: the share of a cluster's time that the arriving jobs request.
+"""Offered load: the fraction of a cluster's time that the arriving jobs request.
 
 A task keeps the GPUs that it may use busy for
 
     instances * GPUs per instance / sum over these GPUs of (1 / seconds of one instance there)
 
-seconds: as long as it would take if all of them worked on it, each at its own speed. Multiplied by
-the number of these GPUs, this gives its GPU-seconds. The load of a set of GPU types is
+seconds, which is how long the task would take if all of them worked on it, each at its own speed.
+Multiplied by the number of these GPUs, this gives its GPU-seconds. The load of a set of GPU types
+is
 
     GPU-seconds of the tasks that may use no other types / (GPUs of these types * period)
 
 where the period is the time over which the jobs arrive (``ArrivalTimes.period_s``). Because n
-arrivals have only n - 1 gaps, it is one mean gap longer than the time from the first to the last.
-The offered load is the largest over all sets of types: the tasks of a set can run nowhere else, so
-if the load stays above 1, their queue grows for as long as jobs arrive, whatever the policy. The
-load of all types together is the plain ratio of GPU-seconds, which the utilization of a long run
-approaches. Both are GPU-seconds / (GPUs * period) on a cluster of one type. The load of CPU cores
-is the same with cores in place of GPUs.
+arrivals have only n - 1 gaps, it is one mean gap longer than the time from the first to the last
+arrival. The offered load is the largest load over all sets of types. The tasks in a set can run
+nowhere else, so if the load stays above 1, their queue grows for as long as jobs arrive, under any
+policy. The load of all types together is the plain ratio of GPU-seconds, which the utilisation of a
+long run approaches. On a cluster with one type, both are GPU-seconds / (GPUs * period). The load of
+CPU cores is the same with cores instead of GPUs.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ from dagsim.workload.arrays import JobArrays
 
 
 class WorkRuntime(Protocol):
-    """The part of a runtime model that workloads need (``dagsim.systems.cluster.models.runtime``)."""
+    """The part of a runtime model that workloads need
+    (``dagsim.systems.cluster.models.runtime``)."""
 
     def seconds(self, task: Task, gpus: tuple[GpuType | None, ...]) -> tuple[float, ...]:
         """Return the seconds that one instance of ``task`` takes on each of ``gpus``; ``inf`` where
@@ -50,9 +52,9 @@ _FULL = 1 + 1e-9
 class ArrivalTimes:
     """The first and the last arrival of jobs, and the period over which the jobs arrive.
 
-    ``begins_s`` is a time from which on all arrivals are known. Without it, a log begins with its
+    ``begins_s`` is a time from which all arrivals are known. Without it, a log begins with its
     first job. For ``whole`` arrivals, the period is known to end with the last one, because
-    generators stretch them so with ``load_mode: exact``.
+    generators stretch the jobs in this way with ``load_mode: exact``.
     """
 
     begins_s: float | None = None
@@ -84,9 +86,9 @@ class ArrivalTimes:
 
     @property
     def period_s(self) -> float:
-        """Seconds over which the jobs arrive. For a log this is the span plus one mean gap, because
-        n arrivals have only n - 1 gaps. Jobs that arrive together count as one arrival; 0 if all
-        do.
+        """Seconds over which the jobs arrive. For a log, this is the span plus one mean gap,
+        because n arrivals have only n - 1 gaps. Simultaneous arrivals count as one arrival; 0 if
+        all are simultaneous.
         """
         if self.whole or self.begins_s is not None:
             return self.span_s
@@ -95,7 +97,7 @@ class ArrivalTimes:
 
 @dataclass(frozen=True, slots=True)
 class TypeLoad:
-    """Load of a set of GPU types, from the tasks that may use no other types."""
+    """Load of a set of GPU types, caused by the tasks that may use no other types."""
 
     types: tuple[str, ...]
     demand: float
@@ -143,8 +145,8 @@ class Load:
 
     @property
     def keeps_up(self) -> bool:
-        """False if the queue grows while jobs arrive, whatever the policy. A load above 1 does not
-        prove this if it is caused by work of the last jobs.
+        """False if the queue grows while jobs arrive, under any policy. A load above 1 does not
+        prove this if it is caused by the work of the last jobs.
         """
         return self.offered <= _FULL or self.sure <= _FULL
 
@@ -166,14 +168,14 @@ class Load:
         )
 
     def _scarce(self) -> str:
-        """Return the scarcest GPU types, if these are not all types of the cluster."""
+        """Return the scarcest GPU types, if these are not all types in the cluster."""
         if len(self.by_types) < 2 or self.cpu_load > self.gpu_load:
             return ""
         scarcest = max(self.by_types, key=lambda part: part.load)
         return "" if scarcest is self.by_types[-1] else f" of {' or '.join(scarcest.types)}"
 
     def with_part(self, name: str, load: Load) -> Load:
-        """Return the load with that of the jobs that may only use a part of the cluster."""
+        """Return the load including that of the jobs that may only use part of the cluster."""
         scarcest = max(load.by_types, key=lambda one: one.load, default=None)
         return replace(
             self,
@@ -221,7 +223,7 @@ class _Resource:
                 types |= np.where((units > 0) & (seconds[:, place] < inf), 1 << place, 0)
             busy_s = amount / speed
         counted = (amount > 0) & (speed > 0) & ~(seconds == 0).any(axis=1)
-        for of in np.unique(types[counted]).tolist():
+        for of in sorted(set(types[counted].tolist())):  # np.unique would import numpy.ma: 25 ms of each start
             mine = busy_s[counted & (types == of)]
             mine[0] += self.busy_s.get(of, 0.0)
             self.busy_s[of] = float(np.add.accumulate(mine)[-1])
@@ -231,7 +233,7 @@ class _Resource:
         return ordered_sum(units for place, units in enumerate(self.capacity) if types >> place & 1)
 
     def without(self, other: _Resource) -> _Resource:
-        """Return the same capacity, with the busy times minus those of another."""
+        """Return the same capacity, with the busy times reduced by those of another."""
         rest = _Resource(self.capacity)
         rest.busy_s = {types: busy_s - other.busy_s.get(types, 0.0) for types, busy_s in self.busy_s.items()}
         return rest
@@ -251,8 +253,8 @@ class _Resource:
         return max(map(self.confined, self._unions()), default=0.0)
 
     def _unions(self) -> Iterator[int]:
-        """Yield the sets that can be the scarcest: unions of sets that overlap. The load of
-        disjoint sets together lies between their loads.
+        """Yield the sets that can be the scarcest: unions of overlapping sets. The combined load of
+        disjoint sets lies between their loads.
         """
         yield from (unions := dict.fromkeys(self.busy_s))
         fresh = list(unions)
@@ -287,8 +289,8 @@ class LoadMeter:
         """Number of such jobs above which those that have ended are dropped."""
 
     def add(self, job: Job) -> None:
-        """Add ``job``, in order of arrival. A task that cannot run anywhere here offers no load: its
-        job will be rejected.
+        """Add ``job``, in order of arrival. A task that cannot run anywhere here offers no load,
+        because its job will be rejected.
         """
         self.arrivals.add(job.arrival_s)
         shortest_s = [self._add(task, self._gpus, self._cpus) for task in job.graph.tasks]
@@ -299,7 +301,7 @@ class LoadMeter:
             self._tidy = 2 * len(self._latest) + 64
 
     def add_arrays(self, jobs: JobArrays, seconds: np.ndarray) -> None:
-        """Add all of ``jobs`` at once; the totals equal those of adding them one by one.
+        """Add all of ``jobs`` at once; the totals equal those from adding them one by one.
         ``seconds`` are (n, GPU types).
         """
         self.arrivals.add_all(jobs.arrival_s)
@@ -308,7 +310,8 @@ class LoadMeter:
         self._columns.append((jobs, seconds))
 
     def _add(self, task: Task, gpus: _Resource, cpus: _Resource, share: float = 1.0) -> float:
-        """Add a share of ``task``; return its seconds on the fastest machines, 0 if it runs on none."""
+        """Add a share of ``task``; return its seconds on the fastest machines, or 0 if it runs on
+        none."""
         seconds = self._runtime.seconds(task, self._types)
         if task.gpus:
             gpus.add(task.instances * task.gpus * share, seconds)
@@ -339,7 +342,8 @@ class LoadMeter:
         return max(self.gpu_s, self.cpu_s)
 
     def load(self, arrivals: ArrivalTimes | None = None) -> Load:
-        """Load of the added jobs, which are some of those that have ``arrivals``; by default all."""
+        """Return the load of the added jobs, which are some of those that have ``arrivals``; by
+        default all."""
         arrivals = self.arrivals if arrivals is None else arrivals
         period_s, span_s = arrivals.period_s, arrivals.span_s
         by_types = tuple(self._by_types(period_s)) if period_s else ()
@@ -350,7 +354,7 @@ class LoadMeter:
 
     def _busy_until(self, last_s: float) -> float:
         """Return the seconds until ``last_s`` for which the scarcer resource would be busy if no
-        job waited. A job's work counts as spread evenly over its critical path.
+        job waited. The work of a job counts as spread evenly over its critical path.
         """
         gpus, cpus = _Resource(self._gpus.capacity), _Resource(self._cpus.capacity)
         for end_s, path_s, job in self._latest:
@@ -383,7 +387,8 @@ class LoadMeter:
 
 
 def seconds_of(jobs: JobArrays, runtime: WorkRuntime, types: tuple[GpuType | None, ...]) -> np.ndarray:
-    """(n, types) float64: seconds that an instance of each task takes on each of ``types``."""
+    """Return (n, types) float64: the seconds that an instance of each task takes on each of
+    ``types``."""
     rates = getattr(runtime, "rates", None)
     if rates is None:
         rows = [runtime.seconds(task, types) for job in jobs.jobs() for task in job.tasks]
@@ -395,8 +400,8 @@ def seconds_of(jobs: JobArrays, runtime: WorkRuntime, types: tuple[GpuType | Non
 
 
 def offered_load(jobs: Iterable[Job], cluster: Cluster, runtime: WorkRuntime, *, whole: bool = False) -> Load:
-    """Compute the load that ``jobs``, in order of arrival, offer to ``cluster``; ``whole`` as in
-    ``ArrivalTimes``.
+    """Compute the load that ``jobs``, in order of arrival, offer to ``cluster``; ``whole`` has the
+    same meaning as in ``ArrivalTimes``.
     """
     meter = LoadMeter(cluster, runtime)
     meter.arrivals.whole = whole

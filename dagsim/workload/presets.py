@@ -1,9 +1,9 @@
-"""Synthetic workloads by name (``dagsim list workloads``): starting points for your own
+"""Synthetic workloads by name (``dagsim list workloads``), as starting points for your own
 configurations.
 
-Short workloads measure a burst: the cluster starts and ends empty. This is a meaningful quantity in
-itself, but not a steady state. The ``steady`` workloads measure a steady state: arrivals continue
-at a constant rate to the end, and neither end is counted.
+Short workloads measure a burst, because the cluster starts and ends empty. This is a meaningful
+quantity in itself, but not a steady state. The ``steady`` workloads measure a steady state:
+arrivals continue at a constant rate to the end, and neither end is counted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dagsim.workload.synthetic import Synthetic
 
 
 class Preset(NamedTuple):
-    """A workload and its description in one line."""
+    """A workload with a one-line description."""
 
     summary: str
     workload: Synthetic | Sessions

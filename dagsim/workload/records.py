@@ -1,17 +1,17 @@
-"""dagsim's own file format for workloads: JSON Lines, one job per line, gzipped if the name ends in
-``.gz``.
+"""dagsim's own file format for workloads: JSON Lines with one job per line, gzipped if the name
+ends in ``.gz``.
 
-The first line is the header, ``{"format": "dagsim-workload", "version": 1, "meta": {...}}``;
-users may put anything into ``meta``, except ``begins_s``, which is the time at which the simulation
+The first line is the header, ``{"format": "dagsim-workload", "version": 1, "meta": {...}}``. Users
+may put anything into ``meta``, except for ``begins_s``, which is the time at which the simulation
 begins if its first jobs are already running or waiting. Every other line is a job, in order of
 arrival:
 
     {"id": "job-7", "arrival_s": 12.5, "tasks": [{"name": "map", "work": 30.0, "instances": 4},
      {"name": "reduce", "work": 9.0}], "edges": [[0, 1, 2e6]]}
 
-The keys of jobs and tasks are the fields of ``dagsim.model.Job`` and ``Task``; fields at their
-default are left out. ``edges`` are [parent, child] or [parent, child, bytes], by index in
-``tasks``. Numbers are read back exactly.
+The keys of jobs and tasks are the fields of ``dagsim.model.Job`` and ``Task``; fields with their
+default value are left out. ``edges`` are [parent, child] or [parent, child, bytes], by index in
+``tasks``. Numbers are read back without any loss.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ _LONG = 400
 
 
 class WrongRecord(Exception):
-    """A record that is not a valid job; the message starts with the field."""
+    """A record is not a valid job; the message starts with the field."""
 
 
 def record_of(job: Job) -> dict[str, Any]:
     """Convert ``job`` to a record of plain values.
 
     Raises:
-        ModelError: A task is elastic; its training model has no plain form.
+        ModelError: A task is elastic, and its training model cannot be written as plain values.
     """
     for task in job.graph.tasks:
         if task.elastic is not None:
@@ -71,7 +71,7 @@ def record_of(job: Job) -> dict[str, Any]:
 
 
 def job_of(record: dict[str, Any]) -> Job:
-    """Convert ``record`` to a job; consumes the record.
+    """Convert ``record`` to a job; the record is consumed.
 
     Raises:
         WrongRecord: A field is missing, unknown, or of the wrong type.
@@ -297,8 +297,8 @@ def write_jobs(path: Path, jobs: Iterable[Job], meta: Mapping[str, Any] | None =
     """Write ``jobs`` to ``path``, which is created atomically, and return their number.
 
     Raises:
-        WorkloadError: The file cannot be written, the jobs are not in order of arrival, or they hold
-            a value that JSON cannot represent (an infinite deadline).
+        WorkloadError: The file cannot be written, the jobs are not in order of arrival, or they
+            contain a value that JSON cannot represent (an infinite deadline).
     """
     written, last_s = 0, 0.0
     try:
@@ -306,7 +306,7 @@ def write_jobs(path: Path, jobs: Iterable[Job], meta: Mapping[str, Any] | None =
             file.write(_line({"format": FORMAT, "version": VERSION, "meta": dict(meta or {})}, "the header"))
             for job in jobs:
                 if job.arrival_s < last_s:
-                    raise WorkloadError(f"job {job.id!r} arrives at {job.arrival_s!r}, before the one written last")
+                    raise WorkloadError(f"job {job.id!r} arrives at {job.arrival_s!r}, before the job written last")
                 file.write(_line(record_of(job), f"job {job.id!r}"))
                 written, last_s = written + 1, job.arrival_s
     except OSError as error:
@@ -318,8 +318,9 @@ def read_jobs(path: Path) -> Iterator[Job]:
     """Yield the jobs in ``path``, read lazily.
 
     Raises:
-        TraceError: The file cannot be read, has another format or version, or a line is invalid; the
-            message names ``file:line`` and the field. Raised at the line where reading stops.
+        TraceError: The file cannot be read, has a different format or version, or contains an
+            invalid line; the message names ``file:line`` and the field. Raised at the line where
+            reading stops.
     """
     last_s = 0.0
     with _opened(path) as lines:
@@ -330,7 +331,9 @@ def read_jobs(path: Path) -> Iterator[Job]:
             try:
                 job = job_of(_object(line))
                 if job.arrival_s < last_s:
-                    raise WrongRecord(f"arrival_s: {job.arrival_s!r} lies before the last job's {last_s!r}")
+                    raise WrongRecord(
+                        f"arrival_s: {job.arrival_s!r} is before the arrival of the previous job, {last_s!r}"
+                    )
             except (WrongRecord, ModelError) as error:
                 raise TraceError(f"{path}:{number}: {clipped(error)}") from None
             last_s = job.arrival_s
@@ -341,7 +344,7 @@ def read_meta(path: Path) -> dict[str, Any]:
     """Return the ``meta`` in the header of ``path``.
 
     Raises:
-        TraceError: The file cannot be read, or has another format or version.
+        TraceError: The file cannot be read, or has a different format or version.
     """
     with _opened(path) as lines:
         return _meta(path, next(lines, ""))
@@ -354,10 +357,11 @@ def _meta(path: Path, line: str) -> dict[str, Any]:
         header = {}
     meta = header.get("meta", {})
     if header.get("format") != FORMAT or not isinstance(meta, dict):
-        raise TraceError(f'{path}:1: no workload of dagsim (the first line should be {{"format": "{FORMAT}", ...}})')
+        raise TraceError(f'{path}:1: not a dagsim workload (the first line should be {{"format": "{FORMAT}", ...}})')
     if header.get("version") != VERSION:
         raise TraceError(
-            f"{path}:1: version: {clipped_repr(header.get('version'))} cannot be read; this dagsim knows {VERSION}"
+            f"{path}:1: version: {clipped_repr(header.get('version'))} cannot be read; this version of "
+            f"dagsim reads {VERSION}"
         )
     return meta
 
@@ -366,7 +370,7 @@ def _object(line: str) -> dict[str, Any]:
     try:
         record = whole_characters(json.loads(line, parse_constant=_no_constant), line)
     except (ValueError, RecursionError) as error:
-        raise WrongRecord(f"not a line of JSON ({error})") from None
+        raise WrongRecord(f"the line is not valid JSON ({error})") from None
     if not isinstance(record, dict):
         raise WrongRecord(f"should be a JSON object, got {clipped_repr(record)}")
     return record
@@ -385,7 +389,8 @@ def _line(record: dict[str, Any], what: str) -> str:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Iterator[str]]:
-    """Yield the lines of ``path``; damaged bytes raise ``TraceError`` at the line where they occur."""
+    """Yield the lines of ``path``; damaged bytes raise ``TraceError`` at the line where they
+    occur."""
     started = count(1)
     try:
         with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as file:

@@ -3,7 +3,7 @@ the logs of real clusters.
 
 Sessions start at the varying ``rates``. A session belongs to a tenant and to a kind, which
 determines its number of jobs, the seconds between them, and their common demand. Most of its jobs
-take about equally long. ``dagsim.workload.fitting`` fits all of this to a trace; the presets
+take about the same time. ``dagsim.workload.fitting`` fits all of this to a trace; the presets
 ``like-philly`` and so on are such fits.
 """
 
@@ -34,7 +34,7 @@ _MOST = 10_000_000
 """Maximum number of jobs; a larger number is most likely a typing error."""
 _NEAR = 0.05
 """Maximum distance, as a quantile, of similar jobs from their session's own quantile."""
-_CHUNK = 256  # shapes drawn at once
+_CHUNK = 256  # number of shapes drawn at once
 _GRID = 4_000
 """Number of quantiles of a kind over which its expected load is summed."""
 _FORBID = {"extra": "forbid"}
@@ -48,7 +48,7 @@ class SessionKind:
     """A kind of session; all jobs in a session have the same demand. ``share`` is its weight
     relative to the other kinds.
 
-    ``jobs`` is the number of jobs per session and ``work`` the work of a task. The demand of an
+    ``jobs`` is the number of jobs per session, and ``work`` is the work of a task. The demand of an
     instance is drawn once per session.
 
     Raises:
@@ -74,11 +74,11 @@ class SessionKind:
 class _Started(NamedTuple):
     """Sessions, one entry each."""
 
-    kind: np.ndarray  # int64: index in kinds
+    kind: np.ndarray  # int64: index of each session's kind
     tenant: np.ndarray  # int64
     jobs: np.ndarray  # int64: number of jobs
-    own: np.ndarray  # float64: its quantile among the durations of its kind
-    gpus: np.ndarray  # float64: per instance, the same for all of its jobs
+    own: np.ndarray  # float64: quantile of the session among the durations of its kind
+    gpus: np.ndarray  # float64: GPUs per instance, the same for all jobs of the session
     cpus: np.ndarray
     memory_gb: np.ndarray
     instances: np.ndarray  # int64
@@ -97,7 +97,7 @@ class _Arrived(NamedTuple):
     """Jobs in order of time, one entry each, and their sessions."""
 
     time_s: np.ndarray
-    place: np.ndarray  # float64: quantile of its first task among the durations of its kind
+    place: np.ndarray  # float64: quantile of the first task among the durations of the kind
     session: _Started
 
     def until(self, count: int) -> _Arrived:
@@ -111,14 +111,14 @@ class Sessions:
     """``count`` jobs in sessions that offer ``load`` to the cluster, on average over seeds.
 
     Times are those of the real cluster, stretched to give the requested load, as ``--load`` does
-    for a trace, so on a small cluster a day lasts longer than 24 h. With ``load_mode="exact"`` each
-    drawn workload offers exactly ``load``. ``alike`` is the share of a session's jobs that take
-    about equally long. There are ``tenants`` tenants; the k-th submits sessions in proportion to k
-    to the power of -``zipf``.
+    for a trace. On a small cluster, a day therefore lasts longer than 24 h. With
+    ``load_mode="exact"``, each generated workload offers exactly ``load``. ``alike`` is the
+    fraction of a session's jobs that take about the same time. There are ``tenants`` tenants, and
+    the k-th submits sessions in proportion to k to the power of -``zipf``.
 
     Raises:
-        WorkloadError: There are no jobs or kinds, or the load is not positive. When jobs are drawn:
-            the cluster cannot run some of the work.
+        WorkloadError: There are no jobs or kinds, or the load is not positive. When jobs are
+            generated: the cluster cannot run some of the work.
     """
 
     kinds: tuple[SessionKind, ...]
@@ -177,7 +177,8 @@ class Sessions:
         return self.rates.per_hour / 3600 * expected.busy_s
 
     def _metered(self, kind: SessionKind, cluster: Cluster, runtime: WorkRuntime) -> LoadMeter:
-        """Load of ``_GRID`` tasks of the kind, evenly spaced over the quantiles of its work."""
+        """Return the load of ``_GRID`` tasks of the kind, evenly spaced over the quantiles of its
+        work."""
         demands = _demands(kind, stream(0, "pilot/demands"), _GRID)
         tasks = job_arrays(DagArrays.single(_GRID), _sizes(kind.work.at(_middles(_GRID)), kind.gang, *demands))
         meter = LoadMeter(cluster, runtime)
@@ -188,11 +189,11 @@ class Sessions:
         meter, last_s = LoadMeter(cluster, runtime), float(drawn.arrival_s[-1] * stretch)
         meter.add_arrays(drawn, seconds_of(drawn, runtime, cluster.gpu_types))
         if not last_s or not meter.busy_s > 0:
-            raise WorkloadError(f"workload: {cluster} can run none of this work, or all of it comes at once")
+            raise WorkloadError(f"workload: {cluster} cannot run any of this work, or all of it arrives at once")
         return meter.busy_s / last_s
 
     def _drawn(self, seed: int) -> JobArrays:
-        """Return the jobs at the times of the real cluster, the first at 0."""
+        """Return the jobs at the times of the real cluster, with the first at 0."""
         rng: Draws = cache(lambda name: stream(seed, name))
         weeks: list[_Arrived] = []
         tasks: list[tuple[np.ndarray, np.ndarray]] = []
@@ -246,7 +247,7 @@ class Sessions:
         return works
 
     def _times(self, rng: Draws, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """Times of all jobs of the sessions, grouped by session."""
+        """Return the times of all jobs in the sessions, grouped by session."""
         gaps = self.gaps_s.draw(rng("sessions/gaps"), int(lengths.sum()))
         ends = np.cumsum(lengths)
         since = np.cumsum(gaps)
@@ -279,14 +280,14 @@ class Sessions:
         ``own``, or anywhere.
         """
         near = np.abs(own + _NEAR * (2 * rng("sessions/near").random(len(own)) - 1))
-        near = np.where(near >= 1, 2 - near, near)  # reflected at both ends
+        near = np.where(near >= 1, 2 - near, near)  # values are reflected at both ends
         fresh = rng("sessions/fresh").random(len(own))
         places = np.where(rng("sessions/alike").random(len(own)) < self.alike, near, fresh)
         return np.minimum(places, np.nextafter(1, 0))
 
     def _tasks(self, rng: Draws, arrived: _Arrived, tasks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the quantile of the duration, and number of instances, of all tasks of the jobs of
-        a week; ``tasks`` is the number per job.
+        """Return the quantile of the duration and the number of instances of all tasks in the jobs
+        of a week; ``tasks`` is the number per job.
 
         The first task has the quantile of its job; the others are near it or anywhere.
         """
@@ -300,14 +301,14 @@ class Sessions:
         return place, instances
 
     def _instances(self, rng: np.random.Generator, kinds: np.ndarray, tasks: np.ndarray) -> np.ndarray:
-        """Return the number of instances of each task of jobs with these kinds and numbers of
+        """Return the number of instances of each task in jobs with these kinds and numbers of
         tasks."""
         rules = [kind.instances for kind in self.kinds]
         if not all(isinstance(rule, Choice | Constant | Quantiles) for rule in rules):
             drawn = [rules[kind].draw(rng, many) for kind, many in zip(kinds.tolist(), tasks.tolist(), strict=True)]
             return counts(np.concatenate(drawn))
         of_task = np.repeat(kinds, tasks)
-        # a constant needs no random numbers
+        # A constant needs no random numbers.
         varied = np.array([not isinstance(rule, Constant) for rule in rules])[of_task]
         drawn_at, values = np.zeros(len(of_task)), np.empty(len(of_task))
         drawn_at[varied] = rng.random(np.count_nonzero(varied))
@@ -334,12 +335,13 @@ def _stretch(workload: Sessions, cluster: Cluster, runtime: WorkRuntime) -> floa
     """Return the factor on times that meets the load."""
     natural = workload.natural_load(cluster, runtime)
     if not 0 < natural < inf:
-        raise WorkloadError(f"workload: {cluster} can run none of this work, so no load can be set")
+        raise WorkloadError(f"workload: {cluster} cannot run any of this work, so no load can be set")
     return natural / workload.load
 
 
 def _demands(kind: SessionKind, rng: np.random.Generator, count: int) -> tuple[np.ndarray, ...]:
-    """Draw GPUs, cores and GB per instance, and the number of instances, of ``count`` sessions."""
+    """Draw the GPUs, cores and GB per instance, and the number of instances, for ``count``
+    sessions."""
     demands = [distribution.draw(rng, count) for distribution in (kind.gpus, kind.cpus, kind.memory_gb)]
     return *demands, counts(kind.instances.draw(rng, count))
 

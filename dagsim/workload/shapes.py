@@ -2,10 +2,10 @@
 
 ``draw(rng, jobs)`` draws the DAGs of ``jobs`` jobs. Parents are listed before their children.
 
-``Alibaba`` draws jobs like those of Alibaba's 2018 trace: the population of Tian et al., SoCC 2019
-(2,857,851 DAG jobs of 9,673,063 tasks). The points below come from their histograms
+``Alibaba`` draws jobs like those in Alibaba's 2018 trace: the population of Tian et al., SoCC 2019
+(2,857,851 DAG jobs with 9,673,063 tasks). The points below come from their histograms
 (All-less/trace-generator), with quantiles interpolated between them. Instances, durations and
-shapes are drawn independently, although real ones are correlated.
+shapes are drawn independently, although they are correlated in the real trace.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from dagsim.workload.distributions import Choice, Quantiles, TaggedUnion
 
 
 class DagArrays(NamedTuple):
-    """DAGs of J jobs with n tasks and E edges; jobs follow each other, parents precede children."""
+    """DAGs of J jobs with n tasks and E edges; jobs follow each other, and parents precede their
+    children."""
 
     tasks: np.ndarray  # (J,) int64: number of tasks of each job
     waits: np.ndarray  # (n,) int64: number of parents of each task
@@ -35,7 +36,7 @@ class DagArrays(NamedTuple):
     @classmethod
     def of_edges(cls, tasks: np.ndarray, parent: np.ndarray, child: np.ndarray) -> DagArrays:
         """Return the jobs with these numbers of ``tasks`` and these edges, (E,) each, in any order;
-        edges hold indices among all tasks.
+        edges contain indices among all tasks.
         """
         order = np.lexsort((parent, child))
         first = np.repeat(bounds(tasks)[:-1], tasks)
@@ -94,13 +95,14 @@ levels, as in 6,600 real jobs.
 
 @dataclass(frozen=True, slots=True)
 class Alibaba:
-    """Tasks per job and levels as published: ``n`` tasks have 1 + a binomial of ``n - 1`` levels.
+    """Tasks per job and levels as published: ``n`` tasks have 1 + a binomial number of ``n - 1``
+    levels.
 
-    This matches the published mean per ``n``, and the spread within about 20% (up to 16 tasks).
-    Each level has one task; further tasks concentrate on the first levels. A task waits for one
-    task in the level above. If no task would wait for a task that is not in the last level, one in
-    the next level does. Of jobs with more than 2 tasks, 59% gather (some task has two parents) and
-    33% scatter, against 65% and 21% of 6,600 real ones.
+    This matches the published mean for each ``n``, and the spread within about 20% (up to 16
+    tasks). Each level has one task, and further tasks concentrate on the first levels. A task waits
+    for one task in the level above. If no task would wait for a task outside the last level, a task
+    in the next level does. Of jobs with more than 2 tasks, 59% gather (some task has two parents)
+    and 33% scatter, compared with 65% and 21% of 6,600 real ones.
     """
 
     kind: Literal["alibaba"] = "alibaba"
@@ -112,9 +114,11 @@ class Alibaba:
         depth = 1 + rng.binomial(tasks - 1, _deeper(tasks))
         picks = rng.random((int(tasks.sum()), 3))
         level, owner = _levels(tasks, depth, picks[:, 0]), np.repeat(np.arange(jobs), tasks)
-        firsts = np.flatnonzero((np.diff(owner, prepend=-1) != 0) | (np.diff(level, prepend=-1) != 0))  # of each level
+        # first task of each level
+        firsts = np.flatnonzero((np.diff(owner, prepend=-1) != 0) | (np.diff(level, prepend=-1) != 0))
         ends = np.append(firsts[1:], len(level))
-        of = np.repeat(np.arange(len(firsts)), ends - firsts)  # the level of each task, over all jobs
+        # level of each task, numbered over all jobs
+        of = np.repeat(np.arange(len(firsts)), ends - firsts)
         widths = ends - firsts
 
         child = np.flatnonzero(level > 0)
@@ -127,8 +131,8 @@ class Alibaba:
 
 
 def _deeper(tasks: np.ndarray) -> np.ndarray:
-    """Return the probability that a further task deepens a job, by its number of tasks; jobs above
-    20 have about 6 further levels.
+    """Return the probability that a further task deepens a job, by its number of tasks; jobs with
+    more than 20 have about 6 further levels.
     """
     chances = np.array((0.0, 0.0, *_DEEPER))
     beyond = 6.0 / np.maximum(tasks - 1, 1)
@@ -136,13 +140,14 @@ def _deeper(tasks: np.ndarray) -> np.ndarray:
 
 
 def _levels(tasks: np.ndarray, depth: np.ndarray, picks: np.ndarray) -> np.ndarray:
-    """(n,) int64: level of each task, ascending within a job: one task per level, the others on any
-    level.
+    """Return (n,) int64: the level of each task, ascending within a job. There is one task per
+    level, and the others may be on any level.
     """
     level = ranges(np.zeros(len(tasks), np.int64), tasks)
     depth = np.repeat(depth, tasks)
     free = level >= depth
-    power = np.array([pick**_CROWDED for pick in picks[free].tolist()])  # NumPy's power differs between machines
+    # NumPy's power function differs between machines
+    power = np.array([pick**_CROWDED for pick in picks[free].tolist()])
     level[free] = (power * depth[free]).astype(np.int64)
     owner = np.repeat(np.arange(len(tasks)), tasks)
     return level[np.lexsort((level, owner))]
@@ -182,8 +187,8 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class ForkJoin:
-    """A task, then ``width`` parallel tasks, then a task that waits for all; repeated ``stages``
-    times in a row.
+    """A task, followed by ``width`` parallel tasks, followed by a task that waits for all of them;
+    repeated ``stages`` times in a row.
     """
 
     width: tuple[int, int] = (2, 8)
@@ -206,8 +211,8 @@ class ForkJoin:
 
 @dataclass(frozen=True, slots=True)
 class MapReduce:
-    """``maps`` tasks, then ``reduces`` tasks that each wait for all of them; repeated ``rounds``
-    times in a row.
+    """``maps`` tasks, followed by ``reduces`` tasks that each wait for all of them; repeated
+    ``rounds`` times in a row.
     """
 
     maps: tuple[int, int] = (2, 8)
@@ -229,10 +234,10 @@ class MapReduce:
 
 @dataclass(frozen=True, slots=True)
 class Layered:
-    """``layers`` of ``width`` tasks; a task waits for each task of the layer above with probability
-    ``density``.
+    """``layers`` layers of ``width`` tasks; a task waits for each task in the layer above with
+    probability ``density``.
 
-    Each task waits for at least one, so that a job has as many levels as layers.
+    Each task waits for at least one task, so that a job has as many levels as layers.
     """
 
     layers: tuple[int, int] = (2, 5)
@@ -250,12 +255,13 @@ class Layered:
     def draw(self, rng: np.random.Generator, jobs: int) -> DagArrays:
         layers = _between(rng, self.layers, jobs)
         widths = _between(rng, self.width, int(layers.sum()))
-        first = bounds(widths)  # the first task of each layer
-        below = np.delete(np.arange(len(widths)), bounds(layers)[:-1])  # layers with a layer above them
+        first = bounds(widths)  # first task of each layer
+        # layers that have a layer above them
+        below = np.delete(np.arange(len(widths)), bounds(layers)[:-1])
         wide, above = widths[below], widths[below - 1]
         kept = rng.random(int((above * wide).sum())) < self.density
         fallback = rng.random(len(widths) * self.width[1])
-        tasks = ranges(first[below], wide)  # tasks with a layer above them
+        tasks = ranges(first[below], wide)  # tasks that have a layer above them
         candidates = np.repeat(above, wide)
         child = np.repeat(tasks, candidates)[kept]
         parent = ranges(np.repeat(first[below - 1], wide), candidates)[kept]
@@ -269,8 +275,8 @@ class Layered:
 
 @dataclass(frozen=True, slots=True)
 class RandomDag:
-    """One task with probability ``single``, else ``tasks`` tasks that each wait for ``parents``
-    earlier ones.
+    """A single task with probability ``single``, or else ``tasks`` tasks that each wait for
+    ``parents`` earlier ones.
     """
 
     single: float = 0.15
@@ -301,27 +307,30 @@ Shape: TypeAlias = Annotated[
 
 
 def _in_layers(layers: np.ndarray, widths: np.ndarray) -> DagArrays:
-    """Return the jobs of layers with these widths, where each task waits for the whole layer
-    above."""
+    """Return jobs that consist of layers with these widths, where each task waits for the whole
+    layer above."""
     firsts = bounds(layers)[:-1]
     above = np.concatenate([np.zeros(1, np.int64), widths[:-1]])
     above[firsts] = 0
     tasks = np.add.reduceat(widths, firsts)
-    start = bounds(widths)[:-1] - np.repeat(bounds(tasks)[:-1], layers) - above  # of the layer above, within the job
+    # start of the layer above, within the job
+    start = bounds(widths)[:-1] - np.repeat(bounds(tasks)[:-1], layers) - above
     waits = np.repeat(above, widths)
     return DagArrays(tasks, waits, ranges(np.repeat(start, widths), waits))
 
 
 def _distinct(below: np.ndarray, count: np.ndarray, picks: np.ndarray) -> np.ndarray:
-    """Draw, for each row, ``count`` different whole numbers under ``below``, sorted, rows one after
-    the other.
+    """Draw, for each row, ``count`` different whole numbers below ``below``, sorted, with one row
+    after the other.
 
     Each pick is an index among the remaining numbers.
     """
     chosen = np.empty((len(below), 0), np.int64)
     for turn in range(int(count.max(initial=0))):
         number = (picks[:, turn] * (below - turn)).astype(np.int64)
-        for other in chosen.T:  # sorted: each that is not above the number makes it one more
+        # the chosen numbers are sorted, and each one that is not above this number increases it by
+        # one
+        for other in chosen.T:
             number += number >= other
         number[turn >= count] = np.iinfo(np.int64).max
         chosen = np.sort(np.concatenate([chosen, number[:, None]], axis=1), axis=1)

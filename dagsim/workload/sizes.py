@@ -1,7 +1,7 @@
 """Sizes of tasks: work, instances, GPUs, CPUs, memory, and the model to train.
 
 ``draw(rng, tasks)`` returns columns with one entry per task. ``rng`` maps names to random
-generators, one per quantity, so that a change to one quantity leaves the others unchanged.
+generators, one per quantity, so that a change in one quantity leaves the others unchanged.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _FORBID = {"extra": "forbid"}
 
 
 class SizeColumns(NamedTuple):
-    """Drawn sizes, one entry per task, and the values that all tasks share."""
+    """Generated sizes, with one entry per task, and the values that all tasks share."""
 
     work: np.ndarray  # (n,) float64
     instances: np.ndarray  # (n,) int64
@@ -51,7 +51,7 @@ class SizeColumns(NamedTuple):
     gang: np.ndarray  # (n,) bool
     model: np.ndarray  # (n,) int64: index in models
     estimate: np.ndarray | None = None  # (n,) float64
-    priority: np.ndarray | None = None  # (n,) float64, if sizes determine it
+    priority: np.ndarray | None = None  # (n,) float64; None unless sizes determine the priority
     models: tuple[str | None, ...] = (None,)
     gpu_types: tuple[str, ...] | None = None
 
@@ -67,15 +67,15 @@ class SizeColumns(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Independent:
-    """Each quantity from its own distribution.
+    """Each quantity comes from its own distribution.
 
     ``work`` is in the unit of the runtime model: seconds on its reference GPU type, or TFLOP.
     ``gpus``, ``cpus`` and ``memory_gb`` are per instance; with ``gang``, the instances of a task
-    start together. ``models`` are equally likely. ``requested_factor`` is the users' estimate of the work (a
-    requested time), as a multiple of it.
+    start together. ``models`` are equally likely. ``requested_factor`` is the users' estimate of
+    the work (a requested time), as a multiple of the work.
 
     Raises:
-        WorkloadError: During a draw, if a size is negative or a task has no instances.
+        WorkloadError: During a draw, a size is negative or a task has no instances.
     """
 
     work: Distribution = _SECONDS
@@ -113,19 +113,20 @@ class Independent:
 
 @dataclass(frozen=True, slots=True)
 class Correlated:
-    """Long tasks take more GPUs and have lower priority, as in MohammedYaseen97/gpu-optimizer.
+    """Long tasks take more GPUs and have a lower priority, as in MohammedYaseen97/gpu-optimizer.
 
-    With x = work / ``longest``, capped at 1, both of these are rounded:
+    With x = work / ``longest``, capped at 1, both of the following are rounded:
 
-    - GPUs: ``gpus_follow`` parts of 1 + floor(x ** 0.6 * (most_gpus - 1)), and for the rest a random
-      whole number from 1 to ``most_gpus``
-    - priority: ``priority_follows`` parts of 1 + floor((1 - x) ** 0.8 * (top_priority - 1)), and for
-      the rest a random one from 1 to ``top_priority``
+    - GPUs: ``gpus_follow`` parts of 1 + floor(x ** 0.6 * (most_gpus - 1)), and for the rest a
+      random whole number from 1 to ``most_gpus``
+    - priority: ``priority_follows`` parts of 1 + floor((1 - x) ** 0.8 * (top_priority - 1)), and
+      for the rest a random one from 1 to ``top_priority``
 
-    GPUs form a gang of instances with one GPU each. A job has the priority of its first task.
+    The GPUs form a gang of instances with one GPU each. A job has the priority of its first task.
 
     Raises:
-        WorkloadError: A part is outside 0..1, or a bound is below 1. During a draw, if the work is negative.
+        WorkloadError: A part is outside 0..1, or a bound is below 1. During a draw, the work is
+        negative.
     """
 
     work: Distribution = _SHORT_AND_LONG
@@ -167,12 +168,13 @@ Sizes: TypeAlias = Annotated[Independent | Correlated, TaggedUnion("independent"
 
 
 def _sizes(name: str, distribution: Distribution, rng: Draws, count: int) -> np.ndarray:
-    if isinstance(distribution, Constant):  # creating a generator takes longer than drawing for 100 jobs
+    # creating a generator takes longer than drawing the values for 100 jobs
+    if isinstance(distribution, Constant):
         drawn = np.full(count, float(distribution.value))
     else:
         drawn = distribution.draw(rng(f"sizes/{name}"), count)
     if count and not drawn.min() >= 0:
-        raise WorkloadError(f"sizes: {name} must be 0 or more, and {distribution!r} gave {float(drawn.min())!r}")
+        raise WorkloadError(f"sizes: {name} must be 0 or more, but {distribution!r} gave {float(drawn.min())!r}")
     return drawn
 
 

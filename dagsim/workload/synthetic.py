@@ -1,4 +1,4 @@
-"""Synthetic workloads: arrivals x shape x sizes, at a stated offered load, the same for every
+"""Synthetic workloads: arrivals x shape x sizes, at a given offered load, identical for every
 scheduler.
 
 All randomness comes from named streams of one seed (``arrivals``, ``shapes``, ``sizes/work``,
@@ -35,9 +35,10 @@ _FEW = 20_000
 
 
 def job_arrays(graphs: DagArrays, sizes: SizeColumns, priority: np.ndarray | None = None) -> JobArrays:
-    """Return the jobs ``job-0``, ``job-1``, ... of tasks ``t0``, ``t1``, ..., which arrive at 0 s.
+    """Return the jobs ``job-0``, ``job-1``, ... with tasks ``t0``, ``t1``, ..., which arrive at 0
+    s.
 
-    ``priority`` is (J,) float64; by default it is the priority in the sizes of a job's first task,
+    ``priority`` is (J,) float64; by default, it is the priority in the sizes of a job's first task,
     if any.
 
     Raises:
@@ -78,7 +79,7 @@ def _few(prefix: str, count: int) -> list[str]:
     return [f"{prefix}{number}" for number in range(count)]
 
 
-_CHUNK = 1024  # jobs drawn at once
+_CHUNK = 1024  # number of jobs drawn at once
 _MOST = 10_000_000
 """Maximum number of jobs; a larger number is most likely a typing error."""
 _PILOT = 32_768  # number of jobs used to estimate the expected load
@@ -89,18 +90,18 @@ _BURSTY, _SINGLE, _INDEPENDENT = Bursty(bursts=4, share=0.7, width=0.02), Single
 class Synthetic:
     """``count`` jobs that offer ``load`` to the cluster (defined in ``dagsim.workload.load``).
 
-    With ``load_mode="exact"`` arrivals are stretched so that each drawn workload, from the first
-    arrival at 0 to the last, offers exactly ``load``. With ``"expected"`` the arrival rate is the
-    same for every seed and the load is right on average, up to the error of a pilot of 32,768 jobs
-    (1 to 2%): choose it if arrivals must be truly Poisson.
+    With ``load_mode="exact"``, arrivals are stretched so that each generated workload, from the
+    first arrival at 0 to the last, offers exactly ``load``. With ``"expected"``, the arrival rate
+    is the same for every seed and the load is right on average, up to the error of a pilot run with
+    32,768 jobs (1 to 2%). Choose this if arrivals must be truly Poisson.
 
-    ``priority`` defaults to the priority in ``sizes``, else 0. ``tenants`` are equally likely. With
-    ``slack``, a job's deadline is its arrival plus ``slack`` times its ideal time, the critical
-    path on the fastest GPUs it may use. Each edge carries ``output_gb``.
+    ``priority`` defaults to the priority in ``sizes``, or else 0. ``tenants`` are equally likely.
+    With ``slack``, a job's deadline is its arrival plus ``slack`` times its ideal time, which is
+    the critical path on the fastest GPUs that it may use. Each edge carries ``output_gb``.
 
     Raises:
-        WorkloadError: There are no jobs, or the load is not positive. When jobs are drawn: the cluster
-            cannot run some of the work.
+        WorkloadError: There are no jobs, or the load is not positive. When jobs are generated: the
+            cluster cannot run some of the work.
     """
 
     count: int = 100
@@ -133,7 +134,8 @@ class Synthetic:
 
         Raises:
             WorkloadError: A size is below 0, or the cluster cannot run some of the work.
-            ModelError: A job is invalid: work that is not finite, a share of several GPUs, or a negative slack.
+            ModelError: A job is invalid, because its work is not finite, it has a share of several
+            GPUs, or its slack is negative.
         """
         drawn, slack = self._drawn(_streams(seed), self.count)
         seconds = seconds_of(drawn, runtime, cluster.gpu_types) if self._asks_seconds() else None
@@ -142,7 +144,7 @@ class Synthetic:
             return drawn.arriving(arrival_s)
         assert seconds is not None
         ideal_s = drawn.critical_paths(seconds.min(axis=1))
-        with np.errstate(invalid="ignore"):  # from jobs that this cluster cannot run
+        with np.errstate(invalid="ignore"):  # jobs that this cluster cannot run give invalid values
             deadline_s = np.where(ideal_s < inf, arrival_s + slack * ideal_s, inf)
         if (before := np.flatnonzero(deadline_s < arrival_s)).size:
             raise ModelError(f"job {drawn.ids[before[0]]!r}: its slack {float(slack[before[0]])!r} is below 0")
@@ -167,7 +169,7 @@ class Synthetic:
         else:
             busy_s = self.count * _expected_s(self, cluster, runtime)
         if not busy_s > 0:
-            raise WorkloadError(f"workload: {cluster} can run none of this work, so no load can be set")
+            raise WorkloadError(f"workload: {cluster} cannot run any of this work, so no load can be set")
         span_s = busy_s / self.load
         times = self.arrivals.times(stream(seed, "arrivals"), self.count, span_s)
         if self.load_mode == "expected":
@@ -204,13 +206,13 @@ class Synthetic:
 
 
 def _streams(seed: int, prefix: str = "") -> Draws:
-    """Random generators of ``seed`` by name, each created once."""
+    """Return the random generators of ``seed`` by name, each created once."""
     return cache(lambda name: stream(seed, prefix + name))
 
 
 def remembered(measure: Measured[WorkloadT]) -> Measured[WorkloadT]:
-    """Cache a measure of workloads on clusters; its results for runtime models that are not hashable
-    are not kept.
+    """Cache a measure of workloads on clusters; its results for runtime models that are not
+    hashable are not kept.
     """
     cached = lru_cache(maxsize=16)(measure)
 

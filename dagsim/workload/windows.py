@@ -1,9 +1,9 @@
 """Select the jobs to count: disjoint windows of a trace, spread evenly over it, and the measured
 jobs in a run.
 
-Each window is a separate sample. Consecutive windows cover only one period of the trace (with 30
+Each window is a separate sample. Consecutive windows only cover one period of the trace (with 30
 consecutive windows of ITP, 95% intervals have a coverage of 85%), and overlapping windows count
-jobs twice. All jobs of a run are simulated; only the measured ones, a range by arrival, are
+jobs twice. All jobs in a run are simulated, but only the measured ones, a range by arrival, are
 counted.
 """
 
@@ -23,18 +23,19 @@ def spread_windows(
     ``part`` is the usable part of the trace, as fractions of its ``jobs``.
 
     Raises:
-        WorkloadError: The windows would overlap, there are none, or they hold less than 2 jobs.
+        WorkloadError: The windows would overlap, there are none, or they contain fewer than 2 jobs.
     """
     most = most_windows(jobs, window_jobs, part)
     require(windows >= 1, "windows must be 1 or more", windows, WorkloadError)
     first, last = _bounds(jobs, part)
     if windows > most:
         raise WorkloadError(
-            f"{windows:,} windows of {window_jobs:,} jobs would overlap in jobs {first:,} to {last:,}: "
-            f"{most:,} fit; ask for fewer or shorter ones"
+            f"{windows:,} windows of {window_jobs:,} jobs would overlap in jobs {first:,} to {last:,}, "
+            f"where only {most:,} fit; choose fewer or shorter windows"
         )
     share = last - first
-    # The middle of the i-th share less half a window, in whole numbers: starts lie at least window_jobs apart.
+    # The middle of the i-th share, less half a window, in whole numbers. Starts are at least
+    # window_jobs apart.
     starts = (first + ((2 * i + 1) * share - windows * window_jobs) // (2 * windows) for i in range(windows))
     return tuple(range(start, start + window_jobs) for start in starts)
 
@@ -43,7 +44,7 @@ def most_windows(jobs: int, window_jobs: int, part: tuple[float, float] = (0.0, 
     """Return the number of disjoint windows that fit, possibly 0.
 
     Raises:
-        WorkloadError: The window holds less than 2 jobs, or the part is invalid.
+        WorkloadError: The window contains fewer than 2 jobs, or the part is invalid.
     """
     require(window_jobs >= 2, "a window must have 2 jobs or more", window_jobs, WorkloadError)
     first, last = _bounds(jobs, part)
@@ -68,7 +69,9 @@ def _reversed(number: int, bits: int) -> int:
 def _bounds(jobs: int, part: tuple[float, float]) -> tuple[int, int]:
     low, high = part
     if not 0 <= low < high <= 1:
-        raise WorkloadError(f"a part of a trace must lie between 0 and 1, from the smaller fraction, got {part!r}")
+        raise WorkloadError(
+            f"a part of a trace must be two fractions between 0 and 1, the smaller one first, got {part!r}"
+        )
     return round(low * jobs), round(high * jobs)
 
 
@@ -79,10 +82,10 @@ end, ``None`` is the end.
 
 
 def check_measure(measure: Measure | None, count: int | None = None) -> None:
-    """Refuse a range that no run can have; ``count`` is the number of jobs, if known.
+    """Reject a range that no run can have; ``count`` is the number of jobs, if known.
 
     Raises:
-        WorkloadError: The range begins below 0, ends before it begins, or holds no job.
+        WorkloadError: The range begins below 0, ends before it begins, or contains no job.
     """
     if measure is None:
         return
@@ -91,8 +94,8 @@ def check_measure(measure: Measure | None, count: int | None = None) -> None:
         tenth = count // 10
         shorter = f"workload.measure={tenth}:-{tenth} leaves out 10 % at each end, " if tenth else ""
         raise WorkloadError(
-            f"measure {first}:{'' if last is None else last} holds none of {count:,} jobs; "
-            f"{shorter}workload.measure=null counts all"
+            f"measure {first}:{'' if last is None else last} contains none of the {count:,} jobs; "
+            f"{shorter}workload.measure=null counts all of them"
         )
     if first < 0 or (last is not None and 0 <= last <= first):
         raise WorkloadError(f"measure must go from a job to a later one, got {first}:{'' if last is None else last}")
@@ -102,7 +105,7 @@ def parse_measure(text: str) -> list[int | None]:
     """Parse ``1000:19000``, ``1000:-1000`` or ``1000:`` as first and last.
 
     Raises:
-        WorkloadError: The text has another form.
+        WorkloadError: The text has a different form.
     """
     first, colon, last = text.partition(":")
     try:

@@ -77,7 +77,7 @@ def test_what_is_no_log_is_said(tmp_path: Path) -> None:
     (folder,) = tmp_path.iterdir()
     for options, text in (
         (["--to-format", "sacct"], "cannot be written as sacct"),
-        ([], "a run can be written as batsim"),
+        ([], "a run can only be written as batsim"),
     ):
         ended = CliRunner().invoke(app, ["trace", "convert", str(folder), str(tmp_path / "x.txt"), *options])
         assert ended.exit_code == 2

@@ -37,5 +37,5 @@ def test_blocks_compare_jobs_in_order_of_arrival(tmp_path: Path) -> None:
 
 
 def test_short_traces_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="needs 10,000 jobs or more, this trace has 100"):
+    with pytest.raises(InputError, match=r"needs at least 10,000 jobs, .* but this one has 100"):
         block_ratios(folder_of(tmp_path, 100), "sjf", "fifo", 5)

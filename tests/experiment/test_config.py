@@ -140,7 +140,7 @@ preemption: no
             "x.yaml:3:26: cluster.groups.0.count: must be a whole number, got 'two'",
             f"x.yaml:3:36: cluster.groups.0.gpu: unknown GPU type 'A1000'; did you mean 'A100-80'?; known: {types}",
             "x.yaml:5:13: cluster.groups.1.gpus: "
-            "gpu (a type) and gpus (how many per node) belong together: give both or neither",
+            "gpu (a type) and gpus (the number per node) belong together, so give both or neither",
             "x.yaml:6:7: cluster.groups.2.name: is missing",
             "x.yaml:7:7: seed: must be 0 or more, got -1",
             "x.yaml:8:34: runtime.scale: must be 'fp32', 'tf32', 'fp16' or 'none', got 'fp23'; did you mean 'fp32'?",
@@ -170,7 +170,7 @@ preemption: no
         ),
         (
             "cluster: {groups: [{name: a, cpus: 1}, {name: a, cpus: 2}]}\n",
-            "x.yaml:1:19: cluster.groups: two nodes would be called 'a-0'; give each group a name of its own",
+            "x.yaml:1:19: cluster.groups: two nodes would have the name 'a-0'; give each group a different name",
         ),
         (
             "workload: stedy\n",
@@ -261,12 +261,16 @@ def test_the_codecs_of_a_system_of_ones_own_are_known_by_name(tmp_path: Path, mo
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("elastic: {least: 64}", "elastic: no GPU type of the cluster has least = 64 GPUs; the most is 16"),
+        ("elastic: {least: 64}", "elastic: no GPU type in the cluster has least = 64 GPUs; the largest number is 16"),
         (
             "failures: [{kind: spot, mean_up_s: 100, mean_down_s: 10, nodes: [9]}]",
             r"failures\.0: spot: nodes must lie in 0\.\.3, got \(9,\)",
         ),
-        ("sharing: {default: 2}", r"sharing\.default: default must lie in \(0, 1\], got 2"),
+        pytest.param(
+            "sharing: {default: 2}",
+            r"sharing\.default: default must lie in \(0, 1\], got 2",
+            marks=pytest.mark.family("sharing"),
+        ),
     ],
 )
 def test_what_no_node_can_hold_and_nodes_that_are_not_there_name_their_line(

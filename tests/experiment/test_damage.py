@@ -143,7 +143,7 @@ def test_a_schedule_that_was_edited_is_refused(
     first, *options = command
     result = dagsim(first, run, *options)
     assert result.exit_code == 2
-    assert "not the schedule of a simulation of this cluster (" in result.stderr
+    assert "not a schedule from a simulation of this cluster (" in result.stderr
     assert message in result.stderr
 
 
@@ -189,7 +189,7 @@ def test_a_run_whose_metric_fails_goes_on_from_its_log(tmp_path: Path, monkeypat
     [
         ("policies", [0], "policies: damaged: 0 where a text should be"),
         ("seeds", ["x"], "seeds: damaged: 'x' where a whole number should be"),
-        ("trace", {}, "trace: from another version: a line has no 'path'"),
+        ("trace", {}, "trace: was written by another version, because a line has no 'path'"),
         ("plan", "x", "plan: damaged: 'x' where an object should be"),
         ("command", 1, "command: damaged: 1 where a text should be"),
     ],

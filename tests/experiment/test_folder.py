@@ -157,22 +157,26 @@ def damage(path: Path, name: str, content: bytes | None) -> None:
         (
             "manifest.json",
             b'{"schema": 99}',
-            r"manifest\.json: not from a .* this version can read \(schema 2\)",
+            r"manifest\.json: this version only reads run folders with schema 2",
         ),
-        ("manifest.json", b"[", r"manifest\.json: not readable as JSON"),
+        ("manifest.json", b"[", r"manifest\.json: cannot be read as JSON"),
         ("config.yaml", b"sed: 1\n", r"config\.yaml: was changed after the run"),
         ("config.yaml", b"seed: 1\n", r"config\.yaml: was changed after the run"),
-        ("runs.jsonl", b"{\n", r"runs\.jsonl:1: damaged: not a line of JSON"),
-        ("runs.jsonl", b'{"policy": "x"}\n', r"runs\.jsonl: from another version: a line has no 'seed'"),
-        ("schedules/000.npy", b"\x93NUMPY", r"000\.npy: not a readable schedule log"),
-        ("schedules/000.json.gz", b"\x1f\x8b", r"000\.json\.gz: not a readable list of jobs"),
-        ("schedules/000.json.gz", None, r"000\.json\.gz: not a readable list of jobs"),
+        ("runs.jsonl", b"{\n", r"runs\.jsonl:1: damaged: this line is not valid JSON"),
+        (
+            "runs.jsonl",
+            b'{"policy": "x"}\n',
+            r"runs\.jsonl: was written by another version, because a line has no 'seed'",
+        ),
+        ("schedules/000.npy", b"\x93NUMPY", r"000\.npy: the schedule log cannot be read"),
+        ("schedules/000.json.gz", b"\x1f\x8b", r"000\.json\.gz: cannot be read as a list of jobs"),
+        ("schedules/000.json.gz", None, r"000\.json\.gz: cannot be read as a list of jobs"),
         (
             "schedules/000.json.gz",
             gzip.compress(b'{"fields": ["id"]}', mtime=0),
             r"from another version \(its fields are id\)",
         ),
-        ("status.json", b"", r"status\.json: not readable as JSON"),
+        ("status.json", b"", r"status\.json: cannot be read as JSON"),
         ("status.json", b"[]", r"status\.json: its state is not one of running, done, failed, interrupted"),
     ],
 )
@@ -233,7 +237,7 @@ def test_a_large_schedule_is_kept_in_columns_and_read_back(tmp_path: Path, monke
     text = gzip.decompress((folder.path / "tasks.csv.gz").read_bytes()).decode()
     assert text.splitlines() == gzip.decompress((small.path / "tasks.csv.gz").read_bytes()).decode().splitlines()[:1]
     (folder.path / "schedules" / "000.npz").write_bytes(b"PK\x03\x04 cut off")
-    with pytest.raises(RunFolderError, match=r"000\.npz: not a readable schedule"):
+    with pytest.raises(RunFolderError, match=r"000\.npz: cannot be read as a schedule"):
         folder.schedule(0)
 
 

@@ -115,7 +115,7 @@ def test_settings_are_read() -> None:
         ("jobs=0", "jobs=0: expected a number from 1 to 1000000"),
         ("minutes=x", "minutes=x: expected a number"),
         ("cluster=pbs", "cluster=pbs: allowed: slurm, local"),
-        ("", "there is no sbatch here"),
+        ("", "this machine has no sbatch"),
     ],
 )
 def test_wrong_settings_are_refused(text: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,7 +52,7 @@ def test_equal_runs_are_labelled_with_their_folders(tmp_path: Path) -> None:
 
 
 def test_runs_on_other_jobs_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"the runs have different jobs; workload\.count: 5 in .*, 6 in "):
+    with pytest.raises(InputError, match=r"the runs have different jobs: workload\.count: 5 in .*, 6 in "):
         paired_lines([ran(tmp_path, "fifo"), ran(tmp_path, "sjf", "workload.count=6")])
-    with pytest.raises(InputError, match=r"the runs have different jobs; seed: 0 in .*, 1 in "):
+    with pytest.raises(InputError, match=r"the runs have different jobs: seed: 0 in .*, 1 in "):
         paired_lines([ran(tmp_path, "fifo"), ran(tmp_path, "sjf", "seed=1")])

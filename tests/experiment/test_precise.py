@@ -68,9 +68,9 @@ def test_all_of_a_trace_and_too_few_windows_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "jobs.csv"
     path.write_text("id,arrival_s,gpus,duration_s\n" + "".join(f"{i},{i},1,5\n" for i in range(100)))
     trace = f"workload={{kind: trace, path: {path}"
-    with pytest.raises(InputError, match=r"a whole trace is a single sample; .*--set workload\.window"):
+    with pytest.raises(InputError, match=r"a whole trace is only a single sample, .*--set workload\.window"):
         rule_for(load_config(None, [trace + "}", "precision=0.02"]))
-    with pytest.raises(InputError, match="needs 20 seeds or windows to start with, there are 12"):
+    with pytest.raises(InputError, match="needs 20 seeds or windows to start with, but there are only 12"):
         rule_for(load_config(None, [trace + ", window: 8}", "precision=0.02"]))
     assert rule_for(load_config(None, [trace + ", window: 4}", "precision=0.02"])).cap == 25
 

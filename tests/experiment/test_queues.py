@@ -25,13 +25,13 @@ def test_queues_reach_the_policy_with_their_nodes_by_name() -> None:
 @pytest.mark.parametrize(
     ("queues", "why"),
     [
-        ("{partitions: [{name: p, nodes: [c]}]}", "partition 'p': there is no node and no group 'c'.*groups: a, b"),
+        ("{partitions: [{name: p, nodes: [c]}]}", "partition 'p': there is no node or group 'c'.*groups: a, b"),
         ("{partitions: [{name: p, nodes: ['a[01']}]}", "a bracket is not closed"),
         ("{tree: [{name: x, wieght: 2}]}", "did you mean 'weight'"),
         ("{tree: [{name: x, limits: {gpus: -1}}]}", "gpus must be 0 or more, got -1"),
         ("{tree: [{name: x, borrow: {T4: 1}}]}", "borrow names 'T4', of which it has no quota"),
-        ("{tree: [{name: x}, {name: y, children: [{name: x}]}]}", "there are two of the queue 'x'"),
-        ("{tree: [{name: root}]}", "'root' stands above all queues"),
+        ("{tree: [{name: x}, {name: y, children: [{name: x}]}]}", "the queue 'x' occurs twice"),
+        ("{tree: [{name: root}]}", "the name 'root' is reserved"),
         ("{qos: [{name: q, preempts: [r]}]}", "qos 'q' preempts 'r', which does not exist; known: q"),
         ("{partitions: [{name: p, max_time_s: 0}]}", "max_time_s must be above 0"),
         ("{partitions: [{name: p, billing: {gpu: 1}}]}", "there is no 'gpu'; allowed: gpus, cpus, memory_gb"),

@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from typer.testing import CliRunner
 
+from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, InputError, RunFolderError, SimulationError, UnknownName
 from dagsim.experiment import executors as workers
@@ -278,7 +280,7 @@ def test_a_log_is_kept_where_it_is_asked_for(tmp_path: Path) -> None:
 
 def test_a_worker_of_another_version_refuses(tmp_path: Path) -> None:
     cell = cells_of(described(tmp_path))[0]
-    with pytest.raises(RunFolderError, match="version of dagsim on this worker differs"):
+    with pytest.raises(RunFolderError, match="have different versions of dagsim"):
         CellWork(code="0" * 64)(cell, lambda count: None)
 
 
@@ -317,13 +319,13 @@ def test_seeds_can_be_given_one_by_one_or_by_the_first_and_their_number(
         (("over:", "ovr:"), "unknown key 'ovr'; did you mean 'over'"),
         (("[fifo, sjf]", "fifo"), "over.policy: expected a list"),
         (("[fifo, sjf]", "[fifo, fifo]"), "'fifo' is listed twice"),
-        (("[0.7, 0.9]", "{from: 2, to: 1}"), "to not below from"),
+        (("[0.7, 0.9]", "{from: 2, to: 1}"), "to must not be below from"),
         (("[0.7, 0.9]", "{from: 0, to: 1.0e+9, step: 0.001}"), "at most 100,000"),
         (("seeds: 2", "seeds: 0"), "seeds: expected"),
         (("seeds: 2", "seeds: {first: 7}"), "{first: 100, count: 5}, got {'first': 7}"),
         (("seeds: 2", "seeds: {first: -1, count: 2}"), "seeds: expected"),
         (("seeds: 2", "seeds: [1, 1]"), "seeds: expected"),
-        (("seeds: 2", "seeds: {first: 0, count: 2000000}"), "cells; at most 1,000,000"),
+        (("seeds: 2", "seeds: {first: 0, count: 2000000}"), "at most 1,000,000 cells are allowed"),
         (("seeds: 2", "metrics: [jct.mean]"), "there is no metric 'jct.mean'"),
         (("workload.load", "workload.loud"), "loud"),
         (("set:", "base: nowhere.yaml\nset:"), "no configuration 'nowhere.yaml'"),
@@ -423,3 +425,22 @@ def test_each_cell_of_an_axis_base_has_a_configuration_of_its_own(tmp_path: Path
     file.write_text("over: {base: [none.yaml]}\n")
     with pytest.raises(InputError, match=r"none\.yaml"):
         read_grid(file)
+
+
+def test_a_dry_run_lists_the_cells_and_runs_none(tmp_path: Path) -> None:
+    cells = cells_of(described(tmp_path))
+    command = ["sweep", str(tmp_path / "small.yaml"), "--dry-run", "-o", str(tmp_path / "runs")]
+    text = CliRunner().invoke(app, command).output
+    assert text.splitlines()[-1] == "8 cells"
+    listed = json.loads(CliRunner().invoke(app, [*command, "--json"]).output)
+    assert [(row["cell"], row["what"], row["seed"]) for row in listed] == [
+        (cell.id, cell.label, cell.seed) for cell in cells
+    ]
+    assert CliRunner().invoke(app, [*command, "--quiet"]).output == ""
+    assert not (tmp_path / "runs").exists()
+
+
+def test_only_the_runs_of_a_grid_carry_the_id_of_their_cell(tmp_path: Path) -> None:
+    cell = cells_of(described(tmp_path))[0]
+    assert CellWork()(cell, lambda count: None).id == ""
+    assert CellWork(named=True)(cell, lambda count: None).id == cell.id

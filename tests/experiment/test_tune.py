@@ -15,7 +15,7 @@ def test_every_combination_is_tried_after_the_policy_itself() -> None:
 def test_values_are_given_or_kept() -> None:
     assert grid_of("eft-wait", ["theta=0.5,1"]) == {"theta": (0.5, 1)}
     assert grid_of("eft-wait[theta=0.9]") == dict(TUNABLE["eft-wait"])
-    with pytest.raises(ConfigError, match=r"'fifo' has no values to try; give --param"):
+    with pytest.raises(ConfigError, match=r"'fifo' has no default values to try; give --param"):
         grid_of("fifo")
     with pytest.raises(ConfigError, match="expected name=value,value"):
         grid_of("eft-wait", ["theta"])

@@ -83,7 +83,7 @@ def test_a_window_begins_at_0_and_has_the_load_asked_for(trace: Path) -> None:
 def test_what_does_not_fit_is_said(trace: Path) -> None:
     with pytest.raises(ConfigError, match="window must be 2 jobs or more"):
         TraceFile(str(trace), window=1)
-    with pytest.raises(ConfigError, match="windows must be 1 or more and come with window"):
+    with pytest.raises(ConfigError, match="windows must be 1 or more and requires window"):
         TraceFile(str(trace), windows=3)
     file = TraceFile(str(trace), "plain", window=30)
     with pytest.raises(WorkloadError, match="a window of 30 jobs does not fit into jobs 60 to 80 of 100"):

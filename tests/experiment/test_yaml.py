@@ -51,12 +51,12 @@ def test_anchors_repeat_a_part() -> None:
         ("seed: 1\nseeds: 2\nseed: 3\n", "x.yaml:3:1: key 'seed' is given twice (first on line 1)"),
         (
             "a: [1,\n",
-            "x.yaml:2:1: not YAML: while parsing a flow node, expected the node content, but found '<stream end>'",
+            "x.yaml:2:1: invalid YAML: while parsing a flow node, expected the node content, but found '<stream end>'",
         ),
-        ("a: b: c\n", "x.yaml:1:5: not YAML: mapping values are not allowed here"),
+        ("a: b: c\n", "x.yaml:1:5: invalid YAML: mapping values are not allowed here"),
         (
             "a: 1\n---\nb: 2\n",
-            "x.yaml:2:1: not YAML: expected a single document in the stream, but found another document",
+            "x.yaml:2:1: invalid YAML: expected a single document in the stream, but found another document",
         ),
         ("a: !!python/name:os.system x\n", "x.yaml:1:4: tags such as '!!python/name:os.system' are not supported"),
         ("a: &x [*x]\n", "x.yaml:1:4: an alias refers to a part that contains it"),
@@ -125,13 +125,16 @@ def test_a_setting_names_itself_as_the_source() -> None:
         ("=1", "--set =1: expected key=value, as in --set policy=sjf or --set cluster.groups.0.count=4"),
         (
             "a.b=[1",
-            "--set a.b=[1: value:1:3: not YAML: while parsing a flow sequence, "
+            "--set a.b=[1: value:1:3: invalid YAML: while parsing a flow sequence, "
             "expected ',' or ']', but got '<stream end>'",
         ),
-        ("a.b.c=1", "--set a.b.c=1: a.b is 1, and has no part 'c'"),
-        ("list.1.n=1", "--set list.1.n=1: list is a list, and has no '1'; allowed: an index in 0..0"),
-        ("list.n=1", "--set list.n=1: list is a list, and has no 'n'; allowed: an index in 0..0"),
-        ("none.0=1", "--set none.0=1: none is a list, and has no '0'; allowed: none: the list is empty"),
+        ("a.b.c=1", "--set a.b.c=1: a.b is 1, which has no key 'c'"),
+        ("list.1.n=1", "--set list.1.n=1: list is a list, so '1' does not select an entry; allowed: an index in 0..0"),
+        ("list.n=1", "--set list.n=1: list is a list, so 'n' does not select an entry; allowed: an index in 0..0"),
+        (
+            "none.0=1",
+            "--set none.0=1: none is a list, so '0' does not select an entry; allowed: none: the list is empty",
+        ),
     ],
 )
 def test_a_setting_that_cannot_be_is_refused(setting: str, message: str) -> None:

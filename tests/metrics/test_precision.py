@@ -92,11 +92,11 @@ def test_the_interval_at_the_end_still_covers() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"within": 0.0}, "between 0 % and 100 %, got 0 %"),
+        ({"within": 0.0}, "between 0% and 100%, got 0%"),
         ({"within": 1.0}, "got 100 %"),
         ({"within": 2.0}, "got 200 %"),
         ({"within": 0.02, "start": 3}, "start must be 5 or more"),
-        ({"within": 0.02, "cap": 12}, "needs 20 seeds or windows to start with, there are 12"),
+        ({"within": 0.02, "cap": 12}, "needs 20 seeds or windows to start with, but there are only 12"),
     ],
 )
 def test_an_impossible_rule_is_refused(options: dict[str, float], message: str) -> None:

@@ -61,7 +61,7 @@ def test_a_series_that_ends_refuses_a_run_that_lasts_longer(plan_of, tmp_path) -
     metric = METRICS.create(f"energy_cost[series={written(tmp_path, TWO)},repeats=false]")
     metric.of(one_run(plan_of, 0.0, 7200.0))
     with pytest.raises(
-        ConfigError, match=r"series\.csv: the series lasts from .* and the run needs .* leave repeats=false"
+        ConfigError, match=r"series\.csv: the series covers .* but the run needs .* leave out repeats=false"
     ):
         metric.of(one_run(plan_of, 0.0, 7201.0))
 
@@ -100,11 +100,11 @@ def test_the_integral_of_a_series_is_the_sum_over_its_minutes(name: str) -> None
         (HEAD, "has no rows"),
         ("when,price\n", r"series\.csv:1: expected the columns time,value"),
         (HEAD + "2026-03-01T00:00,1\n", r"series\.csv:2: the time 2026-03-01T00:00 has no zone"),
-        (HEAD + "noon,1\n", r"series\.csv:2: 'noon' is no ISO date"),
+        (HEAD + "noon,1\n", r"series\.csv:2: 'noon' is not an ISO date"),
         (HEAD + "2026-03-01T00:00Z,dear\n", r"series\.csv:2: expected a number, got 'dear'"),
         (HEAD + "2026-03-01T00:00Z,inf\n", r"series\.csv:2: expected a number"),
         (HEAD + "2026-03-01T00:00Z,1,2\n", r"series\.csv:2: expected a time and a value, got 3 cells"),
-        (TWO + "2026-03-01T02:00+01:00,1\n", r"series\.csv:4: the time .* is not after that of the row before"),
+        (TWO + "2026-03-01T02:00+01:00,1\n", r"series\.csv:4: the time .* does not follow that of the previous row"),
     ],
 )
 def test_a_wrong_series_is_refused_with_its_line(tmp_path, text: str, message: str) -> None:

@@ -12,8 +12,8 @@ import pytest
 from dagsim.errors import UnknownName, WorkloadError
 from dagsim.model import Cluster, Edge, Job, Task, TaskGraph
 from dagsim.traces import TraceOptions, open_trace
-from dagsim.traces.convert import TARGETS, convert
-from dagsim.traces.export import FORMATS, export
+from dagsim.traces.convert import convert, targets
+from dagsim.traces.export import export, formats
 from dagsim.workload.records import write_jobs
 
 pytestmark = pytest.mark.family("formats", "slurm")  # what is written is read back
@@ -194,9 +194,9 @@ def test_gpus_become_processors(tmp_path: Path) -> None:
         ("wfcommons", Job.single("j", Task("t", 1.0, 3)), "3 instances"),
         ("stg", Job.single("j", Task("t", 1.0, 3)), "several processors"),
         ("tiresias", Job.single("j", Task("t", 1.0, gpus=0, cpus=1)), "no GPU"),
-        ("openb2023", Job("j", TWO), "a pod is one"),
-        ("openb2023", Job.single("j", Task("t", 1.0, gpus=0.0001)), "finer than"),
-        ("sacct", Job.single("j", Task("t", 1.0, cpus=1.5)), "not whole numbers"),
+        ("openb2023", Job("j", TWO), "a pod has only one"),
+        ("openb2023", Job.single("j", Task("t", 1.0, gpus=0.0001)), "not multiples of"),
+        ("sacct", Job.single("j", Task("t", 1.0, cpus=1.5)), "not a whole number"),
         ("sacct", Job.single("7.1", Task("t", 1.0)), "names parts of jobs"),
         ("sacct", Job.single("j", Task("t", 1.0, gpu_types=("T4", "A100"))), "several GPU types"),
         ("sacct", Job.single("j|", Task("t", 1.0)), "separates columns"),
@@ -221,7 +221,7 @@ def test_convert_writes_the_named_format(tmp_path: Path) -> None:
     assert len(json.loads(written.files[0].read_text())["jobs"]) == report.jobs
     with pytest.raises(UnknownName, match="did you mean 'batsim'"):
         convert(SAMPLES / "swf" / "sample.swf", tmp_path / "jobs", to_format="batsin")
-    assert set(FORMATS) < set(TARGETS)
+    assert set(formats()) < set(targets())
 
 
 def test_a_workload_without_durations_is_refused(tmp_path: Path) -> None:

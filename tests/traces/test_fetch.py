@@ -76,7 +76,7 @@ def test_a_file_that_is_there_is_not_fetched_again(tmp_path: Path, publisher: Pu
 
 def test_another_file_of_that_name_is_left_alone(tmp_path: Path, publisher: Publisher) -> None:
     (tmp_path / "trace.csv").write_bytes(b"mine")
-    with pytest.raises(FetchError, match="another file of this name is there"):
+    with pytest.raises(FetchError, match="another file with this name exists"):
         fetch_file(remote(publisher), tmp_path / "trace.csv")
     assert (tmp_path / "trace.csv").read_bytes() == b"mine"
     assert not publisher.asked
@@ -158,13 +158,15 @@ def test_a_part_that_is_too_long_is_begun_anew(tmp_path: Path, publisher: Publis
 def test_another_part_than_the_one_asked_for_is_refused(tmp_path: Path, publisher: Publisher) -> None:
     publisher.lie_about_start = True
     part_of(tmp_path / "trace.csv", CONTENT[:HALF])
-    with pytest.raises(FetchError, match="another part than the one from byte"):
+    with pytest.raises(FetchError, match="did not send the part that starts at byte"):
         fetch_file(remote(publisher), tmp_path / "trace.csv")
 
 
 def test_a_wrong_checksum_sets_the_file_aside(tmp_path: Path, publisher: Publisher) -> None:
     publisher.content = CONTENT[:-1] + b"!"
-    with pytest.raises(FetchError, match=r"not the file that was published: its SHA-256 is .*trace\.csv\.wrong"):
+    with pytest.raises(
+        FetchError, match=r"the downloaded file differs from the published one: its SHA-256 is .*trace\.csv\.wrong"
+    ):
         fetch_file(remote(publisher), tmp_path / "trace.csv")
     assert_alone(tmp_path / "trace.csv.wrong")
 
@@ -172,7 +174,7 @@ def test_a_wrong_checksum_sets_the_file_aside(tmp_path: Path, publisher: Publish
 def test_a_wrong_part_is_not_resumed_twice(tmp_path: Path, publisher: Publisher) -> None:
     to = tmp_path / "trace.csv"
     part_of(to, b"x" * HALF)
-    with pytest.raises(FetchError, match="not the file that was published"):
+    with pytest.raises(FetchError, match="differs from the published one"):
         fetch_file(remote(publisher), to)
     fetch_file(remote(publisher), to)
     assert to.read_bytes() == CONTENT
@@ -227,7 +229,7 @@ def test_a_full_disk_is_said_before_and_while_writing(
         free: int = 1000
 
     monkeypatch.setattr(fetching.shutil, "disk_usage", lambda _: Full())
-    with pytest.raises(FetchError, match="the disk has only 1,000 free"):
+    with pytest.raises(FetchError, match="only 1,000 are free on the disk"):
         fetch_file(remote(publisher), tmp_path / "other.csv")
 
 

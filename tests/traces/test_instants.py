@@ -145,11 +145,11 @@ def test_instants_are_dates_of_the_log_or_times_after_its_first_job() -> None:
 
 
 def test_impossible_periods_are_refused(log: Path) -> None:
-    with pytest.raises(ConfigError, match="expected a time after the first job, and a later one"):
+    with pytest.raises(ConfigError, match="expected a time after the first job, followed by a later one"):
         recorded(TraceFile(str(log), since="2h", until="1h"))
-    with pytest.raises(TraceError, match="no job runs, waits or arrives from '30d'"):
+    with pytest.raises(TraceError, match="no job is running, waiting or arriving from '30d'"):
         recorded(TraceFile(str(log), since="30d"))
-    with pytest.raises(ConfigError, match="goes with the whole log"):
+    with pytest.raises(ConfigError, match="windows come from the whole log"):
         TraceFile(str(log), window=10, since="1h")
 
 

@@ -124,7 +124,7 @@ def test_a_file_is_read_as_it_is_asked_for(tmp_path):
     path.write_text(HEADER + '{"id": "j", "tasks": [{"name": "t", "work": 1}]}\nrubbish\n')
     reading = read_jobs(path)
     assert next(reading).id == "j"
-    with pytest.raises(TraceError, match=r"w\.jsonl:3: not a line of JSON"):
+    with pytest.raises(TraceError, match=r"w\.jsonl:3: the line is not valid JSON"):
         next(reading)
 
 
@@ -135,7 +135,7 @@ TASK = '{"name": "t", "work": 1}'
     ("line", "named"),
     [
         ("[1]", "should be a JSON object"),
-        ("[" * 100_000, "not a line of JSON"),
+        ("[" * 100_000, "the line is not valid JSON"),
         ('{"id": "j"}', "tasks: should be a list, got None"),
         (f'{{"tasks": [{TASK}]}}', "id: is missing"),
         ('{"id": "j", "tasks": []}', "at least one task"),
@@ -165,7 +165,10 @@ TASK = '{"name": "t", "work": 1}'
         (f'{{"id": "j", "tasks": [{TASK}], "edges": [[0, 7]]}}', "leads outside"),
         (f'{{"id": "j", "tasks": [{TASK}], "edges": [[0, 0]]}}', "waits for itself"),
         (f'{{"id": "j", "tasks": [{TASK}], "arrival_s": -1}}', "arrival_s must be 0 or more"),
-        (f'{{"id": "j", "tasks": [{TASK}], "arrival_s": 1}}', r"arrival_s: 1 lies before the last job's 5"),
+        (
+            f'{{"id": "j", "tasks": [{TASK}], "arrival_s": 1}}',
+            r"arrival_s: 1 is before the arrival of the previous job, 5",
+        ),
     ],
 )
 def test_a_bad_line_names_file_line_and_field(tmp_path, line, named):
@@ -179,10 +182,10 @@ def test_a_bad_line_names_file_line_and_field(tmp_path, line, named):
 @pytest.mark.parametrize(
     ("header", "named"),
     [
-        ("", "no workload of dagsim"),
-        ("job,arrival\n", "no workload of dagsim"),
-        ('{"format": "other", "version": 1}\n', "no workload of dagsim"),
-        ('{"format": "dagsim-workload", "version": 1, "meta": 3}\n', "no workload of dagsim"),
+        ("", "not a dagsim workload"),
+        ("job,arrival\n", "not a dagsim workload"),
+        ('{"format": "other", "version": 1}\n', "not a dagsim workload"),
+        ('{"format": "dagsim-workload", "version": 1, "meta": 3}\n', "not a dagsim workload"),
         ('{"format": "dagsim-workload", "version": 2}\n', "version: 2 cannot be read"),
     ],
 )
@@ -220,7 +223,7 @@ def test_a_damaged_archive_is_a_trace_error(tmp_path, damage):
 def test_a_file_appears_whole_or_not_at_all(tmp_path):
     path = tmp_path / "w.jsonl"
     write_jobs(path, [Job.single("old", Task("t", 1.0))])
-    with pytest.raises(WorkloadError, match="before the one written last"):
+    with pytest.raises(WorkloadError, match="before the job written last"):
         write_jobs(path, [Job.single("late", Task("t", 1.0), 5.0), Job.single("early", Task("t", 1.0), 4.0)])
     assert [job.id for job in read_jobs(path)] == ["old"]
     assert [file.name for file in tmp_path.iterdir()] == ["w.jsonl"]

@@ -176,7 +176,7 @@ def test_impossible_workloads_are_refused(build, named):
 
 
 def test_work_that_the_cluster_cannot_do_is_refused():
-    with pytest.raises(WorkloadError, match="can run none of this work"):
+    with pytest.raises(WorkloadError, match="cannot run any of this work"):
         jobs(Synthetic(5, sizes=Independent(gpu_types=("H100",))))
 
 

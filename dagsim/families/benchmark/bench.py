@@ -127,7 +127,7 @@ class BenchEntry(NamedTuple):
         """
         chosen = [task for task in suite(names) if task.system in self.policies]
         if not chosen:
-            raise InputError(f"bench: none of the tasks is of the systems {', '.join(self.policies)}")
+            raise InputError(f"bench: none of the tasks runs on the systems {', '.join(self.policies)}")
         return chosen
 
 
@@ -169,7 +169,8 @@ def bounds_of(
     bounds: dict[str, list[float]] = {}
     for task in tasks:
         seeds = task.seeds(entry.seeds, entry.draw)
-        # a run that begins with jobs in the system has no bound, and neither have most systems
+        # There is no bound for a run that begins with jobs in the system, and most systems have no
+        # bound either.
         with suppress(InputError):
             bounded(task.config)
             bounds[task.name] = [bound_of(task.config, seed, by_area=True).mean_s for seed in watch(seeds)]
@@ -285,7 +286,7 @@ def scored(content: Mapping[str, Any]) -> dict[str, Any]:
         undone = sum(
             max(not_done(mine) - not_done(other), 0)
             for mine, other in zip(by_role["entry"], by_role["reference"], strict=True)
-            if task["metric"] != "blocking_rate"  # the metric counts them
+            if task["metric"] != "blocking_rate"  # this metric counts rejected jobs itself
         )
         by_task[name] = _facts(result, undone) | {
             "bound": _below(content["bounds"].get(name), by_role["reference"], task["metric"]),
@@ -366,11 +367,13 @@ def read_entry(path: Path) -> dict[str, Any]:
     try:
         content = parsed_json(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise InputError(f"{path}: not readable as an entry of the benchmark ({error})") from None
+        raise InputError(f"{path}: cannot be read as a benchmark entry ({error})") from None
     if not isinstance(content, dict) or content.get("format") != _FORMAT:
-        raise InputError(f"{path}: not an entry of the benchmark; `dagsim bench run` writes one")
+        raise InputError(f"{path}: not a benchmark entry; create one with `dagsim bench run`")
     if content.get("suite") != SUITE:
-        raise InputError(f"{path}: of suite {content.get('suite')!r}; this version of dagsim has {SUITE}")
+        raise InputError(
+            f"{path}: the entry is for suite {content.get('suite')!r}, but this version of dagsim has {SUITE}"
+        )
     try:
         for name, task in content["tasks"].items():
             task["metric"], task["reference"], task["policy"], task["config_sha256"]
@@ -508,4 +511,4 @@ def _cell_of(task: BenchTask, content: Mapping[str, Any], line: Mapping[str, Any
     for cell in task_plan(task, entry).cells:
         if (cell.policy, cell.seed) == (line["policy"], line["seed"]):
             return cell
-    raise ConfigError(f"task {task.name}: has no run of {line['policy']!r} on seed {line['seed']}")
+    raise ConfigError(f"task {task.name}: there is no run of {line['policy']!r} on seed {line['seed']}")

@@ -7,8 +7,9 @@ import json
 import os
 import secrets
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -17,12 +18,18 @@ from dagsim.cli.options import Json, On, Out, Quiet, TableLook
 from dagsim.cli.shared import carried, trust
 from dagsim.report.grid import TableFormat
 
-bench_app = App(help="Judge a scheduler on a frozen suite of tasks.", no_args_is_help=True)
+if TYPE_CHECKING:
+    from dagsim.experiment.kept_files import CellRun
+    from dagsim.experiment.plan import Cell
+    from dagsim.experiment.store import Store
+    from dagsim.families.benchmark.bench import BenchEntry, BenchTask
+
+bench_app = App(help="Evaluate a scheduler on a frozen suite of tasks.", no_args_is_help=True)
 app.add_typer(bench_app, name="bench")
 
 
 Tasks = Annotated[
-    list[str] | None, typer.Option("--task", metavar="NAME", help="Only this task; repeatable (default: all).")
+    list[str] | None, typer.Option("--task", metavar="NAME", help="Run only this task; repeatable (default: all).")
 ]
 
 
@@ -48,7 +55,7 @@ def run_bench(
     spark: Annotated[str | None, typer.Option(metavar="NAME", help="Policy for the task on Spark.")] = None,
     ramp: Annotated[str | None, typer.Option(metavar="NAME", help="Policy for the task on RAMP.")] = None,
     division: Annotated[
-        Literal["exact", "noisy", "hidden"], typer.Option(help="What policies know about durations.")
+        Literal["exact", "noisy", "hidden"], typer.Option(help="What policies are told about durations.")
     ] = "exact",
     draw: Annotated[
         int | None,
@@ -57,9 +64,11 @@ def run_bench(
     task: Tasks = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds per task (default: 10).")] = None,
     bound: Annotated[
-        bool, typer.Option("--bound", help="Add proven lower bounds for the tasks that have one, which takes minutes.")
+        bool, typer.Option("--bound", help="Add proven lower bounds for the tasks that have one. This takes minutes.")
     ] = False,
-    name: Annotated[str | None, typer.Option(metavar="NAME", help="Name of the entry (default: its policies).")] = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Name of the entry (default: the names of its policies).")
+    ] = None,
     on: On = "local",
     out: Out = Path("results"),
     json_: Json = False,
@@ -72,12 +81,10 @@ def run_bench(
     Example: dagsim bench run --policy easy-sjf --spark fair --task dags --seeds 2
     """
     from dagsim.errors import InputError
-    from dagsim.experiment.carry_out import check_plan
     from dagsim.experiment.executors import executor_for
     from dagsim.experiment.kept_files import slug
     from dagsim.experiment.simulate import agent_spec
-    from dagsim.experiment.store import Store
-    from dagsim.families.benchmark.bench import BenchEntry, bounds_of, entry_file, task_plan
+    from dagsim.families.benchmark.bench import BenchEntry, bounds_of, entry_file
     from dagsim.families.benchmark.page import entry_grid
     from dagsim.files import write_text
     from dagsim.report.terminal import counted, show_grid
@@ -95,20 +102,8 @@ def run_bench(
     label = name or " ".join(dict.fromkeys(spec for spec in chosen.values() if spec is not None))
     entry = BenchEntry(label, policies, division, draw, seeds)
     tasks = entry.tasks(task or ())
-    plans = {one.name: task_plan(one, entry) for one in tasks}
-    for plan in plans.values():
-        check_plan(plan)
     where = f"{division}-{'dev' if draw is None else draw}"
-    argv, runs = ["dagsim", *sys.argv[1:]], {}
-    for number, (task_name, plan) in enumerate(plans.items(), 1):
-        if watched:
-            say(f"task {number} of {len(plans)}: {task_name}", err=True)
-        # shared: the references run only once for all entries
-        store = Store.begin(out / f"bench-{where}", plan, argv=argv)
-        done = carried(store, plan, on, watched=watched)
-        if broken := next((run.error for run in done.values() if run.error), None):
-            raise InputError(f"task {task_name}: {broken}")
-        runs[task_name] = store, done
+    runs = _run_tasks(entry, tasks, out / f"bench-{where}", on, watched=watched)
     bounds = bounds_of(tasks, entry, counted("bounding", watched, "seeds", every=1)) if bound else {}
     content = entry_file(entry, tasks, runs, bounds)
     path = out / f"bench-{slug(label, 60)}-{where}.json"
@@ -120,10 +115,39 @@ def run_bench(
         say(f"entry: {path}")
 
 
+def _run_tasks(
+    entry: BenchEntry, tasks: Iterable[BenchTask], folder: Path, on: str, *, watched: bool
+) -> dict[str, tuple[Store, dict[Cell, CellRun]]]:
+    """Run the tasks of an entry, and return the run folder and the cells of each. All entries share
+    the folders, so the references run only once.
+
+    Raises:
+        InputError: A cell failed.
+    """
+    from dagsim.errors import InputError
+    from dagsim.experiment.carry_out import check_plan
+    from dagsim.experiment.store import Store
+    from dagsim.families.benchmark.bench import task_plan
+
+    plans = {one.name: task_plan(one, entry) for one in tasks}
+    for plan in plans.values():
+        check_plan(plan)
+    runs = {}
+    for number, (name, plan) in enumerate(plans.items(), 1):
+        if watched:
+            say(f"task {number} of {len(plans)}: {name}", err=True)
+        store = Store.begin(folder, plan, argv=["dagsim", *sys.argv[1:]])
+        done = carried(store, plan, on, watched=watched)
+        if broken := next((run.error for run in done.values() if run.error), None):
+            raise InputError(f"task {name}: {broken}")
+        runs[name] = store, done
+    return runs
+
+
 @bench_app.command("verify")
 def verify(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file of an entry.")],
-    sample: Annotated[int, typer.Option(min=1, help="Number of runs to repeat.")] = 12,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A benchmark entry.")],
+    sample: Annotated[int, typer.Option(min=1, help="Number of runs to repeat as a check.")] = 12,
     seed: Annotated[
         int | None, typer.Option(min=0, help="Seed for choosing the runs (default: a new one, which is printed).")
     ] = None,
@@ -159,7 +183,7 @@ def verify(
 
 @bench_app.command("table")
 def tabulate(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Files of entries.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Benchmark entries.")],
     html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the leaderboard as a page.")] = None,
     markdown: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write it as Markdown.")] = None,
     table: TableLook = TableFormat.TEXT,
@@ -196,7 +220,7 @@ def tabulate(
 
 @app.command("paper")
 def repeat_paper(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="The paper (default: list them).")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="The paper (default: list the papers).")] = None,
     data: Annotated[
         Path | None,
         typer.Option(metavar="FOLDER", help=("Folder with its files (default: DAGSIM_DATA, or the current folder).")),

@@ -76,7 +76,7 @@ class Paper:
         paths = {name: path for name, places in places_of.items() for path in places[:1] if path.exists()}
         missing = [name for name in self.files if name not in paths]
         if missing and (self.whole or not paths):
-            raise InputError(f"{folder}: {missing[0]} is not below it; {self.source}")
+            raise InputError(f"{folder}: there is no {missing[0]} below this folder; {self.source}")
         return paths
 
 
@@ -283,7 +283,7 @@ def optima(folder: Path, tasks: int) -> dict[int, dict[str, float]]:
             rows = list(csv.reader(file))
         by_cores[int(path.stem.split("_")[1])] = {Path(row[0]).stem: float(row[2]) for row in rows}
     if not by_cores:
-        raise TraceError(f"{folder}: no Case{tasks}_<cores>_OPT.csv")
+        raise TraceError(f"{folder}: there is no Case{tasks}_<cores>_OPT.csv")
     return dict(sorted(by_cores.items()))
 
 
@@ -311,7 +311,7 @@ def _stg(files: dict[str, Path]) -> Iterator[PaperFigure]:
         yield PaperFigure(f"50 tasks, {cores} cores: below the optimum", 0, ours[cores]["below_optimum"], 0)
 
 
-# Papers that scripts of a checkout repeat
+# Papers whose results scripts in a checkout reproduce
 
 
 def _by_scripts(name: str) -> Callable[[dict[str, Path]], Iterator[PaperFigure]]:
@@ -320,7 +320,9 @@ def _by_scripts(name: str) -> Callable[[dict[str, Path]], Iterator[PaperFigure]]
     def figures(files: dict[str, Path]) -> Iterator[PaperFigure]:
         scripts = Path(dagsim.__file__).parents[1] / "scripts"
         if not (scripts / "validate_all.py").is_file():
-            raise InputError(f"paper {name}: its scripts are not installed; run this in a checkout of dagsim")
+            raise InputError(
+                f"paper {name}: the scripts for it are not installed; run the command in a checkout of dagsim"
+            )
         if str(scripts) not in sys.path:
             sys.path.append(str(scripts))
         place, path = next(iter(files.items()))

@@ -104,23 +104,23 @@ def scenario_bound(
         InputError: The cluster can run none of the jobs, or jobs may be rejected.
     """
     if scenario.admission:
-        raise InputError("bound: with admission, a policy may reject jobs, so no bound above 0 holds")
+        raise InputError("bound: policies may reject jobs when admission is on, so no bound above 0 holds")
     stream = scenario.jobs(seed)
     if stream.elastic:
-        raise InputError("bound: elastic tasks may run on more GPUs than were requested, so no bound holds for them")
+        raise InputError("bound: elastic tasks may run on more GPUs than they requested, so they have no bound")
     jobs = stream.arrays()
     weight = np.ones(len(jobs))
     if measured is not None:
         weight[:] = 0.0
         weight[slice(*measured)] = 1.0
-    # Jobs that were in the system at the beginning may have run earlier, under the rules of their
+    # Jobs already in the system at the beginning may have run earlier, under the rules of their
     # log.
     later = np.flatnonzero(jobs.arrival_s >= stream.begins_s)
     earlier = int(weight.sum() - weight[later].sum())
     jobs, weight = jobs.chosen(later), weight[later]
     if by_area:
         if earlier:
-            raise InputError("bound: by area, a run that begins with jobs in the system has no bound")
+            raise InputError("bound: with weights by area, a run that begins with jobs in the system has no bound")
         weight *= areas_gpu_s(jobs, scenario.cluster, scenario.runtime)
     problem = relaxation_of(jobs, scenario.cluster, scenario.runtime, weight)
     counted = int(np.count_nonzero(problem.weight))

@@ -28,14 +28,14 @@ from dagsim.cli.shared import experiment, trace_at
 @expand_options
 def print_bound(
     reading: TraceFlags,
-    trace: Annotated[Path | None, typer.Option("--trace", "-t", help="A trace, as its publisher ships it.")] = None,
+    trace: Annotated[Path | None, typer.Option("--trace", "-t", help="A trace in its published format.")] = None,
     workload: Jobs = None,
     config: ConfigFile = None,
     set_: Settings = None,
     seed: Seed = None,
     windows: Windows = None,
     preemptive: Annotated[
-        bool, typer.Option("--preemptive", help="Include schedules that stop runs and resume them.")
+        bool, typer.Option("--preemptive", help="Include schedules that preempt and resume tasks.")
     ] = False,
     area: Annotated[
         bool, typer.Option("--area", help="Weight each job by its GPU-seconds, as area_weighted_jct_s does.")

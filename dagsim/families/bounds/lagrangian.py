@@ -84,9 +84,9 @@ class _Cheapest(NamedTuple):
     """The lowest cost of each copy on its own."""
 
     cost: np.ndarray  # (V,)
-    start_s: np.ndarray  # (V,): its start, or its mean busy time with preemption
-    seconds: np.ndarray  # (V,): its duration
-    held: np.ndarray  # (T, C): what all copies hold in each cell, times seconds
+    start_s: np.ndarray  # (V,): start, or mean busy time if preemption is allowed
+    seconds: np.ndarray  # (V,): duration
+    held: np.ndarray  # (T, C): the amount that all copies hold in each cell, times seconds
 
 
 class _Side(Protocol):
@@ -214,7 +214,7 @@ class Flows:
         job, parent, child = self._problem.job, self._problem.parent, self._problem.child
         if not len(parent):
             return prices
-        left_s = seconds.copy()  # from the start of a task to the end of its job, along the flow
+        left_s = seconds.copy()  # from the start of a task to the end of its job, along the edges
         for edges in reversed(self._by_parent):
             np.add.at(left_s, parent[edges], prices.split[edges] * left_s[child[edges]])
         end_s = start_s + left_s
@@ -382,7 +382,7 @@ class _WithBreaks:
                 moment = moment + (done * at_s).sum(axis=1)
                 for type_, part in enumerate(held):
                     part += np.where(chosen == type_, self._usage[:, type_, None] * self._half_s, 0.0)
-        # After the grid, everything is free: the fastest type, until the level is reached.
+        # Everything is free after the grid, so the fastest type runs until the level is reached.
         worth = np.maximum(level - slope * self._last_s, 0.0)
         seconds = worth / np.maximum(slope, 1e-300)
         after = seconds / self._need_s
@@ -395,5 +395,6 @@ class _Work(NamedTuple):
 
     work: np.ndarray  # (V,): units of work
     value: np.ndarray  # (V,): lower bound of the cost of one unit
-    moment: np.ndarray  # (V,): work times the time at which it is done
-    held: list[np.ndarray]  # T of (V, C): amount of the resource that a copy holds, times seconds
+    moment: np.ndarray  # (V,): work times its completion time
+    # T arrays of shape (V, C): amount of the resource held by a copy, times seconds
+    held: list[np.ndarray]

@@ -154,7 +154,7 @@ def _in_slots(problem: Relaxation, twin: np.ndarray, slot_s: float, *, exact: bo
     rounded = problem._replace(arrival_s=down(problem.arrival_s / slot_s), seconds=seconds)
     for row in np.flatnonzero((problem.seconds == 0).all(axis=1) & (problem.usage == 0).all(axis=1)).tolist():
         before = problem.parent[problem.child == row]
-        if len(before):  # the task of zero length at the end of a job
+        if len(before):  # a task of zero length marks the end of a job
             spare_s[row] = spare_s[before].min()
     return _Slots(rounded, slot_s, exact, twin, np.where(exact, 0.0, spare_s))
 
@@ -254,7 +254,7 @@ def _program(slots: _Slots, start: np.ndarray) -> _Program | None:
         [np.ones(len(problem.job))],
     )
     first = len(problem.job)
-    # Capacity: in each slot, the runs that have started but not ended.
+    # Capacity: in each slot, the runs that have started but not yet ended.
     long = (end - begin).astype(int)
     at = ranges(begin.astype(int), long)
     times = int(end.max(initial=0)) + 1
@@ -264,7 +264,7 @@ def _program(slots: _Slots, start: np.ndarray) -> _Program | None:
     low.append(np.full(len(problem.capacity) * times, -np.inf))
     high.append(np.repeat(problem.capacity + 1e-9, times))
     first += len(problem.capacity) * times
-    # A child starts after its parent ends, and twins start in order.
+    # A child starts after its parent ends, and identical tasks start in order.
     pairs = [*zip(problem.parent.tolist(), problem.child.tolist(), [True] * len(problem.parent), strict=True)]
     pairs += [(twin, row, False) for row, twin in enumerate(slots.twin.tolist()) if twin >= 0]
     by_task = [np.flatnonzero(task == row) for row in range(len(problem.job))]
@@ -280,8 +280,8 @@ def _program(slots: _Slots, start: np.ndarray) -> _Program | None:
             span = np.arange(int(begin[theirs].min()), int(end[mine].max()))
             entries += len(span) * (len(mine) + len(theirs)) / 2
             if entries > _ENTRIES / 3:
-                continue  # the constraint above is enough, though weaker
-            # In every slot, the child has started only if the parent has ended.
+                continue  # the constraint above is sufficient, though weaker
+            # In every slot, a child can only have started if its parent has ended.
             started, ended = (np.nonzero(times_[None, :] <= span[:, None]) for times_ in (begin[theirs], end[mine]))
             rows += [first + started[0], first + ended[0]]
             columns += [theirs[started[1]], mine[ended[1]]]
@@ -333,7 +333,7 @@ def _possible(
     np.maximum.at(path, problem.job, heads + shortest + tails)
     slack = most - dual.bound_s + 1e-6 * most + 1e-6
     with np.errstate(divide="ignore", invalid="ignore"):
-        # the longest path of each job, if all others do as well as possible
+        # the longest path that each job can have if all other jobs are at their lower bounds
         longest = (most - float(problem.weight @ path)) / problem.weight + path + 1e-6
     latest = np.minimum(problem.arrival_s + np.where(np.isnan(longest), inf, longest), _end_s(problem))
     alike = _alike(problem)

@@ -113,12 +113,12 @@ def calibrate(
     if trace is None:
         raise InputError("calibrate: the workload is not a log; give --trace FILE")
     if trace.window is not None or trace.has_period:
-        raise InputError("calibrate: takes a whole log, without windows and periods")
+        raise InputError("calibrate: expected a whole log, without windows or periods")
     whole = _Replay(config)
     jobs = len(whole.started_s)
     fitted = round(share * jobs)
     if min(fitted, jobs - fitted) < _FEW:
-        raise InputError(f"calibrate: {jobs} jobs are too few; each part of the log needs {_FEW}")
+        raise InputError(f"calibrate: each part of the log needs at least {_FEW} jobs, got {jobs} in all")
     first = config.changed("calibrate", {"workload": replace(trace, options=replace(trace.options, limit=fitted))})
     search = _Search(first)
     trials = tuple(watch(search.trials()))
@@ -137,7 +137,7 @@ class _Replay:
         jobs = kernel.jobs
         observed = jobs.observed() if isinstance(jobs, JobStream) else None
         if observed is None:
-            raise InputError("calibrate: the log does not say when jobs started")
+            raise InputError("calibrate: the log does not contain start times")
         self.started_s, self._eligible_s, self._partitions = observed
         self.knowledge = str(jobs.knowledge(scenario.estimates)) if isinstance(jobs, JobStream) else ""
         self._became_eligible_s = kernel.became_eligible_s
@@ -149,7 +149,7 @@ class _Replay:
         observed = started_s, self._eligible_s, self._partitions
         waits = observed_against_simulated(self.schedule, *observed, self._became_eligible_s)
         if waits is None:
-            raise InputError("calibrate: no job of this part has both an observed and a simulated start")
+            raise InputError("calibrate: no job in this part has both a recorded and a simulated start")
         return waits
 
     def most_gpus(self) -> dict[str, float]:
@@ -164,7 +164,7 @@ class _Replay:
             begins_s, gpus = self.started_s[mine], cols.jobs.gpus[mine]
             times_s = np.concatenate((begins_s + length_s[mine], begins_s))
             changes = np.concatenate((-gpus, gpus))
-            order = np.lexsort((changes > 0, times_s))  # at equal times, ends come first
+            order = np.lexsort((changes > 0, times_s))  # at equal times, process ends first
             most[tenant] = float(np.cumsum(changes[order]).max(initial=0.0))
         return most
 

@@ -43,8 +43,8 @@ Prices_ = Annotated[
     typer.Option(
         metavar="TYPE=PRICE,...|YAML",
         help=(
-            "Prices per GPU hour, such as H200=3.5,A100-40=1.4, or a file with prices for renting or "
-            "buying GPUs and for power, or none (default: list prices, in US dollars); repeatable."
+            "Prices per GPU hour, such as H200=3.5,A100-40=1.4, a file with prices for renting or buying "
+            "GPUs and for power, or the word none (default: list prices in US dollars); repeatable."
         ),
     ),
 ]
@@ -64,7 +64,7 @@ def _with_series(config: Config, prices: Path | None, carbon: Path | None) -> Co
             continue
         if name in map(value_name, metrics):
             option = "--energy-prices" if path is prices else "--carbon"
-            raise ConfigError(f"{option}: the configuration has the metric {name} already; leave one of them out")
+            raise ConfigError(f"{option}: the configuration already has the metric {name}; leave one of them out")
         metrics.append(f"{name}[series={json.dumps(str(path))}]")
         METRICS.create(metrics[-1])
     return config.model_copy(update={"metrics": tuple(metrics)})
@@ -84,7 +84,7 @@ def _priced(texts: Sequence[str] | None) -> tuple[tuple[str, ...], Path | None]:
 
 Growth = Annotated[
     str | None,
-    typer.Option(metavar="30%", help="Growth of the demand, such as 30%: the same jobs arrive 1.3 times as often."),
+    typer.Option(metavar="30%", help="Growth in demand: with 30%, the same jobs arrive 1.3 times as often."),
 ]
 
 Accept_ = Annotated[
@@ -92,8 +92,8 @@ Accept_ = Annotated[
     typer.Option(
         metavar="A100=H200[:SPEED]",
         help=(
-            "Jobs that request the first type may also use the second, at a relative speed, on all "
-            "clusters but today's; repeatable."
+            "Let jobs that request the first GPU type also use the second, at a relative speed, on all "
+            "clusters except today's; repeatable."
         ),
     ),
 ]
@@ -109,7 +109,7 @@ def whatif(
         list[str] | None,
         typer.Option(
             metavar="16xH200[:PARTITION][@DATE]",
-            help="GPUs to add, on new nodes, optionally from a date or a time (@14d) on; repeatable.",
+            help="GPUs to add on new nodes, optionally from a date or a time onwards (@14d); repeatable.",
         ),
     ] = None,
     remove: Annotated[
@@ -118,7 +118,10 @@ def whatif(
     policy: Annotated[
         list[str] | None,
         typer.Option(
-            "--policy", "-a", metavar="A,B", help="Schedulers; the first is today's (default: as configured)."
+            "--policy",
+            "-a",
+            metavar="A,B",
+            help="Schedulers to compare, of which the first is today's (default: as configured).",
         ),
     ] = None,
     growth: Growth = None,
@@ -129,14 +132,14 @@ def whatif(
         typer.Option(
             "--energy-prices",
             metavar="CSV",
-            help="Hourly prices per kWh (columns time,value); adds the cost of the energy.",
+            help="Hourly prices per kWh (columns time,value); adds the cost of energy.",
         ),
     ] = None,
     carbon: Annotated[
         Path | None,
         typer.Option(metavar="CSV", help="Hourly grams of CO2 per kWh (columns time,value); adds kg of CO2."),
     ] = None,
-    metric: Annotated[str, typer.Option(help="Metric to compare.")] = "jct_s.mean",
+    metric: Annotated[str, typer.Option(help="Metric to compare the alternatives by.")] = "jct_s.mean",
     config: ConfigFile = None,
     set_: Settings = None,
 ) -> None:
@@ -195,8 +198,8 @@ def plan_capacity(
         typer.Option(
             metavar="'wait_s.p95<4h'",
             help=(
-                "A metric, < or >, and a bound, over all jobs or with the prefix account[NAME]. or "
-                "partition[NAME].; repeatable."
+                "Target as a metric, < or >, and a bound. It covers all jobs, or some of them with the "
+                "prefix account[NAME]. or partition[NAME].; repeatable."
             ),
         ),
     ],
@@ -215,11 +218,13 @@ def plan_capacity(
     price: Prices_ = None,
     budget: Annotated[
         float | None,
-        typer.Option(min=0, help="Find the best value of --target that this monthly cost allows."),
+        typer.Option(min=0, help="Find the best value of the --target metric for this monthly cost."),
     ] = None,
     plot: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Draw the curve here: .png, .svg or .pdf (default: in the folder)."),
+        typer.Option(
+            metavar="FILE", help="File for the curve, ending in .png, .svg or .pdf (default: in the run folder)."
+        ),
     ] = None,
     config: ConfigFile = None,
     set_: Settings = None,
@@ -234,7 +239,7 @@ def plan_capacity(
     from dagsim.families.capacity.size_search import Targets, plan_size
     from dagsim.report.terminal import progress
 
-    # checked before the trace is read, which may take long
+    # Check the target before the trace is read, because reading may take long.
     Targets.read(target, bounded=budget is None)
     chosen, audit = _configured(reading, trace, config, set_, [policy] if policy else [], growth, watched=shown.watched)
     file, (rented, file_of_prices) = None if plot is None else _drawable(plot), _priced(price)
@@ -332,7 +337,7 @@ def _configured(
     if growth is None:
         return chosen, audit
     if reading.load is not None:
-        raise typer.BadParameter("--growth: applies to the demand of the log; leave out --load")
+        raise typer.BadParameter("--growth: scales the demand in the log, so leave out --load")
     from dagsim.families.capacity.whatif import with_growth
 
     return with_growth(chosen, _percent(growth)), audit
@@ -418,9 +423,11 @@ def calibrate_site(
     trace: Annotated[Path, typer.Option("--trace", "-t", help="The log of the site.")],
     config: ConfigFile = None,
     set_: Settings = None,
-    fit: Annotated[float, typer.Option(min=0.1, max=0.9, help="Share of the jobs to fit on, from the first.")] = 0.5,
+    fit: Annotated[
+        float, typer.Option(min=0.1, max=0.9, help="Fraction of the jobs, from the beginning of the log, to fit on.")
+    ] = 0.5,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="YAML", help="Write the fitted configuration here.")
+        Path | None, typer.Option("--out", "-o", metavar="YAML", help="File for the fitted configuration.")
     ] = None,
     json_: Json = False,
     quiet: Quiet = False,

@@ -72,7 +72,7 @@ def read_accept(texts: Iterable[str]) -> dict[str, dict[str, float | None]]:
             speed = 0.0
         if match is None or speed == 0:
             raise ConfigError(
-                f"--accept {part!r}: expected two GPU types, and perhaps a relative speed, such as A100=H200:1.8"
+                f"--accept {part!r}: expected two GPU types and optionally a relative speed, such as A100=H200:1.8"
             )
         accept.setdefault(gpu_type(match[1]).name, {})[gpu_type(match[2]).name] = speed
     return accept
@@ -172,7 +172,7 @@ def with_removed(cluster: ClusterSection, gpus: GpuCount) -> ClusterSection:
     chosen = [group for group in groups if not gpus.partition or gpus.partition in group.partitions]
     there = sum(_gpus(group, gpus.type) for group in chosen)
     if there < left:
-        raise ConfigError(f"--remove {gpus}: the cluster has {there} GPUs of this type")
+        raise ConfigError(f"--remove {gpus}: the cluster has only {there} GPUs of this type")
     for place in range(len(groups) - 1, -1, -1):
         group = groups[place]
         if group in chosen and _gpus(group, gpus.type):
@@ -181,7 +181,9 @@ def with_removed(cluster: ClusterSection, gpus: GpuCount) -> ClusterSection:
             groups[place : place + 1] = _first(group, group.count - nodes)
     if left:
         sizes = sorted({group.gpus for group in cluster.groups if _gpus(group, gpus.type)})
-        raise ConfigError(f"--remove {gpus}: only whole nodes, of {', '.join(map(str, sizes))} GPUs, can be removed")
+        raise ConfigError(
+            f"--remove {gpus}: only whole nodes can be removed, and they have {', '.join(map(str, sizes))} GPUs"
+        )
     if not groups:
         raise ConfigError(f"--remove {gpus}: this would remove the whole cluster")
     return _of(cluster, groups)
@@ -258,7 +260,7 @@ def _like(cluster: ClusterSection, type_: str, partition: str = "") -> NodeGroup
         )
     if partitions and not partition:
         raise ConfigError(
-            f"no node has {type_} GPUs, so name the partition of new ones, as 16x{type_}:{min(partitions)}"
+            f"no node has {type_} GPUs yet, so name the partition for the new nodes, as in 16x{type_}:{min(partitions)}"
         )
     with_gpus = [group for group in cluster.groups if group.gpus]
     cpus = max((group.cpus / group.gpus for group in with_gpus), default=12.0)
@@ -295,7 +297,7 @@ def _free_name(cluster: ClusterSection, wanted: str) -> str:
 
 def _check(cluster: ClusterSection) -> None:
     if cluster.from_trace:
-        raise ConfigError("the machines of a trace cannot be changed; give your own cluster (--cluster YAML)")
+        raise ConfigError("the machines listed in a trace cannot be changed; give your own cluster with --cluster YAML")
 
 
 HOURS_A_MONTH = 730.0
@@ -347,11 +349,11 @@ class Prices:
                 price = -1.0
             if not equals or not name.strip() or not isfinite(price) or price < 0:
                 raise ConfigError(
-                    f"--price {part!r}: expected a GPU type and a price per hour, such as H200=3.5, or none"
+                    f"--price {part!r}: expected a GPU type and an hourly price such as H200=3.5, or none"
                 )
             type_ = canonical(name.strip())
             if asked.setdefault(type_, price) != price:
-                raise ConfigError(f"--price: {type_} has two prices")
+                raise ConfigError(f"--price: there are two prices for {type_}")
         own = {canonical(name): price for name, price in (configured or {}).items()}
         bought = {canonical(name): price / (filed.years * 8760) for name, price in filed.buy.items()}
         from_file = bought | {canonical(name): price for name, price in filed.rent.items()}
@@ -377,8 +379,8 @@ class Prices:
         missing = [name for name in types if name not in self.per_gpu_h]
         if missing and self.given:
             raise ConfigError(
-                f"--price: there is no price for {', '.join(missing)} (give one, or 0 to leave "
-                "machines that you own out of the sum)"
+                f"--price: there is no price for {', '.join(missing)}; give one, or 0 to leave machines "
+                "that you own out of the sum"
             )
         if missing:
             return Prices()

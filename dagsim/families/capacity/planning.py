@@ -42,7 +42,7 @@ def plan(
         InputError: The trace cannot be read, or an argument is wrong.
         SimulationError: The policy failed.
     """
-    # checked before the trace is read, which may take long
+    # Check the target before the trace is read, because reading may take long.
     Targets.read([target] if isinstance(target, str) else target, bounded=budget is None)
     chosen = config_on_trace(trace, policy, cluster, config, settings, None, invented=False)
     file = None if price_file is None else Path(price_file)

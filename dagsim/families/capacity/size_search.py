@@ -81,14 +81,19 @@ class Target:
         bound = (-inf if above else inf) if free else bound
         group, _, of_group = metric.rpartition("].")
         if match[4] and not of_group.partition(".")[0].endswith("_s"):
-            raise ConfigError(f"--target {text!r}: {metric} is not a time, so its bound has no unit {match[4]!r}")
+            raise ConfigError(
+                f"--target {text!r}: {metric} is not a time, so its bound cannot have the unit {match[4]!r}"
+            )
         if of_group not in names and not group.startswith(_LISTED):
             raise ConfigError(
                 f"--target {text!r}: there is no metric {of_group!r}{nearest(of_group, names)} (bounds are usually on "
                 "wait_s.mean, wait_s.p95, jct_s.mean or bounded_slowdown.mean)"
             )
         if above == lower_is_better(metric):
-            raise ConfigError(f"--target {text!r}: {metric} is better when it is {'lower' if above else 'higher'}")
+            raise ConfigError(
+                f"--target {text!r}: {'lower' if above else 'higher'} values of {metric} are better, so use "
+                f"{'<' if above else '>'}"
+            )
         return cls(metric, above, bound)
 
     def __str__(self) -> str:
@@ -134,7 +139,7 @@ class Targets:
             ConfigError: There is none, or one is wrong.
         """
         if not texts:
-            raise ConfigError("--target: give at least one, such as wait_s.p95<600")
+            raise ConfigError("--target: give at least one target, such as wait_s.p95<600")
         return cls(tuple([Target.read(text, bounded=bounded) for text in dict.fromkeys(texts)]))
 
     @property
@@ -270,7 +275,7 @@ def plan_size(
         wider = with_added(wider, GpuCount(8, type_))
     priced = Prices.read(prices, config.prices, price_file).of([config.cluster, wider])
     if budget is not None and not priced:
-        raise ConfigError("--budget: a budget needs prices; leave out --price none, and give the missing ones")
+        raise ConfigError("--budget: a budget requires prices; leave out --price none, or give the missing prices")
     load = demand.on(config.cluster)
     name = name or question(Path(config.trace().path), config, str(bound), names, most_gpus, budget, accept)
     trials = Trials(config, name, out, executor_for(on), watch, demand, argv=argv)
@@ -344,7 +349,8 @@ def least_size(
     def tried(label: str, other: ClusterSection) -> Met:
         other = other.model_copy(update={"accept": dict(accept or {})})
         load = load_on(other)
-        if not load.keeps_up:  # the queue would grow without end, and take as long to simulate
+        # the queue would grow without limit, and the simulation would take correspondingly long
+        if not load.keeps_up:
             return Met(Period(nan, nan, nan, 0, 1.0), 0, False, load.offered, False)
         return met_by(run(label, other))
 
@@ -379,7 +385,7 @@ class _Search:
         self.cluster, self.types, self.most_gpus, self.prices, self.trial = cluster, types, most_gpus, prices, trial
         self.progress = SizeSearch(types)
         if not self._allowed((1,) if not types else (1, *[0] * (len(types) - 1))):
-            raise ConfigError(f"--max-gpus {most_gpus}: no node of these types fits within that number of GPUs")
+            raise ConfigError(f"--max-gpus {most_gpus}: a node of any of these types has more GPUs than that")
 
     def alone(self, place: int) -> None:
         """Find the fewest nodes of one type, without nodes of the other types in the search."""
@@ -394,11 +400,15 @@ class _Search:
         spread evenly."""
         largest = list(self._largest((), budget))
         if not largest:
-            raise ConfigError(f"--budget {budget:g}: no cluster that keeps the other nodes fits; today's may cost more")
+            raise ConfigError(
+                f"--budget {budget:g}: no cluster that keeps the other nodes costs so little; today's cluster "
+                "may cost more as well"
+            )
         step = -(-len(largest) // _MOST_MIXES)
         self.progress.exhausted = step > 1
         for counts in largest[::step]:
-            while self._try(counts) > budget and counts[-1]:  # the price of energy is known only now
+            # the price of energy is only known at this point
+            while self._try(counts) > budget and counts[-1]:
                 counts = (*counts[:-1], counts[-1] - 1)
 
     def _largest(self, fixed: tuple[int, ...], budget: float) -> Iterator[tuple[int, ...]]:

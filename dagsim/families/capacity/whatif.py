@@ -62,7 +62,7 @@ def on_whole_log(config: Config) -> tuple[Config, LogDemand]:
     """
     trace = config.trace()
     if trace.window is not None:
-        raise InputError("workload.window: whatif and plan simulate the whole log; leave out this key")
+        raise InputError("workload.window: whatif and plan simulate the whole log, so leave out this key")
     config = with_memberships(config)
     trace = _from_full(trace, config).at_load(config.build_cluster(), config.runtime)
     config = config.model_copy(update={"workload": trace, "seeds": 1})
@@ -77,8 +77,8 @@ def on_whole_log(config: Config) -> tuple[Config, LogDemand]:
         )
     if (long_s := demand.long_s()) > load.span_s:
         raise InputError(
-            f"{trace.path}: its jobs arrive within {load.span_s:,.0f} s, and 5 % of their tasks run for {long_s:,.0f} "
-            "s or longer, so the log is shorter than one busy period; give a longer log"
+            f"{trace.path}: all jobs arrive within {load.span_s:,.0f} s, but 5% of the tasks run for "
+            f"{long_s:,.0f} s or longer, so the log is shorter than one busy period; give a longer log"
         )
     return config, demand
 
@@ -241,8 +241,9 @@ class LogDemand:
             after_s -= logged_s if after_s > logged_s else 0.0
         if not 0 <= after_s < span_s:
             raise InputError(
-                f"@{when}: this is {after_s / 86400:,.1f} days after the beginning of a run of "
-                f"{span_s / 86400:,.1f} days; name a time within it, or none to ask for a period after they arrive"
+                f"@{when}: the time is {after_s / 86400:,.1f} days after the beginning of a run that "
+                f"lasts {span_s / 86400:,.1f} days; name a time within the run, or no time to have the "
+                "GPUs from the beginning"
             )
         return after_s
 
@@ -461,7 +462,9 @@ class WhatIf:
         removed = [read_gpus(text, "--remove", own) for text in remove]
         accepted = read_accept(accept)
         if not (added or removed or accepted) and len(policies) < 2:
-            raise InputError("whatif: nothing to compare; give --add 16xH200, --remove 8xT4, or several --policy")
+            raise InputError(
+                "whatif: there is nothing to compare; give --add 16xH200, --remove 8xT4, or several --policy"
+            )
         config, demand = on_whole_log(config)
         clusters = {TODAY: config.cluster}
         if added or removed or accepted:
@@ -469,9 +472,7 @@ class WhatIf:
             changed = resized(config.cluster, added, removed, demand.arrival_s)
             clusters[label] = changed.model_copy(update={"accept": accepted})
             if demand.is_snapshot and (displaced := demand.displaced(changed)):
-                raise InputError(
-                    f"{label}: on this cluster, there is no room for {displaced:,} of the jobs that run now"
-                )
+                raise InputError(f"{label}: {displaced:,} of the jobs running now do not fit on this cluster")
         prices = Prices.read(price, config.prices, price_file).of(clusters.values())
         return cls(config, demand, clusters, policies, prices)
 
@@ -552,12 +553,13 @@ def trials_of(store: Store, runs: Mapping[Cell, CellRun], config: Config, demand
         path = store.path / "cells" / f"{cell.id}.npz"
         try:
             series = JobSeries.read(path.read_bytes())
-            series = replace(series, labels=demand.labels, goes_on=not demand.is_snapshot)
+            load = demand.on(cell.config.cluster)
+            series = replace(series, labels=demand.labels, goes_on=not demand.is_snapshot, load=load.offered)
         except (OSError, ValueError, KeyError) as error:
-            raise RunFolderError(f"{path}: not readable as per-job values ({error}); delete the folder") from None
+            raise RunFolderError(f"{path}: cannot be read as per-job values ({error}); delete the folder") from None
         measure = config.trace().measure
         series = series if measure is None else series.between(*measure)
-        trials.append(Trial(run, series, demand.on(cell.config.cluster)))
+        trials.append(Trial(run, series, load))
     return trials
 
 

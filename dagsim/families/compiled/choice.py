@@ -84,7 +84,7 @@ class CompiledKernel:
             Stalled: Jobs are not done, and nothing runs.
         """
         if until_s != inf:
-            raise ConfigError("the compiled engine always runs to the end; engine simpy can stop earlier")
+            raise ConfigError("the compiled engine always runs to the end; use engine simpy to stop earlier")
         from dagsim.families.compiled.drive import compile_loop, scheduled
 
         compile_loop(self._plan)
@@ -127,7 +127,7 @@ def plan_for(policy: str, preemption: Preemption) -> EnginePlan:
             the configured preemption.
         InputError: The policy does not exist, or cannot be built.
     """
-    from dagsim.families.compiled.drive import plan_of
+    from dagsim.families.compiled.drive import UncompiledPlacement, plan_of
 
     name, params = PolicySpec.parse(policy).call
     if name not in POLICIES and ":" not in name:
@@ -136,12 +136,12 @@ def plan_for(policy: str, preemption: Preemption) -> EnginePlan:
         plan = plan_of(POLICIES.create(policy), keeps=preemption.on_resume == "resume")
     except ConfigError as error:
         placement = params.get("placement")
-        what = f"the placement {placement!r}" if "its placement" in str(error) else f"the policy {name!r}"
+        what = f"the placement {placement!r}" if isinstance(error, UncompiledPlacement) else f"the policy {name!r}"
         raise ConfigError(f"the compiled engine does not support {what}: {error}") from error
     if plan.loop in ("advance_srtf", "advance_las") and (preemption.restart_s or preemption.checkpoint_s_per_gb):
         raise ConfigError("the compiled engine does not support preemptions that take time")
     if plan.loop == "advance_las" and not plan.keeps:
-        raise ConfigError("the compiled engine does not support rounds whose preempted runs lose their work")
+        raise ConfigError("the compiled engine does not support rounds in which preempted runs lose their work")
     return plan
 
 
@@ -280,7 +280,7 @@ def too_much(scene: EngineScenario, loop: str) -> str:
 
     work, classes, nodes = scene.work, scene.classes, scene.nodes
     unnamed = np.unique(nodes.table.type[nodes.table.gpus > NAMED_GPUS])
-    # which GPU a share is on affects later shares
+    # the choice of the GPU for a share affects later shares
     if (classes.may[classes.table.share > 0][:, unnamed] > 0).any():
         return f"the compiled engine does not support shares of GPUs on nodes of more than {NAMED_GPUS} GPUs"
     jobs = len(work.jobs.arrival_s)

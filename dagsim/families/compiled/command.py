@@ -38,14 +38,14 @@ def warm(
     from dagsim.families.compiled import drive, jit
 
     if not jit.jitted():
-        raise ConfigError("NUMBA_DISABLE_JIT=1 keeps numba from compiling; unset it")
+        raise ConfigError("NUMBA_DISABLE_JIT=1 prevents numba from compiling, so unset it")
     for name in policy or EXAMPLES:
         began, chosen = perf_counter(), plan_for(name, Preemption())
         if drive.compile_loop(chosen) and not quiet:
             say(f"compiled {chosen.loop} (for {name} and its like) in {perf_counter() - began:.0f} s")
         if not drive.is_warm(chosen):
             raise ConfigError(
-                f"{jit.folder()}: what was compiled cannot be kept there; set NUMBA_CACHE_DIR to a folder of your own"
+                f"{jit.folder()}: compiled functions cannot be cached there; set NUMBA_CACHE_DIR to a writable folder"
             )
     began = perf_counter()
     compile_episodes = None if policy else offered("compile_episodes")

@@ -60,6 +60,10 @@ _LOOPS: Mapping[type, str] = {
 differently."""
 
 
+class UncompiledPlacement(ConfigError):
+    """A placement rule that the compiled engine does not have."""
+
+
 class EnginePlan(NamedTuple):
     """A policy in the form that the compiled engine runs."""
 
@@ -101,10 +105,10 @@ def placement_number(rule: object) -> int:
     """Return the number of a placement rule in the compiled engine.
 
     Raises:
-        ConfigError: The rule is not compiled. The message completes a sentence about its owner.
+        UncompiledPlacement: The rule is not compiled. The message completes a sentence about its owner.
     """
     if type(rule) not in _PLACEMENTS:
-        raise ConfigError(f"its placement {type(rule).__name__} is not compiled")
+        raise UncompiledPlacement(f"its placement {type(rule).__name__} is not compiled")
     return _PLACEMENTS[type(rule)]
 
 
@@ -191,7 +195,8 @@ def _loop(scene: EngineScenario, plan: EnginePlan) -> Loop:
             order = policy
         case LeastRemaining():
             order = policy.order
-        case _:  # these have their own queues; equal keys are first come, first served
+        # these have queues of their own, in which equal keys are served in order of arrival
+        case _:
             order = fifo()
     s = new_state(work, classes, scene.nodes, key_columns(order, columns), plan.placement)
     s.clock.phase = RECALL if work.begins_s else MOVE
@@ -225,5 +230,6 @@ def _check(loop: Loop) -> None:
     waiting = np.flatnonzero((s.jobs.left[:-1] > 0) & (s.jobs.rejected[:-1] == 0))
     if len(waiting):
         raise Stalled(
-            f"at {s.clock.now_s:g} s: job {waiting[0]} and {len(waiting) - 1} others are not done, nothing runs"
+            f"at {s.clock.now_s:g} s: nothing is running, but job {waiting[0]} and {len(waiting) - 1} "
+            "others are unfinished"
         )

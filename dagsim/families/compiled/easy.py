@@ -81,9 +81,9 @@ class Groups(NamedTuple):
     slowness: np.ndarray  # (n,) float64: 1 / seconds on the fastest type
     ready_s: np.ndarray  # (n,) float64: when each task became ready
     group: np.ndarray  # (n,) int64: the group of each task
-    leaf: np.ndarray  # (n,) int64: its leaf in the group while all its instances wait
-    task: np.ndarray  # (n,) int64: tasks by group and leaf
-    # float64: seconds of the tasks in each group, inf for tasks that are not in it
+    leaf: np.ndarray  # (n,) int64: leaf in the group while all instances of the task wait
+    task: np.ndarray  # (n,) int64: task by group and leaf
+    # float64: seconds of the tasks in each group; inf for tasks outside the group
     trees: np.ndarray
     first: np.ndarray  # (profiles,) int64: the first group of each profile
     groups: np.recarray  # GROUP
@@ -205,9 +205,9 @@ def first_of(s: State, g: Groups, group: int, type_: int, until_s: float) -> int
     if at >= 0 and g.trees[at + 1] < np.inf:
         limit_s, certain_s = np.inf, np.inf
         if until_s < np.inf:
-            # The tree holds seconds on the fastest type. Dividing by the group's ratio leaves an
-            # error, so the search goes slightly beyond the limit and compares each task that it
-            # meets by its own end.
+            # The tree holds seconds on the fastest type. Dividing by the group's ratio introduces a
+            # rounding error, so the search goes slightly beyond the limit and checks the exact end
+            # of each task it visits.
             span_s = until_s - s.clock.now_s
             slack_s = _RATIO_ERROR * span_s + _ROUNDING * until_s
             limit_s = (span_s + slack_s) / g.ratios[group, type_]
@@ -264,7 +264,7 @@ def _first_leaf(s: State, g: Groups, group: int, limit_s: float, type_: int, unt
             if _ends_by(s, task, type_, until_s) and (best < 0 or before(s, g, task, best)):
                 best = task
                 if g.count.rank == BY_ORDER or (g.count.rank == BY_LENGTH and limit_s == g.trees[at + 1]):
-                    return best  # the others are younger, and none is shorter
+                    return best  # the remaining tasks are younger, and none of them is shorter
         while place & 1:
             place >>= 1
         if place:
@@ -334,7 +334,7 @@ class Ends(NamedTuple):
 
     heaps: np.recarray  # (types * length,) ENTRY
     held: np.ndarray  # (types,) int64
-    # (length,) ENTRY: entries that are taken out during a search and then put back
+    # (length,) ENTRY: entries that are removed during a search and put back afterwards
     aside: np.recarray
     gpus: np.ndarray  # (K,) int64: millionths of a GPU that an instance takes
 

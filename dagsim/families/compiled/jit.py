@@ -83,7 +83,7 @@ def is_kept(name: str) -> bool:
     """True if an outer function of that name is compiled from these files, for this processor, and can be loaded."""
     try:
         return jitted() and any(_read(path) is not None for path in folder().glob(f"{name}-*.o"))
-    except OSError:  # Python 3.11 raises where it may not look into a folder above
+    except OSError:  # Python 3.11 raises an error if a parent folder is not readable
         return False
 
 
@@ -96,7 +96,7 @@ def alone() -> Iterator[None]:
         lock = Lock(folder() / "lock")
         while not lock.claim():
             sleep(0.1)
-    except OSError:  # without a writable folder, nothing can be kept
+    except OSError:  # nothing can be cached without a writable folder
         yield
         return
     try:
@@ -207,13 +207,13 @@ def words_of(value: Any, forms: list[Form], words: list[int]) -> None:
         words.append(value.__array_interface__["data"][0])
     else:
         form = "strided array" if isinstance(value, np.ndarray) else type(value).__name__
-        raise TypeError(f"compiled code takes contiguous arrays and records, got a {form}")
+        raise TypeError(f"compiled code needs contiguous arrays and records, got a {form}")
 
 
 def _address(array: Any) -> int:
     try:
         return ctypes.addressof(ctypes.c_char.from_buffer(array))
-    # this way is eight times as slow, but works for read-only and empty arrays
+    # this path is eight times slower, but also works for read-only and empty arrays
     except (TypeError, ValueError):
         address: int = array.ctypes.data
         return address
@@ -278,7 +278,7 @@ def dispatched(function: Function) -> Function:
     try:
         dispatcher._cache = _numba_cache()(function)
     except RuntimeError:
-        pass  # no writable folder
+        pass  # there is no writable folder
     finally:
         config.CACHE_DIR = before
     return dispatcher
@@ -297,7 +297,7 @@ def _numba_cache() -> Any:
                 if not all(map(_is_trusted, Path(self.cache_path).iterdir())):
                     return None
                 return whole.load_overload(self, sig, target_context)
-            except Exception:  # damaged pickles raise anything
+            except Exception:  # damaged pickles can raise any exception
                 with suppress(Exception):
                     self.flush()
                 return None

@@ -49,7 +49,7 @@ class JobOrder(NamedTuple):
     instances: np.ndarray  # (n,) int64
     job_key: np.ndarray  # (J,) float64, nan until it is known
     ready: np.recarray  # (n,) PAIR: ready tasks, one range per demand class as in State.queues
-    place: np.ndarray  # (n,) int64: position of a task in its heap, -1 if it is in none
+    place: np.ndarray  # (n,) int64: position of each task in its heap; -1 if it is in none
 
 
 def new_job_order(work: Work, key: int) -> JobOrder:
@@ -135,7 +135,7 @@ def _job_key(s: State, o: JobOrder, job: int) -> float:
         if unfinished:
             longest = max(longest, o.rank_s[task])
         count = unfinished if o.rule.key == WORK_LEFT else o.instances[task]
-        # From left to right, as ordered_sum.
+        # Sum from left to right, like ordered_sum.
         total += _instance_work(o.best_s[task], count, s.classes[s.tasks[task].kind].gpus)
     return longest if o.rule.key == PATH_LEFT else total
 

@@ -53,9 +53,9 @@ class LasQueues(NamedTuple):
     count: Any  # QUEUE_COUNT
     known: np.ndarray  # (J,) bool: True if the job has a key
     key: np.ndarray  # (J,) float64
-    first: np.ndarray  # (J,) int64: the first of the job's tasks in the queue, or -1
-    next_task: np.ndarray  # (n + pieces,) int64: the next one
-    previous_task: np.ndarray  # (n + pieces,) int64
+    first: np.ndarray  # (J,) int64: the first of the job's tasks in the queue; -1 if there is none
+    next_task: np.ndarray  # (n + pieces,) int64: next task in the queue
+    previous_task: np.ndarray  # (n + pieces,) int64: previous task in the queue
     inside: np.ndarray  # (n + pieces,) bool
 
 
@@ -102,7 +102,7 @@ def take_in_jobs(s: State, v: LasService, q: LasQueues) -> None:
             q.first[job] = task
         q.count.ready += 1
         _enter(s, task, q.key[job])
-        # a resumed piece: its job has had more service since its key was computed
+        # for a resumed piece, the job has received service since its key was computed
         if task >= len(s.fresh) - len(s.origin):
             refresh(s, v, q, job)
     s.count.fresh = 0
@@ -177,7 +177,7 @@ class LasService(NamedTuple):
     """The service of each job. Current runs are in a linked list per job, with -1 at its ends."""
 
     counted: Any  # COUNTED
-    ended_s: np.ndarray  # (J,) float64: service from ended runs
+    ended_s: np.ndarray  # (J,) float64: service received in completed runs
     first: np.ndarray  # (J,) int64: slots of runs
     last: np.ndarray  # (J,) int64
     next_run: np.ndarray  # (runs,) int64
@@ -273,13 +273,15 @@ class Las(NamedTuple):
     v: LasService
     q: LasQueues
     round: Any  # ROUND
-    stuck: np.ndarray  # (K,) int64: the round in which a demand class was given up
+    stuck: np.ndarray  # (K,) int64: the round in which a demand class was found not to fit any more
     ranked: np.ndarray  # (runs,) int64: slots of runs, lowest rank first
-    # (runs,) int64: the number of each run, to see whether the slot still holds the same run
+    # (runs,) int64: number of the run in each slot, to check whether the slot still holds the same
+    # run
     number: np.ndarray
-    standing: np.ndarray  # (runs,) float64: by slot, the service of its job when the round began
+    # (runs,) float64: service of the job in each slot at the beginning of the round
+    standing: np.ndarray
     rate: np.ndarray  # (J,) float64: service per second of each running job
-    looked_at: np.ndarray  # (J,) int64: the round after which the job was last examined
+    looked_at: np.ndarray  # (J,) int64: the round in which the job was last examined
 
 
 def new_las(s: State, by_gpus: bool, quantum_s: float, keeps: bool) -> Las:
@@ -495,7 +497,7 @@ def _look(s: State, p: Las) -> None:
 def _round_begins(s: State, p: Las) -> bool:
     """Count the rounds so far; return True if one begins now."""
     now, quantum = s.clock.now_s, p.round.quantum_s
-    quotient = (now - now % quantum) / quantum  # as Python divides
+    quotient = (now - now % quantum) / quantum  # divides as Python does
     whole = np.floor(quotient)
     if quotient - whole > 0.5:
         whole += 1.0

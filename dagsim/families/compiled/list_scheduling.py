@@ -110,7 +110,7 @@ def key_columns(order: Ordered | TypedOrdered, columns: KeyColumns) -> np.ndarra
     count = len(columns.best_s)
     places = {*np.linspace(0, count - 1, min(count, _SAMPLE), dtype=int).tolist(), int(columns.deadline_s.argmax())}
     try:
-        # inf - inf, for tasks that cannot run anywhere, whose jobs are rejected
+        # inf - inf occurs for tasks that cannot run anywhere; their jobs are rejected
         with np.errstate(all="ignore"):
             keys = ask(AllTasks(columns))
             singly = {place: ask(AllTasks(columns, place)) for place in places}
@@ -120,11 +120,13 @@ def key_columns(order: Ordered | TypedOrdered, columns: KeyColumns) -> np.ndarra
             f"{type(error).__name__}: {error}"
         ) from error
     if not all(isinstance(key, np.ndarray) and key.shape == (count,) for key in keys):
-        raise ConfigError(f"its key must return one number per task, got {keys[0]!r} of {count} tasks")
+        raise ConfigError(f"its key must return one number per task, got {keys[0]!r} for {count} tasks")
     for place, expected in singly.items():
         answers = [float(key[place]) for key in keys]
         if not np.array_equal(answers, np.array(expected, float), equal_nan=True):
-            raise ConfigError(f"its key is {expected} of a single task and {answers} of all at once")
+            raise ConfigError(
+                f"its key is {expected} for a single task, but {answers} when evaluated for all tasks at once"
+            )
     return np.ascontiguousarray(np.stack(keys, axis=1), np.float64)
 
 
@@ -143,7 +145,7 @@ def sample_columns() -> KeyColumns:
     classes = Classes(records(CLASS, 2, gpus=[0.0, 2.0], gang=[0, 2]), np.ones((2, 2), np.uint8))
     no_edges, no_past = np.empty(0, np.int32), records(PAST, 0)
     columns = KeyColumns(Work(jobs, rows, no_edges, seconds, seconds, no_edges, no_past), classes)
-    columns.__dict__["rank_s"] = columns.best_s  # avoids compiling anything
+    columns.__dict__["rank_s"] = columns.best_s  # avoids compiling a function
     return columns
 
 

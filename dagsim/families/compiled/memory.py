@@ -23,8 +23,8 @@ def record_type(**fields: str) -> np.dtype:
     return np.dtype([(name, kind) for kind, names in fields.items() for name in names.split()], align=True)
 
 
-# A field must not have the name of an attribute of arrays (item, size, shape ...), because plain
-# Python would find the attribute.
+# A field must not share its name with an attribute of arrays (item, size, shape ...), because
+# uncompiled Python would find the attribute instead.
 TASK = record_type(i4="children job kind instances")
 """A task; the tasks of one job are adjacent. ``children`` is the start of its children in
 ``Work.child`` (they end at the start of the next task's), ``kind`` its demand class."""
@@ -40,10 +40,10 @@ class Jobs(NamedTuple):
     """J jobs, in order of arrival."""
 
     arrival_s: np.ndarray  # (J,) float64
-    rejected: np.ndarray  # (J,) float64: the RejectReason, 0 for admitted jobs
+    rejected: np.ndarray  # (J,) float64: RejectReason, 0 for admitted jobs
     first: np.ndarray  # (J + 1,) int64: index of the first task of each job
     priority: np.ndarray  # (J,) float64
-    deadline_s: np.ndarray  # (J,) float64, inf without one
+    deadline_s: np.ndarray  # (J,) float64, inf for jobs without a deadline
     weight: np.ndarray  # (J,) float64
 
 
@@ -51,14 +51,15 @@ class Classes(NamedTuple):
     """K demand classes."""
 
     table: np.recarray  # (K,) CLASS
-    may: np.ndarray  # (K, types) uint8: whether a type may run the class
+    may: np.ndarray  # (K, types) uint8: True if the type may run the class
 
 
 class EmptyNodes(NamedTuple):
     """N empty nodes."""
 
     table: np.recarray  # (N,) NODE
-    by_type: np.ndarray  # (types, most of one type) int64: nodes by type and place
+    # (types, largest number of nodes of any type) int64: nodes by type and position
+    by_type: np.ndarray
     per_type: np.ndarray  # (types,) int64: number of nodes
 
 
@@ -66,11 +67,12 @@ class Work(NamedTuple):
     """A whole workload with n tasks."""
 
     jobs: Jobs
-    tasks: np.recarray  # (n + 1,) TASK; the last record only ends the children of the one before it
+    # (n + 1,) TASK; the last record only marks where the children of the task before it end
+    tasks: np.recarray
     child: np.ndarray  # (edges,) int32: children
-    truth: np.ndarray  # (n, types) float64: seconds of an instance, inf where it cannot run
-    seconds: np.ndarray  # (n, types) float64: the same as policies see it; may be the same array
-    # (n,) int32: all tasks job by job, parents first; (0,) if the tasks are in this order already
+    truth: np.ndarray  # (n, types) float64: seconds of an instance; inf on types that cannot run it
+    seconds: np.ndarray  # (n, types) float64: the same, as policies see it; may be the same array
+    # (n,) int32: all tasks job by job, parents first; (0,) if the tasks are already in this order
     order: np.ndarray
     past: np.recarray  # PAST: instances in flight, run by run in order of their starts
     begins_s: float = 0.0
@@ -187,31 +189,33 @@ class State(NamedTuple):
     child: np.ndarray  # (edges,) int32
     truth: np.ndarray  # (n, types) float64
     seconds: np.ndarray  # (n, types) float64
-    key: np.ndarray  # (n, 1 or types) float64: the order
+    key: np.ndarray  # (n, 1 or types) float64: sort key of each task
     classes: np.recarray  # (K,) CLASS
     may: np.ndarray  # (K, types) uint8
     nodes: np.recarray  # (N,) NODE
-    # (N, most GPUs) int64: free millionths of each partly used GPU, -1 for the other GPUs
+    # (N, largest number of GPUs) int64: free millionths of each partly used GPU, -1 for all other
+    # GPUs
     left: np.ndarray
-    by_type: np.ndarray  # (types, most of one type) int64
+    by_type: np.ndarray  # (types, largest number of nodes of any type) int64
     types: np.recarray  # (types,) TYPE
     trees: np.recarray  # (K * types,) TREE
     leaves: np.ndarray  # int64
-    ring: np.ndarray  # (RING,) int64, fewer in episodes: nodes that changed
+    ring: np.ndarray  # (RING,) int64, shorter in episodes: nodes that have changed
     queues: np.recarray  # (K or K * types,) QUEUE
     ready: np.recarray  # ENTRY: ready tasks
     ends: np.recarray  # (runs,) ENTRY
     runs: np.recarray  # (runs,) RUN
     holds: np.recarray  # HOLD
-    # (pieces,) int64: the task of each piece; in all columns of tasks, pieces come after the tasks
+    # (pieces,) int64: task of each piece; in all columns of tasks, pieces follow the tasks
     origin: np.ndarray
-    # (n + pieces,) float64: the fraction of the work still to do, only if tasks are preempted
+    # (n + pieces,) float64: remaining fraction of the work; only used if tasks are preempted
     work_left: np.ndarray
     fresh: np.ndarray  # (n + pieces,) int64: tasks that became ready since the last decision
-    # (runs,) int64: slots of runs that ended since then; their records remain until the next start
+    # (runs,) int64: slots of runs that have ended since then; their records remain until the next
+    # start
     ended: np.ndarray
-    starts: np.ndarray  # (runs,) int64: entries of runs that started since then then then
-    path: np.ndarray  # (N,) int64: working space for a search over nodes
+    starts: np.ndarray  # (runs,) int64: entries of runs that have started since then
+    path: np.ndarray  # (N,) int64: scratch space for a search over nodes
 
 
 def new_state(work: Work, classes: Classes, nodes: EmptyNodes, key: np.ndarray, placement: int) -> State:
@@ -276,7 +280,7 @@ _PER_RUN = {
     *("chosen", "doomed"),  # RoomSearch
     *("heaps", "aside", "aside_of"),  # Ends, Srtf
     *("groups", "ratios", "active"),  # Groups
-    *("ranked", "number", "standing", "next_run", "previous_run"),  # Las and its parts
+    *("ranked", "number", "standing", "next_run", "previous_run"),  # State of las
 }
 """Arrays that double when a state grows, by field name."""
 _PER_TASK = {
@@ -322,7 +326,7 @@ def grown(state: Any, pieces: int) -> Any:
         if isinstance(value, tuple):
             changes[name] = grown(value, pieces)
         elif name in _PER_RUN:
-            # Several heaps share one array, one range of equal length for each.
+            # Several heaps share one array, in which each has a range of the same length.
             changes[name] = _longer(value, 2.0, 0, len(state.held) if name == "heaps" else 1)
         elif name in _PER_TASK and pieces:
             changes[name] = _longer(value, 1.0, pieces)

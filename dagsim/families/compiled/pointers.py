@@ -56,7 +56,7 @@ class PointerType(types.Type):
             words += _words(type_)
         self.words = words
         digest = sha256(repr([(member, str(type_)) for member, type_ in members]).encode()).hexdigest()
-        # the identity of the type; short, because it is part of every symbol
+        # identifies the type, and is short because it is part of every symbol
         super().__init__(f"{name}_{digest[:16]}")
 
 

@@ -119,14 +119,13 @@ def _demands_of(jobs: JobArrays, machines: ClusterState, seconds: np.ndarray) ->
     gang = np.where(together, jobs.instances, 0)
     keys = jobs.kind * (gang.max(initial=0) + 1) + gang
     endless = np.isinf(seconds)
-    # tasks of one kind differ in where they can run if their work overflows when divided by a low
-    # rate
+    # tasks of one kind can run in different places if dividing their work by a low rate overflows
     if endless.any():
         keys = np.unique(keys, return_inverse=True)[1].reshape(-1)
         keys = np.unique(np.column_stack([keys, endless]), axis=0, return_inverse=True)[1].reshape(-1)
     _, first, alike = np.unique(keys, return_index=True, return_inverse=True)
     numbers = np.empty(len(first), np.int32)
-    for place in np.argsort(first).tolist():  # in the order of the tasks
+    for place in np.argsort(first).tolist():  # in order of the tasks
         task = first[place]
         demand = machines.compile(jobs.kinds[jobs.kind[task]].demand, int(gang[task]))
         numbers[place] = machines.narrowed(demand, seconds[task].tolist()).number

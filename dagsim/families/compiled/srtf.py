@@ -53,11 +53,11 @@ class RoomSearch(NamedTuple):
     """Working space for the search for runs to stop."""
 
     count: Any  # SEARCH_COUNT
-    nodes: np.recarray  # (N,) NODE: copies without the examined runs
-    left: np.ndarray  # (N, most GPUs) int64: the copies' State.left
+    nodes: np.recarray  # (N,) NODE: copies of the nodes without the examined runs
+    left: np.ndarray  # (N, largest number of GPUs) int64: State.left of the copies
     touched: np.ndarray  # (N,) int64: the search in which a node was last copied
-    fits: np.ndarray  # (N,) int64: number of instances that fit on its copy
-    # (types,) int64: how many more instances fit on all copies of a type than on their nodes
+    fits: np.ndarray  # (N,) int64: number of instances that fit on the copy
+    # (types,) int64: how many more instances fit on all copies of a type than on the actual nodes
     gain: np.ndarray
     chosen: np.ndarray  # (runs,) int64: slots of the examined runs
     doomed: np.ndarray  # (runs,) int64: slots of the runs to be stopped
@@ -253,12 +253,14 @@ class Srtf(NamedTuple):
     weights: np.ndarray  # (weights,) float64: the distinct weights
     # (K,) int64: the weight of each demand class, as an index into ``weights``
     weight_of: np.ndarray
-    # (weights,) int64: the weights that some run has had, in the order in which they were seen
+    # (weights,) int64: weights that occur among the runs, in the order in which they were first
+    # seen
     seen: np.ndarray
     held: np.ndarray  # (weights,) int64
     heaps: np.recarray  # (weights * length,) ENTRY: runs by (-expected end, number)
-    aside: np.recarray  # (length,) ENTRY: entries taken out during a search, to be put back
-    aside_of: np.ndarray  # (length,) int64: the heaps from which they come
+    # (length,) ENTRY: entries that are removed during a search and put back afterwards
+    aside: np.recarray
+    aside_of: np.ndarray  # (length,) int64: the heap that each of them came from
 
 
 def new_srtf(s: State, weight: Weight, columns: KeyColumns, keeps: bool) -> Srtf:
@@ -372,8 +374,8 @@ def _make_room(s: State, p: Srtf, task: int) -> None:
         p.held[which] -= 1
         run = entry & ((1 << SLOTS) - 1)
         if s.runs[run].start_s == s.clock.now_s:
-            # a run that has just started stays, so that two tasks do not displace each other for
-            # ever
+            # A run that has just started is spared, because two tasks could otherwise displace each
+            # other for ever.
             continue
         type_ = s.runs[run].type
         if s.may[s.tasks[task].kind, type_] and most > weight * s.seconds[task, type_] and consider(s, p.r, task, run):

@@ -53,11 +53,12 @@ def _let_go() -> None:
     for process in filter(None, _started.values()):
         if process.stdin is None:
             continue
-        with suppress(OSError):  # the process has ended
+        with suppress(OSError):  # the process has already ended
             if not processes.was_stopped():
                 process.stdin.write(b".")
             process.stdin.close()
-        process.returncode = 0  # it may outlive this process, about which Python would warn
+        # the server may outlive this process, and Python would warn about that
+        process.returncode = 0
 
 
 def _lock() -> Lock:

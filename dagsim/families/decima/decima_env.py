@@ -122,7 +122,7 @@ class DecimaEnv(EpisodeEnv):
         self._play(self.scenario.kernel(seed, record=self.render_mode is not None, jobs=jobs), limit_s)
 
     def _choose(self, episode: Episode, action: np.ndarray) -> None:
-        with suppress(Stalled):  # everything is left idle
+        with suppress(Stalled):  # all executors are left idle
             episode.step(action)
 
     def _ended(self, episode: Episode) -> tuple[bool, bool]:
@@ -147,19 +147,21 @@ class DecimaEnv(EpisodeEnv):
 
     def _begun(self) -> SparkKernel:
         if self.simulation is None:
-            raise ResetNeeded("nothing to draw yet: call reset() first")
+            raise ResetNeeded("there is nothing to draw yet; call reset() first")
         kernel: SparkKernel = self.simulation
         return kernel
 
     def _seen(self) -> tuple[Observation, dict[str, Any]]:
         present = None if self._episode is None else self._episode.observation
+        if present is None:
+            present = self.codec.ended()
         episode = self.simulation.episode
         info = {**self.codec.masks, "completed_jobs": len(episode.jct_s), "decisions": episode.decisions}
         if self.view is not None:
             info["kept"] = self.codec.kept
         elif len(episode.jct_s):
             info["mean_jct_s"] = episode.mean_jct_s
-        return self.codec.blank() if present is None else present, info
+        return present, info
 
 
 def _space(executors: int, stages: int, edges: int) -> spaces.Dict:

@@ -31,7 +31,7 @@ class Level(NamedTuple):
 
     begin: int
     end: int
-    parents: Tensor  # (E,) int64, counted from ``begin``
+    parents: Tensor  # (E,) int64, relative to ``begin``
     children: Tensor  # (E,) int64
 
 
@@ -254,7 +254,9 @@ class DecimaNet(ActorNet):
         self, batch: StageBatch, rng: np.random.Generator | None, explore: float | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         if explore is not None:
-            raise ConfigError("net 'decima' has no values to explore by; use ppo or reinforce, which draw choices")
+            raise ConfigError(
+                "net 'decima' has no action values to explore with; use ppo or reinforce, which sample actions"
+            )
         observations, graphs = batch
         with torch.inference_mode():
             embedded = self.embed(graphs)

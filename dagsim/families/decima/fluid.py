@@ -85,7 +85,9 @@ class FluidWitness:
 
     def __init__(self, kernel: Kernel[Any, Any]) -> None:
         if not isinstance(kernel, SparkKernel):
-            raise ConfigError("advantage 'fluid' is for the system 'spark'; allowed elsewhere: replicas, critic")
+            raise ConfigError(
+                "advantage 'fluid' only works with the system 'spark'; other systems have replicas and critic"
+            )
         self._kernel = kernel
         self._task_s = TaskSeconds(len(kernel.cluster.executors))
 

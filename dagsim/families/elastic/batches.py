@@ -101,7 +101,7 @@ def batch_schedule(model: str, batch: int, gpus: int, mode: str, epochs: int) ->
                 schedule[start] = present
         return schedule
     if mode != "static":
-        raise ModelError(f"mode of a job must be static, gns or accordion, got {mode!r}")
+        raise ModelError(f"the mode of a job must be static, gns or accordion, got {mode!r}")
     return {0: batch}
 
 
@@ -133,7 +133,7 @@ class EpochTraining:
         if not (isfinite(self.epochs) and self.epochs > 0):
             raise ModelError(f"epochs must be positive, got {self.epochs!r}")
         if min(self.schedule, default=None) != 0:
-            raise ModelError(f"a schedule of batches begins with epoch 0, got {dict(self.schedule)!r}")
+            raise ModelError(f"a batch schedule must begin with epoch 0, got {dict(self.schedule)!r}")
         if not (isfinite(self.change_s) and self.change_s >= 0):
             raise ModelError(f"change_s must be 0 or more, got {self.change_s!r}")
 
@@ -159,7 +159,10 @@ class EpochTraining:
         """
         measured = self.epoch_s.get(gpu, {})
         if batch not in measured:
-            raise ModelError(f"no seconds of an epoch with batch {batch} on {gpu}; measured: {sorted(measured)}")
+            raise ModelError(
+                f"the duration of an epoch with batch {batch} on {gpu} was not measured; measured batches: "
+                f"{sorted(measured)}"
+            )
         return measured[batch]
 
     def start(self) -> EpochProgress:
@@ -204,7 +207,7 @@ class EpochProgress:
                 GPUs.
         """
         if self._gpu is None or self.done:
-            raise ModelError(f"a training that {'is done' if self.done else 'does not run'} has no rate")
+            raise ModelError(f"a training job that {'is done' if self.done else 'is not running'} has no rate")
         batch = self.task.schedule[int(self._changes[self._phase])]
         rate = (1.0 - interference) / self.task.seconds(self._gpu, batch)
         if self._pauses:
@@ -247,7 +250,7 @@ def epoch_table(rates: Mapping[str, Any], model: str, gpus: int) -> dict[int, fl
         ModelError: The number of samples of the model is not known.
     """
     if model not in SAMPLES:
-        raise ModelError(f"the samples of an epoch are known for {', '.join(SAMPLES)}, not for {model!r}")
+        raise ModelError(f"the number of samples per epoch is unknown for {model!r}; known: {', '.join(SAMPLES)}")
     table = {}
     for key, row in rates.items():
         match = re.fullmatch(rf"\('{re.escape(model)} \(batch size (\d{{1,9}})\)', {gpus}\)", key)

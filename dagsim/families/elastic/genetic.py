@@ -104,8 +104,8 @@ class PolluxSearch:
             children = self._repaired(children, limits, cluster.gpus_per_node)
             candidates = np.concatenate([candidates, children])
             fitness = np.concatenate([fitness, _fitness(children, present, speedups, factors)])
-            # Equal candidates have equal fitness and are adjacent in the order, so keep the first
-            # of each.
+            # Equal candidates have equal fitness and are adjacent in this order, so only the first
+            # of each is kept.
             order = np.argsort(-fitness, kind="stable")
             candidates, fitness = candidates[order], fitness[order]
             distinct = np.ones(len(order), bool)
@@ -152,9 +152,10 @@ class PolluxSearch:
         row = self._random.integers(shape[1], size=len(moved))
         moved[one, row] = 0
         wanted = self._random.integers(limits[row] + 1)[:, None]
-        free = np.maximum(gpus_per_node - moved.sum(axis=1), 0)  # two halves of parents may overlap
-        # The fullest node on which all fit, or else the emptiest nodes without another distributed
-        # job.
+        # the halves taken from the two parents may overlap
+        free = np.maximum(gpus_per_node - moved.sum(axis=1), 0)
+        # Prefer the fullest node that fits all replicas; otherwise, the emptiest nodes without
+        # another distributed job.
         fitting = np.where(free >= wanted, free, gpus_per_node + 1) + self._random.random(free.shape)
         single = (fitting.argmin(axis=1)[:, None] == np.arange(shape[2])) & (free >= wanted)
         taken = ((moved > 0) & ((moved > 0).sum(axis=2, keepdims=True) > 1)).any(axis=1)

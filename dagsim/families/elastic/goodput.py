@@ -130,8 +130,8 @@ class GoodputModel:
         batch = np.asarray(replicas * local_batch * (accumulation + 1))
         if (batch < self.limits.initial).any():
             raise ModelError(
-                f"a batch of {batch.min():g} samples is below the initial batch of {self.limits.initial}; "
-                "the goodput model does not cover it"
+                f"a batch of {batch.min():g} samples is below the initial batch of {self.limits.initial}, "
+                "which the goodput model does not cover"
             )
         return self.throughput.samples_per_s(nodes, replicas, local_batch, accumulation) * self.efficiency(batch)
 
@@ -145,11 +145,11 @@ class GoodputModel:
         """
         nodes, replicas = np.broadcast_arrays(nodes, replicas)
         if (nodes < 1).any() or (replicas < nodes).any():
-            raise ModelError("a placement needs at least one node, and one replica on each")
+            raise ModelError("a placement needs at least one node, and at least one replica on each node")
         if (replicas * self.limits.local_min > self.limits.largest).any():
             raise ModelError(
-                f"{replicas.max()} replicas need {self.limits.local_min} samples each, more than the largest batch of "
-                f"{self.limits.largest}"
+                f"{replicas.max()} replicas need {self.limits.local_min} samples each, which exceeds the "
+                f"largest batch of {self.limits.largest}"
             )
         shape, nodes, replicas = nodes.shape, nodes.ravel(), replicas.ravel()
         least = np.maximum(self.limits.initial, self.limits.local_min * replicas)
@@ -157,7 +157,7 @@ class GoodputModel:
         steps = np.zeros(per_replica.shape, np.int64)
         if accumulate:
             steps = (np.ceil(per_replica / self.limits.local_max - _SLACK) - 1).astype(np.int64)
-            # One replica estimates the gradient's noise from the difference between two passes.
+            # A single replica estimates the gradient noise from the difference between two passes.
             alone = (replicas == 1) & (per_replica > self.limits.initial + _SLACK)
             steps = np.where(alone, np.maximum(steps, 1), steps)
         local = np.ceil(per_replica / (steps + 1) - _SLACK).astype(np.int64)
@@ -212,7 +212,7 @@ def _columns(measurements: Sequence[StepMeasurement]) -> tuple[np.ndarray, ...]:
         raise ModelError("a throughput model needs at least one measured iteration")
     nodes, replicas, local, step_s, sync_s = map(np.array, zip(*measurements, strict=True))
     if (step_s <= sync_s).any():
-        raise ModelError("a measured iteration has no computing time: its synchronisation takes all of it")
+        raise ModelError("a measured iteration has no compute time, because synchronisation takes all of it")
     return nodes, replicas, local, step_s - sync_s, step_s
 
 

@@ -216,8 +216,8 @@ class TrainingProfile:
             for local, step_s, sync_s in rows:
                 groups[len(placement), sum(placement), local].append((step_s, sync_s))
         means = [(*key, *np.mean(groups[key], axis=0)) for key in sorted(groups)]
-        # The order of the points determines how a regular grid, of which there are many, is cut
-        # into tetrahedra.
+        # The order of the points determines how a regular grid (a common case) is divided into
+        # tetrahedra.
         points = np.array([*means, *self._scalability], float)
         return LinearNDInterpolator(points[:, :3], points[:, 3:])
 
@@ -239,7 +239,9 @@ def read_applications(
     shown, files = ", ".join(map(str, folders)), _files(folders)
     ending = "" if cluster is None else f"-{cluster}"
     if not any(f"placements{ending}" in parts for parts in files.values()):
-        raise TraceError(f"{shown}: no profiles in it (APP__placements{ending}.csv or APP/placements{ending}.csv)")
+        raise TraceError(
+            f"{shown}: there are no profiles in it (APP__placements{ending}.csv or APP/placements{ending}.csv)"
+        )
     profiles = {}
     for name in names if names is not None else APPLICATIONS:
         if name not in APPLICATIONS:
@@ -300,7 +302,7 @@ def table_rows(
             reader = csv.DictReader(file)
             for column in (*texts, *numbers):
                 if column not in (reader.fieldnames or ()):
-                    raise TraceError(f"{path}:1: no column {column!r}")
+                    raise TraceError(f"{path}:1: there is no column {column!r}")
             for row in reader:
                 where = f"{path}:{reader.line_num}"
                 values = tuple([_number(row[column], column, where) for column in numbers])

@@ -58,7 +58,8 @@ class _ElasticTask:
         elastic = piece.task.elastic
         if elastic is None or not isinstance(piece.training, GoodputProgress | Training):
             raise ConfigError(
-                f"elastic policies choose GPUs by a goodput model; the elastic task {piece.name} has another model"
+                f"elastic policies need a goodput model to choose GPUs, but the elastic task {piece.name} "
+                "has a different kind of model"
             )
         self.order = piece.order
         self.elastic: Elastic = elastic
@@ -193,7 +194,7 @@ class _Resizing(ABC):
         if waits and turns.begin(view.now, state):
             yield from self._allocate(view, tasks)
             waits = self.polls
-        # Pollux starts no task before it has waited
+        # Pollux does not start a task until it has waited for an interval
         young = any(task.arrival_s == view.now for task in tasks)
         if waits and (early or view.running or view.pending or young):
             yield Wait(turns.next_s)
@@ -245,7 +246,8 @@ class Pollux(_Resizing):
         _refuse_levels("pollux", [task.piece for task in tasks])
         if any(run.task.training is None for run in view.running.values() if run.gpus):
             raise ConfigError(
-                "pollux supports either elastic tasks or other tasks, not both (elastic: {default: by-size})"
+                "pollux cannot mix elastic tasks with other tasks; make all tasks elastic with elastic: "
+                "{default: by-size}"
             )
         [gpu] = {type_ for machine in view.machines.list if (type_ := view.gpu_types[machine.type]) is not None}
         jobs = {str(task.order): _Searched(task, gpu.name) for task in tasks}
@@ -322,7 +324,7 @@ class Sia(_Resizing):
             power=self.power,
             waiting_cost=self.waiting_cost,
         )
-        # No configuration that a task may not have yet is worth its GPUs.
+        # No configuration that is allowed for the task yet is worth its GPUs.
         chosen = [None if at is None or goodputs[row, at] <= _UNKNOWN else at for row, at in enumerate(choice.chosen)]
         wanted = {task.order: None if at is None else options[at] for task, at in zip(tasks, chosen, strict=True)}
         yield from self._tasks.change(view, tasks, _moves(view, tasks, wanted, nodes))
@@ -424,7 +426,7 @@ class IntervalAllocation:
         now = view.now
         if not (view.ready or view.running):
             return
-        # the simulator first decides after one interval
+        # the simulator makes its first decision after one interval
         if now % self.interval_s or now in (0.0, self._decided_s):
             yield Wait((floor(now / self.interval_s) + 1) * self.interval_s)
             return
@@ -570,7 +572,7 @@ def _goodputs(
         of_type = np.array([option.type == type_ for option in options])
         if model is not None:
             goodputs[of_type] = _model_goodputs(model, options)[of_type]
-        elif training.runs_on(type_):  # nothing is measured yet
+        elif training.runs_on(type_):  # there are no measurements yet
             goodputs[of_type] = [option.gpus for option in options if option.type == type_]
     counts = np.array([option.gpus for option in options])
     goodputs[(counts < task.elastic.least) | (counts > most)] = 0.0

@@ -91,14 +91,16 @@ class ElasticTasks:
                     f"elastic: {where}: there is no goodput model {name!r}{hint}; there are {', '.join(SHIPPED_MODELS)}"
                 )
         if not 1 <= self.least <= self.most:
-            raise ConfigError(f"elastic: 1 <= least <= most must hold, got {self.least} to {self.most}")
+            raise ConfigError(
+                f"elastic: least and most must satisfy 1 <= least <= most, got {self.least} and {self.most}"
+            )
         if self.restart_s is not None and not 0 <= self.restart_s < inf:
             raise ConfigError(f"elastic: restart_s must be 0 or more, got {self.restart_s!r}")
         if self.batch not in ("best", "asked"):
             raise ConfigError(f"elastic: batch must be best or asked, got {self.batch!r}")
         if self.batch == "asked" and self.profiles is None:
             raise ConfigError(
-                "elastic: only jobs with profiles request a batch; name the folder (profiles), or leave batch out"
+                "elastic: only jobs with profiles request a batch; name the folder with profiles, or leave out batch"
             )
         if self.profiles is not None:
             _profiles(self.profiles)
@@ -111,7 +113,9 @@ class ElasticTasks:
         """
         most = max([one.all for one in _types(cluster)[1].values()], default=0)
         if self.least > most:
-            raise ModelError(f"elastic: no GPU type of the cluster has least = {self.least} GPUs; the most is {most}")
+            raise ModelError(
+                f"elastic: no GPU type in the cluster has least = {self.least} GPUs; the largest number is {most}"
+            )
 
     def job(self, job: Job, seconds: Seconds, cluster: Cluster) -> Job:
         """Return the job with elastic tasks. ``seconds`` is the runtime model.
@@ -135,7 +139,7 @@ class ElasticTasks:
         types, sizes = _types(cluster)
         times_s = {gpu.name: taken for gpu, taken in zip(types, seconds(task, types), strict=True) if taken < inf}
         if not times_s or asked > max(sizes[gpu].all for gpu in times_s):
-            return task  # the kernel rejects it, whatever the policy
+            return task  # the kernel rejects it under any policy
         name = self._application(task, asked, min(times_s.values()))
         if name is None:
             return task
@@ -152,8 +156,8 @@ class ElasticTasks:
         limits = SHIPPED_MODELS[name].limits
         if asked * limits.local_min > limits.largest:
             raise ModelError(
-                f"job {job.id!r}: it requests {asked} GPUs, but {name} has batches for at most "
-                f"{limits.largest // limits.local_min}; map its model to another application "
+                f"job {job.id!r}: the job requests {asked} GPUs, but batches of {name} can be split over "
+                f"at most {limits.largest // limits.local_min} GPUs; map its model to another application "
                 "(elastic: models, default)"
             )
         fastest_s = max(min(times_s.values()), _LEAST_S)
@@ -196,7 +200,7 @@ def _check_measured(job: Job, training: MeasuredTraining, asked: int, gpu: str, 
         state.pace()
     except ModelError as error:
         raise ModelError(
-            f"job {job.id!r} on {gpu}: {error}; set elastic profiles to a folder that covers this, or to null"
+            f"job {job.id!r} on {gpu}: {error}; set elastic.profiles to a folder with suitable measurements, or to null"
         ) from None
 
 

@@ -112,7 +112,7 @@ class GoodputProgress:
         """
         model = self.model(gpu)
         if model is None:
-            raise ModelError(f"no goodput model for {gpu}; there are some for {', '.join(sorted(self.task.models))}")
+            raise ModelError(f"there is no goodput model for {gpu}, only for {', '.join(sorted(self.task.models))}")
         self._rate = 0.0
         if placement:
             self._rate = float(model.best(len(placement), sum(placement)).goodput)
@@ -245,7 +245,7 @@ class Training:
             ModelError: The job is not running or is done, or was never measured at this placement.
         """
         if not self.placement or self.done:
-            raise ModelError(f"{self.job.name} {'is done' if self.done else 'does not run'}; it has no rate")
+            raise ModelError(f"{self.job.name} {'is done' if self.done else 'is not running'}, so it has no rate")
         profile, key = self.job.profile, (len(self.placement), self.replicas, self.local_batch)
         step_s, sync_s = profile.times(self.placement, self.local_batch)
         batch = self.replicas * self.local_batch * (self.accumulation + 1)
@@ -333,11 +333,13 @@ def read_workload(path: Path | str, profiles: Mapping[str, TrainingProfile]) -> 
     for where, (name, application), numbers in table_rows(Path(path), ("name", "application"), _NUMBERS):
         arrival_s, replicas, batch = numbers
         if application not in profiles:
-            raise TraceError(f"{where}: no profile of the application {application!r}")
+            raise TraceError(f"{where}: there is no profile for the application {application!r}")
         if name in jobs:
             raise TraceError(f"{where}: the job {name!r} occurs twice")
         if not (isfinite(arrival_s) and arrival_s >= 0 and replicas >= 1 and batch >= 1):
-            raise TraceError(f"{where}: a job needs a time of 0 or more, a replica and a sample, got {numbers}")
+            raise TraceError(
+                f"{where}: a job needs a time of 0 or more, at least one replica and at least one sample, got {numbers}"
+            )
         jobs[name] = ElasticJob(name, profiles[application], arrival_s, int(replicas), int(batch))
     return list(jobs.values())
 

@@ -89,39 +89,45 @@ class EpisodeState(NamedTuple):
     # Constants.
     facts: np.recarray  # (n,) FACT
     slowdown: np.ndarray  # (n, types) float64: logarithm of the seconds divided by the best
-    slowdown_units: np.ndarray  # (n, types, 2) int64: the same as exact sums
+    slowdown_units: np.ndarray  # (n, types, 2) int64: the same, as exact sums
     fixed: np.ndarray  # (n, types, 10) float32: the columns that do not change while a task waits
-    ideal_s: np.ndarray  # (J,) float64: critical paths on arrival, 0 for jobs that can never run
+    # (J,) float64: critical path of each job on arrival; 0 for jobs that can never run
+    ideal_s: np.ndarray
     # What changes.
     tally: Any  # TALLY
     groups: np.recarray  # (groups,) GROUP
-    short: np.recarray  # (n,) ENTRY: heaps of ready tasks by seconds on the fastest type
-    last: np.recarray  # (n,) ENTRY: heaps of ready tasks by the path to the end of their job
+    short: np.recarray  # (n,) ENTRY: heaps of ready tasks, ordered by seconds on the fastest type
+    # (n,) ENTRY: heaps of ready tasks, ordered by the remaining path of their job
+    last: np.recarray
     widths: np.recarray  # (width classes,) WIDTH
-    sorted_s: np.ndarray  # (n,) float64: seconds of the ready tasks by width class, ascending
-    sums: np.ndarray  # (width classes + 2 * types, 2) int64: GPU-seconds by class, by best type, slowdowns by type
+    # (n,) float64: seconds of the ready tasks by width class, in ascending order
+    sorted_s: np.ndarray
+    # (width classes + 2 * types, 2) int64: GPU-seconds by class and by best type, and slowdowns by
+    # type
+    sums: np.ndarray
     on_type: np.recarray  # (types,) ON_TYPE
-    expected: np.recarray  # EXPECTED: runs under way by type and expected end
+    expected: np.recarray  # EXPECTED: current runs, by type and expected end
     ready_s: np.ndarray  # (n,) float64: when each task became ready
     jobs: np.recarray  # (J,) IN_SYSTEM
-    in_system: np.ndarray  # (J,) int64: jobs in the system, in the order of their arrival
+    in_system: np.ndarray  # (J,) int64: jobs in the system, in order of arrival
     choice: np.ndarray  # (2 * groups * types, 2) int64: task and type of each choice
-    # (K,) int64: bit set of the types on which a demand class fits, -1 if not known yet
+    # (K,) int64: bit set of the types on which a demand class fits; -1 if not yet known
     room: np.ndarray
-    # (K, types) float64: seconds until a demand class fits on a type, -1 if not known yet
+    # (K, types) float64: seconds until a demand class fits on a type; -1 if not yet known
     eta_s: np.ndarray
-    shown: np.ndarray  # (types, 8) float32: the rows of the types
-    # Of the codec relative; empty for others.
+    shown: np.ndarray  # (types, 8) float32: the encoded row of each type
+    # Only used by the codec relative.
     kinds: np.recarray  # (K,) LISTED
     profiles: np.recarray  # (profiles,) LISTED: tasks of a demand class with the same ratios of seconds
     heads: np.recarray  # (profiles, types) HEADS
-    ready_tasks: np.ndarray  # (n,) int64: the ready tasks, in any order
-    ready_at: np.ndarray  # (n,) int64: the position of each of them
+    ready_tasks: np.ndarray  # (n,) int64: the ready tasks, in no particular order
+    ready_at: np.ndarray  # (n,) int64: position of each task in ``ready_tasks``
     left_s: np.ndarray  # (n,) float64: remaining GPU-seconds of the job when the task became ready
-    all_s: np.ndarray  # (n,) float64: seconds of all ready tasks on their fastest types, ascending
-    exact: np.ndarray  # (types, 8) float64: the rows of the types
+    # (n,) float64: seconds of all ready tasks on their fastest types, in ascending order
+    all_s: np.ndarray
+    exact: np.ndarray  # (types, 8) float64: the exact rows of the types
     works: np.ndarray  # (choices, 2) float64: remaining GPU-seconds and seconds of each choice
-    ranked: np.ndarray  # (choices,) float64: space to sort them
+    ranked: np.ndarray  # (choices,) float64: scratch space for sorting the choices
 
 
 class EpisodeCodec(NamedTuple):

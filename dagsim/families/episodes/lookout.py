@@ -44,7 +44,7 @@ class ArrivedJob(NamedTuple):
     kind: np.ndarray  # (n,) int64: demand classes
     instances: np.ndarray  # (n,) int64
     seconds: np.ndarray  # (n, types) float64: estimates
-    children: np.ndarray  # (n + 1,) int64: index of the first child of each task in ``child``
+    children: np.ndarray  # (n + 1,) int64: index in ``child`` of each task's first child
     child: np.ndarray  # (edges,) int64
     order: np.ndarray  # (n,) int64: parents first
     ordered: bool

@@ -75,7 +75,7 @@ def below(values: np.ndarray, at: int, held: int, value: float) -> int:
     return low - at
 
 
-# The events since the last choice.
+# Events since the last choice.
 
 
 @inner
@@ -98,7 +98,8 @@ def catch_up(e: EpisodeState) -> None:
         _add_task(e, s.fresh[index])
     s.count.ended = 0
     s.count.fresh = 0
-    if s.count.starts > e.tally.heard:  # all are runs of one task, whose records stand until the next start
+    # all of them are runs of one task, whose records remain until the next start
+    if s.count.starts > e.tally.heard:
         _forget_task(e, s.runs[s.starts[e.tally.heard] & ((1 << SLOTS) - 1)].task)
     for index in range(e.tally.heard, s.count.starts):
         add_run(e, s.starts[index])
@@ -245,7 +246,8 @@ def play_on(e: EpisodeState) -> bool:
                 return True
             s.clock.phase = MOVE
         if len(e.log) - s.count.rows < len(s.nodes) + 2:
-            catch_up(e)  # many events at one instant: make room for the rows of the next one
+            # there may be many simultaneous events, so make room for the rows of the next one
+            catch_up(e)
         if not move_on(s, e.log):
             catch_up(e)
             e.tally.choices = 0
@@ -362,7 +364,7 @@ def start_as_many(e: EpisodeState, task: int, type_: int) -> None:
 def reward(e: EpisodeState) -> float:
     """Return the reward since the last call."""
     s, now = e.state, e.state.clock.now_s
-    for index in range(s.count.starts):  # runs that have ended since then do not count
+    for index in range(s.count.starts):  # do not count runs that have already ended
         if alive(s, s.starts[index]):
             _extend_path(e, s.starts[index] & ((1 << SLOTS) - 1))
     s.count.starts = 0
@@ -388,7 +390,7 @@ def _extend_path(e: EpisodeState, slot: int) -> None:
     e.jobs[job].until_s = max(e.jobs[job].until_s, until_s)
 
 
-# Before the first event.
+# State before the first event.
 
 
 @inner

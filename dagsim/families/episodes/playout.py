@@ -40,7 +40,7 @@ class ScorerNet(NamedTuple):
     """The weights of a ``scorer`` network (inputs first), the bounds of its features, and working
     space."""
 
-    low: np.ndarray  # (F,) float32: of a row
+    low: np.ndarray  # (F,) float32: lower bounds of the features of a row
     high: np.ndarray  # (F,) float32
     context_low: np.ndarray  # (C,) float32
     context_high: np.ndarray  # (C,) float32
@@ -51,7 +51,8 @@ class ScorerNet(NamedTuple):
     own: np.ndarray  # (H, H) float32
     inner: np.ndarray  # (H, H) float32
     inner_bias: np.ndarray  # (H,) float32
-    score: np.ndarray  # (H,) float32; the bias of the score changes no choice
+    # (H,) float32; the bias of the score is left out because it changes no choice
+    score: np.ndarray
     tokens: np.ndarray  # (rows, F) float32
     context: np.ndarray  # (C,) float32
     gpus: np.ndarray  # (1, D) float32
@@ -152,7 +153,7 @@ def _hear(e: EpisodeState) -> None:
         note_ready(e, s.fresh[index])
     s.count.ended = 0
     s.count.fresh = 0
-    # all are runs of one task, whose records remain until the next start
+    # all of them are runs of one task, whose records remain until the next start
     if s.count.starts > e.tally.heard:
         task = s.runs[s.starts[e.tally.heard] & ((1 << SLOTS) - 1)].task
         if not s.todo[task].waiting:

@@ -106,7 +106,7 @@ class Search:
             path = agent_file(agent)
             loaded = Checkpoint.load(path, GpuCluster)
             if not isinstance(loaded.net, ScorerConfig) or not isinstance(loaded.codec, RelativeConfig):
-                raise ConfigError(f"search: {path} must have the net scorer and the codec relative")
+                raise ConfigError(f"search: the agent {path} must have the net scorer and the codec relative")
             codec, self.net = loaded.codec, _compiled_net(loaded)
         self.codec = compiled_codec(codec)
 

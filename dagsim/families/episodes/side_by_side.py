@@ -539,7 +539,7 @@ def compiled_codec(codec: CandidatesConfig | RelativeConfig) -> EpisodeCodec:
         return EpisodeCodec(placement)
     reference = POLICIES.create(codec.reference)
     if type(reference) is not EftWait or reference.order != "work":
-        raise ConfigError(f"its reference {codec.reference!r} is not compiled; eft-wait with order=work is")
+        raise ConfigError(f"the reference {codec.reference!r} is not compiled; use eft-wait with order=work")
     return EpisodeCodec(placement, True, reference.theta)
 
 

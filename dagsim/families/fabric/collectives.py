@@ -62,8 +62,8 @@ class GroupTraffic:
     def __post_init__(self) -> None:
         if not 0 <= self.gb < inf or self.size < 2 or self.stride < 1:
             raise ModelError(
-                "communication: groups need gb of 0 or more, a size of 2 or more and a stride of 1 or more, got "
-                f"{self.gb!r}, {self.size!r} and {self.stride!r}"
+                f"communication: every group needs gb >= 0, size >= 2 and stride >= 1, got {self.gb!r}, "
+                f"{self.size!r} and {self.stride!r}"
             )
 
     def moved(self) -> float:
@@ -103,7 +103,7 @@ class StepTraffic:
         if not 0 < self.step_s < inf:
             raise ModelError(f"communication: step_s must be positive, got {self.step_s!r}")
         if self.gb and self.groups:
-            raise ModelError(f"communication: with groups, gb must be 0, got {self.gb!r}")
+            raise ModelError(f"communication: gb must be 0 if there are groups, got {self.gb!r}")
         if self.overlap not in (0, 1):
             raise ModelError(f"communication: overlap must be 0 or 1, got {self.overlap!r}")
         if self.calls < 0:

@@ -35,7 +35,7 @@ class ModelTraffic:
 
     def __post_init__(self) -> None:
         if not self.models and self.default is None:
-            raise ModelError("communication: give models (traffic by name) or default (traffic of every gang)")
+            raise ModelError("communication: give models (traffic by model name) or default (traffic for every gang)")
 
     def traffic(self, task: Task, gpu: GpuType | None) -> StepTraffic | None:
         """See ``Communication``."""

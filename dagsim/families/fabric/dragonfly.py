@@ -50,7 +50,8 @@ class Dragonfly:
         check_link("dragonfly", self.bandwidth_gb_s, self.latency_s)
         if self.groups > self.chassis * self.routers:
             raise ModelError(
-                f"dragonfly: {self.groups} groups need as many routers per group, got {self.chassis * self.routers}"
+                "dragonfly: the number of routers per group must be at least the number of groups, "
+                f"{self.groups}, got {self.chassis * self.routers}"
             )
 
     def levels(self, names: Sequence[str]) -> tuple[FabricLevel, ...]:

@@ -73,8 +73,9 @@ class FatTree:
                         links.append(Link(name, self.bandwidth_gb_s * 1e9, self.latency_s))
 
         def paths(source: int, destination: int) -> tuple[Path, ...]:
-            # Up: the port is the destination written in the base of the ports per level. Down: the
-            # route is determined, and the source picks one of several parallel links.
+            # On the way up, the port is the destination written in the base of the number of ports
+            # per level. On the way down, the route is determined, and the source selects one of
+            # several parallel links.
             ascent, descent = [], []
             at, under, level, rest = source, destination, 0, destination
             while at != under:

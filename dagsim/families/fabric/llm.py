@@ -138,10 +138,10 @@ def compute_s(training: LlmTraining, gpu: GpuType, fit: LlmFit = FITTED) -> floa
     """
     family = gpu.name.split("-")[0]
     if family not in _NVLINK_GB_S:
-        raise ModelError(f"llm: no measured runs on {gpu.name}; allowed: A100 and H100")
+        raise ModelError(f"llm: there are no measured runs on {gpu.name}; allowed: A100 and H100")
     hopper, fp8 = family == "H100", training.precision == "fp8"
     if fp8 and not hopper:
-        raise ModelError(f"llm: {gpu.name} has no FP8")
+        raise ModelError(f"llm: {gpu.name} does not support FP8")
     peak = gpu.tflops("fp16") * 1e12
     products = peak * (2 * fit.h100_fp8 if fp8 else fit.h100 if hopper else fit.a100)
     attention = peak * (fit.h100_attention if hopper else fit.a100_attention)
@@ -194,7 +194,8 @@ def step_s(training: LlmTraining, gpu: GpuType, gpus: int, per_node: int = 8, fi
     for group in groups(training, gpus, fit):
         gb_s = _NVLINK_GB_S[family]
         if group.stride * group.size > per_node:
-            at_once = min(group.stride, per_node)  # groups that leave a node side by side
+            # number of groups that send out of a node at the same time
+            at_once = min(group.stride, per_node)
             if group.collective == "pipeline" and group.size * min(group.stride, per_node) > 2 * per_node:
                 at_once *= 2  # within a node, each group sends both forward and backward
             nics_gb_s = per_node * _NIC_GB_S[family] / at_once

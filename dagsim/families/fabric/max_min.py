@@ -204,7 +204,7 @@ class SharedLinks:
 
     def _set(self, flow: LinkFlow, rate: float, now: float) -> None:
         if flow.rate:
-            # Never 0 here, because only ``ended`` decides that a flow has arrived.
+            # Never set this to 0, because only ``ended`` decides that a flow has arrived.
             flow.bytes_left = max(flow.bytes_left - flow.rate * (now - flow.since_s), _TINY)
         flow.rate, flow.since_s = rate, now
         flow.ends_s = now + flow.bytes_left / rate if rate else inf
@@ -253,7 +253,7 @@ class SharedLinks:
                     if other not in affected:
                         left -= other.rate if other.weights is None else other.rate * other.weights[link]
             free[link] = left = left if left > 0 else 0.0
-            # exact, because these are whole numbers
+            # this sum is exact, because the numbers are whole
             count = sum([_streams(flow, link) for flow in flows]) if weighted else len(flows)
             counts[link] = count
             heap.append((left / count, link))

@@ -82,4 +82,4 @@ def check_counts(kind: str, **counts: int) -> None:
 def check_hosts(kind: str, places: int, names: Sequence[str]) -> None:
     """Raise ``ModelError`` unless the topology has exactly one place for each host."""
     if places != len(names):
-        raise ModelError(f"{kind}: the topology has {places:,} hosts, the cluster has {len(names):,} nodes")
+        raise ModelError(f"{kind}: the topology has {places:,} hosts, but the cluster has {len(names):,} nodes")

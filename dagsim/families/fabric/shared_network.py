@@ -226,7 +226,7 @@ class SharedCarrier:
         now = self._clock.now
         if self._links.next_end_s() <= now:
             self._arrive(now)
-            self._update_soon()  # after the events that wait for the parts
+            self._update_soon()  # runs after the events that wait for the parts
             return
         for route in self._missing.values():
             self._links.touch(route)
@@ -245,7 +245,7 @@ class SharedCarrier:
     def _look(self, event: Event) -> None:
         now = self._clock.now
         if now < self._due_s:
-            return  # an earlier event took over
+            return  # an earlier event has already done this
         self._due_s = inf
         if self._links.next_end_s() <= now:
             self._arrive(now)

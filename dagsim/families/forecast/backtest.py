@@ -182,7 +182,7 @@ def played_in_processes(
             yield from chunk.result()
     except BrokenProcessPool:
         raise SimulationError(
-            "a process that forecasts was killed, perhaps for lack of memory; --workers 1 needs the least memory"
+            "a forecasting process was killed, perhaps for lack of memory; --workers 1 needs the least memory"
         ) from None
     finally:
         kill_workers(pool)
@@ -206,7 +206,7 @@ def run_backtest(
     """
     if not instants:
         raise InputError(
-            "there is no time to forecast at: nothing is submitted between --forecast-from and --forecast-until"
+            "there are no forecast times, because no job is submitted between --forecast-from and --forecast-until"
         )
     count = min(workers, len(instants))
     forecasts = (
@@ -223,8 +223,8 @@ def run_backtest(
     test = Backtest(replace(Forecasts.joined(several), silent=silent, silent_kind=kinds), log)
     if not test.counted.any():
         raise InputError(
-            "no forecast is scored: scoring begins after a tenth of the forecast times and 40 "
-            "starts of forecast jobs, and ends an hour before the last submission"
+            "no forecast could be scored, because scoring begins after a tenth of the forecast times and "
+            "40 starts of forecast jobs, and ends an hour before the last submission"
         )
     return test
 

@@ -41,10 +41,14 @@ T = TypeVar("T")
 
 _State = Annotated[
     Path | None,
-    typer.Option(metavar="SNAPSHOT", help="The running and waiting jobs: squeue --json, or kubectl get pods -o json."),
+    typer.Option(
+        metavar="SNAPSHOT",
+        help="File with the running and waiting jobs, from squeue --json or kubectl get pods -o json.",
+    ),
 ]
 _History = Annotated[
-    Path | None, typer.Option(metavar="LOG", help="Accounting from sacct, used for run times, waits and calibration.")
+    Path | None,
+    typer.Option(metavar="LOG", help="Accounting records from sacct, used for run times, waits and calibration."),
 ]
 _Backtest = Annotated[
     Path | None,
@@ -55,7 +59,7 @@ _Since = Annotated[
     typer.Option(
         "--forecast-from",
         metavar="WHEN",
-        help="With --backtest: time of the first forecast: a date, or 7d after the first job.",
+        help="With --backtest: time of the first forecast, given as a date or as a time after the first job (7d).",
     ),
 ]
 _Until = Annotated[
@@ -73,7 +77,9 @@ _Every = Annotated[
 ]
 _Oracle = Annotated[
     bool,
-    typer.Option("--oracle", help=("Use the true run times and arrivals, to see the error of the policy model alone.")),
+    typer.Option(
+        "--oracle", help=("Use the true run times and arrivals, which isolates the error of the policy model.")
+    ),
 ]
 _Jobs = Annotated[list[str] | None, typer.Argument(metavar="JOB...", help="Jobs or arrays to show (default: all).")]
 _Job = Annotated[
@@ -85,10 +91,11 @@ _Job = Annotated[
     ),
 ]
 _Shapes = Annotated[
-    bool, typer.Option("--alternatives", help="With --job: which size, type or partition would start or end soonest.")
+    bool,
+    typer.Option("--alternatives", help="With --job: show which size, type or partition would start or end soonest."),
 ]
 _Page = Annotated[
-    Path | None, typer.Option("--html", metavar="FILE", help=("Write the forecasts or scores as an HTML page."))
+    Path | None, typer.Option("--html", metavar="FILE", help=("Write the forecasts or scores to an HTML page."))
 ]
 _Futures = Annotated[
     int, typer.Option("--samples", min=1, max=1000, help="Number of simulations without future arrivals.")
@@ -99,7 +106,7 @@ _Arrivals = Annotated[
         "--samples-with-arrivals",
         min=0,
         max=1000,
-        help=("Number of simulations with future arrivals, which take most of the time."),
+        help=("Number of simulations with future arrivals. They take most of the time."),
     ),
 ]
 
@@ -131,7 +138,9 @@ def print_eta(
     )
     _refuse(state is None, {"JOB": jobs, "--history": history, "--job": job, "--alternatives": shapes})
     if shapes and job is None:
-        raise typer.BadParameter("goes with --job, such as gpus=8,time_limit=12h", param_hint="'--alternatives'")
+        raise typer.BadParameter(
+            "can only be used with --job, such as gpus=8,time_limit=12h", param_hint="'--alternatives'"
+        )
     asked, counts = Experiment(config=config, set_=set_, seed=seed), (futures, arrivals)
     output = _Output(page, json_, quiet)
     try:
@@ -166,7 +175,7 @@ def _refuse(refused: bool, options: dict[str, object]) -> None:
     for name, value in options.items() if refused else ():
         if value:
             goes = "--backtest" if name in _OF_BACKTESTS else "--state"
-            raise typer.BadParameter(f"goes with {goes}", param_hint=f"'{name}'")
+            raise typer.BadParameter(f"can only be used with {goes}", param_hint=f"'{name}'")
 
 
 def _forecast(
@@ -184,7 +193,7 @@ def _forecast(
     from dagsim.systems.cluster.knowledge import Knowledge
 
     if asked.config is None and reading.cluster is None:
-        raise InputError("--state: the cluster is unknown; give --config site.yaml (dagsim site import writes it)")
+        raise InputError("--state: the cluster is unknown; give --config site.yaml (from dagsim site import)")
     if is_idle(state):
         say("nothing runs or waits: a job that fits starts at once", err=True)
         if output.json:
@@ -207,7 +216,7 @@ def _forecast(
     if plan is None or names or output.page is not None:
         answers["jobs"] = queue = _refined(lambda early: question.answers(names, early), queue_grid, output.watched)
         if missing := sorted(names - {row.job for row in queue.rows} - {job.job for job in queue.without}):
-            raise InputError(f"{state}: job {missing[0]} does not wait there")
+            raise InputError(f"{state}: job {missing[0]} is not waiting there")
         if queue.without:
             say(f"{state.name}: {without_sentence(queue.without)}", err=True)
     if output.page is not None:
@@ -255,9 +264,9 @@ def explain_waiting(
     from dagsim.report.terminal import show_grid
 
     if asked.config is None:
-        raise InputError("--state: the cluster is unknown; give --config site.yaml (dagsim site import makes it)")
+        raise InputError("--state: the cluster is unknown; give --config site.yaml (from dagsim site import)")
     if is_idle(state):
-        raise InputError(f"{state}: nothing runs or waits there, so that no job {job} waits")
+        raise InputError(f"{state}: the snapshot contains no running or waiting jobs, so there is no job {job}")
     first = [Setting(f"--state {state}", "workload", workload_of(state))]
     config = experiment(asked, TraceFlags(), first=first, watched=False)
     audit = audited(config, told=not as_json)

@@ -238,7 +238,8 @@ def explain(question: Question, job: str, futures: int = FUTURES) -> Explanation
     past.move(t)
     hindrance = _hindrance(question, state, first, listed, present, task, zero_s)
     fates = {hindrance.fate, verdict_of(hindrance.reason).fate, verdict_of(stated).fate}
-    never, known = hindrance.fate is Fate.NEVER, Fate.OUTSIDE not in fates  # else nobody knows when: nothing is played
+    # if the start time is unknown to everybody, nothing is simulated
+    never, known = hindrance.fate is Fate.NEVER, Fate.OUTSIDE not in fates
     ahead = _ahead(present, task, listing, log) if task is not None else Ahead(0, 0, (), None, {})
     if hindrance.reason in ("Priority", HELD_BY_OTHERS):
         hindrance = hindrance._replace(words=_turn(ahead, log.partition[first]))
@@ -263,8 +264,10 @@ def _refuse_running(state: QueueState, name: str, t: float) -> None:
     log = state.log
     for place in state.running.tolist():
         if log.array[place] == name:
-            raise InputError(f"job {name} runs since {span(t - float(log.start_s[place]))}: it does not wait")
-    raise InputError(f"job {name} is not in the snapshot: it neither runs nor waits there")
+            raise InputError(
+                f"job {name} has been running for {span(t - float(log.start_s[place]))}, so it is not waiting"
+            )
+    raise InputError(f"job {name} is neither running nor waiting in the snapshot")
 
 
 def _unread(stated: str, listed: Listed | None) -> Hindrance:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
-from math import e, inf, log2
+from math import e, floor, inf, log2
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from dagsim.families.slurm.multifactor import SlurmMultifactor
 from dagsim.families.slurm.slurm_backfill import load_compiled
 from dagsim.families.slurm.slurm_priority import Asked, Capacity, PriorityBook, PrioritySettings
 from dagsim.families.slurm.slurm_rules import PastUse
-from dagsim.model import Cluster, QueueTree, Start, Wait
+from dagsim.model import Cluster, NodeReservation, QueueTree, Start, Wait
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.kernel import ClusterKernel
 from dagsim.systems.cluster.models.runtime import Estimates
@@ -206,7 +206,7 @@ class Player:
                 claimed = replace(claimed, estimate=None)
             (asked,) = claimed.jobs()
             words = self._obstacles.of(asked, t)
-            # a reservation ends at some time
+            # a reservation ends at a known time
             if asked.request is None or not asked.request.reservation:
                 self._hindered[job] = words
         return words
@@ -276,7 +276,7 @@ class Player:
             policy, {scene.targets[place]: row for row, group in enumerate(groups) for place in group.tolist()}
         )
         cycle_s = self._cycle_s * (0.5 if kind is Future.ORACLE else rng.random())
-        # a job that waits for a rule does so until the end of the simulation
+        # a job that waits because of a rule may wait until the end of the simulation
         with suppress(Stalled):
             talk = Conversation(kernel, begins_s + horizon_s)
             if talk.view is not None and talk.view.now == begins_s and cycle_s:
@@ -375,10 +375,8 @@ def _on_clock(queues: QueueTree | None, zero_s: float, t: float) -> QueueTree | 
     are known in advance. Outages are known once they have begun, and their ends are unknown."""
     if queues is None:
         return None
-    reservations = [
-        replace(period, start_s=max(period.start_s - zero_s, 0.0), end_s=max(period.end_s - zero_s, _OVER_S))
-        for period in queues.reservations
-    ]
+    known = [period for period in queues.reservations if period.known_s is None or period.known_s <= t]
+    reservations = [moved for period in known for moved in _moved(period, zero_s)]
     outages = [
         replace(period, start_s=max(period.start_s - zero_s, 0.0), end_s=None)
         for period in queues.outages
@@ -388,6 +386,19 @@ def _on_clock(queues: QueueTree | None, zero_s: float, t: float) -> QueueTree | 
     if phase_s := scheduler.get("calc_phase_s"):
         scheduler["calc_phase_s"] = (float(phase_s) - zero_s) % float(scheduler.get("calc_period_s", 300.0))
     return replace(queues, reservations=tuple(reservations), outages=tuple(outages), scheduler=scheduler)
+
+
+def _moved(period: NodeReservation, zero_s: float) -> Iterator[NodeReservation]:
+    """Yield a reservation on a clock that begins at ``zero_s``: of one that repeats, the time that
+    is under way then stands alone, because no time of it may begin before 0 s."""
+    start_s, end_s, every_s = period.start_s - zero_s, period.end_s - zero_s, period.every_s
+    if every_s is not None and start_s < 0:
+        over = 0 if end_s > 0 else floor(-end_s / every_s) + 1
+        start_s, end_s = start_s + over * every_s, end_s + over * every_s
+        if start_s < 0:
+            yield replace(period, start_s=0.0, end_s=end_s, every_s=None, known_s=None)
+            start_s, end_s = start_s + every_s, end_s + every_s
+    yield replace(period, start_s=max(start_s, 0.0), end_s=max(end_s, _OVER_S), known_s=None)
 
 
 def policy_of(config: Config) -> str:
@@ -447,7 +458,7 @@ class _Scene:
         )
         placed = jobs_at(stated, self.begins_s, inf, scenario.cluster, scenario.runtime, stated=True)
         self._jobs = replace(placed, observed_start_s=None, observed_nodes=None, begins_s=self.begins_s)
-        if len(placed) < len(numbers):  # of runs for which no node has room, nothing is played
+        if len(placed) < len(numbers):  # runs that fit on no node are left out of the simulation
             there = np.isin(jobs.ids.astype(str), placed.ids.astype(str))
             self._known, self._is_running = numbers[there], self._is_running[there]
             self.since_s, self.elapsed_s = self.since_s[there], self.elapsed_s[there]

@@ -99,7 +99,8 @@ def changed(log: JobLog, places: Sequence[int], change: JobChange) -> JobLog:
         columns["partition"] = Labels.of(partition)
     known = limit_s if jobs.estimate is None else jobs.estimate
     stated = np.where(np.isin(np.arange(len(log)), places), limit_s, known)
-    used = Labels.numbered([kinds[place] for place in kind.tolist()])  # kinds are those of the jobs that are there
+    # keep only the kinds that occur among these jobs
+    used = Labels.numbered([kinds[place] for place in kind.tolist()])
     asked = replace(
         jobs, kinds=used.words, kind=used.place, instances=instances, work=limit_s, estimate=stated,
         request=Labels.numbered(requests), **columns,

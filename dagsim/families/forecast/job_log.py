@@ -4,11 +4,10 @@ known."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import nan
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -16,10 +15,11 @@ import numpy as np
 
 from dagsim.errors import TraceError
 from dagsim.families.slurm.accounting import COLUMNS, array_ids, resources, sacct_tables, state
-from dagsim.families.slurm.sacct import unfolded
+from dagsim.families.slurm.sacct import Sacct, unfolded
 from dagsim.families.slurm.submission import begin_after_s, options_of
 from dagsim.model import UNLIMITED_S
-from dagsim.traces import TraceOptions, open_trace
+from dagsim.traces import TraceOptions
+from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.fields import Dirty
 from dagsim.traces.report import ReadReport
 from dagsim.traces.sites import readable_hosts
@@ -93,11 +93,11 @@ class JobLog:
         """
         seen_s = jobs.observed_start_s if start_s is None else start_s
         if seen_s is None or (np.isnan(seen_s).all() and start_s is None):
-            raise TraceError("the log has no starts of jobs, so there are no waits to forecast")
+            raise TraceError("the log contains no start times, so there are no waits to forecast")
         submission = jobs.ids.tolist()
         if (np.diff(jobs.first) != 1).any():
             if len(jobs.parent):
-                raise TraceError("forecasts need a log of jobs whose tasks do not wait for each other")
+                raise TraceError("forecasts need a log in which the tasks of a job do not wait for each other")
             components = np.diff(jobs.first)
             submission, seen_s = np.repeat(jobs.ids, components).tolist(), np.repeat(seen_s, components)
             jobs = jobs.apart()
@@ -186,12 +186,12 @@ def read_snapshot(trace: Trace) -> tuple[JobLog, float]:
     jobs, t = trace.unscaled(), trace.begins_s
     if t is None:
         raise TraceError(
-            f"{trace.source}: not a snapshot; give the output of squeue --json or kubectl get pods -o json"
+            f"{trace.source}: not a snapshot of a queue; give the output of squeue --json or kubectl get pods -o json"
         )
     start_s = np.full(len(jobs), nan) if jobs.observed_start_s is None else jobs.observed_start_s
     stated_s = np.full(len(jobs.work), nan) if jobs.estimate is None else jobs.estimate
     limited = stated_s < UNLIMITED_S
-    # jobs without a stated limit: their true run time, as the reader gives them
+    # for jobs without a stated limit, use the true run time, as the reader does
     jobs = replace(jobs, estimate=np.where(np.isfinite(stated_s), stated_s, jobs.work))
     log = JobLog.of(jobs, trace.meta["origin_s"], start_s)
     begin_s = np.where(log.eligible_s > t, log.eligible_s, log.begin_s)
@@ -209,7 +209,22 @@ class _Row(NamedTuple):
     parents: tuple[str, ...]
     nodes: tuple[str, ...]
     billing: float
+    line: int
+    """Number of its line, as ``Source.where`` takes it."""
     asked: list[str]
+
+
+class _Requests(Sacct):
+    """Reads rows of accounting as if their jobs were still waiting."""
+
+    name = "requests of sacct"
+
+    def __init__(self, rows: Collection[_Row]) -> None:
+        self._rows = rows
+
+    def tables(self, source: Source, report: ReadReport, options: TraceOptions) -> Iterator[Table]:
+        report.rows += len(self._rows)
+        return tables_of(source, len(COLUMNS), ((row.line, row.asked) for row in self._rows))
 
 
 def read_sacct_log(path: Path, options: TraceOptions) -> JobLog:
@@ -222,18 +237,14 @@ def read_sacct_log(path: Path, options: TraceOptions) -> JobLog:
     Raises:
         TraceError: There is no accounting, or nothing in it can be used.
     """
-    rows = {row.id: row for row in _rows(Source(path), options)}  # the last of several attempts
+    # use the last of several attempts
+    rows = {row.id: row for row in _rows(Source(path), options)}
     if not rows:
-        raise TraceError(f"{path}: no job with a submission time")
-    with TemporaryDirectory() as folder:
-        file = Path(folder, "asked.txt")
-        text = ["\t".join(COLUMNS), *("\t".join(row.asked) for row in rows.values())]
-        file.write_text("\n".join(text) + "\n", encoding="utf-8")
-        trace = open_trace(file, "sacct", replace(options, delimiter="\t", demand="requested", limit=None))
-        jobs = trace.unscaled()
-        origin_s = trace.meta["origin_s"]
+        raise TraceError(f"{path}: no job has a submission time")
+    trace = Trace(Source(path), _Requests(rows.values()), replace(options, demand="requested", limit=None))
+    jobs = trace.unscaled()
     read_rows = [rows[id] for id in jobs.ids.tolist()]
-    log = JobLog.of(replace(jobs, observed_start_s=np.zeros(len(jobs))), origin_s)
+    log = JobLog.of(replace(jobs, observed_start_s=np.zeros(len(jobs))), trace.meta["origin_s"])
     end_s = np.array([row.end_s for row in read_rows])
     start_s = np.array([row.start_s for row in read_rows])
     return replace(
@@ -253,22 +264,22 @@ def read_sacct_log(path: Path, options: TraceOptions) -> JobLog:
 def _rows(source: Source, options: TraceOptions) -> Iterator[_Row]:
     zone = options.zone()
     report = ReadReport()
-    for table in sacct_tables(source, report, options.delimiter):
+    for table in sacct_tables(source, report, options.delimiter, options.named_columns()):
         table = unfolded(table, zone, report)
         moments = {name: table.texts(COLUMNS.index(name)) for name in ("Submit", "Eligible", "Start", "End")}
-        for place in range(len(table)):
+        for place, line in enumerate(table.line.tolist()):
             fields = dict(zip(COLUMNS, table.fields(place), strict=True))
             fields |= {name: texts[place] for name, texts in moments.items()}
             id = fields["JobID"] or fields["JobIDRaw"]
             if "." in id.partition("[")[0] or "+" in id:
                 continue
             try:
-                yield from _read(id, fields, zone)
+                yield from _read(id, fields, zone, line)
             except Dirty:
                 continue
 
 
-def _read(id: str, fields: dict[str, str], zone: ZoneInfo | None) -> Iterator[_Row]:
+def _read(id: str, fields: dict[str, str], zone: ZoneInfo | None, number: int) -> Iterator[_Row]:
     """Yield the jobs of a row: one job, or the tasks of an array that never ran.
 
     Raises:
@@ -288,7 +299,7 @@ def _read(id: str, fields: dict[str, str], zone: ZoneInfo | None) -> Iterator[_R
     begin_s = submit_s + (later_s or 0.0)
     parents = tuple(re.findall(r"(?<=:)\d+", line.get("dependency", "")))
     eligible_s = begin_s
-    # otherwise accounting may rewrite it later
+    # otherwise, accounting may rewrite the dependency later
     if parents or line.get("dependency") == "singleton" or not line:
         known_s = times["Eligible"]
         eligible_s = nan if known_s is None else max(submit_s, known_s)
@@ -304,6 +315,7 @@ def _read(id: str, fields: dict[str, str], zone: ZoneInfo | None) -> Iterator[_R
             parents,
             readable_hosts(fields["NodeList"]) if ran else (),
             float(charged[1]) if (charged := _BILLING.search(fields["AllocTRES"])) else nan,
+            number,
             _asked(own, fields, line, submit_s),
         )
 

@@ -12,7 +12,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 
 from dagsim.config.schema import Config
-from dagsim.errors import InputError, TraceError
+from dagsim.errors import InputError, NotRecognised, TraceError
 from dagsim.experiment.simulate import make_policy
 from dagsim.families.forecast.backtest import Backtest, Forecasts, forecasts_of
 from dagsim.families.forecast.futures import Future, Player, QueueState, policy_of, run_time_classes
@@ -205,12 +205,10 @@ def workload_of(state: Path) -> dict[str, str]:
     workload = {"kind": "trace", "path": str(state)}
     try:
         named = format_of(state, TraceOptions())
-    except TraceError as error:
-        if "not recognised" not in str(error):
-            raise
+    except NotRecognised:
         raise TraceError(
-            f"{state}: not a snapshot, or only a part of one; give the output of squeue --json or kubectl get pods -o "
-            "json, and move the file to its place once it is complete"
+            f"{state}: not a complete snapshot of a queue; give the output of squeue --json or kubectl "
+            "get pods -o json, and move the file to its place once it is complete"
         ) from None
     return workload | ({"format": "kubernetes-now"} if named == "kubernetes" else {})
 

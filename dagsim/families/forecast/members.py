@@ -84,7 +84,7 @@ class Forecaster:
         if self.arrivals:
             methods["arrivals"] = _spread(self.waits(Future.ARRIVALS, rows, past, instant))
         waits = self.from_waits(rows, past)
-        # past waits do not account for begin times and dependencies
+        # past waits say nothing about begin times and dependencies
         simulated = ~np.isin(rows.kind, SCORED)
         waits["history_account"] = np.where(simulated[:, None], methods["runs"], waits["history_account"])
         return methods | waits

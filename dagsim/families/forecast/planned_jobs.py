@@ -56,7 +56,7 @@ class PlannedJob:
             if not equals or not value or key not in _KEYS or key in values:
                 why = "is given twice" if key in values else f"is not one of {', '.join(_KEYS)}{nearest(key, _KEYS)}"
                 wrong = f"{key!r} {why}" if equals and value else f"expected KEY=VALUE, got {part!r}"
-                raise InputError(f"--job: {wrong}; an example: gpus=8,type=H100,time_limit=12h")
+                raise InputError(f"--job: {wrong}; example: gpus=8,type=H100,time_limit=12h")
             values[key] = value
         stated: dict[str, Any] = {key: _count(key, values[key]) for key in _COUNTS if key in values}
         job = cls(**stated | {key: values[key] for key in _WORDS if key in values})
@@ -152,7 +152,7 @@ def _check_names(job: PlannedJob, scenario: ClusterScenario) -> None:
     queues = scenario.queues
     if queues is None:
         if job.qos or job.partition:
-            raise InputError("--job: the configuration has no partitions and no qos (key queues)")
+            raise InputError("--job: the configuration has neither partitions nor QOS (key queues)")
         return
     of = {
         "partition": [row.name for row in queues.partitions],

@@ -75,7 +75,7 @@ def read_queue_log(path: Path) -> QueueLog:
     with open_lines(path, TraceError) as stream:
         names = stream.readline().strip().split("|")
         if missing := [name for name in _COLUMNS if name not in names]:
-            raise TraceError(f"{path}: the header lacks {', '.join(missing)}; it has {', '.join(names)}")
+            raise TraceError(f"{path}: the header lacks {', '.join(missing)}; it only has {', '.join(names)}")
         at = [names.index(name) for name in _COLUMNS]
         for number, line in enumerate(stream, 2):
             fields = line.rstrip("\n").split("|")
@@ -88,7 +88,7 @@ def read_queue_log(path: Path) -> QueueLog:
                 continue
             estimate_s = float(start) if start.isdigit() else np.nan
             name = job.partition("_")[0]
-            # for the tasks of an array, the earliest estimate counts
+            # for the tasks of an array, use the earliest estimate
             if (other := listing.get(name)) is not None:
                 estimate_s = float(np.fmin(estimate_s, other.estimate_s))
             listing[name] = Listed(reason.partition(",")[0], estimate_s)

@@ -97,7 +97,8 @@ _STOPPED = ReasonKind(Fate.OUTSIDE, "until its queue is active")
 _FAMILIES: tuple[tuple[re.Pattern[str], ReasonKind], ...] = tuple([
     (re.compile(pattern), verdict)
     for pattern, verdict in (
-        # Slurm's limits: on one job, on budgets, and on what a user or account holds at a time.
+        # Slurm's limits on single jobs, on budgets, and on what a user or account may hold at a
+        # time.
         (r"(QOS|Assoc)\w*(PerJob|PerNode|MaxWallDuration)|QOSMin\w+",
          ReasonKind(Fate.NEVER, "it requests more or less than a job may have")),
         (r"(QOS|Assoc)\w*(Minutes|GrpWall)",
@@ -106,19 +107,19 @@ _FAMILIES: tuple[tuple[re.Pattern[str], ReasonKind], ...] = tuple([
          ReasonKind(Fate.OUTSIDE, "until its users hold less of the limited resource")),
         (r"(QOS|Assoc|Max)\w*Submit", ReasonKind(Fate.OUTSIDE, "until fewer jobs are submitted")),
         (r"(QOS|Assoc)(Grp|Max)|Max\w+PerAccount", _LIMIT_REACHED),
-        # Sentences that squeue prints instead of a name.
+        # Sentences that squeue prints instead of a reason code.
         (r"Nodes required for job are DOWN",
          ReasonKind(Fate.KNOWN, "until nodes are up and not kept for jobs of partitions of higher priority")),
         (r"Job's account not permitted", _NAMES["AccountNotAllowed"]),
         (r"Job's QOS not permitted", _NAMES["QOSNotAllowed"]),
         (r"(launch|job) failed,? requeued held|user env retrieval failed", _REQUEUED),
-        # Conditions of Kubernetes and Kueue.
+        # Conditions reported by Kubernetes and Kueue.
         (r"SchedulingGated|.*admission check", _GATED),
         (r".*[qQ]ueue.*(is inactive|doesn't exist|is stopped|not started|not enabled)", _STOPPED),
         (r".*workload is deactivated|Deactivated", ReasonKind(Fate.OUTSIDE, "until somebody activates it")),
         (r".*(request|requests) > maximum capacity|.*insufficient quota .*maximum",
          ReasonKind(Fate.NEVER, "it requests more than the quota of its queue can ever be")),
-        # Comments of PBS.
+        # Comments written by PBS.
         (r"Can Never Run", ReasonKind(Fate.NEVER, "it requests more than the site has or allows")),
         (r"(Job|Not Running: Job) (is )?(held|on hold)", ReasonKind(Fate.OUTSIDE, "until somebody releases it")),
     )

@@ -104,12 +104,12 @@ def _batch(table: Table, options: TraceOptions) -> JobBatch:
     checks.drop(~np.isin(status, _STATUSES), "with an unknown status")
     checks.drop(status != "Terminated", "of tasks that did not terminate")
     modified, created = checks.number(_MODIFY, "modify_timestamp"), checks.number(_CREATE, "create_timestamp")
-    with np.errstate(over="ignore", invalid="ignore"):  # tasks with infinite numbers are invalid
+    with np.errstate(over="ignore", invalid="ignore"):  # tasks with infinite values are invalid
         work = modified - created
         checks.drop(work < 0, "with an end before the start")
         cpus, memory = checks.number(_CPU, "plan_cpu", 0) / 100, checks.number(_MEMORY, "plan_mem", 0) * 100
     checks.drop((cpus < 0) | (memory < 0), "with a negative demand")
-    checks.note(table.blank(_CPU) | table.blank(_MEMORY), "tasks without plan_cpu or plan_mem (none asked)")
+    checks.note(table.blank(_CPU) | table.blank(_MEMORY), "tasks without plan_cpu or plan_mem (taken as no request)")
     instances = checks.count(_INSTANCES, "instance_num")
     work = np.where(work < options.floor_s, options.floor_s, work)
     asked = (cpus, memory) if options.gpus_per_task is None else (np.zeros(len(table)), np.zeros(len(table)))
@@ -129,7 +129,7 @@ def _batch(table: Table, options: TraceOptions) -> JobBatch:
     whole_row = drop_repeated(checks, key, (work, instances, *asked), "with a task_id that another row has")
     whole = np.bincount(job, ~whole_row, len(groups.ids)) == 0
 
-    rows = groups.row[checks.usable[groups.row]]  # job by job, in the order of the file
+    rows = groups.row[checks.usable[groups.row]]  # grouped by job, in the order of the file
     sizes = np.bincount(job[rows], minlength=len(groups.ids)).astype(np.int64)
     lead = np.full(len(groups.ids), -1)
     lead[job[rows][::-1]] = rows[::-1]  # the first row of each job
@@ -137,7 +137,7 @@ def _batch(table: Table, options: TraceOptions) -> JobBatch:
     lost = np.flatnonzero((sizes > 0) & ~kept)
     findings.drop(lead[lost], "of jobs that did not finish as a whole", stage=1, counts=sizes[lost])
     is_early = kept & (np.bincount(job[rows], created[rows] < 0, len(kept)) > 0)
-    findings.note(lead[is_early], "jobs from before the window (arrive at its start)", stage=1)
+    findings.note(lead[is_early], "jobs submitted before the window (taken to arrive at its start)", stage=1)
     every = replace(
         tasks,
         ids=groups.ids,

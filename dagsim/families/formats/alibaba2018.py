@@ -100,7 +100,8 @@ class Alibaba2018(Reader):
             return None
         nodes: dict[str, Node] = {}
         for place, row in read_rows(machines, ReadReport(strict=True), _MACHINE_COLUMNS):
-            with FaultsAt(machines.where(place), "a machine"):  # one row per machine and status change
+            # there is one row per machine and status change
+            with FaultsAt(machines.where(place), "a machine"):
                 nodes.setdefault(
                     row[0], Node(row[0], None, 0, finite_number(row[4], "cpu_num"), finite_number(row[5], "mem_size"))
                 )
@@ -181,8 +182,8 @@ def _batch(table: Table, joined: bool, options: TraceOptions) -> JobBatch:
     checks.drop(end < start, "without end")
     cpus, memory = table.numbers(_CPU), table.numbers(_MEMORY)
     fine = (cpus >= 0) & (cpus < inf), (memory >= 0) & (memory <= 100)
-    checks.note(~fine[0], "tasks without a usable plan_cpu (no cores asked)")
-    checks.note(~fine[1], "tasks without a usable plan_mem (no memory asked)")
+    checks.note(~fine[0], "tasks without a usable plan_cpu (taken as no cores)")
+    checks.note(~fine[1], "tasks without a usable plan_mem (taken as no memory)")
     cpus, memory = (np.where(usable, asked, 0.0) for usable, asked in zip(fine, (cpus / 100, memory), strict=True))
     name = table.words(_NAME)
     spelled = [(None, (), "") if word.startswith("task_") else _dag_name(word) for word in name.words]
@@ -193,11 +194,12 @@ def _batch(table: Table, joined: bool, options: TraceOptions) -> JobBatch:
     groups = rows_by_job(*_keys(joined, table))
     job = groups.job_of_row()
     number = np.array([_BY_NAME + place if own is None else own for place, (own, _, _) in enumerate(spelled)], np.int64)
-    key = job * (2 * _BY_NAME) + number[name.place]  # number and index of a name are both below 2^31
+    # the number and the index of a name are both below 2^31
+    key = job * (2 * _BY_NAME) + number[name.place]
     values = (name.place, instances, start, end, cpus, memory)
     whole_row = drop_repeated(checks, key, values, "with a task number that another row has")
     whole = np.bincount(job, ~whole_row, len(groups.ids)) == 0
-    tasks = groups.row[checks.usable[groups.row]]  # job by job, in the order of rows
+    tasks = groups.row[checks.usable[groups.row]]  # grouped by job, in the order of the rows
     sizes = np.bincount(job[tasks], minlength=len(groups.ids)).astype(np.int64)
     kept = (sizes > 0) & (whole | options.keep_partial)
     first_row = np.full(len(groups.ids), -1)
@@ -211,10 +213,10 @@ def _batch(table: Table, joined: bool, options: TraceOptions) -> JobBatch:
     graph = _graph(key[tasks], job[tasks], name.place[tasks], degree, listed)
     work, early = _work(start[tasks], end[tasks], graph, options.floor_s)
     alive = kept[job[tasks]]
-    findings.note(tasks[early & alive], "tasks that end before a parent does (work 0)", stage=1)
+    findings.note(tasks[early & alive], "tasks that end before one of their parents (taken as no work)", stage=1)
     orphans = np.flatnonzero(graph.orphan & alive)
     orphans = orphans[np.diff(job[tasks[orphans]], prepend=-1) > 0]
-    findings.note(tasks[orphans], "jobs with a parent that does not exist (taken as done)", stage=2)
+    findings.note(tasks[orphans], "jobs with a missing parent (taken as done)", stage=2)
     if options.gpus_per_task is None:
         kind, kinds = kinds_of_rows(
             np.ones(len(tasks), bool), (cpus[tasks], memory[tasks]), lambda cpus, gb: TaskKind(Demand(0.0, cpus, gb))

@@ -72,7 +72,7 @@ def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
     begun = np.where(waited, created, checks.number(_SCHEDULED, "scheduled_time", where=~unknown & ~waited))
     seconds = np.where(unknown, 0.0, checks.number(_DELETED, "deletion_time", where=~unknown) - begun)
     checks.drop(~unknown & ((seconds < 0) | (begun < created) | (created < 0)), "whose times are out of order")
-    checks.note(~unknown & waited, "instances that were never scheduled (work counted from creation)")
+    checks.note(~unknown & waited, "instances that were never scheduled (run time counted from creation)")
     checks.note(checks.number(_RDMA, "rdma_request") > 0, "instances with a share of RDMA (not modelled)")
     checks.note(
         checks.number(_PER_NODE, "max_instance_per_node") >= 0, "instances with a limit per node (not modelled)"

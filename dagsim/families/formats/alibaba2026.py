@@ -79,7 +79,7 @@ def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
     types = [(canonical(word.strip()),) if word.strip() else None for word in models.words]
     measured_on = [None if kind is None else kind[0] for kind in types]
     has_priority = np.array([word in _PRIORITY for word in kinds.words])
-    checks.note(~has_priority[kinds.place], "with an unknown job_type (priority 0)")
+    checks.note(~has_priority[kinds.place], "with an unknown job_type (taken as priority 0)")
     work = options.all_on_reference(seconds, measured_on, models.place)
     return single_tasks(
         checks,

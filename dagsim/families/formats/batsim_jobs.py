@@ -38,7 +38,7 @@ class BatsimWorkload(Reader):
         document = read_json(source)
         where = f"{source}:1"
         if not isinstance(document, dict) or "jobs" not in document:
-            raise TraceError(f"{where}: not a Batsim workload (there is no list 'jobs')")
+            raise TraceError(f"{where}: not a Batsim workload, because there is no list 'jobs'")
         profiles = object_in(document, "profiles")
         jobs = []
         for item in list_in(document, "jobs"):

@@ -79,7 +79,7 @@ class _Document:
 def _job(file: Source, options: TraceOptions, report: ReadReport) -> Job | None:
     document = _parse(file)
     if not document.jobs:
-        raise TraceError(f"{file}:1: a workflow without jobs")
+        raise TraceError(f"{file}:1: the workflow has no jobs")
     gpus, cpus, _ = options.cpu_demand(1.0, 0.0)
     tasks: dict[str, Task] = {}
     for line, id, runtime in document.jobs:
@@ -110,9 +110,9 @@ def _parse(file: Source) -> _Document:
     try:
         parser.Parse(file.read_bytes(), True)
     except expat.ExpatError as error:
-        raise TraceError(f"{file}:{error.lineno}: not XML ({expat.errors.messages[error.code]})") from None
-    except (LookupError, ValueError):  # an unknown or multi-byte encoding
-        raise TraceError(f"{file}:1: not XML (it declares an encoding that cannot be read; UTF-8 can)") from None
+        raise TraceError(f"{file}:{error.lineno}: invalid XML ({expat.errors.messages[error.code]})") from None
+    except (LookupError, ValueError):  # the encoding is unknown or multi-byte
+        raise TraceError(f"{file}:1: the declared encoding is not supported; convert the file to UTF-8") from None
     return document
 
 

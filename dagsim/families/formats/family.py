@@ -37,5 +37,13 @@ FAMILY = Family(
             Entry("tpch", ".tpch:Tpch"),
             Entry("wfcommons", ".wfcommons:WfCommons"),
         ),
+        "writers": (
+            Entry("batsim", ".writers:BATSIM"),
+            Entry("openb2023", ".writers:OPENB2023"),
+            Entry("stg", ".writers:STG"),
+            Entry("swf", ".writers:SWF"),
+            Entry("tiresias", ".writers:TIRESIAS"),
+            Entry("wfcommons", ".writers:WFCOMMONS"),
+        ),
     },
 )

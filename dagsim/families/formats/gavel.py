@@ -31,7 +31,7 @@ from dagsim.traces.trace_options import TraceOptions
 from dagsim.traces.workflow import read_json, value
 from dagsim.workload.arrays import JobArrays, TaskKind, combinations, optional
 
-# Indices of steps, arrival, scale factor, weight, SLO and duration in each layout.
+# Column indices of steps, arrival, scale factor, weight, SLO and duration in each layout.
 _LAYOUTS: dict[int, tuple[int, int, int, int | None, int | None, int | None]] = {
     7: (4, 5, 6, None, None, None),
     10: (5, 9, 6, 7, 8, None),

@@ -127,7 +127,7 @@ class Events:
         findings, kind, time_us = Findings(), self._kinds(table), times_us(table)
         groups = rows_by_job(*_keys(table))
         job, count = groups.job_of_row(), len(groups.ids)
-        rows = groups.row[kind[groups.row] != Event.JOB]  # job by job, in the order of the file
+        rows = groups.row[kind[groups.row] != Event.JOB]  # grouped by job, in the order of the file
         late = (np.diff(time_us[rows]) < 0) & (np.diff(job[rows]) == 0)
         findings.note(rows[1:][late], "events out of order")
 
@@ -178,10 +178,10 @@ class Events:
         note(lives.alive, "tasks cut at the end of the trace")
         drop((lives.attempts == 0) & lives.is_headless, "of tasks that began before the trace")
         drop(lives.attempts == 0, "of tasks that never ran")
-        note(lives.attempts > 1, "tasks of several attempts (folded into one)")
+        note(lives.attempts > 1, "tasks with several attempts (merged into one)")
         asked = [table.words(column).chosen(lives.asked) for column in (_CPUS, _MEMORY)]
         blank = [np.array([not word for word in words.words])[words.place] for words in asked]
-        note(blank[0] & blank[1], "tasks without a request (nothing requested)")
+        note(blank[0] & blank[1], "tasks without a request (taken as no request)")
         amounts = []
         for words, field in zip(asked, ("CPU request", "memory request"), strict=True):
             values, reasons = zip(*[requested_amount(word, field) for word in words.words], strict=True)
@@ -276,9 +276,10 @@ class _Lives(NamedTuple):
     attempts: np.ndarray  # (T,) int64
     last_s: np.ndarray  # (T,) float64: duration of the last finished attempt
     total_s: np.ndarray  # (T,) float64: total duration of all finished attempts
-    began_s: np.ndarray  # (T,) float64: start of the attempt that has not ended, or NaN
-    alive: np.ndarray  # (T,) bool: True if the task still waits or runs after the last event
-    # (T,) bool: True if the first event is an end, because the task began earlier
+    began_s: np.ndarray  # (T,) float64: start of the current attempt, or NaN
+    # (T,) bool: True if the task is still waiting or running after the last event
+    alive: np.ndarray
+    # (T,) bool: True if the first event is an end, because the task had started before the trace
     is_headless: np.ndarray
 
     @classmethod
@@ -315,7 +316,7 @@ class _Lives(NamedTuple):
             sizes,
             np.bincount(owner, events == Event.SCHEDULE, count).astype(np.int64),
             last_s,
-            # without stops, the result is int64
+            # the result would be int64 if there were no stops
             np.bincount(owner[stops], lasted_s, count).astype(np.float64),
             began_s,
             alive,

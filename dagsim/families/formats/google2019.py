@@ -163,7 +163,7 @@ class _Workflows:
         root = collection
         while self._up.get(root, root) != root:
             root = self._up[root]
-        while self._up.get(collection, root) != root:  # path compression, for later calls
+        while self._up.get(collection, root) != root:  # compress the path to speed up later calls
             self._up[collection], collection = root, self._up[collection]
         return root
 
@@ -183,7 +183,7 @@ class _Workflows:
         for collection, children in places.items():
             after = self._after.get(collection, ())
             if not all(parent in places for parent in after):
-                note("jobs that start after a missing one (taken as ended)")
+                note("jobs that start after a missing job (which is taken as ended)")
             parents = [place for parent in after for place in places.get(parent, ())]
             if len(parents) > 1 and len(children) > 1:
                 edges += [Edge(parent, len(tasks)) for parent in parents]
@@ -200,7 +200,7 @@ def _tables(source: Source, instances: Source, workflows: _Workflows, report: Re
         report.skip("joined from the collection events")
         if after := re.findall(r"\d+", row["start_after_collection_ids"]):
             workflows.add(row["collection_id"], after)
-    # the groups are known only at this point
+    # the groups are not known before this point
     yield from tables_of(instances, len(COLUMNS), _submissions(collections, workflows))
     for table in _events(instances, _EVENT, _EVENT_MORE, report):
         checks, texts = Checks(table), dict(zip((*_EVENT, *_EVENT_MORE), map(table.texts, range(_WIDTH)), strict=True))
@@ -270,7 +270,7 @@ def _objects(source: Source, names: Sequence[str], report: ReadReport) -> Iterat
         report.rows += 1
         try:
             row = _flat(parsed_json(line))
-            # creates no garbage for the collector
+            # a tuple of a list creates no objects that the garbage collector has to track
             yield place, tuple([row.get(name, default) for name, default in defaults])
         except ValueError:
             report.drop("that is not a JSON object", source.where(place))
@@ -430,7 +430,7 @@ def _batch(table: Table, options: TraceOptions, is_sample: bool) -> JobBatch:
         again[again] = repeated(job[again] * np.int64(len(table)) + names.place[again])
         checks.drop(again, "whose instance another row has")
 
-    rows = groups.row[checks.usable[groups.row]]  # job by job, in the order of the file
+    rows = groups.row[checks.usable[groups.row]]  # grouped by job, in the order of the file
     number, firsts = combinations((job[rows], names.place[rows]))
     lead, sizes = rows[firsts], np.bincount(number, minlength=len(firsts))
     covered_s = _covered_s(number, start[rows], end[rows], len(lead)) if is_sample else np.zeros(len(lead))
@@ -443,7 +443,7 @@ def _batch(table: Table, options: TraceOptions, is_sample: bool) -> JobBatch:
     tasks = np.delete(np.arange(len(lead)), wrong)
     kept_rows = np.bincount(job[lead[tasks]], sizes[tasks], count).astype(np.int64)
     last = np.zeros(count, np.int64)
-    last[job[rows]] = rows  # the last assignment wins: the last usable row of each job
+    last[job[rows]] = rows  # the last assignment wins, so this is the last usable row of each job
     columns: dict[str, Any] = {"tenant": table.words(_USER).chosen(last)}
     if is_sample:
         priority = table.words(_PRIORITY).chosen(last)
@@ -474,7 +474,7 @@ def _covered_s(task: np.ndarray, start: np.ndarray, end: np.ndarray, count: int)
     rank = np.empty(len(task), np.int64)
     rank[by_end] = np.arange(len(task))
     task, start = task[order], start[order]
-    latest = end[by_end[np.maximum.accumulate(rank[order])]]  # ranks grow from task to task
+    latest = end[by_end[np.maximum.accumulate(rank[order])]]  # ranks increase from task to task
     reached = np.where(np.diff(task, prepend=-1) > 0, -inf, np.roll(latest, 1))
     covered: np.ndarray = np.bincount(task, np.maximum(0.0, end[order] - np.maximum(start, reached)), count) / 1e6
     return covered

@@ -92,7 +92,7 @@ def read_capacity(source: Source, gpu: str) -> Cluster:
         for first in range(0, min(size, 1 << 20), _GPUS_PER_NODE)
     ]
     if len({node.name for node in nodes}) != len(nodes) or not nodes:
-        raise TraceError(f"{source}:1: not a table of GPUs per virtual cluster")
+        raise TraceError(f"{source}:1: not a table of the GPUs per virtual cluster")
     return Cluster(tuple(nodes), "helios")
 
 
@@ -114,7 +114,7 @@ def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
     checks.drop(seconds < 0, "with a negative duration")
     states = table.words(_STATE)
     is_state = np.array([state in _STATES for state in states.words])
-    checks.note(~is_state[states.place], "of an unknown state (kept)")
+    checks.note(~is_state[states.place], "with an unknown state (kept)")
     gpus = checks.count(_GPUS, "gpu_num", 0)
     pieces = np.where(gpus > 0, gpus, checks.count(_NODES, "node_num", blank=1, where=gpus == 0))
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -54,14 +54,15 @@ class Lsf(BatchReader):
             asked = count(record[_ASKED], "number of hosts", 0)
             held_at = _ASKED + 1 + asked
             held = count(record[held_at], "number of hosts", 0)
-            after = held_at + 1 + held  # followed by status, host factor, name and command
+            # these are followed by the status, the host factor, the name and the command
+            after = held_at + 1 + held
             hosts, tail = record[held_at + 1 : after], record[after + 4 + _RUSAGE :]
             project, index = tail[_PROJECT], tail[_INDEX]
         except IndexError:
             raise Dirty("with fewer fields than a record has") from None
         slots: dict[str, int] = {}
         for host in hosts:
-            times, star, name = host.partition("*")  # LSF's short form is 4*n1
+            times, star, name = host.partition("*")  # 4*n1 is LSF's short form
             name = name if star and times.isdecimal() else host
             slots[name] = slots.get(name, 0) + (int(times) if star and times.isdecimal() else 1)
         asked_for = " ".join([record[_REQUIRES], *tail[_INDEX:]])

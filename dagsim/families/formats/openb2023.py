@@ -112,7 +112,7 @@ def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
     checks.drop(np.array(list(map(bool, types)))[specs.place] & (gpus == 0), "with a gpu_spec but no GPU")
     checks.note(
         np.array([bool(word) and word not in _PRIORITY for word in qos.words])[qos.place],
-        "pods with an unknown qos (priority 0)",
+        "pods with an unknown qos (taken as priority 0)",
     )
     timed = ~(table.blank(_CREATED) & table.blank(_DELETED))
     created = np.where(timed, checks.number(_CREATED, "creation_time", where=timed), 0.0)
@@ -120,7 +120,7 @@ def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
     begun = np.where(waited, created, checks.number(_SCHEDULED, "scheduled_time", where=timed & ~waited))
     seconds = np.where(timed, checks.number(_DELETED, "deletion_time", where=timed) - begun, 0.0)
     checks.drop(timed & ((seconds < 0) | (begun < created) | (created < 0)), "whose times are out of order")
-    checks.note(timed & waited, "pods that were never scheduled (work counted from creation)")
+    checks.note(timed & waited, "pods that were never scheduled (run time counted from creation)")
     measured_on = [kinds[0] if len(kinds) == 1 else None for kinds in types]
     work = options.all_on_reference(seconds, measured_on, specs.place)
     priority = np.array([_PRIORITY.get(word, 0.0) for word in qos.words])[qos.place]

@@ -150,7 +150,8 @@ class _Tables:
         if task is None:
             raise TraceError(f"{source}: no pai_task_table.csv (or .csv.gz, .tar.gz) here or beside it")
         job = _table(source, "job")
-        tags = _table(source, "group_tag") if job else None  # only the job table links tags to jobs
+        # only the job table links group tags to jobs
+        tags = _table(source, "group_tag") if job else None
         return cls(job, task, _table(source, "instance"), tags)
 
     def joined(self, report: ReadReport) -> Iterator[_Joined]:

@@ -112,7 +112,7 @@ def _listed(table: Table, options: TraceOptions) -> JobBatch:
     is_again[groups.row[groups.first[:-1]]] = False
     jobs = _gangs(checks, dates(table, _TIME), seconds, gpus, options, tenant=table.words(_VC))
     checks.impossible(jobs)
-    checks.note(is_again, "rows that equal another (kept)")
+    checks.note(is_again, "rows that are identical to another (kept)")
     lines = [f"row {table.where(row).rpartition(':')[2]}" for row in groups.row.tolist()]
     turn = np.empty(len(table), np.int64)
     turn[groups.row] = np.arange(len(table))
@@ -127,7 +127,7 @@ def _log(source: Source, report: ReadReport) -> Iterator[Table]:
 def _entries(source: Source, report: ReadReport) -> Iterator[Row]:
     """Yield the fields ``_LOG`` of every entry with an id and a time."""
     if not "".join(source.head()).lstrip().startswith("["):
-        raise TraceError(f"{source.files[0]}:1: not a cluster_job_log (it must be a JSON array)")
+        raise TraceError(f"{source.files[0]}:1: not a cluster_job_log, which must be a JSON array")
     for number, entry in values(source, ""):
         report.rows += 1
         with report.dropping(partial(source.where, number)):
@@ -174,7 +174,7 @@ def _logged(options: TraceOptions, checks: Checks) -> JobArrays:
     seconds, gpus = table.numbers(_SECONDS), table.numbers(_FIRST_GPUS)
     checks.drop_for(table.words(_FAULT))
     checks.note(table.numbers(_UNFINISHED) > 0, "with attempts that lack a time (not counted)")
-    checks.note(table.numbers(_ATTEMPTS) > 1, "with several attempts (work is their sum)")
+    checks.note(table.numbers(_ATTEMPTS) > 1, "with several attempts (run times added up)")
     return _gangs(checks, table.numbers(_SUBMITTED), seconds, gpus, options, tenant=table.words(_OWNER))
 
 

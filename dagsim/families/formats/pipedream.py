@@ -84,7 +84,7 @@ def _job(file: Source, options: TraceOptions, report: ReadReport) -> Job | None:
             rows += 1
             report.rows += 1
             if node is None:
-                raise Dirty("that are neither node nor edge")
+                raise Dirty("that are neither a node nor an edge")
             if int(node[1]) in ops:
                 raise Dirty("whose id another node has")
             ops[int(node[1])] = _op(node)
@@ -94,7 +94,7 @@ def _job(file: Source, options: TraceOptions, report: ReadReport) -> Job | None:
             report.drop("of models that lost another node", where, len(ops))
         return None
     if not ops:
-        raise TraceError(f"{where}: a profile without nodes")
+        raise TraceError(f"{where}: the profile has no nodes")
     if sorted(ops) != list(range(1, len(ops) + 1)):
         report.drop("of models whose nodes are not numbered from 1", where, len(ops))
         return None
@@ -103,7 +103,7 @@ def _job(file: Source, options: TraceOptions, report: ReadReport) -> Job | None:
     except ModelError as error:
         report.drop("of impossible models", where, len(ops), str(error))
         return None
-    # a row is a node, which becomes two tasks
+    # each row is a node of the graph, which becomes two tasks
     return workflow(stem(file), tasks, _edges(ops, edges), report, where, rows=len(ops))
 
 

@@ -111,9 +111,11 @@ def _form(nodes: int | None) -> Form:
 
     def layout(first: list[str], where: str) -> FileLayout:
         if not _FIELDS <= len(first) <= _MOST_FIELDS:
-            raise TraceError(f"{where}: {len(first)} fields instead of {_FIELDS} or a few more")
+            raise TraceError(f"{where}: expected {_FIELDS} fields or a few more, got {len(first)}")
         if nodes is not None and nodes > len(first):
-            raise TraceError(f"{where}: there is no field {nodes} (nodes); the row has {len(first)}")
+            raise TraceError(
+                f"{where}: there is no field {nodes} (nodes), because the row has only {len(first)} fields"
+            )
         return FileLayout((*range(_FIELDS), None if nodes is None else nodes - 1), len(first), False)
 
     return Form(
@@ -135,7 +137,10 @@ def _nodes_field(source: Source, options: TraceOptions) -> int | None:
     mapping = options.mapping()
     text = mapping.pop("nodes", "")
     if mapping or (options.map and not (text.isascii() and text.isdecimal() and 1 <= int(text) <= _MOST_FIELDS)):
-        raise ConfigError(f"map: swf takes nodes=NUMBER, a field (from 1) with the nodes of a job, got {options.map!r}")
+        raise ConfigError(
+            "map: swf expects nodes=NUMBER, the position (from 1) of the field with a job's node count, got "
+            f"{options.map!r}"
+        )
     if text:
         return int(text)
     described = [match for line in source.head(1000) if (match := _DESCRIBED.match(line))]
@@ -192,7 +197,8 @@ def _jobs(options: TraceOptions, machine: int | None, checks: Checks) -> JobArra
             never = (run <= 0) | (allocated <= 0)
             run, limit = np.trunc(run), np.trunc(limit)
             longer = np.where(never, 1.0, np.maximum(np.maximum(run, limit), 1.0))
-            # as in PYSS, the plain minimum of run and request: -1 (no request) makes it one second
+            # As in PYSS, take the plain minimum of run time and request. A request of -1 (none)
+            # thus gives one second.
             run, limit = np.where(never, 1.0, np.maximum(np.minimum(run, limit), 1.0)), longer
             processors = np.where(never, np.maximum(allocated, 1.0), allocated)
         case _:
@@ -206,7 +212,7 @@ def _jobs(options: TraceOptions, machine: int | None, checks: Checks) -> JobArra
     checks.drop(~(processors > 0), "without processors")
     checks.note(processors > (machine or np.inf), "that are wider than the machine")
     preceding = checks.number(_PRECEDING, "preceding job")
-    checks.note(preceding > 0, "that name a preceding job (ignored)")
+    checks.note(preceding > 0, "that depend on a preceding job (ignored)")
     work = np.where(run < options.floor_s, options.floor_s, run)
     gpus, cpus, _ = options.cpu_demand(1.0, 0.0)
     return single_tasks(

@@ -9,6 +9,7 @@ after another.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -22,6 +23,8 @@ from dagsim.traces.source import Source
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.traces.workflow import read_json, shared_bytes, stem, value, workflow
 
+_UNVERSIONED = re.compile(r'"workflow"\s*:\s*\{[^{}\[]{0,2000}"(tasks|jobs|specification)"\s*:\s*[\[{]')
+"""Found in a document that does not state its version."""
 _Files = dict[str, dict[str, float]]
 """For each task, the files that it reads or writes, with their bytes."""
 
@@ -41,7 +44,9 @@ class WfCommons(Reader):
         ):
             return False
         head = source.head(200)
-        return any('"schemaVersion"' in line for line in head) and not any('"$schema"' in line for line in head[:8])
+        text = "\n".join(head)
+        is_workflow = '"schemaVersion"' in text or _UNVERSIONED.search(text) is not None
+        return is_workflow and not any('"$schema"' in line for line in head[:8])
 
     def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
         files = source.files if len(source.files) == 1 else source.select("*.json", "*.json.gz").files
@@ -71,7 +76,7 @@ def _job(file: Source, options: TraceOptions, report: ReadReport) -> Job | None:
         ran = parts.get("execution")
         execution = {str(task.get("id")): task for task in _dicts(ran.get("tasks") if isinstance(ran, dict) else None)}
     if not isinstance(listed, list) or not listed:
-        raise TraceError(f"{where}: the workflow lists no tasks")
+        raise TraceError(f"{where}: the workflow has no tasks")
     tasks, edges, written, read = _tasks(listed, execution, sizes, options, report, where)
     if len(tasks) < len(listed):
         if tasks:
@@ -136,7 +141,7 @@ def _files(task: dict[str, Any], sizes: dict[str, float], written: dict[str, flo
         written[str(name)] = sizes.get(str(name), 0.0)
     for name in _list(task.get("inputFiles")):
         read[str(name)] = sizes.get(str(name), 0.0)
-    for file in _dicts(task.get("files")):  # versions 1.3 and 1.4
+    for file in _dicts(task.get("files")):  # as in versions 1.3 and 1.4
         into = written if file.get("link") == "output" else read
         into[str(file.get("name", file.get("id")))] = _bytes(file.get("sizeInBytes", file.get("size")))
 
@@ -152,7 +157,7 @@ def _bytes(size: Any) -> float:
 def _section(document: Any, name: str, where: str) -> dict[str, Any]:
     section = document.get(name) if isinstance(document, dict) else None
     if not isinstance(section, dict):
-        raise TraceError(f"{where}: not a WfFormat workflow (there is no object {name!r})")
+        raise TraceError(f"{where}: not a WfFormat workflow, because there is no object {name!r}")
     return section
 
 

@@ -108,10 +108,10 @@ class Fifo(_Rule):
             job = queue.pop(0)
             types = [name for name, free in room.items() if free and free >= job.gpus]
             if not types:
-                break  # it blocks all later jobs
+                break  # this job blocks all later jobs
             best = max(types, key=lambda name: job.rate[name])
             if not job.rate[best]:
-                continue  # it waits, but blocks no other job
+                continue  # this job waits, but blocks no other job
             placed[job.number,] = best
             room[best] -= job.gpus
         if self.pairs:
@@ -173,7 +173,7 @@ class AlloXShares(_Rule):
         jobs, types = situation.jobs, list(situation.gpus)
         wide = next((job for job in jobs.values() if job.gpus != 1), None)
         if wide and not self._gangs:
-            raise ConfigError(f"gavel: allox places jobs of one GPU only, job {wide.number} has {wide.gpus}")
+            raise ConfigError(f"gavel: allox only places jobs with one GPU, but job {wide.number} has {wide.gpus}")
         self._placed = {number: name for number, name in self._placed.items() if number in jobs}
         free = dict(situation.gpus)
         for name in self._placed.values():
@@ -190,7 +190,8 @@ class AlloXShares(_Rule):
             queues: dict[int, tuple[int, int]] = {}
             for row, column in zip(*linear_sum_assignment(cost), strict=True):
                 place, worker = divmod(int(column), len(workers))
-                queues[worker] = max(queues.get(worker, (-1, -1)), (place, int(row)))  # places count from the end
+                # positions count from the end
+                queues[worker] = max(queues.get(worker, (-1, -1)), (place, int(row)))
             for worker, (_, row) in sorted(queues.items()):
                 if rates[row, worker] > 0:
                     placed = self._placed if waiting[row].gpus == 1 else self._shared
@@ -464,7 +465,8 @@ def _least_rho(program: _Program, age_s: np.ndarray, alone_s: np.ndarray, left: 
     """Shares with the lowest largest rho, (age + left / rate) / alone. For a given rho each job
     needs a rate of left / (rho x alone - age), so bisection over a linear program finds it.
     """
-    low, high, bounded = float(np.max(age_s / alone_s)), 1.0, False  # no rate is high enough for the low one
+    # the lower bound is already infeasible
+    low, high, bounded = float(np.max(age_s / alone_s)), 1.0, False
     high = max(high, 2.0 * low)
     while True:
         rho = (low + high) / 2 if bounded else high
@@ -552,7 +554,8 @@ class GivenShares(_Rule):
         at_s, rows = next(self._solves, (inf, {}))
         if abs(at_s - situation.now_s) > _SAME_S:
             raise ConfigError(
-                f"gavel: the next allocation is of {at_s!r} s, but the simulation solves at {situation.now_s!r} s"
+                f"gavel: the next recorded allocation is for {at_s!r} s, but the simulation needs one at "
+                f"{situation.now_s!r} s"
             )
         zeros = dict.fromkeys(situation.gpus, 0.0)
         return {key: {**zeros, **rows.get(key, {})} for key in _keys(situation, self.pairs)}

@@ -184,8 +184,8 @@ class DeployedGavel(Gavel):
     def _job(self, task: TaskState) -> GavelJob:
         if task.demand.demand.gpus != 1:
             raise ConfigError(
-                "gavel on a real cluster plays instances of one GPU; those of "
-                f"{task.name} need {task.demand.demand.gpus:g} GPUs each"
+                f"gavel on a real cluster only supports instances with one GPU, but those of {task.name} "
+                f"need {task.demand.demand.gpus:g} GPUs each"
             )
         return super()._job(task)
 

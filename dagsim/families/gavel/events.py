@@ -190,7 +190,7 @@ class GavelEvents:
 
     def _compete(self, tasks: list[TaskState]) -> list[_Rival]:
         """Return the rival of each task."""
-        if len(self._rivals) > 4 * len(tasks):  # mostly pieces of preempted tasks
+        if len(self._rivals) > 4 * len(tasks):  # most of these are parts of preempted tasks
             self._rivals = {task: self._rivals[task] for task in tasks if task in self._rivals}
         rival_of, rivals = self._rivals, []
         for task in tasks:
@@ -363,7 +363,8 @@ def _solved(
     """Return the shares of a task of each kind, with ``count`` tasks per kind. Maximises the least
     progress, or with a ``price`` the progress per dollar.
     """
-    from scipy.optimize import milp  # linprog gives the same result, but spends longer checking its input
+    # linprog gives the same result, but takes longer to check its input
+    from scipy.optimize import milp
 
     table = np.array(kinds)
     gpus, progress = table[:, 0], table[:, 1:]
@@ -379,7 +380,8 @@ def _solved(
         upper = np.block([[upper, np.zeros((len(upper), 1))], [-one_each * progress.ravel(), np.ones((rows, 1))]])
         bound = np.concatenate([bound, np.zeros(rows)])
         most = np.append(most, inf)
-        # The lowest level first; the remaining capacity goes to tasks that can use it, so that nothing idles.
+        # Reach the lowest level first. Tasks that can use the remaining capacity get it, so that
+        # nothing idles.
         total = times * progress
         goal = np.append(-1e-4 * total.ravel() / max(total.sum(), 1e-9), -1.0)
     solution = milp(goal, constraints=(upper, -inf, bound), bounds=(0.0, most))

@@ -125,7 +125,8 @@ class Gavel:
         self._renew_rates(view, ledger, waiting, runs)
         if ledger.jobs:
             yield from self._open_round(view, ledger, waiting, runs if stoppable else {}, leases)
-        if not view.running and not view.pending:  # only machines that are down, or other resources, stop the chosen
+        # the chosen tasks can only be held up by machines that are down, or by other resources
+        if not view.running and not view.pending:
             yield from start_of(self._place, view, next((task for task in waiting.oldest() if view.fits(task)), None))
         if self._ends_s > view.now:
             yield Wait(min([self._ends_s, *[due.finish_s for due in self._due.values() if due.finish_s > view.now]]))
@@ -138,8 +139,8 @@ class Gavel:
         if self.allocator.pairs and rates is None:
             if view.sharing is None:
                 raise ConfigError(
-                    "gavel: the policy lets two tasks share GPUs, and the simulation has no sharing model "
-                    "(sharing: {default: 0.7}, say)"
+                    "gavel: the policy lets two tasks share GPUs, but the simulation has no sharing "
+                    "model; add one, such as sharing: {default: 0.7}"
                 )
             rates = _ModelledPairs(view.sharing, self._tasks)
         order = [gpu.name for gpu in sorted(types, key=lambda gpu: -gpu.fp32_tflops)]
@@ -167,7 +168,8 @@ class Gavel:
         """The task in Gavel's terms. Rates are exact where the task has its own."""
         work = (task.task.work or 1.0) if task.training is None else task.training.total
         if task.job.has_limits and task.training is None and not self.whole_steps:
-            work = max(task.best_s, _NO_TIME_S)  # the seconds of its limit are its steps: the true ones are not known
+            # the task's limit serves as its length, because the true run time is not known
+            work = max(task.best_s, _NO_TIME_S)
         rate = dict(task.task.speeds or {}) if self.whole_steps else {}
         for name, type_ in self._type_of.items():
             if task.seconds[type_] == inf:

@@ -58,7 +58,7 @@ def _yaml_objects(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
         with file.open_binary() as stream:
             text = stream.read(_MOST_YAML + 1).decode("utf-8", "replace")
         if len(text) > _MOST_YAML:
-            raise TraceError(f"{file}:1: more than {_MOST_YAML:,} bytes of YAML; print it with -o json")
+            raise TraceError(f"{file}:1: YAML files may have at most {_MOST_YAML:,} bytes; use -o json instead")
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
         try:
             for document in yaml.load_all(text, loader):
@@ -67,7 +67,7 @@ def _yaml_objects(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:
         except (yaml.YAMLError, ValueError, RecursionError) as error:
             mark = getattr(error, "problem_mark", None)
             line = 1 if mark is None else mark.line + 1
-            raise TraceError(f"{file}:{line}: not YAML ({getattr(error, 'problem', None) or error})") from None
+            raise TraceError(f"{file}:{line}: invalid YAML ({getattr(error, 'problem', None) or error})") from None
 
 
 def _node_of_kube(node: Mapping[str, Any]) -> FoundNode:

@@ -210,12 +210,12 @@ class _Reading:
                     return
                 pieces = [pod(object, self.scheduled.get(text_in(object, "metadata", "uid")), self.around)]
                 for what in unmodelled_of(object_in(object, "spec")):
-                    self.report.note(f"pods request {what}: not modelled", self.source.where(place))
+                    self.report.note(f"pods request {what} (not modelled)", self.source.where(place))
             case "Workload":
                 pieces = list(kueue_workload(object, self.around))
                 if not pieces:
                     raise Dirty("without a pod set")
-                self.report.rows += len(pieces) - 1  # one row per pod set
+                self.report.rows += len(pieces) - 1  # each pod set counts as one row
             case "Event":
                 self.report.skip("of events")
                 return
@@ -234,7 +234,7 @@ class _Reading:
     def job(self, pieces: list[_Found]) -> Job | None:
         """Build a job from its pods or pod sets; ``None`` if it has to be dropped."""
         created_s = min(entry.piece.created_s for entry in pieces)
-        # a workload carries more information, which is exact
+        # information about a workload is more complete and exact
         if any(entry.piece.is_workload for entry in pieces):
             self.report.skip("of pods that belong to a workload", sum(not entry.piece.is_workload for entry in pieces))
             pieces = [entry for entry in pieces if entry.piece.is_workload]
@@ -292,7 +292,7 @@ class _Reading:
         """
         last = [attempts[-1] for attempts in _by_slot([entry.piece for entry in located])]
         if len(last) < len(located):
-            self.report.note("attempts of pods were followed by another", self.source.where(located[0].place),
+            self.report.note("attempts of pods were followed by another attempt", self.source.where(located[0].place),
                              len(located) - len(last))  # fmt: skip
         fates = {piece.fate for piece in last}
         if fates == {"waits"}:
@@ -309,7 +309,7 @@ class _Reading:
         for piece in last:
             kinds.setdefault((*_kind(piece), piece.ran_on), []).append(piece)
         if len(kinds) > 1:
-            self.report.note("of several kinds of pods, which need not start together here",
+            self.report.note("with several kinds of pods, which need not start together in the simulation",
                              self.source.where(located[0].place))  # fmt: skip
         tasks = [
             self._task("job" if len(kinds) == 1 else f"pods-{place}", pieces, gang)

@@ -332,14 +332,14 @@ def _amount(owner: str, resource: str, value: Any) -> float:
     try:
         return quantity(value)
     except Dirty:
-        raise TraceError(f"{owner} of {resource} is not a quantity: {value!r}") from None
+        raise TraceError(f"{owner} of {resource} must be a quantity, got {value!r}") from None
 
 
 def _number(owner: str, key: str, value: Any) -> float:
     try:
         return float(value)
     except (TypeError, ValueError):
-        raise TraceError(f"{owner}: {key} is not a number: {value!r}") from None
+        raise TraceError(f"{owner}: {key} must be a number, got {value!r}") from None
 
 
 def _moment(where: str, text: Any) -> float:
@@ -358,11 +358,11 @@ def _duration(key: str, value: Any, default: float) -> float:
         return default
     parts = _DURATION.findall(str(value))
     if "".join(number + one for number, one in parts) != str(value):
-        raise TraceError(f"Configuration: {key} is not a duration: {value!r} (an example: 1h30m)")
+        raise TraceError(f"Configuration: {key} must be a duration such as 1h30m, got {value!r}")
     return ordered_sum(float(number) * _SECONDS[one] for number, one in parts)
 
 
 def _word(owner: str, key: str, word: str, known: Sequence[str]) -> Any:
     if word not in known:
-        raise TraceError(f"{owner}: {key} is {word!r}; known: {', '.join(known)}")
+        raise TraceError(f"{owner}: {key} must be one of {', '.join(known)}, got {word!r}")
     return word

@@ -221,14 +221,14 @@ class KueueObjects:
         for kind, names in kinds.items():
             if len(set(names)) < len(names):
                 twice = next(name for name in names if names.count(name) > 1)
-                raise ModelError(f"kueue: there are two of the {kind} {twice!r}")
+                raise ModelError(f"kueue: the {kind} {twice!r} occurs twice")
         parents = {cohort.name: cohort.parent for cohort in self.cohorts}
         for name in parents:
             line = [name]
             while parent := parents.get(line[-1]):
                 line.append(parent)
                 if parent in line[:-1]:
-                    raise ModelError(f"Cohort {name!r}: it is above itself ({' > '.join(line)})")
+                    raise ModelError(f"Cohort {name!r}: it is its own ancestor ({' > '.join(line)})")
         for local in self.local_queues:
             if local.cluster_queue not in kinds["ClusterQueue"]:
                 raise ModelError(f"LocalQueue {local.name!r}: there is no ClusterQueue {local.cluster_queue!r}")

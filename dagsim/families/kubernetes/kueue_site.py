@@ -86,7 +86,7 @@ class KueueSite(ImportedSite):
             TraceError: No file lists nodes.
         """
         if not self.nodes:
-            raise TraceError("no file lists nodes: add the output of `kubectl get nodes -o json`")
+            raise TraceError("no file lists nodes; add the output of `kubectl get nodes -o json`")
         return self.nodes
 
     def network(self, names: Sequence[str]) -> dict[str, Any] | None:
@@ -218,7 +218,7 @@ def read_kueue_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> Kueu
         if is_kube(source):
             site.nodes += read_nodes(source)
             site.node_manifests += [node for _, node in elements(source, "items")]
-            site.read.append(f"{file.name}: kubectl get nodes")
+            site.read.append((file.name, "kubectl get nodes"))
         elif is_kueue(source):
             kinds: Counter[str] = Counter()
             for element in _objects(source):
@@ -230,7 +230,7 @@ def read_kueue_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> Kueu
                     continue
                 kinds[kind] += 1
                 site.objects.setdefault(kind, {})[full_name(element)] = element
-            site.read.append(f"{file.name}: {', '.join(f'{count} {kind}' for kind, count in kinds.items())}")
+            site.read.append((file.name, ", ".join(f"{count} {kind}" for kind, count in kinds.items())))
     return site
 
 
@@ -250,8 +250,9 @@ def _refuse_other_queues(source: Source) -> None:
             names.setdefault(group, []).append(text_in(element, "metadata", "name"))
     for group, queues in names.items():
         raise TraceError(
-            f"{source}: {len(queues)} queues of {_OTHER_QUEUES[group]} ({group}), such as {queues[0]!r}; dagsim models "
-            "Kueue's queues only. Leave the file out to import the nodes, and state the quotas as queues.tree"
+            f"{source}: it contains {len(queues)} queues of {_OTHER_QUEUES[group]} ({group}), such as "
+            f"{queues[0]!r}, but dagsim only models queues of Kueue. Leave out the file to import the "
+            "nodes, and enter the quotas under queues.tree"
         )
 
 
@@ -278,12 +279,12 @@ def _yaml(source: Source, text: str) -> list[Any]:
         TraceError: The text is not YAML, is too long, or has aliases.
     """
     if len(text) > _MOST_CHARACTERS:
-        raise TraceError(f"{source}: more than {_MOST_CHARACTERS:,} characters of YAML")
+        raise TraceError(f"{source}: YAML files may have at most {_MOST_CHARACTERS:,} characters")
     try:
         if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.CSafeLoader)):
-            raise TraceError(f"{source}: it has YAML aliases, which kubectl does not write")
+            raise TraceError(f"{source}: it contains YAML aliases, which kubectl does not write")
         return list(yaml.load_all(text, yaml.CSafeLoader))
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         line = "" if mark is None else f":{mark.line + 1}"
-        raise TraceError(f"{source}{line}: not YAML ({getattr(error, 'problem', None) or error})") from None
+        raise TraceError(f"{source}{line}: invalid YAML ({getattr(error, 'problem', None) or error})") from None

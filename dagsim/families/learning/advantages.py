@@ -217,5 +217,5 @@ def check_replicas(replicas: int, advantage: str) -> int:
         ConfigError: There are fewer than 2.
     """
     if replicas < 2:
-        raise ConfigError(f"advantage {advantage!r} needs 2 replicas or more, got {replicas!r}")
+        raise ConfigError(f"advantage {advantage!r} needs at least 2 replicas, got {replicas!r}")
     return replicas

@@ -165,5 +165,5 @@ def shipped_agent(name: str, system: System | type[System]) -> Path:
         shipped = ", ".join(
             f"{agent} for {of!r}" for of, other in all_systems().items() for agent in shipped_agents(other)
         )
-        raise UnknownName(f"no agent {name!r} for the system {system.system!r} comes with dagsim (there are {shipped})")
+        raise UnknownName(f"dagsim has no agent {name!r} for the system {system.system!r}; available: {shipped}")
     return agents[name]

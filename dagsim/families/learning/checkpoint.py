@@ -105,19 +105,21 @@ class Checkpoint:
         """
         plain = read_plain(path)
         if plain.get("format") != _FORMAT:
-            raise RunFolderError(f"{path}: not an agent of this version of dagsim (it says {plain.get('format')!r})")
+            raise RunFolderError(
+                f"{path}: not an agent from this version of dagsim (its format is {plain.get('format')!r})"
+            )
         try:
             own = plain["system"]
             if system is not None and own != system.system:
                 raise RunFolderError(
-                    f"{path}: an agent for the system {own!r}, which cannot decide in {system.system!r}"
+                    f"{path}: the agent was trained for the system {own!r}, so it cannot schedule {system.system!r}"
                 )
             codec_settings = _settings_from(_codecs_of(path, own, system), plain["codec"], codec)
             version = getattr(codec_settings, "version", 1)
             if plain["codec_version"] != version:
                 raise RunFolderError(
                     f"{path}: was trained with version {plain['codec_version']} of the codec "
-                    f"{plain['codec']['kind']!r}, which is at version {version} now; train it again"
+                    f"{plain['codec']['kind']!r}, which now has version {version}; train the agent again"
                 )
             _same_features(path, plain["features"], _features(codec_settings))
             bounds = None if plain.get("ranges") is None else ObservationBounds.of(plain["ranges"])
@@ -129,7 +131,9 @@ class Checkpoint:
         except CodeNotAllowed as error:
             raise CodeNotAllowed(f"{path}: {error}") from None
         except (AttributeError, ConfigError, IndexError, KeyError, TypeError, RuntimeError) as error:
-            raise RunFolderError(f"{path}: its parts do not fit together ({str(error).splitlines()[0]})") from None
+            raise RunFolderError(
+                f"{path}: the parts of the agent do not fit together ({str(error).splitlines()[0]})"
+            ) from None
         except InputError as error:
             if isinstance(error, RunFolderError):
                 raise
@@ -205,7 +209,7 @@ def overlap(config: Config, seeds: Iterable[int], checkpoint: Path) -> str | Non
     Return None if none of them does.
     """
     trace = config.trace_file
-    beside = checkpoint.with_suffix(".json")  # a shipped file does not record this itself
+    beside = checkpoint.with_suffix(".json")  # a shipped file does not contain its own settings
     facts = json.loads(beside.read_text("utf-8")) if beside.is_file() else read_plain(checkpoint).get("about", {})
     traces = facts.get("traces") or ()
     if trace is None or trace.window is None or not any(digest(path) in traces for path in config.world.trace_paths):
@@ -223,7 +227,7 @@ def overlap(config: Config, seeds: Iterable[int], checkpoint: Path) -> str | Non
 def write_plain(path: Path, plain: Mapping[str, Any]) -> None:
     """Write tensors and plain values with their digest, completely or not at all."""
     content = {name: value for name, value in plain.items() if name != "digest"}
-    buffer = BytesIO()  # torch's own writer of files reports a full disk as a RuntimeError
+    buffer = BytesIO()  # if the disk is full, torch's own file writer raises only a RuntimeError
     torch.save({**content, "digest": _digest(content)}, buffer)
     with replaced(path) as temporary:
         temporary.write_bytes(buffer.getbuffer())
@@ -238,17 +242,17 @@ def read_plain(path: Path) -> dict[str, Any]:
     try:
         plain = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
-        raise RunFolderError(f"{path}: no such checkpoint") from None
-    except Exception as error:  # unpickling a damaged file can raise anything
+        raise RunFolderError(f"{path}: there is no such checkpoint") from None
+    except Exception as error:  # unpickling a damaged file can raise any exception
         why = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise RunFolderError(f"{path}: not a readable checkpoint ({why[:120]})") from None
+        raise RunFolderError(f"{path}: the checkpoint cannot be read ({why[:120]})") from None
     if not isinstance(plain, dict):
-        raise RunFolderError(f"{path}: not a checkpoint of dagsim")
+        raise RunFolderError(f"{path}: not a checkpoint from dagsim")
     digest = plain.pop("digest", None)
     if digest is None:
-        raise RunFolderError(f"{path}: not a checkpoint of this version of dagsim (it has no digest)")
+        raise RunFolderError(f"{path}: not a checkpoint from this version of dagsim, because it has no digest")
     if digest != _digest(plain):
-        raise RunFolderError(f"{path}: damaged: its content does not match its digest")
+        raise RunFolderError(f"{path}: damaged, because the content does not match the digest")
     return plain
 
 
@@ -282,7 +286,7 @@ def _finite(path: Path, parts: Mapping[str, Mapping[str, torch.Tensor]]) -> None
     for part, tensors in parts.items():
         for name, tensor in tensors.items():
             if not bool(torch.isfinite(tensor).all()):
-                raise RunFolderError(f"{path}: {name!r} of its {part} holds numbers that are not finite")
+                raise RunFolderError(f"{path}: {name!r} in its {part} contains numbers that are not finite")
 
 
 def _codecs_of(path: Path, name: str, system: System | type[System] | None) -> Registry[Any]:
@@ -292,8 +296,9 @@ def _codecs_of(path: Path, name: str, system: System | type[System] | None) -> R
     known = {other.system: other for other in all_systems().values()}
     if name not in known:
         raise RunFolderError(
-            f"{path}: an agent for the system {name!r}, which is unknown here{nearest(str(name), known)}; known are "
-            f"{', '.join(known)}. An agent of a system of your own can only be loaded for that system"
+            f"{path}: the agent is for the system {name!r}, which is unknown{nearest(str(name), known)}; "
+            f"known systems: {', '.join(known)}. An agent for your own system can only be loaded for that "
+            "system"
         )
     return known[name].codecs
 
@@ -303,12 +308,12 @@ def _settings_from(registry: Registry[Any], settings: Mapping[str, Any], own: st
     class if the class is not part of dagsim."""
     kind = settings["kind"].replace(
         "dagsim.families.learning.", "dagsim.families.learning."
-    )  # modules in which older versions had these classes
+    )  # modules that contained these classes in older versions
     part = registry.kind
     if registry.is_own(kind) and own is None and kind not in _NETS_OF_ALGORITHMS:
         raise CodeNotAllowed(
-            f"its {part} {kind!r} is code outside dagsim, and a checkpoint is only data. If you know that code, name "
-            f"it yourself with the parameter {part}={kind} (docs/security.md)"
+            f"its {part} {kind!r} is code outside dagsim, but a checkpoint may only contain data. If you "
+            f"trust that code, name it yourself with the parameter {part}={kind} (docs/security.md)"
         )
     if own not in (None, kind) and not registry.is_own(kind):
         raise ConfigError(f"its {part} is {kind!r}, which comes with dagsim; leave out {own!r}")
@@ -333,7 +338,9 @@ def _features(codec: CodecSettings) -> list[str]:
 def _same_features(path: Path, trained: list[str], now: list[str]) -> None:
     if trained != now:
         differing = sorted(set(trained) ^ set(now)) or ["their order"]
-        raise RunFolderError(f"{path}: was trained on other observations; they differ in {', '.join(differing)}")
+        raise RunFolderError(
+            f"{path}: was trained on different observations; the differences are in {', '.join(differing)}"
+        )
 
 
 @dataclass(slots=True)

@@ -36,7 +36,10 @@ def train_agent(
     algo: Annotated[
         str | None,
         typer.Option(
-            "--algo", "-a", metavar="NAME", help="ppo, reinforce, d3qn, sac ... or module:attr (default: ppo)."
+            "--algo",
+            "-a",
+            metavar="NAME",
+            help="Algorithm: ppo, reinforce, d3qn, sac ... or module:attr (default: ppo).",
         ),
     ] = None,
     workload: Jobs = None,
@@ -62,8 +65,8 @@ def train_agent(
         typer.Option(
             "--executor",
             metavar="WHERE",
-            help="Where to run: local:N, ray or slurm (default: local:WORKERS). On Ray, training "
-            "episodes run there, too.",
+            help="Where to run: local:N, ray or slurm (default: local:WORKERS). With ray, training episodes "
+            "run there as well.",
         ),
     ] = None,
     json_: Json = False,

@@ -69,7 +69,9 @@ class EnvConfig:
                 f"env: observation must be one of {', '.join(get_args(Preset))}, got {self.observation!r}"
             )
         if self.level != "task_type" and not isinstance(self.codec, CandidatesConfig):
-            raise ConfigError(f"env: level {self.level!r} works only with the codec 'candidates'; use 'task_type'")
+            raise ConfigError(
+                f"env: level {self.level!r} only works with the codec 'candidates'; use level 'task_type' instead"
+            )
         if min(self.slots, self.nodes, self.edges) < 2:
             raise ConfigError(
                 f"env: slots, nodes and edges must be 2 or more, got {self.slots!r}, {self.nodes!r}, {self.edges!r}"

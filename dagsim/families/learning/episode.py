@@ -157,8 +157,8 @@ class Reward:
         """What each term contributed to the last reward: its weighted cost, divided by the scale."""
         self._kernel = kernel
         schedule = kernel.schedule
-        self._terms = {name: registry.create(name, kernel=kernel, schedule=schedule) for name in config.terms}
-        self._takers = [taker for term in self._terms.values() if (taker := getattr(term, "take", None)) is not None]
+        self.terms = {name: registry.create(name, kernel=kernel, schedule=schedule) for name in config.terms}
+        self._takers = [taker for term in self.terms.values() if (taker := getattr(term, "take", None)) is not None]
         self._log = schedule.log
         self._read = 0
 
@@ -172,7 +172,7 @@ class Reward:
                 for row in rows:
                     take(row)
         reward = 0.0
-        for name, term in self._terms.items():
+        for name, term in self.terms.items():
             self.last[name] = cost = term.cost(now) * weights[name] / scale
             reward -= cost
         return reward

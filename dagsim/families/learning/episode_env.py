@@ -95,7 +95,7 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
             InputError: It cannot be built.
         """
         if env is not None:
-            raise ConfigError(f"env: {cls.__name__} has no EnvConfig; give its settings one by one")
+            raise ConfigError(f"env: {cls.__name__} has no EnvConfig, so give its settings one by one")
         make: Any = cls
         return make(scenario=scenario, render_mode=render_mode, **settings)
 
@@ -136,7 +136,7 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
         """
         episode = self._episode
         if episode is None or episode.observation is None:
-            raise ResetNeeded("the episode is over, or none has begun: call reset() first")
+            raise ResetNeeded("no episode is in progress; call reset() first")
         self._steps += 1
         self._actions.append(action)
         self._choose(episode, action)
@@ -248,9 +248,9 @@ def picture_of(kernel: Kernel[Any, Any] | None, title: str) -> np.ndarray:
     from dagsim.pictures import Scene
 
     if kernel is None:
-        raise ResetNeeded("nothing to draw yet: call reset() first")
+        raise ResetNeeded("there is nothing to draw yet; call reset() first")
     now_s = kernel.now
-    after_s = now_s + max(_INSTANT_S, now_s * 1e-9)  # include runs that have just begun
+    after_s = now_s + max(_INSTANT_S, now_s * 1e-9)  # include runs that have only just started
     columns = ScheduleColumns.of(kernel.schedule, start_s=0.0, end_s=after_s)
     return Scene(columns, title).array(now_s)
 

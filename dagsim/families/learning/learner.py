@@ -144,7 +144,8 @@ def imitation(factory: EpisodeFactory, heuristic: str, seeds: Sequence[int]) -> 
         decide = factory.scenario.fitted(policy).decide
         while (view := conversation.view) is not None:
             observation = codec.encode(view)
-            # One at a time: a policy sees the effect of each decision before it makes the next.
+            # Make one decision at a time, so that a policy sees the effect of each decision before
+            # the next one.
             decisions = list(islice(decide(view), 1))
             if observation is not None and not getattr(observation, "is_forced", False):
                 choice = codec.choice_of(decisions)
@@ -165,7 +166,7 @@ def clone(
         ConfigError: There is nothing to fit.
     """
     if not observations:
-        raise ConfigError("train.warm_start: none of its policy's decisions is among the choices of train.codec")
+        raise ConfigError("train.warm_start: train.codec offers none of the decisions that the warm-start policy makes")
     store, targets = net.store(observations), np.array(choices, np.int64)
     optimizer = torch.optim.Adam(net.parameters(), how.lr)
     mean = float("nan")

@@ -107,7 +107,7 @@ class MixtureScenario(ClusterWorld):
             require(0 <= getattr(self, name) <= 1, f"mixture: {name} must lie in 0..1", getattr(self, name))
         for trace in self.traces:
             if trace.window is None:
-                raise ConfigError(f"mixture: the trace {trace.path} needs a window (jobs of each world)")
+                raise ConfigError(f"mixture: the trace {trace.path} needs a window (the number of jobs per world)")
 
     def world(self, seed: int) -> ClusterScenario:
         """Draw the cluster and the jobs for a seed.
@@ -233,7 +233,7 @@ class MixtureScenario(ClusterWorld):
         load = float(rng.uniform(*self.load))
         plain = runtime if not isinstance(runtime, Throughput) else Throughput(missing="flops")
         file = replace(trace, options=replace(trace.options, load=load))
-        # rescaled to this cluster and load
+        # the window is rescaled to this cluster and load
         arrays = file.window_of(seed, cluster, plain, overlap=True)
         if models:
             arrays = _with_models(arrays, models, rng)

@@ -45,7 +45,7 @@ class Presets:
 
     def observe(self, observation: Observation | None, legal: Legal, mask: np.ndarray) -> Any:
         """Return the observation in the preset's form (without the graph) and a copy of its mask.
-        Both are 0 when the episode is over."""
+        The observation is 0 when the episode is over."""
         begin = self.config.slots * self._tokens
         end = begin + self._context
         flat = np.zeros(end + self._types * self._gpus, np.float32)
@@ -75,10 +75,11 @@ class Presets:
         return Legal(min(rows, slots), None)
 
     def mask(self, legal: Legal) -> np.ndarray:
-        """Return (slots,) int8: 1 for legal actions."""
+        """Return (slots,) int8: 1 for legal actions. When the episode is over, it is 1 for waiting, so that
+        a loop that draws from the mask goes on while a vector of environments starts the next episode."""
         mask = np.zeros(self.config.slots, np.int8)
         mask[: legal.starts] = 1
-        mask[-1] = legal.wait is not None
+        mask[-1] = legal.wait is not None or not legal.starts
         return mask
 
     def graph(self, view: ClusterView | None) -> dict[str, np.ndarray]:

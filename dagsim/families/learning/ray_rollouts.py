@@ -131,7 +131,7 @@ class RayRollouts:
             self._ray.kill(lost)
         self._losses += 1
         if self._losses > TRIES * self._count:
-            raise SimulationError("--executor ray: actors are lost again and again; check that there is enough memory")
+            raise SimulationError("--executor ray: actors have been lost repeatedly; check that there is enough memory")
         self._await(self._start())
 
     def end(self) -> None:

@@ -373,7 +373,7 @@ class ProcessRollouts:
             count, mp_context=get_context("spawn"), initializer=_begin, initargs=(factory,)
         )
         with starting(main=True):
-            for _ in range(count):  # each submission starts a process, because none is idle yet
+            for _ in range(count):  # no process is idle yet, so each submission starts a new one
                 self._pool.submit(_nothing)
 
     def __enter__(self) -> ProcessRollouts:

@@ -80,7 +80,7 @@ def sb3_policy(scenario: Scenario, path: Path, level: Level = "task_type") -> Sb
         ConfigError: The scenario is of another system.
     """
     if not isinstance(scenario, GpuCluster):
-        raise ConfigError(f"{path}: a model of Stable-Baselines3 can only schedule the system {GpuCluster.system!r}")
+        raise ConfigError(f"{path}: a model from Stable-Baselines3 can only schedule the system {GpuCluster.system!r}")
     return load_sb3(path, len(scenario.cluster.gpu_types), level)
 
 
@@ -100,8 +100,9 @@ def load_sb3(path: Path, types: int, level: Level = "task_type") -> Sb3Policy:
         if inputs == model.inputs:
             return Sb3Policy(model, config, types)
     raise ConfigError(
-        f"{path}: the model takes {model.inputs} values, but with {model.actions} slots, {types} node types and level "
-        f"{level!r} the environment gives {inputs - model.actions} (observation 'flat') or {inputs} ('dict')"
+        f"{path}: the model takes {model.inputs} values, but for {model.actions} slots, {types} node "
+        f"types and level {level!r} the environment provides {inputs - model.actions} (observation "
+        f"'flat') or {inputs} ('dict')"
     )
 
 
@@ -112,21 +113,23 @@ def _read(path: Path) -> tuple[Mapping[str, Tensor], type[nn.Module] | None]:
             weights = torch.load(io.BytesIO(_member(path, archive, "policy.pth")), "cpu", weights_only=True)
             settings = json.loads(_member(path, archive, "data"))
     except FileNotFoundError:
-        raise RunFolderError(f"{path}: no such model") from None
+        raise RunFolderError(f"{path}: there is no such model") from None
     except KeyError as error:
-        raise RunFolderError(f"{path}: not a model of Stable-Baselines3 ({error.args[0]})") from None
+        raise RunFolderError(f"{path}: not a model from Stable-Baselines3 ({error.args[0]})") from None
     except RunFolderError:
         raise
-    except Exception as error:  # reading a damaged zip or pickle can raise anything
+    except Exception as error:  # a damaged zip or pickle can raise any exception
         kind = "not a zip file" if isinstance(error, BadZipFile) else f"{type(error).__name__}: {error}".splitlines()[0]
-        raise RunFolderError(f"{path}: not a readable model of Stable-Baselines3 ({kind[:160]})") from None
+        raise RunFolderError(f"{path}: the Stable-Baselines3 model cannot be read ({kind[:160]})") from None
     if not isinstance(weights, Mapping) or not isinstance(settings, dict):
-        raise RunFolderError(f"{path}: not a model of Stable-Baselines3")
+        raise RunFolderError(f"{path}: not a model from Stable-Baselines3")
     chosen = settings.get("policy_kwargs")
     text = str(chosen.get("activation_fn", "")) if isinstance(chosen, dict) else ""
     name = re.fullmatch(r"<class 'torch\.nn\.modules\.activation\.(\w+)'>", text)
     if text and (name is None or name[1] not in _ACTIVATIONS):
-        raise RunFolderError(f"{path}: its activation is {text[:80]!r}; it must be one of {', '.join(_ACTIVATIONS)}")
+        raise RunFolderError(
+            f"{path}: the activation function must be one of {', '.join(_ACTIVATIONS)}, got {text[:80]!r}"
+        )
     return weights, _ACTIVATIONS[name[1]] if name else None
 
 
@@ -151,9 +154,8 @@ def _model(path: Path, state: Mapping[str, Any], activation: type[nn.Module] | N
             layers.setdefault(1 << 30, {})[match[1]] = value
         elif not _IGNORED.match(str(name)):
             raise RunFolderError(
-                f"{path}: the model has weights {str(name)[:60]!r}; only the policies MlpPolicy "
-                "and MultiInputPolicy of PPO, "
-                "MaskablePPO, A2C and DQN with discrete actions can be read"
+                f"{path}: the model has weights {str(name)[:60]!r}; only MlpPolicy and MultiInputPolicy "
+                "from PPO, MaskablePPO, A2C and DQN with discrete actions can be read"
             )
     modules: list[nn.Module] = []
     width = None
@@ -168,11 +170,11 @@ def _model(path: Path, state: Mapping[str, Any], activation: type[nn.Module] | N
         layer.load_state_dict(parts)
         modules += [layer, (activation or (nn.ReLU if deep_q else nn.Tanh))()]
     if not modules or (not deep_q and 1 << 30 not in layers):
-        raise RunFolderError(f"{path}: the model has no layers that choose an action")
+        raise RunFolderError(f"{path}: the model has no layers to choose an action with")
     net = nn.Sequential(*modules[:-1]).float().eval()
     first, last = modules[0], modules[-2]
     assert isinstance(first, nn.Linear)
     assert isinstance(last, nn.Linear)
     if last.out_features < 2:
-        raise RunFolderError(f"{path}: the model has {last.out_features} action, but a scheduler needs two or more")
+        raise RunFolderError(f"{path}: the model has {last.out_features} action, but a scheduler needs at least two")
     return _Model(net, first.in_features, last.out_features)

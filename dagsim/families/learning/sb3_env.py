@@ -88,7 +88,7 @@ class Sb3VecEnv(VecEnv):
         Raises:
             ConfigError: Always.
         """
-        raise ConfigError(f"{attr_name}: environments that are played together have no attributes to set")
+        raise ConfigError(f"{attr_name}: environments that are stepped together have no attributes to set")
 
     def env_method(self, method_name: str, *method_args: Any, indices: Any = None, **method_kwargs: Any) -> list[Any]:
         """Call a method of some environments."""

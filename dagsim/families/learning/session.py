@@ -109,7 +109,9 @@ def resumed_training(path: Path) -> Store:
     """
     folder = Store.open(path, own=True)
     if (command := folder.manifest["command"]) != "train":
-        raise InputError(f"{path}: this folder was created by dagsim {command}; use dagsim {command} --resume {path}")
+        raise InputError(
+            f"{path}: this folder was created by dagsim {command}, so use dagsim {command} --resume {path}"
+        )
     folder.check_unchanged()
     return folder
 

@@ -87,7 +87,7 @@ def check_training(train: TrainConfig, scenario: Scenario) -> None:
             f"but the system is {scenario.system!r}; allowed: {allowed}"
         )
     if "admit" in getattr(train.codec, "actions", ()) and not scenario.admission:
-        raise ConfigError("train.codec: the action 'admit' needs jobs that wait for admission; set admission: true")
+        raise ConfigError("train.codec: the action 'admit' requires jobs that wait for admission; set admission: true")
     try:
         RewardConfig(train.reward).check(scenario.terms)
     except UnknownName as error:

@@ -113,14 +113,14 @@ class TrainingRun:
         change the result."""
         self._factory = self._factory_of(self.train)
         self._tell = tell or (lambda progress: None)
-        self._reference_jct_s = 1.0
-        self._reference_merit = 1.0
-        self._reference_merits: list[float] = []
+        self.reference_jct_s = 1.0
+        self.reference_merit = 1.0
+        self.reference_merits: list[float] = []
         """The reference's objective on each validation seed, if every seed has its own unit."""
         self._best: float | None = None
         self._best_weights: dict[str, Any] = {}
         self._best_bounds: ObservationBounds | None = None
-        self._judged: ActorNet | None = None
+        self.judged: ActorNet | None = None
         """The network that is validated: the learner's network, or its average over iterations."""
         self._samples = self._seconds = 0.0
         self._checkpoint = folder.path / "checkpoint.pt"
@@ -161,10 +161,10 @@ class TrainingRun:
             state = self._resumed() if resume else None
             engine = f"simpy, because {self.engine_reason}" if self.engine_reason else "compiled"
             self._tell(Progress(f"episodes: {engine}", 0, self.train.iterations))
-            self._find_reference(state)
+            self.find_reference(state)
             context = self._context(rollouts, self.train)
             learner: Learner = self.train.algorithm.build(context)
-            self._judged = learner.net if not self.train.ema_decay else deepcopy(learner.net)
+            self.judged = learner.net if not self.train.ema_decay else deepcopy(learner.net)
             stack.enter_context(spared())
             done = 0 if state is None else int(state["iteration"])
             if state is not None:
@@ -189,17 +189,17 @@ class TrainingRun:
         return nullcontext(InProcessRollouts(self._factory, self.train.lockstep))
 
     def _begin(self, learner: Learner, context: LearnerContext, init: Path | None) -> None:
-        assert self._judged is not None
+        assert self.judged is not None
         if init is not None:
             self._begin_with(learner, init)
         elif self.train.cloned is not None:
             self._imitate(self.train.cloned, learner, context)
-        self._judged.load_state_dict(learner.net.state_dict())
+        self.judged.load_state_dict(learner.net.state_dict())
 
     def _restore(self, learner: Learner, state: Mapping[str, Any]) -> None:
-        assert self._judged is not None
+        assert self.judged is not None
         learner.load(state["learner"])
-        self._judged.load_state_dict(state["judged"] or learner.net.state_dict())
+        self.judged.load_state_dict(state["judged"] or learner.net.state_dict())
         replay = getattr(learner, "replay", None)
         if replay is not None and not self._ended(state["iteration"]):
             self._archive.read(replay, state["replay"])
@@ -213,8 +213,8 @@ class TrainingRun:
                 break
             began = perf_counter()
             metrics = learner.iterate(iteration, self._progress(iteration))
-            if self._judged is not None and self._judged is not learner.net:
-                update_ema(self._judged, learner.net, train.ema_decay)
+            if self.judged is not None and self.judged is not learner.net:
+                update_ema(self.judged, learner.net, train.ema_decay)
             spent = perf_counter() - began
             self._samples += metrics["samples"]
             self._seconds += spent
@@ -250,30 +250,30 @@ class TrainingRun:
     def _validate(self) -> float:
         """Validate the greedy policy, and return its objective on the validation seeds divided by
         the reference's. Save the agent if it is the best so far."""
-        assert self._judged is not None
+        assert self.judged is not None
         bounded = getattr(self.train.codec, "bounded", False)
         bounds = ObservationBounds() if bounded else None
-        schedules = evaluate_greedy(self._judged, self._factory, self.validation, bounds=bounds)
-        merits = np.array([self._merit_of(schedule) for schedule in schedules])
-        if self._reference_merits:
-            ratio = float(np.exp(np.mean(np.log(merits / np.array(self._reference_merits)))))
+        schedules = evaluate_greedy(self.judged, self._factory, self.validation, bounds=bounds)
+        merits = np.array([self.merit_of(schedule) for schedule in schedules])
+        if self.reference_merits:
+            ratio = float(np.exp(np.mean(np.log(merits / np.array(self.reference_merits)))))
         else:
-            ratio = float(np.mean(merits)) / self._reference_merit
+            ratio = float(np.mean(merits)) / self.reference_merit
         ratio = ratio if np.isfinite(ratio) else float("inf")
         if self._best is None or ratio < self._best:
             self._best, self._best_bounds = ratio, bounds
-            self._best_weights = {name: value.clone() for name, value in self._judged.state_dict().items()}
+            self._best_weights = {name: value.clone() for name, value in self.judged.state_dict().items()}
             self._agent(ratio).save(self.folder.path / "best.pt")
         return ratio
 
-    def _merit_of(self, schedule: Schedule) -> float:
+    def merit_of(self, schedule: Schedule) -> float:
         """Return the metric by which the system ranks policies; NaN if the schedule has none."""
         if self._varied:
             return summarize(schedule, unfinished="drop").jct_s.mean
         return merit_in(measured(self.config, schedule).to_dict(), self.scenario.merit)
 
     def _agent(self, ratio: float) -> Checkpoint:
-        assert self._judged is not None
+        assert self.judged is not None
         kernel = self.scenario.kernel(self.validation[0], record=False)
         about = {
             "reference": self.reference,
@@ -286,7 +286,7 @@ class TrainingRun:
         train, weights = self.train, self._best_weights
         return Checkpoint(
             algorithm_name(train.algorithm),
-            self._judged.settings,
+            self.judged.settings,
             train.codec,
             weights,
             about,
@@ -295,17 +295,17 @@ class TrainingRun:
         )
 
     def _save(self, learner: Learner, iteration: int) -> None:
-        assert self._judged is not None
+        assert self.judged is not None
         replay = getattr(learner, "replay", None)
         state = {
             "iteration": iteration,
             "learner": learner.state(),
             "replay": None if replay is None else replay.state(),
-            "judged": None if self._judged is learner.net else self._judged.state_dict(),
+            "judged": None if self.judged is learner.net else self.judged.state_dict(),
             "reference": self.reference,
-            "reference_jct_s": self._reference_jct_s,
-            "reference_merit": self._reference_merit,
-            "reference_merits": self._reference_merits,
+            "reference_jct_s": self.reference_jct_s,
+            "reference_merit": self.reference_merit,
+            "reference_merits": self.reference_merits,
             "best": self._best,
             "best_weights": self._best_weights,
             "samples": self._samples,
@@ -331,20 +331,20 @@ class TrainingRun:
             raise RunFolderError(f"{self._checkpoint}: not the checkpoint of a training run") from None
         return {"judged": None, "replay": None, **state}
 
-    def _find_reference(self, state: dict[str, Any] | None) -> None:
+    def find_reference(self, state: dict[str, Any] | None) -> None:
         if state is not None:
-            self.reference, self._reference_jct_s = state["reference"], state["reference_jct_s"]
-            self._reference_merit = state.get("reference_merit", self._reference_jct_s)
-            self._reference_merits = state.get("reference_merits", [])
+            self.reference, self.reference_jct_s = state["reference"], state["reference_jct_s"]
+            self.reference_merit = state.get("reference_merit", self.reference_jct_s)
+            self.reference_merits = state.get("reference_merits", [])
         elif self.reference == "best":
             references = References(self.folder.path.parent, self.config, self.validation)
             kept = references.find()
             if kept is None:
                 policy, runs = best_heuristic(self.trials("best heuristic"), self.validation)
                 self._measure(runs)
-                kept = KeptReference(policy, self._reference_jct_s, self._reference_merit)
+                kept = KeptReference(policy, self.reference_jct_s, self.reference_merit)
                 references.keep(kept)
-            self.reference, self._reference_jct_s, self._reference_merit = kept
+            self.reference, self.reference_jct_s, self.reference_merit = kept
         else:
             trials = self.trials("reference")
             self._measure(trials.run("reference", {self.reference: self.reference}, self.validation))
@@ -363,18 +363,18 @@ class TrainingRun:
         is 1 if the reference completed no job, and the unit of the objective is 1 if the
         reference's objective is 0."""
         if self._varied:
-            self._reference_merits = [completed_jct_s(self.config, run) for run in runs]
+            self.reference_merits = [completed_jct_s(self.config, run) for run in runs]
             return
         jct_s = float(np.nanmean([completed_jct_s(self.config, run) for run in runs]))
         merit = float(np.mean([merit_in(run.metrics, self.scenario.merit) for run in runs]))
-        self._reference_jct_s = jct_s if jct_s > 0 else 1.0
-        self._reference_merit = merit if merit > 0 or np.isnan(merit) else 1.0
+        self.reference_jct_s = jct_s if jct_s > 0 else 1.0
+        self.reference_merit = merit if merit > 0 or np.isnan(merit) else 1.0
 
     def _begin_with(self, learner: Learner, init: Path) -> None:
         train = self.train
         agent = Checkpoint.load(init, self.scenario, codec=kind_of(train.codec), net=kind_of(train.net))
         if agent.net != (wanted := learner.net.settings):
-            raise RunFolderError(f"{init}: its net is {agent.net}, but the configuration sets {wanted}")
+            raise RunFolderError(f"{init}: the agent's net is {agent.net}, but the configuration sets {wanted}")
         learner.net.load_state_dict(dict(agent.weights))
 
     def _imitate(self, how: WarmStart, learner: Learner, context: LearnerContext) -> None:
@@ -393,7 +393,7 @@ class TrainingRun:
         begin = self.config.seed * _SEQUENCES_PER_SEED % len(TRAIN)
         seeds = TRAIN[begin : begin + _SEQUENCES_PER_SEED]
         whole = self.scenario.episode_jobs
-        return LearnerContext(train, rollouts, self.config.seed, self._reference_jct_s, seeds, whole, self._varied)
+        return LearnerContext(train, rollouts, self.config.seed, self.reference_jct_s, seeds, whole, self._varied)
 
     def linear(self) -> Checkpoint | None:
         """Train a linear policy on the same features with the same algorithm for
@@ -403,7 +403,7 @@ class TrainingRun:
             return None
         train = replace(self.train, net=LinearConfig())
         learner: Learner = train.algorithm.build(self._context(InProcessRollouts(self._factory, train.lockstep), train))
-        if learner.net.settings != train.net:  # the algorithm has its own network
+        if learner.net.settings != train.net:  # the algorithm uses a network of its own
             return None
         for iteration in range(count):
             self._tell(Progress("a linear policy", iteration, count))

@@ -88,7 +88,7 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
         else:
             seeds = list(seed)
         if len(seeds) != self.num_envs:
-            raise ConfigError(f"seed: needs one seed per environment, {self.num_envs}, got {len(seeds)}")
+            raise ConfigError(f"seed: expected {self.num_envs} seeds, one per environment, got {len(seeds)}")
         self._begin(which, [seeds[number] for number in which.tolist()])
         return self._observations(), self._infos(which)
 
@@ -135,7 +135,7 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
             ConfigError: There are fewer or more states than environments.
         """
         if len(states) != self.num_envs:
-            raise ConfigError(f"set_state: needs {self.num_envs} states, got {len(states)}")
+            raise ConfigError(f"set_state: expected {self.num_envs} states, got {len(states)}")
         which = np.array([number for number, state in enumerate(states) if state.seed is not None], np.int64)
         self._begin(which, [states[number].seed for number in which.tolist()])
         for step in range(max((len(state.actions) for state in states), default=0)):
@@ -153,7 +153,9 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
             ConfigError: Nothing says how to make it.
         """
         if self._single is None:
-            raise ConfigError("the environments were not made by make_vec, which says how to make one of them")
+            raise ConfigError(
+                "the environments were not created by make_vec, so it is unknown how to create one of them"
+            )
         env = self._single()
         env.set_state(self.get_state()[number])
         return env
@@ -184,7 +186,9 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
 
     def _remade(self) -> VectorSchedulingEnv:
         if self._again is None:
-            raise ConfigError("the environments were not made by make_vec, which says how to make them again")
+            raise ConfigError(
+                "the environments were not created by make_vec, so it is unknown how to create them again"
+            )
         return self._again()
 
     def _actions_of(self, number: int) -> tuple[int, ...]:
@@ -233,6 +237,7 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
         gpus = np.zeros((count, self._types, len(features["gpus"])), np.float32)
         self._mask = np.zeros((count, slots), np.int8)
         self._episodes.fill(self._every, tokens, context, gpus, self._mask)
+        self._mask[self._terminated, -1] = 1  # see Presets.mask
         if self.config.observation == "candidates":
             return {"tokens": tokens, "context": context, "gpus": gpus, "action_mask": self._mask.copy()}
         flat = np.concatenate([tokens.reshape(count, -1), context, gpus.reshape(count, -1)], axis=1)
@@ -277,7 +282,7 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
 def _at_state(again: Callable[[], VectorSchedulingEnv] | None, states: Sequence[EnvState]) -> VectorSchedulingEnv:
     """Return the environments that were pickled."""
     if again is None:
-        raise ConfigError("the environments were not made by make_vec, which says how to make them again")
+        raise ConfigError("the environments were not created by make_vec, so it is unknown how to create them again")
     made = again()
     made.set_state(states)
     return made

@@ -41,7 +41,7 @@ class PacMlConfig(RowNetSettings):
         sizes, features = self.sizes(codec), codec.features
         if not {"ops", "deps"} <= set(features):
             raise ConfigError(
-                f"net 'pac_ml' reads observations with ops and deps; those of {type(codec).__name__} have "
-                f"{', '.join(features)}"
+                "net 'pac_ml' reads observations with the fields ops and deps, but "
+                f"{type(codec).__name__} writes {', '.join(features)}"
             )
         return PacMl(sizes, len(features["ops"]), len(features["deps"]), self)

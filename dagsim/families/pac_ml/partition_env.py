@@ -113,9 +113,9 @@ class PartitionEnv(EpisodeEnv):
         return self._observation(), self._info()
 
     def action_masks(self) -> np.ndarray:
-        """(max_degree + 1,) bool: True for the degrees that may be chosen now."""
+        """(max_degree + 1,) bool: True for the degrees that may be chosen now; for 0 when the episode is over."""
         mask = np.zeros(self._degrees, bool)
-        mask[[way.degree for way in self.codec.ways]] = True
+        mask[[0] if self.view is None else [way.degree for way in self.codec.ways]] = True
         return mask
 
     def action_of(self, decision: Any) -> int | None:
@@ -139,6 +139,7 @@ class PartitionEnv(EpisodeEnv):
     def _observation(self) -> dict[str, np.ndarray]:
         observation: RampObservation | None = None if self._episode is None else self._episode.observation
         parts = {name: np.zeros(box.shape, box.dtype) for name, box in self.observation_space.items()}  # type: ignore[attr-defined]
+        parts["action_mask"][:] = self.action_masks()
         if observation is None:
             return parts
         ops, deps = len(observation.ops), len(observation.deps)
@@ -153,7 +154,6 @@ class PartitionEnv(EpisodeEnv):
         parts["context"][:], parts["gpus"][:] = observation.context, observation.gpus
         for way, row in zip(self.codec.ways, observation.tokens, strict=True):
             parts["degrees"][way.degree] = row
-        parts["action_mask"][:] = self.action_masks()
         return parts
 
     def _info(self) -> dict[str, Any]:
@@ -161,7 +161,7 @@ class PartitionEnv(EpisodeEnv):
         over = self.view is None
         blocked = sum(outcome.reason is not None for outcome in kernel.outcomes)
         info: dict[str, Any] = {
-            "action_mask": np.zeros(self._degrees, np.int8) if over else self.action_masks().astype(np.int8),
+            "action_mask": self.action_masks().astype(np.int8),
             "illegal_actions": self._illegal,
             "time_s": kernel.now,
             "cause": self._cause,

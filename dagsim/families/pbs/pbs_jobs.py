@@ -56,12 +56,15 @@ _CORES = ("ncpus", "ppn", "mpiprocs")
 _SLOTS = re.compile(r"(?:^|\+)([^+/]{1,255})(?:/([^+*]*))?(?:\*(\d{1,9}))?")
 _LINE = re.compile(r"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;[A-Za-z]+;[^;]*;")
 _PAIR = re.compile(r"""(?<!\S)([^\s=]+)=("[^"]*"|'[^']*'|\S*)""")
+_CONTINUES = re.compile(r"\t| {6}")
+"""Begins a line of ``qstat -f`` with the rest of a long value: a tab, or the spaces that copies make of
+it. Lines with names have four spaces."""
 _LONGEST = 1 << 20  # in bytes; lines of big jobs list every core, and 100 KB is normal
 _TYPE_KEYS = ("accelerator_model", "gpu_model", "gpu_type", "gputype")
 _HOST = re.compile(r"(?:^|\+)([^+/]{1,255})")
 _MOST_NODES = 1 << 14  # maximum per job
 _PROTOCOLS = ("last-attempt", "all-attempts")
-_FAR_S = 60  # the walltime is updated only when the server receives a report
+_FAR_S = 60  # the walltime is only updated when the server receives a report
 
 
 class Pbs(Reader):
@@ -127,7 +130,7 @@ def _records(source: Source, options: TraceOptions, report: ReadReport) -> Itera
             continue
         report.rows += 1
         if len(line) > _LONGEST:
-            raise TraceError(f"{source.where(place)}: a line of {len(line):,} characters")
+            raise TraceError(f"{source.where(place)}: the line has {len(line):,} characters, which is too long")
         if not _LINE.match(line):
             report.drop("that are not records", source.where(place))
             continue
@@ -163,11 +166,8 @@ _TIMES = {
 
 def is_qstat(source: Source) -> bool:
     """Return True if the source is output of ``qstat -f``, as text or JSON."""
-    head = source.head(40)
-    if head[0].startswith("Job Id: "):
-        return True
-    text = "".join(head[:6])
-    return text.lstrip().startswith("{") and '"pbs_version"' in text
+    head = "\n".join(source.head(40)).lstrip()
+    return head.startswith("Job Id: ") or (head.startswith("{") and '"pbs_version"' in head[:2000])
 
 
 def _is_queue(source: Source) -> bool:
@@ -184,14 +184,16 @@ def qstat_jobs(source: Source, options: TraceOptions, report: ReadReport) -> Ite
         report.rows += 1
         moments, is_doubtful = _moments(job, zone)
         if is_doubtful:
-            report.note("in an hour that their zone repeats, taken as its first", source.where(place))
+            report.note("in an hour that occurs twice in their time zone (taken as the first)", source.where(place))
         fields = {"Resource_List.mem": "0"} | job | moments
         owner = job.get("euser") or job.get("Job_Owner", "").partition("@")[0]
         fields |= {"user": owner, "account": job.get("Account_Name", ""), "queue": job.get("queue", "")}
         fields = with_gpus(fields)
         if not _states_gpus(fields) and (gpus := _gpus_submitted(fields)):
             fields["gpus"] = str(gpus)
-            report.note("with the GPUs of its submit arguments, since no resource states any", source.where(place))
+            report.note(
+                "with GPUs taken from the submit arguments, because no resource states any", source.where(place)
+            )
         yield place, id, fields
 
 
@@ -261,9 +263,11 @@ def _listed_jobs(source: Source) -> Iterator[tuple[int, str, dict[str, str]]]:
         if line.startswith("Job Id:"):
             if id:
                 yield place, id, job
-            id, place, job, last = line.partition(":")[2].strip(), number, {}, ""
-        elif line.startswith("\t") and last:
-            job[last] += line.strip()  # a long value continues
+            id, *pairs = re.split(r"(?<!\\)\|", line.partition(":")[2])  # several fields on a line: -F dsv
+            id, place, last = id.strip(), number, ""
+            job = {key.strip(): value.replace("\\|", "|") for key, _, value in (pair.partition("=") for pair in pairs)}
+        elif _CONTINUES.match(line) and last:
+            job[last] += line.strip()  # a long value
         elif " = " in line:
             last, _, value = line.strip().partition(" = ")
             job[last] = value
@@ -403,7 +407,8 @@ def _batch(table: Table, options: TraceOptions, keys: Callable[[Table], tuple[np
     start_s, ran_s = _ran(checks)
     job, count, every = groups.job_of_row(), len(groups.ids), options.protocol == "all-attempts"
     usable = np.flatnonzero(checks.usable)
-    rows = usable[np.lexsort((usable, start_s[usable], job[usable]))]  # job by job, attempt by attempt
+    # grouped by job, one attempt after the other
+    rows = usable[np.lexsort((usable, start_s[usable], job[usable]))]
     owner, attempts = job[rows], np.bincount(job[rows], minlength=count).astype(np.int64)
     kept, shown = attempts > 0, np.zeros(count, np.int64)
     turns = rows[::-1] if every else rows
@@ -425,9 +430,11 @@ def _batch(table: Table, options: TraceOptions, keys: Callable[[Table], tuple[np
     chunks = [[_Chunk()] if isinstance(demand, str) else demand for demand in demands]
     sizes, begins = (column[asked] for column in (np.array(list(map(len, chunks))), bounds(list(map(len, chunks)))))
     checks.findings.note(
-        shown[kept & (sizes > 1)], "of several kinds of chunks, which need not start together here", stage=1
+        shown[kept & (sizes > 1)],
+        "with several kinds of chunks, which need not start together in the simulation",
+        stage=1,
     )
-    checks.findings.note(shown[kept & again], "with the id of an earlier job, treated as separate jobs", stage=1)
+    checks.findings.note(shown[kept & again], "with the id of an earlier job (treated as separate jobs)", stage=1)
     limit, user, account, queue, hosts = (table.words(column).chosen(shown) for column in _SHOWN)
     limits, reasons = zip(*map(_seconds, limit.words), strict=True)
     drop(np.array([bool(reason) for reason in reasons])[limit.place], "whose walltime is not a duration")
@@ -527,7 +534,7 @@ def _demands(table: Table, shown: np.ndarray) -> tuple[np.ndarray, list[list[_Ch
 def with_gpus(fields: dict[str, str]) -> dict[str, str]:
     """Return the fields of a record, with the total of the stated GPUs under ``gpus``."""
     stated = [fields.get(f"Resource_List.{name}", "") for name in _GPUS]
-    held = fields.get("exec_gpus", "")  # in Torque: node-gpu/0+node-gpu/1
+    held = fields.get("exec_gpus", "")  # Torque writes node-gpu/0+node-gpu/1
     total = next(filter(None, stated), "") or (str(held.count("+") + 1) if held else "")
     return fields | {"gpus": total}
 
@@ -555,11 +562,11 @@ def _chunks(
         pieces = sum(chunk.pieces for chunk in parsed)
     if total and not any(chunk.gpus for chunk in parsed):
         if total % pieces and total < pieces and pieces % total == 0 and len(parsed) == 1:
-            # one GPU for several cores
+            # several cores share one GPU
             parsed = [parsed[0]._replace(pieces=total, cpus=parsed[0].cpus * pieces / total)]
             pieces = total
         if total % pieces:
-            raise Dirty("with GPUs that are not even over their nodes")
+            raise Dirty("with GPUs that are not spread evenly over their nodes")
         parsed = [chunk._replace(gpus=total // pieces) for chunk in parsed]
     if not any(chunk.memory_gb for chunk in parsed):
         share = pbs_memory_gb(memory) / pieces

@@ -26,7 +26,7 @@ def pbs_memory_gb(text: str) -> float:
     """
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise Dirty("with a memory that is not a size")
+        raise Dirty("whose memory is not a size")
     return int(match[1]) * _UNITS_GB[(match[2] or "b").lower()]
 
 
@@ -71,11 +71,11 @@ def _json_nodes(source: Source) -> Iterator[FoundNode]:
     with source.open_binary() as stream:
         text = stream.read(_LARGEST + 1)
     if len(text) > _LARGEST:
-        raise TraceError(f"{source}:1: more than {_LARGEST:,} bytes of JSON")
+        raise TraceError(f"{source}:1: JSON files may have at most {_LARGEST:,} bytes")
     try:
         document = parsed_json(text)
     except ValueError as error:
-        raise TraceError(f"{source}:1: not JSON ({error})") from None
+        raise TraceError(f"{source}:1: invalid JSON ({error})") from None
     for name, node in object_in(document, "nodes").items():
         there = object_in(node, "resources_available")
         fields = {f"resources_available.{key}": str(value) for key, value in there.items() if _is_plain(value)}

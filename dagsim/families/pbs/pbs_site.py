@@ -60,7 +60,7 @@ class PbsSite(ImportedSite):
             TraceError: No file lists nodes.
         """
         if not self.nodes:
-            raise TraceError("no file lists nodes: add the output of `pbsnodes -a`")
+            raise TraceError("no file lists nodes; add the output of `pbsnodes -a`")
         return self.nodes
 
     def queues(self, named: Mapping[str, str] | None = None) -> QueueTree:
@@ -123,7 +123,9 @@ class PbsSite(ImportedSite):
                     self.drop(f"queue {name}: {key} = {text}")
                 continue
             if not _LIMIT.search(text):
-                raise TraceError(f"queue {name}: {key} = {text[:80]!r} is not a list of limits, [u:PBS_GENERIC=5]")
+                raise TraceError(
+                    f"queue {name}: {key} must be a list of limits such as [u:PBS_GENERIC=5], got {text[:80]!r}"
+                )
             for letter, who, amount in _LIMIT.findall(text):
                 whose = {"uPBS_GENERIC": "user_limits", "gPBS_GENERIC": "account_limits", "oPBS_ALL": "limits"}.get(
                     letter + who.strip().strip('"')
@@ -159,9 +161,9 @@ def read_pbs_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> PbsSit
         source = Source(file)
         if is_pbs(source):
             site.nodes += read_nodes(source)
-            site.read.append(f"{file.name}: pbsnodes")
+            site.read.append((file.name, "pbsnodes"))
         elif is_qmgr(source):
-            site.read.append(f"{file.name}: qmgr")
+            site.read.append((file.name, "qmgr"))
             for number, line in source.lines():
                 created, change = _CREATE.match(line), _SET.match(line)
                 if created:
@@ -169,7 +171,9 @@ def read_pbs_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> PbsSit
                 elif change:
                     what, name, key, sign, value = change.groups()
                     if what.lower() == "queue" and not name:
-                        raise TraceError(f"{source.where(number)}: no queue is named: {line.strip()[:80]!r}")
+                        raise TraceError(
+                            f"{source.where(number)}: the line does not name a queue: {line.strip()[:80]!r}"
+                        )
                     row = site.server if what.lower() == "server" else site.queues_of.setdefault(name, {})
                     value = value.strip().strip('"')
                     key = key.lower()
@@ -184,5 +188,5 @@ def _seconds(text: str) -> float | None:
 def _value(queue: str, key: str, text: str, read: Callable[[str], _Read]) -> _Read:
     try:
         return read(text)
-    except ValueError as error:  # Dirty is a subclass
+    except ValueError as error:  # Dirty is a subclass of ValueError
         raise TraceError(f"queue {queue}: {key} = {text[:80]!r} cannot be read ({error})") from None

@@ -61,7 +61,7 @@ class Batsim:
                 "batsim:tcp://localhost:28000"
             )
         if endpoint.endswith(":*") and start is None:
-            raise ConfigError(f"batsim: the port of {endpoint!r} may be * only with start=COMMAND")
+            raise ConfigError(f"batsim: the port in {endpoint!r} may only be * together with start=COMMAND")
         try:
             import_module("zmq")
         except ImportError:
@@ -74,7 +74,7 @@ class Batsim:
         self._session: _Session | None = None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> NoReturn:
-        raise PolicyFailed(f"policy {self.name!r} cannot be forked: another program cannot be copied at an instant")
+        raise PolicyFailed(f"policy {self.name!r} cannot be forked: the state of another program cannot be copied")
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         """Yield the decisions of the other program for this instant.
@@ -121,7 +121,7 @@ class _Session:
         try:
             self._exchange(view, [self._begin(view)])
         except BaseException:
-            peer.close()  # the policy keeps no session that could not begin
+            peer.close()  # the policy must not keep a session that failed to start
             raise
 
     def push(self, task: TaskState) -> None:
@@ -187,7 +187,7 @@ class _Session:
                 self._fail(
                     view, f"cannot schedule this simulation: {event['fault']}, which its protocol cannot express"
                 )
-            # A job that was killed while it waited is no longer there.
+            # A job that was killed while waiting is no longer in the system.
             if (id_ := event.get("submit")) is None:
                 messages.append(event)
             elif id_ in self._tasks:
@@ -383,7 +383,7 @@ class _Session:
 
     def _fail(self, view: ClusterView, what: str) -> NoReturn:
         self._peer.close()
-        raise PolicyFailed(f"policy {self.name!r} at {view.now:g} s: it {what} (docs/reference/batsim.md)")
+        raise PolicyFailed(f"policy {self.name!r} at {view.now:g} s: the program {what} (docs/reference/batsim.md)")
 
 
 class _Peer:
@@ -436,7 +436,7 @@ class _Peer:
     def close(self) -> None:
         """End the conversation, the program and the turn; may be called twice."""
         if not self._socket.closed:
-            if self._may_send:  # a simulation that stopped early: let a scheduler that waits end
+            if self._may_send:  # if the simulation stopped early, tell the waiting scheduler to end
                 message = json.dumps({"now": 0.0, "events": [_event(0.0, "SIMULATION_ENDS", {})]})
                 self._socket.linger = _GOODBYE_MS
                 with suppress(self._zmq.ZMQError):
@@ -463,7 +463,7 @@ def _turn_at(endpoint: str) -> Lock:
         PolicyFailed: A simulation of this process uses the endpoint.
     """
     if endpoint in _HELD:
-        raise PolicyFailed(f"batsim: another simulation of this process uses {endpoint} (docs/reference/batsim.md)")
+        raise PolicyFailed(f"batsim: another simulation in this process is using {endpoint} (docs/reference/batsim.md)")
     key = sha256(f"{Path.home()} {endpoint}".encode()).hexdigest()[:16]
     lock = Lock(Path(gettempdir()) / f"dagsim-batsim-{key}.lock")
     while not lock.claim():

@@ -47,7 +47,7 @@ class External:
         self._process: subprocess.Popen[bytes] | None = None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> NoReturn:
-        raise PolicyFailed(f"policy {self.name!r} cannot be forked: another program cannot be copied at an instant")
+        raise PolicyFailed(f"policy {self.name!r} cannot be forked: the state of another program cannot be copied")
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         """Yield the decisions of the other program for this instant.
@@ -90,7 +90,7 @@ class External:
 
         def stop() -> None:
             late.append(True)
-            process.kill()  # unblocks the threads that read and write
+            process.kill()  # unblocks the reading and writing threads
 
         watchdog = Timer(self.timeout_s, stop)
         watchdog.daemon = True
@@ -165,7 +165,7 @@ class External:
         self._fail(view, f"answered {shown(answer)}: {what}")
 
     def _fail(self, view: ClusterView, what: str) -> NoReturn:
-        raise PolicyFailed(f"policy {self.name!r} at {view.now:g} s: it {what} (docs/reference/protocol.md)")
+        raise PolicyFailed(f"policy {self.name!r} at {view.now:g} s: the program {what} (docs/reference/protocol.md)")
 
 
 def program_words(kind: str, command: str, example: str, timeout_s: float) -> list[str]:
@@ -180,7 +180,7 @@ def program_words(kind: str, command: str, example: str, timeout_s: float) -> li
     except ValueError as error:
         raise ConfigError(f"{kind}: cannot read the command {command!r}: {error}") from None
     if not words:
-        raise ConfigError(f"{kind}: the command is empty; expected a program and its arguments, as {example}")
+        raise ConfigError(f"{kind}: the command is empty; expected a program and its arguments, as in {example}")
     require(0 < timeout_s < 1e6, f"{kind}: timeout_s must be a number of seconds above 0", timeout_s)
     if shutil.which(words[0]) is None:
         raise UnknownName(f"{kind}: there is no program {words[0]!r}")

@@ -67,7 +67,7 @@ class PartitionConfig:
     def __post_init__(self) -> None:
         require(self.blocks >= 0, "codec: blocks must be 0 or more", self.blocks)
         if self.blocks and not self.outlooks:
-            raise ConfigError("codec: choosing blocks needs outlooks=true")
+            raise ConfigError("codec: choosing blocks requires outlooks=true")
 
     @property
     def features(self) -> dict[str, tuple[str, ...]]:
@@ -175,7 +175,7 @@ class JobRanges:
 
     def __init__(self, examples: Sequence[RampJob]) -> None:
         if not examples:
-            raise ConfigError("the codec needs example jobs for its ranges, got none")
+            raise ConfigError("the codec needs example jobs to determine its ranges, got none")
         graphs = list({job.graph.digest: job.graph for job in examples}.values())
         figures: list[list[float]] = [
             [2 * len(graph) for graph in graphs],
@@ -255,7 +255,7 @@ class RampObservation(NamedTuple):
     tokens: Floats  # (ways, ROW_FEATURES)
     context: Floats  # (CONTEXT,)
     gpus: Floats  # (types, TYPE_FEATURES)
-    ops: Floats  # (ops, OP_FEATURES), both passes
+    ops: Floats  # (ops, OP_FEATURES), for both passes
     deps: Floats  # (deps, DEP_FEATURES)
     sources: NDArray[np.int64]  # (deps,), rows of ``ops``
     targets: NDArray[np.int64]  # (deps,)
@@ -302,7 +302,7 @@ class RampCodec:
         if self._ranges is None:
             if not view.examples:
                 raise ConfigError(
-                    "the codec needs example jobs for its ranges, but neither the codec nor the kernel has any"
+                    "the codec needs example jobs to determine its ranges, but neither the codec nor the kernel has any"
                 )
             self._ranges = JobRanges(view.examples)
         graph = _arrays_of(view)
@@ -318,7 +318,7 @@ class RampCodec:
             IllegalDecision: There is no such row.
         """
         if not 0 <= choice < len(self.ways):
-            raise IllegalDecision(f"at {view.now:g} s: there is no choice {choice}, only 0 to {len(self.ways) - 1}")
+            raise IllegalDecision(f"at {view.now:g} s: the choice must be from 0 to {len(self.ways) - 1}, got {choice}")
         way = self.ways[choice]
         return (Partition(view.number, way.degree, servers=way.servers if self.blocks and way.degree else None),)
 

@@ -79,7 +79,10 @@ class RampKernel:
         self.jobs = tuple(jobs)
         for job, following in zip(self.jobs, self.jobs[1:], strict=False):
             if following.arrival_s < job.arrival_s:
-                raise ModelError(f"job {following.id!r} arrives before {job.id!r}, which is listed before it")
+                raise ModelError(
+                    f"jobs must be sorted by arrival: {following.id!r} arrives before {job.id!r}, but is "
+                    "listed after it"
+                )
         self.planner = planner
         self.horizon_s = horizon_s
         self.examples = tuple(examples)
@@ -264,10 +267,12 @@ class RampKernel:
         if not isinstance(decision, Partition):
             raise IllegalDecision(f"{where}: expected a Partition")
         if not self._waiting:
-            raise IllegalDecision(f"{where}: no job waits for a decision; job {self.queued_number} has had its own")
+            raise IllegalDecision(
+                f"{where}: no job is waiting for a decision, because job {self.queued_number} has already had one"
+            )
         name = f"at {self.now:g} s: job {decision.job!r}"
         if decision.job != self.queued_number:
-            raise IllegalDecision(f"{name} does not wait for a decision; job {self.queued_number} does")
+            raise IllegalDecision(f"{name} is not waiting for a decision, but job {self.queued_number} is")
         if isinstance(decision.degree, bool) or not isinstance(decision.degree, int | np.integer):
             raise IllegalDecision(f"{name}: a degree must be a whole number, got {decision.degree!r}")
         if decision.placer is not None:
@@ -280,7 +285,7 @@ class RampKernel:
         self._check_servers(name, decision)
         if decision.degree not in self.degrees():
             offered = ", ".join(map(str, self.degrees()))
-            raise IllegalDecision(f"{name} cannot be split {decision.degree} ways now; offered: {offered}")
+            raise IllegalDecision(f"{name} cannot be split into {decision.degree} parts now; offered: {offered}")
 
     def _check_servers(self, name: str, decision: Partition) -> None:
         """Check that the decision names a placer or free servers of this fabric, but not both."""
@@ -288,13 +293,15 @@ class RampKernel:
         if servers is None:
             return
         if decision.placer is not None:
-            raise IllegalDecision(f"{name}: give a placer or servers, not both")
+            raise IllegalDecision(f"{name}: give either a placer or servers, not both")
         if isinstance(servers, bool) or not isinstance(servers, int):
             raise IllegalDecision(f"{name}: servers must be a bit mask, got {servers!r}")
         if servers & ~self.planner.fabric.everything or servers < 0:
-            raise IllegalDecision(f"{name}: servers {servers:#x} are not all among the {self.planner.fabric.servers}")
+            raise IllegalDecision(
+                f"{name}: servers {servers:#x} include some that do not exist; there are {self.planner.fabric.servers}"
+            )
         if taken := servers & self.occupied:
-            raise IllegalDecision(f"{name}: servers {taken:#x} have a job already")
+            raise IllegalDecision(f"{name}: servers {taken:#x} already have a job")
 
     def _turn_away(self, degree: int, reason: RejectReason, outlook: Outlook | None) -> None:
         number = self.queued_number

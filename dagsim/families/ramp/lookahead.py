@@ -363,9 +363,11 @@ class Memo:
             document = parsed_json(path.read_text(encoding="utf-8"))
             steps = {str(name): StepTime(*step) for name, step in document["steps"].items()}
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise RunFolderError(f"{path}: not a readable look-ahead memo ({error})") from None
+            raise RunFolderError(f"{path}: the look-ahead memo cannot be read ({error})") from None
         if document.get("version") != _VERSION:
-            raise RunFolderError(f"{path}: a memo of version {document.get('version')!r}; this dagsim reads {_VERSION}")
+            raise RunFolderError(
+                f"{path}: the memo has version {document.get('version')!r}, but this version of dagsim reads {_VERSION}"
+            )
         self._steps = steps | self._steps
 
     def _name(self, key: Hashable) -> str:

@@ -165,8 +165,8 @@ _SHAPE = (len(ARRIVALS), len(SIZES))
 class RoomWeights:
     """Weights of the room that remains: of scarcity, of each block, and of degrees."""
 
-    scarcity: NDArray[np.float64]  # (arrivals, sizes): of 1 / (1 + free blocks)
-    blocks: NDArray[np.float64]  # (arrivals, sizes): of each free block
+    scarcity: NDArray[np.float64]  # (arrivals, sizes): mean of 1 / (1 + free blocks)
+    blocks: NDArray[np.float64]  # (arrivals, sizes): mean number of free blocks
     degrees: dict[int, float]
     """Additional value of a degree; 0 for degrees without an entry."""
     away: dict[str, float]
@@ -232,7 +232,7 @@ def tuned_weights() -> dict[str, Any]:
 def _tuned(name: str) -> RoomWeights:
     tuned = tuned_weights()
     if name not in tuned:
-        raise ConfigError(f"roomy: there are no weights {name!r}; tuned: {', '.join(tuned)}")
+        raise ConfigError(f"roomy: there are no tuned weights called {name!r}; tuned: {', '.join(tuned)}")
     weights = tuned[name]
     degrees = {int(degree): float(worth) for degree, worth in weights["degrees"].items()}
     scarcity, blocks = (np.array(weights[part], np.float64).reshape(_SHAPE) for part in ("scarcity", "blocks"))

@@ -47,7 +47,7 @@ def read_graph(path: Path, time_unit: TimeUnit | None = None) -> ComputationGrap
     }
     if path.suffix not in readers:
         raise TraceError(
-            f"{path}: not the file name of a computation graph; allowed: {', '.join(f'*{end}' for end in readers)}"
+            f"{path}: not the name of a computation graph file; allowed: {', '.join(f'*{end}' for end in readers)}"
         )
     if time_unit is not None and time_unit not in TIME_UNITS:
         raise InputError(f"unknown time_unit {time_unit!r}; allowed: {', '.join(TIME_UNITS)}")
@@ -75,7 +75,7 @@ def read_graphs(folder: Path, names: tuple[str, ...], time_unit: TimeUnit | None
             available = ", ".join(
                 sorted(path.stem for path in folder.glob("*.*") if path.suffix in (".txt", ".pbtxt", ".json"))
             )
-            raise TraceError(f"{folder}: there is no graph {name!r}; there are: {available or 'none'}")
+            raise TraceError(f"{folder}: there is no graph {name!r}; available: {available or 'none'}")
         graphs[name] = read_graph(path, time_unit)
     return graphs
 
@@ -160,7 +160,7 @@ def _cost_graph(path: Path, time_unit: TimeUnit | None) -> ComputationGraph:
     ids = {op.id for op in ops}
     for parent, child, where in inputs:
         if parent not in ids:
-            raise TraceError(f"{where}: node {child} takes its input from node {parent}: no such node")
+            raise TraceError(f"{where}: node {child} takes its input from node {parent}, but there is no such node")
         edges[(parent, child)] = None
     return ComputationGraph.of(path.stem, ops, edges)
 
@@ -200,9 +200,9 @@ def _own(path: Path, time_unit: TimeUnit | None) -> ComputationGraph:
     try:
         document = parsed_json(path.read_text(encoding="utf-8"))
     except json.JSONDecodeError as error:
-        raise TraceError(f"{path}:{error.lineno}: not JSON ({error.msg})") from None
+        raise TraceError(f"{path}:{error.lineno}: invalid JSON ({error.msg})") from None
     except ValueError as error:
-        raise TraceError(f"{path}: not JSON ({error})") from None
+        raise TraceError(f"{path}: invalid JSON ({error})") from None
     if (
         not isinstance(document, dict)
         or not isinstance(document.get("ops"), list)

@@ -229,20 +229,22 @@ def check_placement(
     """
     where = f"placer {placer!r}, graph {parts.graph.model!r}"
     if len(placement.block_of) != len(parts.graph):
-        raise IllegalDecision(f"{where}: {len(placement.block_of)} of {len(parts.graph)} operations have a block")
+        raise IllegalDecision(f"{where}: only {len(placement.block_of)} of {len(parts.graph)} operations have a block")
     for block in placement.blocks:
         for server in block:
             if not 0 <= server < fabric.servers:
-                raise IllegalDecision(f"{where}: there is no server {server}; there are {fabric.servers}")
+                raise IllegalDecision(
+                    f"{where}: there is no server {server}; the servers are 0 to {fabric.servers - 1}"
+                )
             if occupied >> server & 1:
-                raise IllegalDecision(f"{where}: server {fabric.topology.server_names[server]} has a job already")
+                raise IllegalDecision(f"{where}: server {fabric.topology.server_names[server]} already has a job")
         if len(set(block)) < len(block):
-            raise IllegalDecision(f"{where}: the block {block} holds a server twice")
+            raise IllegalDecision(f"{where}: the block {block} contains a server twice")
     for op, (number, pieces) in enumerate(zip(placement.block_of, parts.splits, strict=True)):
         if not 0 <= number < len(placement.blocks):
             raise IllegalDecision(f"{where}: op {parts.graph.ops[op].id!r} names block {number}, which does not exist")
         if len(placement.blocks[number]) != pieces:
             raise IllegalDecision(
-                f"{where}: op {parts.graph.ops[op].id!r} has {pieces} pieces, but its block"
-                f" {len(placement.blocks[number])} servers"
+                f"{where}: op {parts.graph.ops[op].id!r} has {pieces} pieces, but its block has "
+                f"{len(placement.blocks[number])} servers"
             )

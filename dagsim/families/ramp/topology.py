@@ -411,8 +411,9 @@ class Ramp:
             )
         if servers_per_rack > groups * (groups + 1):
             raise ConfigError(
-                f"RAMP({groups}, {racks}, {servers_per_rack}): a rack holds at most C (C + 1) = {groups * (groups + 1)}"
-                " servers, or its last round has no channel left"
+                f"RAMP({groups}, {racks}, {servers_per_rack}): a rack can hold at most C (C + 1) = "
+                f"{groups * (groups + 1)} servers, because its last round would have no free channel "
+                "otherwise"
             )
         if not (node_bytes_per_s > 0 and propagation_s >= 0 and io_s >= 0):
             raise ConfigError("RAMP: node_bytes_per_s must be positive, propagation_s and io_s 0 or more")

@@ -98,9 +98,9 @@ class ListedBeta:
 
     def __init__(self, values: tuple[float, ...], weights: tuple[float, ...]) -> None:
         if not values or len(values) != len(weights):
-            raise WorkloadError(f"as many values as weights are needed, got {len(values)} and {len(weights)}")
+            raise WorkloadError(f"there must be as many values as weights, got {len(values)} and {len(weights)}")
         if not (min(values) > 0 and min(weights) >= 0 and sum(weights) > 0):
-            raise WorkloadError("values must be above 0, weights 0 or more, and one of them above 0")
+            raise WorkloadError("values must be positive, and weights must be 0 or more with at least one above 0")
         self.values, self.weights = values, weights
 
     def __call__(self, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
@@ -139,7 +139,7 @@ def _skewed(skewness: float, least: float, most: float, shape: int) -> tuple[NDA
     rng = stream(shape, "ramp beta")
     delta = skewness / sqrt(1 + skewness**2)
     one, other = rng.standard_normal((2, _SHAPE_DRAWS))
-    draws = delta * np.abs(one) + sqrt(1 - delta**2) * other  # the method of Azzalini 1985
+    draws = delta * np.abs(one) + sqrt(1 - delta**2) * other  # method of Azzalini (1985)
     draws = (draws - draws.min()) / (draws.max() - draws.min()) * most
     counts, edges = np.histogram(np.maximum(draws, least), bins=_SHAPE_BINS)
     return edges[1:], counts / counts.sum()
@@ -210,4 +210,6 @@ class RampWorkload:
 
 def _check(least: float, most: float) -> None:
     if not 0 < least <= most:
-        raise WorkloadError(f"beta must lie between limits above 0, the smaller one first, got {least!r} and {most!r}")
+        raise WorkloadError(
+            f"the limits for beta must be positive, with the smaller one first, got {least!r} and {most!r}"
+        )

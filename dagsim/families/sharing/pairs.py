@@ -66,8 +66,8 @@ class MeasuredPairs:
                 return rates if min(rates) > 0 else None
         if self.default is None:
             raise ModelError(
-                f"sharing: no rates of {_named(first)} beside {_named(second)} on {gpu}; add the pair to the table, "
-                "or set default"
+                f"sharing: there are no rates for {_named(first)} beside {_named(second)} on {gpu}; add "
+                "the pair to the table, or set default"
             )
         return self.default, self.default
 
@@ -98,7 +98,7 @@ class PairTable:
 
     def __post_init__(self) -> None:
         if self.table is None and self.default is None:
-            raise ConfigError("sharing needs a table of pairs, or a default rate")
+            raise ConfigError("sharing needs a table of pairs or a default rate")
         self._pairs()
 
     def pair(self, first: Task, second: Task, gpu: str) -> tuple[float, float] | None:
@@ -153,7 +153,8 @@ def _lucid_pairs(rows: Iterable[Mapping[str, str]], default: float | None) -> Me
             for job in (1, 2)
         )
         rates[one, other] = float(row["speed1"]), float(row["speed2"])
-        memory_gb[one, other] = float(row["gmem"]) / 1024  # MiB, as GPU types count it
+        # converted from MiB, the unit of GPU types
+        memory_gb[one, other] = float(row["gmem"]) / 1024
     if not rates:
         raise ValueError("no rows")
     return MeasuredPairs({"": rates}, default, memory_gb)

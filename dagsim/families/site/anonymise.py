@@ -102,7 +102,7 @@ def anonymise(paths: Iterable[Path | str], folder: Path, names: Names | None = N
             written[-1].parent.mkdir(parents=True, exist_ok=True)
             write_jobs(written[-1], (_renamed(job, pseudonyms) for job in open_trace(path).jobs()))
     if not written:
-        raise TraceError("no file to anonymise; name at least one log or list of nodes, or a folder with a log")
+        raise TraceError("there is no file to anonymise; name at least one log, list of nodes, or folder with a log")
     return written
 
 
@@ -143,7 +143,7 @@ def renamed_site(site: ImportedSite, names: Names) -> RenamedSite:
             name=names.new("node", node.name),
             partitions=tuple([names.new("partition", name) for name in node.partitions]),
             features=tuple([names.feature(text) for text in node.features]),
-            manifest="",  # labels, taints and images are names
+            manifest="",  # left out, because labels, taints and images contain names
         )
         for node in site.found_nodes()
     ]
@@ -155,7 +155,7 @@ def renamed_site(site: ImportedSite, names: Names) -> RenamedSite:
             if key in switch:
                 switch[key] = [rename(old) for old in switch[key]]
     imported = grouped(nodes, keep_all=True, in_order=True)
-    imported.notes = []  # the notes name nodes
+    imported.notes = []  # the notes contain names of nodes
     return RenamedSite(imported, _renamed_queues(site.queues(), names), network, site.policy)
 
 

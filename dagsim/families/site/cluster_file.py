@@ -49,7 +49,7 @@ def import_site(
         name, queues, network = site.cluster_name or out.stem, site.queues(named), site.network(imported.node_names())
         restarts = site.restarts(queues)
         log = log_in(paths)
-        # queues and network add to the settings that are not modelled
+        # queues and the network add to the list of unmodelled settings
         unmodelled = with_jobs(site.unmodelled, log, site.written_s)
         text = cluster_yaml(imported, name, origin, queues, unmodelled, network, site.policy, restarts)
     elif listed := _node_lists(files):
@@ -58,7 +58,9 @@ def import_site(
         form = node_format(Source(listed[0]))
         text = cluster_yaml(imported, out.stem, origin, policy=form.policy if form and nodes[0].manifest else "")
     else:
-        read = [line for one in sites_in(files, zone).values() for line in one.read]
+        sites = sites_in(files, zone).values()
+        read = [f"{name}: {content}" for site in sites for name, content in site.read]
+        read += [f"{name}: nothing ({why})" for site in sites for name, why in site.unread]
         raise InputError(
             f"{origin}: no site among the files ({'; '.join(read) or 'nothing recognised'}); it needs "
             f"{', or '.join(site_parts())}"
@@ -67,7 +69,9 @@ def import_site(
     config = load_config(out)
     audit = Audit() if log is None else _audit_of(config, log)
     lines = [*audit.sentences(), f"{out}: {config.build_cluster()}"]
-    lines += [f"read {line}" for line in (() if site is None else site.read)]
+    if site is not None:
+        lines += [f"read {name}: {content}" for name, content in site.read]
+        lines += [f"read {name}: nothing ({why})" for name, why in site.unread]
     lines += [f"noted: {note}" for note in imported.notes] + [f"not modelled: {what}" for what in unmodelled]
     if left_out := imported.left_out:
         more = f"; and {len(left_out) - _NAMED:,} more" if len(left_out) > _NAMED else ""
@@ -92,7 +96,7 @@ def _audit_of(config: Config, log: Trace) -> Audit:
     auditor = cluster_scenario_of(config).auditor(log)
     log.change = lambda jobs: accepting(jobs, config.cluster.accept, config.runtime, config.build_cluster().gpu_types)
     log.watcher = auditor
-    with suppress(DagsimError):  # the log can be read only with an option
+    with suppress(DagsimError):  # some logs can only be read with an option
         log.arrays()
     return auditor.audit(log.report)
 

@@ -11,7 +11,7 @@ from dagsim.cli.app import App, app, say
 from dagsim.cli.inspect import trace_app
 from dagsim.cli.options import Quiet
 
-site_app = App(help="Import a real cluster: nodes, queues, limits and its scheduler.", no_args_is_help=True)
+site_app = App(help="Import a real cluster with its nodes, queues, limits and scheduler.", no_args_is_help=True)
 app.add_typer(site_app, name="site")
 
 
@@ -22,15 +22,18 @@ def site_import(
         typer.Argument(
             metavar="FOLDER|FILE...",
             help=(
-                "The site's files: slurm.conf, output of scontrol and sacctmgr; Kueue objects; "
-                "output of qmgr; or a list of nodes."
+                "The site's files: slurm.conf with the output of scontrol and sacctmgr; Kueue objects; "
+                "the output of qmgr; or a list of nodes."
             ),
         ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="YAML", help="The configuration to write.")],
     gpu: Annotated[
         list[str] | None,
-        typer.Option(metavar="SITE=TYPE", help="GPU type for a site's own name, such as a100=A100-80; repeatable."),
+        typer.Option(
+            metavar="SITE=TYPE",
+            help="GPU type that a name used by the site stands for, such as a100=A100-80; repeatable.",
+        ),
     ] = None,
     timezone: Annotated[
         str | None,
@@ -56,7 +59,8 @@ def site_import(
 @trace_app.command("anonymise")
 def anonymise_traces(
     paths: Annotated[
-        list[Path], typer.Argument(metavar="FILE|FOLDER...", help="Logs, lists of nodes, and folders of sites.")
+        list[Path],
+        typer.Argument(metavar="FILE|FOLDER...", help="Logs, lists of nodes, and folders with files of a site."),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FOLDER", help="Folder for the new files.")],
     quiet: Quiet = False,

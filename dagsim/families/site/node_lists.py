@@ -53,8 +53,10 @@ class ImportedSite:
 
     policy: ClassVar[str] = ""
     """The policy that represents its scheduler."""
-    read: list[str] = field(default_factory=list)
-    """The files that were read, and what each is."""
+    read: list[tuple[str, str]] = field(default_factory=list)
+    """The names of the files that were read, each with what it contains."""
+    unread: list[tuple[str, str]] = field(default_factory=list)
+    """The names of the files of which nothing was read, each with the reason."""
     unmodelled: dict[str, None] = field(default_factory=dict)
     """Settings that have no effect here."""
     written_s: float | None = None
@@ -69,10 +71,6 @@ class ImportedSite:
     def cluster_name(self) -> str:
         """The name of the cluster; empty if no file states it."""
         return ""
-
-    def read_files(self) -> list[str]:
-        """Return the names of the files that were understood."""
-        return [line.partition(":")[0] for line in self.read if ": nothing" not in line]
 
     def drop(self, what: str) -> None:
         """Record a setting that is not modelled."""
@@ -201,7 +199,8 @@ def grouped(
             members.setdefault((part, runs), []).append(node.name + suffix)
     if not members:
         raise TraceError(
-            f"no node is left on which jobs can run: {', '.join(imported.left_out[:8])} (--all keeps them)"
+            "no node is left for jobs to run on, because these were left out: "
+            f"{', '.join(imported.left_out[:8])} (--all keeps them)"
         )
     for (part, _), names in members.items():
         label = f"{(part.gpu or 'cpu').lower()}-x{part.gpus}" if part.gpu else "cpu"
@@ -256,7 +255,7 @@ def _named(site_name: str, features: Iterable[str], named: Mapping[str, str]) ->
         return kind
     hinted = [hint for feature in features if (hint := site_gpu(feature)) in GPU_TYPES]
     for size in [match[1] for feature in features if (match := _GB.search(feature))]:
-        hint = site_gpu(f"{site_name} {size}gb")  # a100 with the feature 80gb
+        hint = site_gpu(f"{site_name} {size}gb")  # for example, a100 with the feature 80gb
         hinted += [hint] if hint in GPU_TYPES and hint.rpartition("-")[2] == size else []
     if kind not in GPU_TYPES:
         return hinted[0] if hinted and site_name == _UNTYPED else kind
@@ -313,5 +312,5 @@ def read_nodes(source: Source) -> list[FoundNode]:
         earlier = nodes.get(node.name)
         nodes[node.name] = node if earlier is None else earlier.also_in(node.partitions)
     if not nodes:
-        raise TraceError(f"{source}:1: it lists no nodes")
+        raise TraceError(f"{source}:1: the file lists no nodes")
     return list(nodes.values())

@@ -51,19 +51,19 @@ def read_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> ImportedSi
     Raises:
         TraceError: A file cannot be read, or the files belong to several kinds of schedulers.
     """
-    unread = {}
+    unread: dict[Path, str] = {}
     for file in files:
         try:
             Source(file).head()
-        except TraceError as error:  # an empty file, or one that is not text
-            unread[file] = f"{file.name}: nothing ({str(error).rpartition(': ')[2]})"
+        except TraceError as error:  # the file is empty or is not text
+            unread[file] = str(error).rpartition(": ")[2]
     sites = sites_in([file for file in files if file not in unread], zone)
     named = {kind: site for kind, site in sites.items() if site.has_queues}
     if len(named) > 1:
-        listed = "; ".join(f"{kind}: {', '.join(site.read_files()[:3])}" for kind, site in named.items())
-        raise TraceError(f"the files belong to several schedulers ({listed}); import one at a time")
+        listed = "; ".join(f"{kind}: {', '.join([name for name, _ in site.read][:3])}" for kind, site in named.items())
+        raise TraceError(f"the files come from several schedulers ({listed}); import one at a time")
     for site in named.values():
-        site.read += unread.values()
+        site.unread += [(file.name, why) for file, why in unread.items()]
         return site
     return None
 
@@ -101,7 +101,7 @@ def with_jobs(unmodelled: Iterable[str], log: Trace | None, written_s: float | N
     settings = list(unmodelled)
     jobs: list[Job] = []
     origin_s = 0.0
-    with suppress(DagsimError):  # the log can be read only with an option
+    with suppress(DagsimError):  # some logs can only be read with an option
         if log is not None:
             jobs = list(log.jobs())
             origin_s = log.meta.get("origin_s", 0.0)

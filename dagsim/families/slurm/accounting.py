@@ -52,7 +52,7 @@ _SHORT = 500  # in characters; longer texts are not cached
 _INFINITE = "4294967295"  # INFINITE as a 32-bit number
 _SLICE = re.compile(r"(\d+)g\.(\d+)gb", re.IGNORECASE)
 _MOST_TASKS = 4_000_001  # Slurm's own upper limit for MaxArraySize
-# compute slices per GPU: seven on all types but the A30
+# compute slices per GPU: seven on every type except the A30
 _SLICES, _A30_SLICES, _A30_SLICE_GB = 7, 4, 6
 
 
@@ -250,16 +250,16 @@ def array_tasks(job: str) -> int | None:
     ended = not listed.endswith("...")
     parts = listed.removesuffix("...").split(",")
     tasks = 0
-    for part in parts if ended else parts[:-1]:  # the last number before the dots may be truncated
+    for part in parts if ended else parts[:-1]:  # the last number before the dots may be incomplete
         first, _, rest = part.partition("-")
         last, _, step = rest.partition(":")
         if not all(
             number.isascii() and number.isdecimal() and len(number) < 9 for number in (first, last or "0", step or "1")
         ):
-            raise Dirty("with an array that is not a list of tasks")
+            raise Dirty("whose array is not a list of tasks")
         tasks += max(0, int(last or first) - int(first)) // max(1, int(step or 1)) + 1
     if tasks > _MOST_TASKS:
-        raise Dirty("with an array that is not a list of tasks")
+        raise Dirty("whose array is not a list of tasks")
     return tasks
 
 
@@ -287,7 +287,7 @@ def _pairs(text: str) -> Mapping[str, str]:
     for part in text.split(",") if not is_unset(text) else ():
         name, equals, value = part.partition("=")
         if not equals:
-            raise Dirty("with resources that are not a list of name=value")
+            raise Dirty("whose resources are not a list of name=value pairs")
         listed[name.strip().lower()] = value
     return listed
 
@@ -387,7 +387,7 @@ _FORMS = {
 }
 """What the values of these columns look like, to put split rows together again."""
 _DELIMITERS = "|,;\t^~"
-_NO_VALUE = 4294967294  # Slurm's NO_VAL and INFINITE are the last of the 32-bit numbers
+_NO_VALUE = 4294967294  # Slurm's NO_VAL and INFINITE are the two largest 32-bit numbers
 _MOST_BITS = 4_000_001
 
 
@@ -459,12 +459,13 @@ def _form(
             _check_header(names, where)
         if columns and not any(len(line) == len(names) for line in lines):
             raise TraceError(
-                f"{where}: {len(first)} fields, but --read columns= names {len(columns)}: {clipped(', '.join(columns))}"
+                f"{where}: the row has {len(first)} fields, but --read columns= names {len(columns)}: "
+                f"{clipped(', '.join(columns))}"
             )
         for name in sorted({name for name in names if name in _READ and names.count(name) > 1}):
-            report.note(f"column twice ({name}), of which the first counts", where)
+            report.note(f"column twice ({name}; the first counts)", where)
         places = [names.index(name.lower()) if name.lower() in names else None for name in COLUMNS]
-        if "alloctres" not in names:  # the requested resources are all that is known
+        if "alloctres" not in names:  # nothing but the requested resources is known
             places[COLUMNS.index("AllocTRES")] = places[COLUMNS.index("ReqTRES")]
         return FileLayout(places, len(names), header)
 
@@ -500,7 +501,7 @@ def _is_quoted(source: Source, mark: str) -> bool:
     rows = []
     try:
         rows += [row for row in csv.reader(lines, delimiter=mark, strict=True) if row]
-    except csv.Error:  # sacct printed the quotes of a command line as they are
+    except csv.Error:  # sacct does not escape quotes in a command line
         return False
     width = len(rows[0])
     plain = all(len(line.split(mark)) == width for line in lines if line)
@@ -526,7 +527,7 @@ def _continues(row: Sequence[str], line: Sequence[str], names: Sequence[str]) ->
     text continues."""
     last = next((name for name in reversed(names) if name), "")
     if len(row) < len(names) and names[0] in _FREE_TEXT and not _begins(row, names):
-        return True  # the line holds parts of the row's first text
+        return True  # this line contains parts of the first text of the row
     if not names or len(row) + len(line) - 1 > len(names) + _MOST_MARKS or _begins(line, names):
         return False
     if len(row) >= len(names) <= len(line):
@@ -563,7 +564,7 @@ def _rejoined(fields: list[str], names: Sequence[str], mark: str) -> list[str] |
             )
             if line is None or len(ways.get(key, row)[line]) <= len(
                 row[line]
-            ):  # any text may be its end, so the field may be long
+            ):  # the field may be long, because any text can contain its end
                 ways[key] = row
     return next(iter(ways.values())) if len(ways) == 1 else None
 
@@ -599,7 +600,7 @@ def folder_parts(source: Source) -> FolderParts | None:
     for file in source.files:
         try:
             header = file.head(1)[0]
-        except TraceError:  # an empty file or one that is not text: another file of the site
+        except TraceError:  # the file is empty or is not text, so it is some other file of the site
             continue
         headers.add(header)
         mark = next((mark for mark in _DELIMITERS if _names(header, mark) & {"jobid", "jobidraw"}), "")
@@ -648,9 +649,9 @@ def _joined_tables(parts: FolderParts, report: ReadReport, delimiter: str | None
         for reason, count in scratch.noted.items():
             report.note(reason, str(file), count)
         for reason, count in scratch.dropped.items():
-            report.note(f"of a further file {reason}, not joined", str(file), count)
+            report.note(f"from a further file {reason} (not joined)", str(file), count)
     if parts.left_out:
-        report.note(f"files list the same jobs again and are not read: {', '.join(parts.left_out)}", str(parts.logs))
+        report.note(f"files list the same jobs again and were not read: {', '.join(parts.left_out)}", str(parts.logs))
     raw, alias = COLUMNS.index("JobIDRaw"), COLUMNS.index("JobID")
     fillable = [(place, name.lower()) for place, name in enumerate(COLUMNS) if place not in (raw, alias)]
 
@@ -700,9 +701,8 @@ def _check_header(names: Sequence[str], where: str) -> None:
     ]
     if missing:
         raise TraceError(
-            f"{where}: the header lacks {', '.join(missing)}; it has {clipped(', '.join(names))}; "
-            "this command prints all columns: "
-            f"{COMMAND}"
+            f"{where}: the header lacks {', '.join(missing)}; it has {clipped(', '.join(names))}; to "
+            f"print all columns, use{COMMAND}"
         )
 
 
@@ -720,7 +720,7 @@ def _json_row(job: Mapping[str, Any]) -> list[str]:
         "State": _state(state.get("current")),
         "TimelimitRaw": unescaped_text(json_number(time.get("limit"))),
         "NNodes": unescaped_text(json_number(job.get("allocation_nodes"))),
-        # what was required is all that is known of a job without resources
+        # if a job holds no resources, nothing but its request is known
         "NCPUS": "" if allocated else unescaped_text(json_number(object_in(job.get("required")).get("CPUs"))),
         "ReqTRES": _tres(tres.get("requested")),
         "AllocTRES": allocated,
@@ -752,7 +752,7 @@ def json_number(value: Any) -> int | float | str | None:
 
 def unescaped_text(value: int | float | str | None) -> str:
     if isinstance(value, int) and abs(value) >= 1 << 63:
-        return "inf"  # a number with thousands of digits is corrupt
+        return "inf"  # a number with thousands of digits is damage
     return "" if value is None else str(value)
 
 

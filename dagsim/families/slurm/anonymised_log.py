@@ -37,11 +37,11 @@ def sacct_lines(source: Source, names: Names) -> Iterator[str]:
         terms = submission(fields["SubmitLine"], fields["Constraints"], fields["Reservation"], partition, asked)
         fields["Constraints"] = names.constraint(terms.request.constraint) if terms.request else ""
         fields["Reservation"] = names.new("reservation", terms.request.reservation) if terms.request else ""
-        # the original could name people and paths
+        # the original may contain names and paths
         fields["SubmitLine"] = _submit_line(terms, names)
         # CANCELLED by 1007 would identify a user
         fields["State"] = (fields["State"].split() or [""])[0]
-        # the bars in these columns are part of the text; the reader joins the parts again
+        # Bars in these columns are part of the text, so the reader joins the parts again.
         free = ("Constraints", "SubmitLine")
         cells = [text if name in free else text.replace("|", " ") for name, text in fields.items()]
         yield "|".join(text.replace("\n", " ") for text in cells) + "\n"

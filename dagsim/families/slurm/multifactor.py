@@ -4,7 +4,7 @@ limits."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from heapq import heappop, heappush
 from inspect import signature
@@ -12,6 +12,7 @@ from math import ceil, floor, inf
 from typing import Any, NamedTuple
 
 from dagsim.errors import ConfigError
+from dagsim.families.slurm.priority_formulas import Weights, decay_per_second, truncated
 from dagsim.families.slurm.slurm_backfill import (
     BackfillOutlook,
     NodePlan,
@@ -42,7 +43,6 @@ from dagsim.model import Decision, Kill, NodePartition, Placement, Preempt, Queu
 from dagsim.model.arithmetic import bits, ordered_sum
 from dagsim.systems.cluster.api import ClusterView, DemandClass, NodeState, Run, Standing, TaskState
 from dagsim.systems.cluster.policies.preemption import FreedNodes
-from dagsim.systems.cluster.policies.shares import Weights, decay_per_second, truncated
 
 __all__ = ["SlurmMultifactor", "SlurmSettings", "rules_of_site"]
 
@@ -217,6 +217,28 @@ def _reservation(task: TaskState) -> int:
     return -1 if terms is None else terms.reservation
 
 
+@dataclass(slots=True)
+class _Cycle:
+    """The state of one backfill cycle."""
+
+    view: ClusterView
+    plan: NodePlan
+    fitting: dict[DemandClass, bool] = field(default_factory=dict)
+    """Whether a demand fits on the machines now."""
+    examined: PendingJob | None = None
+    """The job that was last examined in advance."""
+    open: list[tuple[int, float]] = field(default_factory=list)
+    """For each group of its nodes: those that are still open, and the end of its time limit."""
+    seen: int = 0
+    """The number of reservations that ``open`` takes into account."""
+
+    def fits(self, demand: DemandClass) -> bool:
+        """Return True if a start may fit on the machines, whatever is reserved."""
+        if demand not in self.fitting:
+            self.fitting[demand] = may_fit(self.view.machines, demand)
+        return self.fitting[demand]
+
+
 class SlurmMultifactor:
     """Slurm's scheduler: it orders jobs by tier and by priority, which is computed from age, fair
     share, size, partition, QOS and TRES.
@@ -356,7 +378,7 @@ class SlurmMultifactor:
         alone = rules.alone(run.job, part)
         amounts = rules.amounts(task).times(run.instances / (task.demand.gang or 1))
         asked = self._asked(task, part, run.instances)
-        # the job is charged for all of its nodes, and they count against its limits
+        # The job is charged for all of its nodes, and all of them count against its limits.
         if alone and not part.exclusive:
             amounts = of_nodes(amounts, [machine.node for machine, *_ in run.held])
             asked = asked._replace(cpus=amounts.cpus, memory_gb=amounts.memory_gb, gpus=amounts.gpus)
@@ -390,7 +412,8 @@ class SlurmMultifactor:
         if self._starting is not None and self._starting[0] is run.task:
             return self._starting[1]
         parts = [part for part in self._rules.parts(run.job) if self._rules.has(part, run.nodes)]
-        if len(parts) > 1:  # it ran before the beginning, and a log of runs does not say where
+        # the run started before the beginning of the log, which does not record its place
+        if len(parts) > 1:
             self.forgets = "in which of several partitions a job had started"
         return parts[0] if parts else self._rules.partition(run.job)
 
@@ -424,14 +447,15 @@ class SlurmMultifactor:
         now = view.now
         if now < self._now:
             self._set_up(view)
-            # jobs that were running at the beginning keep their limits
+            # jobs that were already running at the beginning keep their limits
             for job in view.jobs.values():
                 self._rules.learn(view, job)
         self._now, self._some_fit = now, None
         view.follow(self)
         self._recalls = False
         pending = view.index((PendingJobs, self), lambda: self._pending(view))
-        if view.machines.released != self._released:  # a node may have come back
+        # a node may have come back into service into service
+        if view.machines.released != self._released:
             self._released, self._changed = view.machines.released, True
         self._book.calculate(now)
         if self._rules.holdings.budgets and self._book.rounds != self._charged:
@@ -456,7 +480,7 @@ class SlurmMultifactor:
             for number in pending.hopeless(holdings):
                 yield Kill(number, RejectReason.CANCELLED)
         stale = self._book.rounds != self._rounds and self._set.order != "basic"
-        # otherwise priorities are not used
+        # priorities are not used in any other case
         if stale and (self._set.preempt != "off" or self._any_fits(view, pending)):
             self._rounds = self._book.rounds
             pending.rank_anew(self._book, self._book.calculated_s)
@@ -483,6 +507,8 @@ class SlurmMultifactor:
         """True while it is told of the time before the beginning."""
         self._starting: tuple[TaskState, NodePartition] | None = None
         """The task that is being started, and its partition."""
+        self._ties = self._set.bf_ties == "wait"
+        """True if a limit that ends exactly when a reservation begins is too long."""
         self._gpu_names = [gpu.name if gpu is not None else "" for gpu in view.gpu_types]
         totals = [ordered_sum(getattr(node, name) for node in nodes) for name in ("cpus", "memory_gb", "gpus")]
         capacity = Capacity(len(nodes), *totals)
@@ -555,7 +581,7 @@ class SlurmMultifactor:
                     fixed = self._book.fixed(asked)
                     slot = self._ranks.add(key, tier, fixed, self._book.since_s(asked), asked.user)
                     at_s = max(min(self._now, self._eligible_s(task)), self._book.calculated_s)
-                    # the time of the job's array
+                    # use the time at which the job's array was evaluated
                     at_s = at_s if task.job.queued_s is None else self._book.calculated_s
                     self._ranks.note(slot, self._book.priority(fixed, asked, at_s), self._book.rounds)
             jobs.append(
@@ -647,7 +673,8 @@ class SlurmMultifactor:
             if passed or not self._licensed(view, task):
                 at += 1
                 continue
-            if self._together(task):  # started by backfill alone, and until then it holds up its partition
+            # only backfill can start this task, which blocks its partition until then
+            if self._together(task):
                 closed.add(part.name)
                 blocked |= rules.nodes[part.name]
                 at += 1
@@ -706,54 +733,17 @@ class SlurmMultifactor:
         listed, tests = pending.listed, int(self._set.bf_max_job_test)
         self._roomy.clear()
         pending.drop_left(2 * tests)
-        plan = NodePlan(
-            view,
-            self._table,
-            self._whole,
-            self._choice,
-            window_s=self._set.bf_window_s,
-            resolution_s=self._set.bf_resolution_s,
-            linear_s=self._set.bf_window_linear_s,
+        cycle = self._cycle(view)
+        plan, now = cycle.plan, view.now
+        outlook = BackfillOutlook(
+            listed,
+            tests,
+            lambda job: job.task.waiting > 0 and self._room(job)[0] > 0,
+            lambda job: self._could(cycle, job),
+            cycle.fits,
         )
         counts = {"user": self._set.bf_max_job_user, "assoc": self._set.bf_max_job_assoc}
         most = {name: count for name, count in (counts | {"part": self._set.bf_max_job_part}).items() if count}
-
-        fitting: dict[DemandClass, bool] = {}
-
-        def fits(demand: DemandClass) -> bool:
-            if demand not in fitting:
-                fitting[demand] = may_fit(view.machines, demand)
-            return fitting[demand]
-
-        hope: list[tuple[int, float]] = []
-        """For each group of the last tested job: the nodes that are open, and the end of the job's
-        time limit."""
-        hoping: PendingJob | None = None
-        seen, ties, now = 0, self._set.bf_ties == "wait", view.now
-
-        def could(job: PendingJob) -> bool:
-            nonlocal hope, hoping, seen
-            task = job.task
-            if job is not hoping or task.demand.gang:
-                if not (task.waiting > 0 and fits(task.demand)):
-                    return False
-                if task.demand.gang:
-                    return self._fit_beside(view, task, job.part, plan, self._room(job)[0]) is not None
-                hoping, seen, hope = job, 0, []
-                for group in self._rules.groups(task):
-                    if nodes := self._roomy_nodes(view, task, job.part, group.types):
-                        hope.append((nodes, now + self._longest_s(task, group.types)))
-            for reservation in plan.made[seen:]:  # only reservations made since the last test
-                kept_nodes = reservation.nodes
-                for place, (nodes, end_s) in enumerate(hope):
-                    if nodes & kept_nodes and reservation.meets(now, end_s, ties):
-                        hope[place] = nodes & ~kept_nodes, end_s
-            seen = len(plan.made)
-            return any(nodes for nodes, _ in hope)
-
-        outlook = BackfillOutlook(
-            listed, tests, lambda job: job.task.waiting > 0 and self._room(job)[0] > 0, could, fits
-        )
         considered: dict[tuple[str, str], int] = {}
         preempting = self._set.preempt != "off" and bool(self._preemptable)
         stoppable: dict[tuple[str, str], frozenset[int]] = {}
@@ -775,21 +765,18 @@ class SlurmMultifactor:
             if (most and self._is_over(task, part, most, considered)) or not self._licensed(view, task):
                 at += 1
                 continue
-            ruled_out = outlook.knows_no(at) or not fits(task.demand)
+            ruled_out = outlook.knows_no(at) or not cycle.fits(task.demand)
             placement = None if ruled_out else self._fit_beside(view, task, part, plan, room)
             if placement is None and preempting:
                 end_s, before = now + self._longest_s(task, task.demand.types), len(self._runs)
-                open_nodes = self._rules.nodes[part.name] & ~plan.kept(now, end_s, closed=ties)
+                open_nodes = self._rules.nodes[part.name] & ~plan.kept(now, end_s, closed=self._ties)
                 yield from self._make_way(view, task, part, open_nodes)
                 if len(self._runs) < before:
-                    plan.started()
-                    fitting.clear()
-                    hoping = None
-                    self._roomy.clear()
+                    self._renew(cycle)
                     placement = self._fit_beside(view, task, part, plan, room)
             if placement is None:
                 at += 1
-                if preempting:  # a job behind it may stop runs, but none on reserved nodes
+                if preempting:  # a later job may stop runs, but not those on reserved nodes
                     gone = self._stoppable(view, task, part, stoppable) | self._leaving_for(task)
                     plan.make_room(job, gone, self._barred(task))
                     continue
@@ -797,15 +784,8 @@ class SlurmMultifactor:
                     break
                 if outlook.is_hopeful(at):
                     plan.make_room(job, barred=self._barred(task))
-                    hopeful = outlook.hopeful_at
-                    while at < hopeful and tested < tests and outlook.counts_all and could(listed[hopeful]):
-                        # a shorter form of the above for a job that is known not to start
-                        job = listed[at]
-                        if most or job.holders or not job.task.waiting or not self._licensed(view, job.task):
-                            break
-                        plan.make_room(job, barred=self._barred(job.task))
-                        tested += 1
-                        at += 1
+                    passed = 0 if most else self._reserve_up_to_hope(cycle, outlook, listed, at, tests - tested)
+                    at, tested = at + passed, tested + passed
                 continue
             if not self._may_hold(view, job, placement):
                 at += 1
@@ -824,11 +804,65 @@ class SlurmMultifactor:
                 for entry, place in pending.drop(at, several=len(self._rules.parts(task.job)) > 1):
                     outlook.removed(entry, place)
                     at -= place < at
-            plan.started()
-            fitting.clear()
-            hoping = None
-            self._roomy.clear()
+            self._renew(cycle)
         yield from self._start_together(view, ready)
+
+    def _cycle(self, view: ClusterView) -> _Cycle:
+        plan = NodePlan(
+            view,
+            self._table,
+            self._whole,
+            self._choice,
+            window_s=self._set.bf_window_s,
+            resolution_s=self._set.bf_resolution_s,
+            linear_s=self._set.bf_window_linear_s,
+        )
+        return _Cycle(view, plan)
+
+    def _renew(self, cycle: _Cycle) -> None:
+        """Forget what a start or a stopped run may have changed."""
+        cycle.plan.started()
+        cycle.fitting.clear()
+        cycle.examined = None
+        self._roomy.clear()
+
+    def _could(self, cycle: _Cycle, job: PendingJob) -> bool:
+        """Return True if a job could start now beside the reservations made so far. Only reservations
+        made since the last test of the same job are examined."""
+        task = job.task
+        if job is not cycle.examined or task.demand.gang:
+            if not (task.waiting > 0 and cycle.fits(task.demand)):
+                return False
+            if task.demand.gang:
+                return self._fit_beside(cycle.view, task, job.part, cycle.plan, self._room(job)[0]) is not None
+            cycle.examined, cycle.seen, cycle.open = job, 0, []
+            for group in self._rules.groups(task):
+                if nodes := self._roomy_nodes(cycle.view, task, job.part, group.types):
+                    cycle.open.append((nodes, cycle.view.now + self._longest_s(task, group.types)))
+        made, now, ties = cycle.plan.made, cycle.view.now, self._ties
+        for reservation in made[cycle.seen :]:
+            kept_nodes = reservation.nodes
+            for place, (nodes, end_s) in enumerate(cycle.open):
+                if nodes & kept_nodes and reservation.meets(now, end_s, ties):
+                    cycle.open[place] = nodes & ~kept_nodes, end_s
+        cycle.seen = len(made)
+        return any(nodes for nodes, _ in cycle.open)
+
+    def _reserve_up_to_hope(
+        self, cycle: _Cycle, outlook: BackfillOutlook, listed: Sequence[PendingJob], at: int, left: int
+    ) -> int:
+        """Make reservations for the jobs from index ``at`` on, at most ``left``, up to the one that could
+        start, for as long as it still could. They are known not to start, so this is a shorter form of
+        their tests. Return how many were tested.
+        """
+        hopeful, passed = outlook.hopeful_at, 0
+        while at + passed < hopeful and passed < left and outlook.counts_all and self._could(cycle, listed[hopeful]):
+            job = listed[at + passed]
+            if job.holders or not job.task.waiting or not self._licensed(cycle.view, job.task):
+                break
+            cycle.plan.make_room(job, barred=self._barred(job.task))
+            passed += 1
+        return passed
 
     def _together(self, task: TaskState) -> str:
         """The name that the task shares with those that it has to start with; empty if it starts alone."""
@@ -845,7 +879,7 @@ class SlurmMultifactor:
                 continue
             for task, part, placement in parts:
                 nodes = sum([1 << share.node for share in placement])
-                if self._on(view, task, part, nodes, inf) is None:  # they took the same node
+                if self._on(view, task, part, nodes, inf) is None:  # both took the same node
                     break
                 self.latest = "backfill"
                 self._starting = task, part
@@ -909,8 +943,8 @@ class SlurmMultifactor:
             return None
 
         def placed(nodes: int, types: tuple[int, ...]) -> Placement | None:
-            end_s, ties = view.now + self._longest_s(task, types), self._set.bf_ties == "wait"
-            return self._on(view, task, part, nodes & ~plan.kept(view.now, end_s, closed=ties, of=nodes), room)
+            end_s = view.now + self._longest_s(task, types)
+            return self._on(view, task, part, nodes & ~plan.kept(view.now, end_s, closed=self._ties, of=nodes), room)
 
         return self._first(task, lambda types: self._roomy_nodes(view, task, part, types), placed)
 
@@ -939,7 +973,7 @@ class SlurmMultifactor:
         that limit."""
         of_part = self._rules.nodes[part.name]
         groups = [(self._longest_s(task, group.types), of_part & group.nodes) for group in self._rules.groups(task)]
-        # one search for all groups
+        # one search serves all groups
         if not task.demand.gang and all(limit_s == groups[0][0] for limit_s, _ in groups):
             return ((float(groups[0][0]), tuple([nodes for _, nodes in groups])),)
         return tuple([(float(limit_s), (nodes,)) for limit_s, nodes in groups])
@@ -1003,7 +1037,8 @@ class SlurmMultifactor:
 
     def _on(self, view: ClusterView, task: TaskState, part: NodePartition, nodes: int, room: float) -> Placement | None:
         demand, machines = task.demand, view.machines.list
-        if self._set.place == "first" and not (demand.gang or part.spreads):  # most jobs: no need to examine all nodes
+        # for most jobs, there is no need to examine all nodes
+        if self._set.place == "first" and not (demand.gang or part.spreads):
             for node in bits(nodes):
                 if count := machines[node].room(demand):
                     return (Share(node, int(min(count, task.waiting, room))),)
@@ -1040,7 +1075,7 @@ class SlurmMultifactor:
         killed: set[int] = set()
         chosen = self._victims(view, task, part, nodes, sorted(modes, key=self._worth)) if modes else []
         for run in chosen:
-            if run not in self._runs:  # its job was killed with another run
+            if run not in self._runs:  # the job was killed together with another run
                 continue
             job, grace_s = self._runs[run].job, self._grace_s(run)
             if grace_s > 0:
@@ -1171,7 +1206,7 @@ class SlurmMultifactor:
             kept = self._runs.get(run)
             if kept is None:
                 continue
-            # another task of the job has just started
+            # another task of the same job has just started
             if self._latest.get(kept.job, -inf) >= view.now:
                 heappush(self._deadlines, (view.now + 1.0, run))
                 return

@@ -74,7 +74,7 @@ _FAULTS = ("", "whose Suspended is not a duration", "whose ElapsedRaw is not a d
 """Reasons why a run time is unusable; the first is no reason."""
 _NOTES = (
     "",
-    "whose hours change between winter and summer time",
+    "whose elapsed time differs by an hour from Start to End, as at a change of summer time; it counts",
     "whose elapsed time is not that from Start to End without suspensions; it counts",
     "that start before their submission, taken as started then",
     "that start before they are eligible, taken as eligible then",
@@ -87,7 +87,7 @@ _UNFINISHED = "of requeued jobs that are not over at the end, taken to run for a
 _OTHER_CPUS = "whose NCPUS and AllocTRES disagree; taken as AllocTRES"
 _OTHER_LENGTH = "whose list of nodes and NNodes disagree"
 _DAY_S = 86400.0
-_SHORT_TIME = 8  # characters; a number of seconds with fewer is not a date
+_SHORT_TIME = 8  # in characters; a shorter number of seconds is not a date
 _MIXED = "that mix GPU types on a node, which all run on one type here"
 _CLOCK_S = 1.0
 """Slurm's clock counts whole seconds, and each column is rounded separately."""
@@ -189,7 +189,7 @@ def _column_names(source: Source) -> set[str]:
     for file in source.files:
         try:
             names.update(re.split(r"[|,;\t]", file.head(1)[0].lower()))
-        except TraceError:  # a file of another kind in the folder
+        except TraceError:  # this file in the folder has a different kind
             continue
     return {name.strip() for name in names}
 
@@ -316,7 +316,7 @@ class _Reuse:
     ) -> None:
         """Number the jobs of rows that are sorted by id and submission."""
         assert self._numbers is not None
-        jobs: list[dict[int, int]] = []  # the last row of each job with an id, by full id
+        jobs: list[dict[int, int]] = []  # the last row of each job that has an id, by full id
 
         def continues(row: int, last: dict[int, int]) -> bool:
             before = last.get(full[row], next(iter(last.values())))
@@ -389,7 +389,7 @@ class _Reading:
         """Yield the rows of jobs with an id and a submission time, and skip steps."""
         for table in self.tables(source, report, self.options):
             ids = _ids(table).tolist()
-            # lists that were cut off contain dots, too
+            # lists that were cut off contain dots as well
             steps = np.array(["." in id and "." in id.partition("[")[0] for id in ids], bool)
             if steps.any():
                 report.skip("of steps", int(steps.sum()))
@@ -480,7 +480,7 @@ class _Reading:
         True if it holds all rows.
         """
         bases = [_job_id(id) for id in _ids(table).tolist()]
-        if whole and len(set(bases)) == len(bases):  # true of most logs: one row per job
+        if whole and len(set(bases)) == len(bases):  # most logs have one row per job
             return
         owners = map(hash, zip(*[table.texts(_AT[name]).tolist() for name in ("User", "Cluster")], strict=True))
         ids = [map(hash, column) for column in (bases, _ids(table).tolist())]
@@ -642,11 +642,11 @@ class _Reading:
             if ran:
                 self._note(_IN_LINE, place)
             asked, allocated = asked.with_gpus_of(lines), allocated.with_gpus_of(lines)
-        # the requested GPUs are unknown, not zero
+        # the requested GPUs are unknown, which differs from zero
         elif asked.is_stated and not row["ReqTRES"] and is_unset(row["ReqGRES"]):
             asked = asked.with_gpus_of(allocated)._replace(types=())
         if asked.gpus and nodes > 1 and not is_unset(row["ReqGRES"]) and not has_total:
-            self._note("whose GPUs are those of ReqGRES, taken as a number per node", place)
+            self._note("with GPUs taken from ReqGRES as a number per node", place)
         return _Attempt(
             place,
             row["JobID"] or row["JobIDRaw"],
@@ -733,7 +733,9 @@ class _Reading:
         if ran and not attempts[-1].is_over and not self.options.keep_partial:
             self._note(_UNFINISHED, attempts[-1].place)
         if ran and ran[0].restarts:
-            self._note("of requeued jobs whose first attempts are not in the file (sacct --duplicates)", ran[0].place)
+            self._note(
+                "of requeued jobs without their first attempts, which only sacct --duplicates lists", ran[0].place
+            )
         return ran
 
     def _unusable(self, attempt: _Attempt) -> str | None:
@@ -766,7 +768,7 @@ class _Reading:
             tenant=self._tenant(*first.submitted[:3]),
             user=first.submitted[0],
             account=first.submitted[1],
-            # the partition that was used, if the job requested several
+            # if the job requested several partitions, the one that it ran in
             partition=first.submitted[2],
             qos=first.submitted[3],
             priority=-first.terms.nice or 0.0,
@@ -796,7 +798,7 @@ class _Reading:
         last = attempts[-1]
         allocated, nodes = last.allocated, last.nodes
         if allocated.gpus > last.asked.gpus and last.asked.is_stated:
-            self._note("that hold GPUs they did not request", last.place)
+            self._note("that hold GPUs that they did not request", last.place)
         requested = self.options.demand == "requested" and last.asked.is_stated
         if requested or allocated.slices or len(allocated.types) < 2:
             return [attempts]
@@ -809,7 +811,7 @@ class _Reading:
         ):
             self._note(_MIXED, last.place)
             return [attempts]
-        self._note("on nodes of several GPU types, which need not start together here", last.place)
+        self._note("on nodes with several GPU types, whose parts need not start together in the simulation", last.place)
         parts = []
         for kind, size in sorted(allocated.types, key=lambda pair: -pair[1]):
             share = size / allocated.gpus
@@ -852,12 +854,12 @@ class _Reading:
             if not self.options.mig:
                 raise Dirty("on MIG slices (option mig)")
             if len(taken.slices) > 1:
-                self._note("on MIG slices of several sizes, each taken as the largest", attempt.place)
+                self._note("on MIG slices of several sizes (each taken as the largest)", attempt.place)
             return sum(count for _, count in taken.slices), max(share for share, _ in taken.slices)
         if taken.gpus:
             if taken.gpus % nodes == 0:
                 return nodes, taken.gpus // nodes
-            self._note("whose GPUs are not even over their nodes, taken one by one", attempt.place)
+            self._note("with GPUs spread unevenly over their nodes (treated as single GPUs)", attempt.place)
             return taken.gpus, 1
         if taken.shards:
             if self.options.shards is None:
@@ -876,9 +878,9 @@ def _refuse_again(attempt: _Attempt, earlier: list[_Attempt]) -> None:
     for place, other in enumerate(earlier):
         if (other.submit_s, other.start_s) == (attempt.submit_s, attempt.start_s) and attempt.start_s is not None:
             if other.is_over or not attempt.is_over:
-                raise Dirty("of an attempt that another row describes")
+                raise Dirty("for an attempt that another row describes")
             earlier[place] = attempt
-            raise Dirty("of an attempt that another row describes")
+            raise Dirty("for an attempt that another row describes")
 
 
 def _submitted(row: dict[str, str]) -> tuple[str, str, str, str]:

@@ -17,7 +17,7 @@ import numpy as np
 from dagsim.families.slurm import slurm_times
 from dagsim.families.slurm.slurm_priority import PriorityBook, RankColumns
 from dagsim.families.slurm.slurm_rules import Amounts, Holder, Holdings
-from dagsim.families.slurm.slurm_times import NodeChoice
+from dagsim.families.slurm.slurm_times import Clock, Held, Kept, Limits, NodeChoice, Steps, Where
 from dagsim.family import offered
 from dagsim.model import NodePartition
 from dagsim.model.arithmetic import bits
@@ -76,11 +76,8 @@ class RunTable:
         self.owners: Numbers = [0] * 4 * nodes
         self.kept: Numbers = [0] * nodes
         self.out: Numbers = [0.0] * nodes
-        self.order: Numbers = []
-        """The ends of all runs in ascending order, as of the last sort."""
-        self.ranks: Numbers = []
-        """The position of each run's end in ``order``."""
-        self.marks: Numbers = []
+        self.limits = Limits([], [], self.runs, self.stride, [])
+        """The ends of all runs, as of the last sort."""
         self.compiled = False
         self.searched = 0
         """Number of nodes searched so far."""
@@ -154,9 +151,9 @@ class RunTable:
     def begin(self) -> None:
         """Drop all reservations, and compile once there is enough work."""
         self.kept = [0] * len(self.ids)
-        # True if both forms are loaded
-        pays = self.searched > _LISTED or _functions.cache_info().currsize == 2
-        if not self.compiled and pays and _functions(compiled=True) != _functions(compiled=False):
+        # true if both forms are compiled
+        pays = self.searched > _LISTED or inner_loops.cache_info().currsize == 2
+        if not self.compiled and pays and inner_loops(compiled=True) != inner_loops(compiled=False):
             self.compiled = True
             for name in ("ends", "gives", "free", "begins", "untils", "out"):
                 setattr(self, name, np.array(getattr(self, name), np.float64))
@@ -176,8 +173,9 @@ class RunTable:
         places = np.zeros(rows.shape, np.int64)
         places[rows] = ranks
         marks = np.zeros(len(order), np.int64)
-        columns: list[Numbers] = [order, places.ravel(), marks]
-        self.order, self.ranks, self.marks = columns if self.compiled else [column.tolist() for column in columns]
+        columns: list[Any] = [order, places.ravel(), marks]
+        order, ranks, marks = columns if self.compiled else [column.tolist() for column in columns]
+        self.limits = Limits(order, ranks, self.runs, self.stride, marks)
 
     def keep(self, node: int, begin_s: float, until_s: float, owner: int) -> None:
         """Reserve a node."""
@@ -216,12 +214,12 @@ class RunTable:
             flags = self._flags[nodes] = np.array(listed, np.int64) if self.compiled else listed
         return flags
 
-    def empty(self) -> tuple[Numbers, Numbers, Numbers]:
-        """Return sequences for the steps of one demand: times, rooms and counts."""
+    def empty(self) -> Steps:
+        """Return sequences for the steps of one demand."""
         count = len(self.ids) * (self.stride + 1)
         if self.compiled:
-            return np.empty(count), np.empty(count), np.zeros(len(self.ids), np.int64)
-        return [0.0] * count, [0.0] * count, [0] * len(self.ids)
+            return Steps(np.empty(count), np.empty(count), np.zeros(len(self.ids), np.int64))
+        return Steps([0.0] * count, [0.0] * count, [0] * len(self.ids))
 
     def _widen(self) -> None:
         self.ends, self.gives = self._wider(self.ends, self.stride, 1), self._wider(self.gives, self.stride, 3)
@@ -244,20 +242,12 @@ class _Search:
 
     nodes: int
     listed: list[int]
-    members: Numbers
-    """The nodes in the form that the functions take."""
+    where: Where
     least_s: float
-    until_s: float
-    own: int
-    """Index of the site's reservation in which the demand runs, or -2."""
-    span: Numbers
-    """The nodes of the partition that are up."""
-    asked: Numbers
-    """For each node, 1 if it satisfies the constraint."""
     never_s: float
     """The shortest limit for which no time was found; none will be found later in the cycle."""
-    steps: tuple[Numbers, Numbers, Numbers] | None = None
-    """The steps of these nodes (``slurm_times.fill_rooms``); None if a run has started since."""
+    steps: Steps | None = None
+    """The steps of these nodes; None if a run has started since."""
 
 
 class NodePlan:
@@ -289,21 +279,21 @@ class NodePlan:
         self._ends: list[float] = []
         self._table, self._choice, self._whole = table, choice, whole
         self._view, self._until_s, self._resolution_s = view, view.now + window_s, resolution_s
-        self._linear_s = float(linear_s)
         self._searches: dict[tuple[DemandClass, bool, tuple[int, ...], int, frozenset[int]], _Search] = {}
         machines = view.machines
         self._origin_s = 0.0 if machines.site is None else float(machines.site.origin_s)
+        self._clock = Clock(self._now, self._origin_s, resolution_s, float(linear_s))
         self._of_type = [0] * len(machines.types)
         for machine in machines.list:
             self._of_type[machine.type] |= machine.bit if machine.up else 0
         self._all_up = reduce(or_, self._of_type)
         self._up_of: dict[tuple[int, ...], int] = {}
-        self._steps: dict[tuple[DemandClass, bool, frozenset[int]], tuple[Numbers, Numbers, Numbers]] = {}
+        self._steps: dict[tuple[DemandClass, bool, frozenset[int]], Steps] = {}
         self._tables: dict[frozenset[int], RunTable] = {}
         """The runs under way without those that a job may stop."""
         table.refresh(machines.list)
         table.begin()
-        self._fill, self._earliest = _functions(compiled=table.compiled)
+        self._fill, self._earliest = inner_loops(compiled=table.compiled)
         table.sort(self._now)
         self._drained = 0
         """Nodes on which nothing may start for an unknown time."""
@@ -393,15 +383,12 @@ class NodePlan:
         table.searched += len(search.listed)
         if search.steps is None:
             search.steps = self._steps_of(demand, alone, gone)
-        least_s = search.least_s
+        least_s, until_s = search.least_s, search.where.until_s
+        kept = Kept(table.begins, table.untils, table.owners, table.kept, table.kept_stride)
+        # numba finds the types of named tuples in 0.5 us each, those of plain tuples at once
+        parts = [tuple(part) for part in (search.where, search.steps, runs.limits, kept, self._clock)]
         while True:
-            begin_s, first = self._earliest(
-                search.members, search.span, search.asked, *search.steps, table.stride + 1,
-                runs.order, runs.ranks, runs.runs, self._linear_s, self._now,
-                table.begins, table.untils, table.owners, table.kept, table.kept_stride, search.own,
-                least_s, search.until_s, limit_s, self._resolution_s, self._origin_s,
-                float(wanted), distinct, runs.marks, out,
-            )  # fmt: skip
+            begin_s, first = self._earliest(*parts, least_s, limit_s, float(wanted), distinct, out)
             if begin_s == inf:
                 search.never_s = limit_s
                 return None
@@ -412,14 +399,15 @@ class NodePlan:
                 free = sum([1 << node for node in room])
                 of_group = next(free & nodes for nodes in groups if free & nodes)
                 chosen = self._choice.nodes(of_group, room, room, wanted, spread=distinct, shares=shares)
-                if not chosen:  # not enough of the nodes that it needs: try when further ones are free
-                    least_s = _next_end_s(runs.order, begin_s)
-                    if least_s > search.until_s:
+                if not chosen:  # too few of the required nodes are free, so try again when more are
+                    least_s = _next_end_s(runs.limits.order, begin_s)
+                    if least_s > until_s:
                         return None
                     continue
             if begin_s <= least_s or not self._taken(chosen, begin_s, begin_s + limit_s):
                 return begin_s, chosen
-            least_s = begin_s  # its nodes are reserved later on, so Slurm tries again from there
+            # its nodes are reserved for a later time, so Slurm tries again from then on
+            least_s = begin_s
 
     def _without(self, gone: frozenset[int]) -> RunTable:
         """The runs under way but those ``gone``."""
@@ -459,7 +447,8 @@ class NodePlan:
         span &= self._all_up & ~self._drained
         asked = self._table.flags(-1 if terms is None else terms.nodes)
         spanned = self._table.members((span | usable,))[1]
-        return _Search(usable, listed, members, float(least_s), float(until_s), own, spanned, asked, never_s)
+        where = Where(members, spanned, asked, own, float(until_s))
+        return _Search(usable, listed, where, float(least_s), never_s)
 
     def _up(self, demand: DemandClass) -> int:
         """Return the nodes of the demand's types that are up."""
@@ -471,8 +460,8 @@ class NodePlan:
             self._up_of[demand.types] = nodes
         return nodes
 
-    def _steps_of(self, demand: DemandClass, alone: bool, gone: frozenset[int]) -> tuple[Numbers, Numbers, Numbers]:
-        """The steps of all nodes of the demand's types, as ``slurm_times.fill_rooms`` writes them."""
+    def _steps_of(self, demand: DemandClass, alone: bool, gone: frozenset[int]) -> Steps:
+        """The steps of all nodes of the demand's types."""
         key = demand, alone, gone
         steps = self._steps.get(key)
         if steps is None:
@@ -484,19 +473,19 @@ class NodePlan:
                 for type_ in demand.types:
                     sharing |= nodes & machines.shared[type_]
             _, members = table.members((nodes & ~sharing,))
-            # The plan knows when reservations of the site end, but the choice of a domain does not.
+            # The plan accounts for the ends of the site's reservations, but the choice of a domain
+            # does not.
             open_ = demand.nodes if demand.terms is not None and demand.terms.domains else -1
             needs = (float(demand.whole), float(demand.cpus), float(demand.memory))
-            self._fill(
-                members, table.ends, table.gives, table.runs, table.stride, table.free, table.flags(open_),
-                table.flags(self._whole), needs, alone, self.now, *steps,
-            )  # fmt: skip
+            held = Held(table.ends, table.gives, table.runs, table.stride, table.free)
+            flags = table.flags(open_), table.flags(self._whole)
+            self._fill(members, tuple(held), *flags, needs, alone, self.now, tuple(steps))
             for node in bits(sharing):
                 rows = list(self._freed(table, machines.list[node], demand, alone))
                 at = node * (table.stride + 1)
                 for place, (time_s, count) in enumerate(rows):
-                    steps[0][at + place], steps[1][at + place] = time_s, float(count)
-                steps[2][node] = len(rows)
+                    steps.times[at + place], steps.rooms[at + place] = time_s, float(count)
+                steps.counts[node] = len(rows)
         return steps
 
     def _freed(
@@ -524,7 +513,7 @@ def _next_end_s(order: Any, after_s: float) -> float:
 
 
 @cache
-def _functions(*, compiled: bool) -> tuple[Callable[..., Any], ...]:
+def inner_loops(*, compiled: bool) -> tuple[Callable[..., Any], ...]:
     """Return the functions of ``slurm_times``, compiled if numba is installed."""
     plain = slurm_times.fill_rooms, slurm_times.earliest
     compile_ = offered("compile") if compiled else None
@@ -535,7 +524,7 @@ def load_compiled() -> None:
     """Load the compiled functions, for a process that is about to run many simulations; every
     ``RunTable`` then uses them from the start."""
     for compiled in (False, True):
-        _functions(compiled=compiled)
+        inner_loops(compiled=compiled)
 
 
 def may_fit(machines: ClusterState, demand: DemandClass) -> bool:

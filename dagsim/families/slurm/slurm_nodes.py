@@ -27,7 +27,7 @@ _SINFO = ("NODELIST", "PARTITION", "STATE", "CPUS", "MEMORY", "GRES", "AVAIL_FEA
 
 
 def is_scontrol(source: Source) -> bool:
-    head = source.head()  # gres.conf begins in the same way, but has no state
+    head = source.head()  # gres.conf starts in the same way, but contains no state
     return any(line.lstrip().startswith("NodeName=") for line in head[:4]) and any("State=" in line for line in head)
 
 
@@ -93,7 +93,7 @@ def sinfo_nodes(source: Source) -> Iterator[FoundNode]:
         if not line.strip() or fields[0] == _SINFO[0]:
             continue
         if len(fields) != len(_SINFO):
-            raise TraceError(f"{source.where(place)}: {len(fields)} fields instead of {len(_SINFO)}")
+            raise TraceError(f"{source.where(place)}: expected {len(_SINFO)} fields, got {len(fields)}")
         name, partition, state, cpus, memory, gres, features = fields
         row = {"NodeName": name, "State": state, "CPUTot": cpus, "RealMemory": memory.rstrip("+"), "Gres": gres}
         row |= {"Partitions": partition.rstrip("*"), "ActiveFeatures": features}
@@ -106,7 +106,8 @@ def _pairs(line: str) -> dict[str, str]:
     stated = _FREE_TEXT.split(f" {line.strip()}", maxsplit=1)[0]
     before, system, after = stated.partition(" OS=")
     if system:
-        after = "".join(after.partition(" RealMemory=")[1:])  # present if the whole node is on one line
+        # this is only present if the whole node is written on one line
+        after = "".join(after.partition(" RealMemory=")[1:])
     return dict(_PAIR.findall(before) + _PAIR.findall(after))
 
 

@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dagsim.errors import ConfigError
-from dagsim.model import NodePartition, Qos, QueueTree
-from dagsim.systems.cluster.policies.shares import (
+from dagsim.families.slurm.priority_formulas import (
     Account,
     Factors,
     ShareTree,
@@ -24,6 +23,7 @@ from dagsim.systems.cluster.policies.shares import (
     total_priority,
     truncated,
 )
+from dagsim.model import NodePartition, Qos, QueueTree
 
 __all__ = ["Asked", "Capacity", "FairShare", "PriorityBook", "PrioritySettings", "RankColumns"]
 
@@ -204,7 +204,7 @@ class PriorityBook:
         before = self.rounds
         period_s = self.settings.calc_period_s
         while self.calculated_s + period_s <= now:
-            if not self._runs:  # without runs, usage only decays
+            if not self._runs:  # usage only decays while nothing runs
                 self._decay(floor((now - self.calculated_s) / period_s))
                 break
             self._round(self.calculated_s + period_s)

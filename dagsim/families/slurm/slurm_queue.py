@@ -53,7 +53,8 @@ def _form_of(source: Source) -> str:
     """Return ``json``, ``scontrol`` or ``squeue``; empty if the source does not list a queue."""
     head = "\n".join(source.head(1 << 16))
     if head.lstrip().startswith("{"):
-        return "json" if all(f'"{key}"' in head for key in ("jobs", "job_state", "submit_time")) else ""
+        listed = re.search(r'"jobs"\s*:\s*\[', head) and '"job_state"' in head and '"submit_time"' in head
+        return "json" if listed else ""
     first = next((line for line in source.head(40) if line.strip()), "")
     if first.lstrip().startswith("JobId=") and "JobState=" in head:
         return "scontrol"
@@ -108,7 +109,8 @@ def _scontrol_jobs(source: Source, zone: ZoneInfo | None) -> Iterator[tuple[int,
         parts = _KEY.split(line)
         for key, value in zip(parts[1::2], parts[2::2], strict=True):
             text = "" if value.strip() in _NOTHING else value.strip()
-            if key == "GRES" and text:  # one for each set of nodes, each of which has as many
+            # there is one for each set of nodes, and all sets have the same number
+            if key == "GRES" and text:
                 nodes = fields.get("Nodes", "")
                 size = len(readable_hosts(nodes)) or 1
                 fields["GRES"] = ",".join(filter(None, [fields.get("GRES", ""), *[text] * size]))
@@ -158,7 +160,7 @@ def _squeue_jobs(source: Source, zone: ZoneInfo | None) -> Iterator[tuple[int, M
             continue
         values = _fields(line, header, names, mark)
         if values is None:
-            raise TraceError(f"{source.where(number)}: the columns are not those of the header; use {QUEUE_COMMAND}")
+            raise TraceError(f"{source.where(number)}: the columns do not match the header; use {QUEUE_COMMAND}")
         fields = {
             _OF_SQUEUE[name]: value
             for name, value in zip(names, values, strict=True)
@@ -180,7 +182,7 @@ def _fields(line: str, header: str, names: list[str], mark: str) -> list[str] | 
     starts = [match.start() for match in re.finditer(r"\S+", header)]
     widths = {after - before for before, after in pairwise(starts)}
     if len(widths) == 1 or not (parts := _merged(re.findall(r"\(.*\)$|\S+", line.strip()), names, " ") or []):
-        # squeue --Format prints columns of fixed widths, which may be empty
+        # Columns printed by squeue --Format have fixed widths and may be empty.
         ends = [*starts[1:], len(line)]
         parts = [line[begin:end].strip() for begin, end in zip(starts, ends, strict=True)]
     return parts
@@ -336,7 +338,9 @@ def _squeue_rows(source: Source, report: ReadReport, zone: ZoneInfo | None) -> I
         listed.add(re.split("[_+]", ids[0], maxsplit=1)[0])
         report.rows += len(ids)
         if job.get("two_readings"):
-            report.note("in an hour that their zone repeats, taken as its first", source.where(number), len(ids))
+            report.note(
+                "in an hour that occurs twice in their time zone (taken as the first)", source.where(number), len(ids)
+            )
         state, reason = _squeue_state(job)
         conditions = _conditions(job) if state == "PENDING" and reason == "Dependency" else ""
         why = "" if conditions or state != "PENDING" else _NOT_QUEUED.get(reason, "")
@@ -355,7 +359,7 @@ def _squeue_rows(source: Source, report: ReadReport, zone: ZoneInfo | None) -> I
                 dependent.append((ids, conditions, rows))
             else:
                 yield from rows
-    # suspended jobs started before all waiting jobs, and come back before them
+    # Suspended jobs started before all waiting jobs, and resume before them.
     for number, fields in suspended:
         started = unescaped_text(min(first_s, now_s) - 1)
         times = dict.fromkeys(map(COLUMNS.index, ("Submit", "Eligible", "Start")), started)
@@ -365,7 +369,8 @@ def _squeue_rows(source: Source, report: ReadReport, zone: ZoneInfo | None) -> I
         needed = re.findall(r"(?<=:)\d+(?:_\d+)?", conditions)
         missing = [id for id in needed if id.partition("_")[0] not in listed]
         if unlisted.intersection(needed) or (missing and not ("?" in conditions and len(missing) < len(needed))):
-            unlisted.update(ids)  # jobs that wait for a held job, or for one that the file lacks
+            # jobs that depend on a held job, or on one that is missing from the file
+            unlisted.update(ids)
             report.skip(_NOT_QUEUED["Dependency"], len(ids))
         else:
             yield from rows
@@ -410,7 +415,7 @@ def _gpus_of(job: Mapping[str, Any]) -> tuple[str, str]:
     except Dirty:
         return f"{asked},gres/gpu=?", f"{held},gres/gpu=?"  # the reader drops this row
     known = _TRACKED.search(asked) is not None
-    if "gres/gpu:" not in asked:  # types restrict where the job may run
+    if "gres/gpu:" not in asked:  # GPU types restrict where the job may run
         parts = listed.split(",") if listed else []
         asked = ",".join(filter(None, [asked, *[part for part in parts if not known or part.startswith("gres/gpu:")]]))
     if held and _TRACKED.search(held) is None:
@@ -428,13 +433,13 @@ def _squeue_row(job: Mapping[str, Any], id: str, runs: bool, now_s: float) -> li
     limit = json_number(job.get("time_limit"))
     lasts_s = 60.0 * limit if isinstance(limit, int | float) and limit > 0 else UNLIMITED_S
     lasts_s += _suspended_s(job)
-    if (ran := _suspended_after_s(job)) is not None:  # it comes back for the rest of its limit
+    if (ran := _suspended_after_s(job)) is not None:  # the job resumes for the rest of its limit
         lasts_s = max(lasts_s - ran, _OVERDUE_S)
         limit = lasts_s / 60 if isinstance(limit, int | float) else limit
     if not runs:
         moments = [moment for moment in (submit, eligible) if isinstance(moment, int | float)]
         start = max(moments, default=None)
-    # text without a column of start times
+    # Text output may lack a column of start times.
     elif start is None and isinstance(job.get("run_time"), int | float):
         start = int(now_s - job["run_time"])
     if runs and isinstance(start, int | float):
@@ -507,12 +512,14 @@ def _suspended_s(job: Mapping[str, Any]) -> float:
 
 
 _STATES = {
-    "COMPLETING": "COMPLETED", "STAGE_OUT": "COMPLETED",  # its nodes are about to become free
-    "REVOKED": "REVOKED", "REQUEUE_FED": "REVOKED",  # another cluster of the federation has the job
+    # the nodes of such a job are about to become free
+    "COMPLETING": "COMPLETED", "STAGE_OUT": "COMPLETED",
+    # another cluster in the federation runs the job
+    "REVOKED": "REVOKED", "REQUEUE_FED": "REVOKED",
     "REQUEUE_HOLD": "HELD", "SPECIAL_EXIT": "HELD", "RESV_DEL_HOLD": "HELD", "LAUNCH_FAILED": "HELD",
     "SUSPENDED": "SUSPENDED",
-    # A job holds its nodes while they boot, while it changes size, and while it is signalled or
-    # stopped (SIGSTOP)
+    # A job holds its nodes while they boot, while it changes size, and while it is being signalled
+    # or stopped (SIGSTOP).
     "CONFIGURING": "RUNNING", "POWER_UP_NODE": "RUNNING", "RESIZING": "RUNNING", "SIGNALING": "RUNNING",
     "STOPPED": "RUNNING", "RUNNING": "RUNNING",
     "REQUEUED": "PENDING", "EXPEDITING": "PENDING", "RECONFIG_FAIL": "PENDING", "PENDING": "PENDING",

@@ -264,7 +264,7 @@ class SlurmRules:
         types, and nodes."""
         for part in self.parts(task.job):
             nodes = self.nodes[part.name]
-            self.holders(task.job, part)  # this sets the limits of a new user
+            self.holders(task.job, part)  # sets the limits for a new user
             if not (self.holdings.limits_types and task.demand.demand.gpus):
                 yield part, "", nodes
                 continue
@@ -278,7 +278,7 @@ class SlurmRules:
         distinct = bool(self.spread(task.job) and demand.gang)
         shares = self.shares(task)
         if nodes == self._all and not distinct and not shares:
-            return True  # otherwise the kernel would have rejected it
+            return True  # the kernel would have rejected it otherwise
         if demand.terms is not None:
             nodes &= demand.terms.nodes
         domains = () if demand.terms is None else demand.terms.domains
@@ -308,7 +308,7 @@ class SlurmRules:
             by_type = [NodesOfTypes(self.of_type[type_], (type_,)) for type_ in demand.types]
             joined = (NodesOfTypes(sum(self.of_type[type_] for type_ in demand.types), demand.types),)
             groups = self._groups[demand.types, mixes] = joined if mixes else tuple(by_type)
-        # all nodes of one domain, or of one alternative in the constraint
+        # all nodes in one domain, or in one alternative of the constraint
         if demand.bound and demand.terms is not None:
             return tuple(
                 [group._replace(nodes=group.nodes & domain) for group in groups for domain in demand.terms.domains]
@@ -324,7 +324,7 @@ class SlurmRules:
             return ()
         counts = terms.counts if task.demand.gang else ()
         counted = tuple([(count.nodes, count.least) for count in counts])
-        if task.demand.gang == 1 and len(counted) > 1:  # the only node has to serve all counts
+        if task.demand.gang == 1 and len(counted) > 1:  # the single node has to meet all counts
             counted = ((reduce(and_, [nodes for nodes, _ in counted]), 1),)
         return tuple([(1 << node, 1) for node in bits(terms.named)]) + counted
 
@@ -585,7 +585,8 @@ class Holdings:
             budget = self.budgets.get(holder)
             if budget is not None and (starts := budget.room(start, safe=self._safe)) < room:
                 room, tightest = starts, holder
-        self._rooms[key] = holders, (room, tightest)  # the holders live on, so no other object has their identity
+        # keeping the holders alive ensures that no other object gets the same identity
+        self._rooms[key] = holders, (room, tightest)
         return room, tightest
 
     def never(self, holder: Holder, start: Amounts) -> bool:
@@ -674,7 +675,7 @@ class Holdings:
             held = self._held[holder]
             for place, amount in enumerate(amounts[:4]):
                 held[place] -= amount
-            if held[3] < 0.5:  # drop rounding residues with the last run
+            if held[3] < 0.5:  # when the last run has ended, drop the rounding residue
                 del self._held[holder]
             if holder in self.most_nodes:
                 counts = self._nodes[holder]

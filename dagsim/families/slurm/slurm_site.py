@@ -111,7 +111,7 @@ class SlurmSite(ImportedSite):
                 self.drop(f"node {name}: listed, but not in slurm.conf; kept")
         nodes |= self.listed
         if not nodes:
-            raise TraceError("no file lists nodes: add slurm.conf or the output of `scontrol show nodes`")
+            raise TraceError("no file lists nodes; add slurm.conf or the output of `scontrol show nodes`")
         if not self.counts_memory():
             self.drop("memory is not a consumable resource (SelectTypeParameters), so it limits nothing")
             return [replace(node, memory_gb=_ENDLESS_GB) for node in nodes.values()]
@@ -180,7 +180,7 @@ class SlurmSite(ImportedSite):
             return None
         parts: dict[str, list[str]] = {}
         for name in names:
-            # a node with several GPU types is modelled as several nodes
+            # A node with several GPU types is modelled as several nodes.
             parts.setdefault(name.partition(":")[0], []).append(name)
         strangers = sorted({node for switch in self.switches.values() for node in switch.nodes if node not in parts})
         if strangers:
@@ -346,18 +346,16 @@ def read_slurm_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> Slur
     }
     for file, other in copies.items():
         if file.name in included:
-            site.read.append(f"{file.name}: a part of {other}")
+            site.read.append((file.name, f"a part of {other}"))
         else:
             site.drop(f"{file.name}: not read, because Slurm reads {other} and the files that it includes")
     order = list(_READERS)
     for file, kind in sorted(kinds, key=lambda pair: order.index(pair[1]) if pair[1] in order else len(order)):
         if kind in _READERS:
-            site.read.append(f"{file.name}: {kind}")
+            site.read.append((file.name, kind))
             with _naming(str(file)):
                 _READERS[kind](site, file)
-    site.read += [
-        f"{file.name}: nothing (not recognised, or cut off)" for file, kind in kinds if not (kind or _is_log(file))
-    ]
+    site.unread += [(file.name, "not recognised, or cut off") for file, kind in kinds if not (kind or _is_log(file))]
     return site
 
 
@@ -438,7 +436,7 @@ def _kind_of(file: Path) -> str:
     if re.search(r"^\s*(?:NodeName=\S+\s+)?Name\s*=\s*\w+", text, re.MULTILINE) and "PartitionName" not in text:
         return "gres.conf"
     if "CPUAlloc=" in text:
-        return ""  # nodes without their states: the file was cut off
+        return ""  # the states of the nodes are missing, so the file was cut off
     if re.search(r"^\s*(SlurmctldHost|ControlMachine|ClusterName|PartitionName|NodeName)\s*=", text, re.MULTILINE):
         return "slurm.conf"
     return ""
@@ -470,7 +468,9 @@ def _lines(file: Path, seen: tuple[Path, ...] = ()) -> Iterator[str]:
         if included:
             path = file.parent / Path(included[1]).name
             if not path.exists():
-                raise TraceError(f"{file}: it includes {included[1]}, which is not in the folder; add {path.name}")
+                raise TraceError(
+                    f"{file}: the file includes {included[1]}, which is not in the folder; add {path.name}"
+                )
             yield from _lines(path, (*seen, file))
         elif line.strip():
             yield line.strip()
@@ -619,7 +619,8 @@ def _read_reservations(site: SlurmSite, file: Path) -> None:
     for block in _blocks(file, "ReservationName"):
         name = block["reservationname"]
         first = site.reservations.setdefault(name, block)
-        if (_start_s(site, block) or inf) < (_start_s(site, first) or inf):  # a repeated one, listed several times
+        # a reservation that repeats, listed once per repetition
+        if (_start_s(site, block) or inf) < (_start_s(site, first) or inf):
             site.reservations[name] = block
 
 
@@ -680,9 +681,11 @@ def _of_cluster(site: SlurmSite, rows: list[dict[str, str]], file: Path) -> list
         return rows
     listed = ", ".join(list(names)[:5])
     if not ours:
-        raise TraceError(f"{file}: it lists several clusters ({listed}): add slurm.conf, which names one")
+        raise TraceError(f"{file}: the file lists several clusters ({listed}); add slurm.conf, which names one")
     if ours not in names:
-        raise TraceError(f"{file}: it belongs to another cluster ({listed}) than slurm.conf ({ours}); keep one of them")
+        raise TraceError(
+            f"{file}: the file belongs to a different cluster ({listed}) than slurm.conf ({ours}); keep one of them"
+        )
     if len(names) > 1:
         site.drop(f"{file.name}: rows from clusters other than {ours}")
     return [row for row in rows if row.get("cluster", "").lower() in ("", ours)]
@@ -817,7 +820,7 @@ def _read_topology(site: SlurmSite, file: Path) -> None:
             except ValueError:
                 site.block_sizes = [0]
             if min(site.block_sizes) < 1 or max(site.block_sizes) > MOST_NODES:
-                raise TraceError(f"{file}: BlockSizes {pairs['blocksizes'][:80]!r} are not numbers of nodes")
+                raise TraceError(f"{file}: BlockSizes must be numbers of nodes, got {pairs['blocksizes'][:80]!r}")
             continue
         name = pairs.get("switchname") or pairs.get("blockname")
         if name is None:
@@ -1006,7 +1009,7 @@ def _partition(
     listed = row.get("nodes", "ALL")
     nodes = () if listed.upper() == "ALL" else _hosts("" if is_unset(listed) else listed, f"partition {name}")
     if strangers := [node for node in nodes if node not in names]:
-        raise TraceError(f"partition {name}: node {strangers[0]!r} is in no list of nodes; add slurm.conf")
+        raise TraceError(f"partition {name}: no list of nodes contains {strangers[0]!r}; add slurm.conf")
     for key, plain in _PLAIN_PARTITION.items():
         if row.get(key, plain).upper() not in (plain, "NONE", "0"):
             site.drop(f"partition {name}: {key}={row[key]}")
@@ -1268,7 +1271,7 @@ def _scheduler_parameters(site: SlurmSite, text: str) -> dict[str, Any]:
     for name, (ours, default, unit) in seconds.items():
         settings[ours] = finite_number(str(stated.pop(name, default)), name) * unit
     if settings["sched_min_interval_s"] < 0.001:
-        settings["sched_min_interval_s"] = 0.0  # Slurm's default of 2 microseconds is no pause
+        settings["sched_min_interval_s"] = 0.0  # Slurm's default of 2 microseconds is negligible
     for name, (ours, least) in counts.items():
         settings[ours] = count(str(stated.pop(name, least)), name, 0, _MOST)
     for name, value in stated.items():

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from math import ceil, inf
-from typing import Any
+from typing import Any, NamedTuple
 
 from dagsim.model import Cluster, Placement, Share
 from dagsim.model.arithmetic import bits
@@ -18,7 +18,13 @@ from dagsim.model.arithmetic import bits
 __all__ = [
     "FIRST_WINDOW_S",
     "MANY",
+    "Clock",
+    "Held",
+    "Kept",
+    "Limits",
     "NodeChoice",
+    "Steps",
+    "Where",
     "earliest",
     "fill_rooms",
 ]
@@ -30,31 +36,92 @@ FIRST_WINDOW_S = 30.0
 """Length of a forecast's first window."""
 
 
-def fill_rooms(
-    nodes: Any,
-    ends: Any,
-    gives: Any,
-    runs: Any,
-    stride: int,
-    free: Any,
-    is_open: Any,
-    is_whole: Any,
-    needs: Any,
-    alone: bool,
-    now: float,
-    times: Any,
-    rooms: Any,
-    counts: Any,
-) -> None:
-    """Compute the steps of each of ``nodes``: times, and the number of instances that fit from each
-    time on.
+class Where(NamedTuple):
+    """The nodes on which a start of one demand is searched for, and until when."""
 
-    ``ends`` are the limits of the runs on each node in order; ``gives``, ``free`` and ``needs`` are
-    the GPUs, CPUs and memory of each run, each node and an instance. A node with ``is_whole`` set,
-    or any node for a demand that is ``alone``, takes instances only without other runs. A run past
-    its limit may end at any moment, so it counts as ending 1 s from now. The stride of the steps is
-    one more than that of the runs.
+    nodes: Any
+    """The nodes that may be taken, in the order in which they are tried."""
+    span: Any
+    """The nodes of the partition that are up."""
+    asked: Any
+    """For each node, 1 if it satisfies the constraint."""
+    own: int
+    """Number of the site's reservation in which the demand runs, else -2."""
+    until_s: float
+    """The latest start."""
+
+
+class Steps(NamedTuple):
+    """When instances of one demand fit on each node, in rows of one more than those of the runs."""
+
+    times: Any
+    rooms: Any
+    """The number of instances that fit from each time on."""
+    counts: Any
+    """Number of steps of each node."""
+
+
+class Held(NamedTuple):
+    """The runs in progress, in rows of ``stride`` for each node, in the order of their limits."""
+
+    ends: Any
+    """The limit of each run."""
+    gives: Any
+    """The GPUs, CPUs and memory of each run."""
+    runs: Any
+    """Number of runs on each node."""
+    stride: int
+    free: Any
+    """The GPUs, CPUs and memory that are free on each node."""
+
+
+class Limits(NamedTuple):
+    """The distinct ends of the runs in progress, and those of the runs on each node."""
+
+    order: Any
+    """The ends in ascending order."""
+    ranks: Any
+    """The place in ``order`` of each run's end, in rows of ``stride`` for each node."""
+    runs: Any
+    """Number of runs on each node."""
+    stride: int
+    marks: Any
+    """As long as ``order``; overwritten."""
+
+
+class Kept(NamedTuple):
+    """The reservations of each node, in rows of ``stride``. Owners from 0 on are reservations of
+    the site."""
+
+    begins: Any
+    untils: Any
+    owners: Any
+    counts: Any
+    stride: int
+
+
+class Clock(NamedTuple):
+    """The time, and how Slurm rounds times on the site's clock, which shows ``origin_s`` at 0 s."""
+
+    now: float
+    origin_s: float
+    resolution_s: float
+    linear_s: float
+    """Growth of the windows (``bf_window_linear``); 0 to double them."""
+
+
+def fill_rooms(
+    nodes: Any, held: Held, is_open: Any, is_whole: Any, needs: Any, alone: bool, now: float, steps: Steps
+) -> None:
+    """Compute the steps of each of ``nodes`` for instances that need the GPUs, CPUs and memory
+    ``needs``.
+
+    A node with ``is_whole`` set, or any node for a demand that is ``alone``, takes instances only
+    without other runs. A run past its limit may end at any moment, so it counts as ending 1 s from
+    now.
     """
+    ends, gives, runs, stride, free = held
+    times, rooms, counts = steps
     need_gpus, need_cpus, need_memory = needs[0], needs[1], needs[2]
     for at in range(len(nodes)):
         node = nodes[at]
@@ -62,7 +129,7 @@ def fill_rooms(
         gpus, cpus, memory = free[3 * node], free[3 * node + 1], free[3 * node + 2]
         number = runs[node]
         shared = not alone and is_whole[node] == 0
-        steps = 0
+        filled = 0
         for place in range(-1, number):
             if place >= 0:
                 give = 3 * (row + place)
@@ -77,63 +144,49 @@ def fill_rooms(
             if need_memory > 0:
                 room = min(room, memory // need_memory)
             if place < 0:
-                times[step + steps] = now
-                rooms[step + steps] = room if is_open[node] != 0 else 0.0
+                times[step + filled] = now
+                rooms[step + filled] = room if is_open[node] != 0 else 0.0
             else:
-                times[step + steps] = max(ends[row + place], now + 1.0)
-                rooms[step + steps] = room
-            steps += 1
-        counts[node] = steps
+                times[step + filled] = max(ends[row + place], now + 1.0)
+                rooms[step + filled] = room
+            filled += 1
+        counts[node] = filled
 
 
 def earliest(
-    nodes: Any,
-    span: Any,
-    asked: Any,
-    times: Any,
-    rooms: Any,
-    counts: Any,
-    stride: int,
-    order: Any,
-    ranks: Any,
-    runs: Any,
-    linear_s: float,
-    now: float,
-    begins: Any,
-    untils: Any,
-    owners: Any,
-    kept: Any,
-    kept_stride: int,
-    own: int,
+    where: Where,
+    steps: Steps,
+    limits: Limits,
+    kept: Kept,
+    clock: Clock,
     least_s: float,
-    until_s: float,
     limit_s: float,
-    resolution_s: float,
-    origin_s: float,
     wanted: float,
     spread: bool,
-    marks: Any,
     out: Any,
 ) -> tuple[float, int]:
-    """Return the time from ``least_s`` to ``until_s`` at which Slurm expects to start ``wanted``
-    instances on ``nodes`` for ``limit_s``, infinite if there is none, and the first node on which
-    an instance then fits (else -1). ``out`` receives the number of instances that fit on each node.
+    """Return the time from ``least_s`` on at which Slurm expects to start ``wanted`` instances for
+    ``limit_s``, infinite if there is none, and the first node on which an instance then fits (else
+    -1). ``out`` receives the number of instances that fit on each node.
 
     Slurm tries a time at which a start may begin: first ``least_s``, then the end of each
-    reservation that keeps nodes of the partition, ``span``, from the job (_attempt_backfill in
-    backfill.c). It considers the nodes that are not reserved from then on for ``limit_s`` and that
-    satisfy the constraint (``asked``), whatever GPUs they have. It frees the resources of the runs
-    on them in the order of their limits (``RunTable.sort``), not one by one but window by window,
-    and tests after each (_will_run_test in job_test.c). The first window lasts until
-    ``FIRST_WINDOW_S`` after the first end, rounded up to it; each further window ends twice as
-    late, or ``linear_s`` later (``bf_window_linear``), or as late as is needed to include the next
-    end of any run.
+    reservation that keeps nodes of the partition from the job (_attempt_backfill in backfill.c).
+    It considers the nodes that are not reserved from then on for ``limit_s`` and that satisfy the
+    constraint, whatever GPUs they have. It frees the resources of the runs on them in the order of
+    their limits, not one by one but window by window, and tests after each (_will_run_test in
+    job_test.c). The first window lasts until ``FIRST_WINDOW_S`` after the first end, rounded up to
+    it; each further window ends twice as late, or ``linear_s`` later, or as late as is needed to
+    include the next end of any run.
 
-    ``begins``, ``untils`` and ``owners`` are the reservations of each node; the reservation ``own``
-    does not count, and reservations of the site (owners from 0 on) end at the next
-    ``resolution_s``. Times are rounded on the site's clock, which shows ``origin_s`` at 0 s. With
-    ``spread``, a node takes one instance.
+    The reservation ``own`` does not count, and reservations of the site end at the next
+    ``resolution_s``. With ``spread``, a node takes one instance.
     """
+    nodes, span, asked, own, until_s = where
+    times, rooms, counts = steps
+    order, ranks, runs, runs_stride, marks = limits
+    begins, untils, owners, kept_counts, kept_stride = kept
+    now, origin_s, resolution_s, linear_s = clock
+    stride = runs_stride + 1
     later_s = least_s
     while later_s <= until_s:
         start_s, end_s, later_s = later_s, later_s + limit_s, inf
@@ -143,7 +196,7 @@ def earliest(
         for at in range(len(span)):
             node = span[at]
             row = node * kept_stride
-            last = row + kept[node]
+            last = row + kept_counts[node]
             blocked = False
             for place in range(row, last):
                 if untils[place] <= start_s or owners[place] == own:
@@ -163,10 +216,10 @@ def earliest(
             out[node] = 0.0 if blocked else 1.0
             if not blocked and asked[node] != 0:
                 usable += 1
-                for place in range(node * (stride - 1), node * (stride - 1) + runs[node]):
+                for place in range(node * runs_stride, node * runs_stride + runs[node]):
                     marks[ranks[place]] = 1
-        # least: the earliest time at which any node fits an instance; most: how many fit once all
-        # runs have ended
+        # least: the earliest time at which any node fits an instance; most: how many instances fit
+        # once all runs have ended
         least, most = inf, 0.0
         for index in range(len(nodes) if usable else 0):
             node = nodes[index]
@@ -196,7 +249,8 @@ def earliest(
             if total >= wanted:
                 break
             at += 1
-            while at < len(order) and marks[at] == 0:  # the next end of a run on these nodes
+            # the next time at which a run on these nodes ends
+            while at < len(order) and marks[at] == 0:
                 at += 1
             if at >= len(order):
                 freed_s = inf

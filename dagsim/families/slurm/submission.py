@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import NamedTuple
 
-from dagsim.errors import ModelError
+from dagsim.errors import ModelError, NestedTooDeeply
 from dagsim.families.slurm.accounting import gres_tres
 from dagsim.model import Request
 from dagsim.model.job import counts_of, without_counts
@@ -87,7 +87,7 @@ def submission(
     named = partition if "," in partition else ""
     counted = tuple([pair for pair in licences if pair[1]])
     several = " : " in line
-    if several:  # each component has options of its own
+    if several:  # each component of a heterogeneous job has its own options
         command, parts = line.split(maxsplit=1)[0], line.split(" : ")
         own = parts[component] if component < len(parts) else parts[0]
         line = own if own.startswith(command) else f"{command} {own}"
@@ -135,7 +135,7 @@ def _read(
         )
     except ModelError as error:
         request, notes = Request(), [*notes, "whose constraint cannot be read, ignored"]
-        fault = "whose constraint is nested too deeply" if "nested too deeply" in str(error) else ""
+        fault = "whose constraint is nested too deeply" if isinstance(error, NestedTooDeeply) else ""
     name, begin = options.get("job-name", ""), options.get("begin", "")
     note = notes[0] if notes else ""
     return Submission(
@@ -288,7 +288,7 @@ def options_of(line: str) -> dict[str, str]:
             name = _LONG.get(name, name)
         else:
             options.setdefault("job-name", word.rpartition("/")[2])
-            break  # the script comes here comes here comes here
+            break  # the script follows here
         if not equals and name not in _BARE and at < len(words):
             value, at = words[at], at + 1
         if name == "wrap":

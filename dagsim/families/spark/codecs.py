@@ -90,18 +90,18 @@ class StageObservation(NamedTuple):
     stages: np.ndarray  # (N, len(STAGE))
     jobs: np.ndarray  # (J, len(JOB))
     context: np.ndarray  # (len(CONTEXT),)
-    job: np.ndarray  # (N,) int64: index of the stage's job
+    job: np.ndarray  # (N,) int64: index of the job of each stage
     height: np.ndarray  # (N,) int64: edges on the longest path to a sink
-    edges: np.ndarray  # (M, 2) int64: parent, child; edges with lower parents come first
+    edges: np.ndarray  # (M, 2) int64: parent, child; sorted by parent
     level: np.ndarray  # (M,) int64: height of the parent
     choices: np.ndarray  # (S,) int64: indices of the stages that can be chosen
-    # (S,) int64: executors that each of them (or, with a limit, its job) can be given, 1 to
+    # (S,) int64: how many executors each stage (or, with a limit, its job) can be given, from 1 to
     # committable
     most: np.ndarray
-    has: np.ndarray  # (S,) int64: executors that its job keeps, without those to be committed
-    # (S, 3) float32: executors under equal, larger-first and smaller-first sharing
+    has: np.ndarray  # (S,) int64: executors that the job keeps, without those to be committed
+    # (S, 3) float32: number of executors under equal, larger-first and smaller-first sharing
     shares: np.ndarray
-    work_s: np.ndarray  # (S,) float32: remaining work of its job
+    work_s: np.ndarray  # (S,) float32: remaining work of the job
     executors: int
     action: Action = "executors"
 
@@ -184,7 +184,7 @@ def _job_rows(
     can, cluster, starts = graph.schedulable, graph.executors, graph.first[:-1]
     jobs = len(starts)
     rank = np.empty(jobs, np.int64)
-    order = np.lexsort((work, open_ == 0))  # jobs that can take executors first
+    order = np.lexsort((work, open_ == 0))  # jobs that can take executors come first
     rank[order] = np.arange(jobs)
     lacks = np.clip((shares - kept[:, None]) / 8, -2.0, 2.0)
     return _columns(
@@ -360,7 +360,7 @@ class PaddedStages:
         self.blank()
 
     def blank(self) -> Observation:
-        """Return an empty observation, used before the first decision and after the last."""
+        """Return an empty observation."""
         most = self.most_stages
         observation: Observation = {
             "stages": np.zeros((most, 6), np.float32),
@@ -373,6 +373,12 @@ class PaddedStages:
         }
         self.masks = {name: observation[name] for name in ("action_mask", "number_mask")}
         self.kept = np.zeros(0, np.int64)
+        return observation
+
+    def ended(self) -> Observation:
+        """Return the observation after the last decision. Its masks allow one action, which does nothing."""
+        observation = self.blank()
+        observation["action_mask"][-1] = observation["number_mask"][0] = 1
         return observation
 
     def encode(self, view: SparkView) -> Observation:

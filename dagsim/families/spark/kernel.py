@@ -115,7 +115,8 @@ class SparkKernel:
         episode.ended_ms = cluster.now_ms
         if cluster.jobs and until_ms == inf:
             raise Stalled(
-                f"at {cluster.now_ms / 1000:g} s the policy leaves all executors idle; {len(cluster.jobs)} jobs wait"
+                f"at {cluster.now_ms / 1000:g} s, the policy leaves all executors idle although "
+                f"{len(cluster.jobs)} jobs are waiting"
             )
 
     @property
@@ -193,7 +194,8 @@ class SparkKernel:
                 cluster.retire(source, cluster.idle(source))
                 cluster.source = None
             if not self._offers:
-                # there, a source whose executors are all committed is kept and may open later
+                # There, a source stays if all its executors are committed, and may open again
+                # later.
                 if not cluster.parity:
                     cluster.source = None
                 return False
@@ -267,7 +269,7 @@ class SparkKernel:
         self._next = next(self._arrivals, None)
         self._next_ms = inf if self._next is None else self._next.arrival_ms
         if self._next_ms < last_ms:
-            raise ModelError(f"job {self._next.id!r} is listed after a later arrival")  # type: ignore[union-attr]
+            raise ModelError(f"job {self._next.id!r} is listed after a job that arrives later")  # type: ignore[union-attr]
 
     def _checked(self, decision: object) -> tuple[StageState, int]:
         """Return the stage and the number of executors of a legal decision, changing nothing.
@@ -279,16 +281,16 @@ class SparkKernel:
             raise IllegalDecision(f"{self._when}: {decision!r} is not a decision; yield Commit(stage, executors)")
         stage, executors = decision
         if not isinstance(stage, StageState):
-            raise IllegalDecision(f"{self._when}: {stage!r} is not a stage; take one of view.schedulable(job)")
+            raise IllegalDecision(f"{self._when}: {stage!r} is not a stage; choose one from view.schedulable(job)")
         where = f"{self._when}: stage {stage.index} of job {stage.job.job.id!r}"
         number, jobs = stage.job.number, self.episode.jobs
         if not (number < len(jobs) and jobs[number] is stage.job and stage.job.stages[stage.index] is stage):
-            raise IllegalDecision(f"{where} belongs to another simulation; take one of view.schedulable(job)")
+            raise IllegalDecision(f"{where} belongs to another simulation; choose one from view.schedulable(job)")
         cluster = self.cluster
         source = cluster.source
         assert source is not None
         if not stage.is_schedulable or (stage.job.supply >= len(cluster.executors) and stage.job is not source.job):
-            raise IllegalDecision(f"{where} cannot be chosen now; take one of view.schedulable(job)")
+            raise IllegalDecision(f"{where} cannot be chosen now; choose one from view.schedulable(job)")
         try:
             count = 0 if isinstance(executors, bool) else index(executors)
         except TypeError:

@@ -99,9 +99,9 @@ class SparkScenario(Scenario):
             if not 0 <= value < float("inf"):
                 raise ConfigError(f"{name} must be 0 or more and finite, got {value!r}")
         if not self.mean_gap_s:
-            raise ConfigError("mean_gap_s must be positive; batch makes jobs arrive at once")
+            raise ConfigError("mean_gap_s must be positive; to let jobs arrive together, use batch")
         if self.trace is not None and (self.parity or self.profiles is not None):
-            raise ConfigError("a trace cannot be combined with profiles or parity")
+            raise ConfigError("a trace cannot be combined with profiles or with parity")
         if self.parity and (self.batch != 1 or not isinstance(self.executors_of(0), int)):
             raise ConfigError("parity supports neither batches nor executors with different speeds")
 
@@ -224,7 +224,7 @@ class SparkScenario(Scenario):
             WorkloadError, TraceError: The jobs cannot be read.
         """
         if not self.pool:
-            raise ConfigError("there are no jobs to draw from")
+            raise ConfigError("there are no jobs to sample from")
 
     def _read(self) -> list[SparkJob]:
         if self.trace is not None:

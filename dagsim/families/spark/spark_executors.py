@@ -169,7 +169,7 @@ class ExecutorPools:
         elif not stage.blockers:
             self._place(executor, stage.pool)
             self.launch(executor, stage)
-        elif self.parity:  # forgotten: the stage will request executors once more
+        elif self.parity:  # drop the request, so that the stage will request executors once more
             executor.last = None
             self._place(executor, stage.job.pool)
         else:
@@ -225,8 +225,8 @@ class ExecutorPools:
             self._place(executor, self.common if saturated else job.pool)
             if saturated:
                 self._detach(executor)
-                # spark-sched-sim never takes it back, so the job seems to have more executors than
-                # it has
+                # spark-sched-sim never takes the commitment back, so the job appears to have more
+                # executors than it has.
                 if not self.parity:
                     job.supply -= 1
 
@@ -234,7 +234,8 @@ class ExecutorPools:
         """Return the idle executors of ``pool``, the next one to leave first: by speed, then by
         number."""
         executors = self.executors
-        if self.parity:  # in the iteration order of CPython's sets, through the same copies
+        # Iterate in the order of CPython's sets, after the same sequence of copies.
+        if self.parity:
             return [
                 executors[number]
                 for number in {number for number in pool.executors.copy() if not executors[number].running}

@@ -52,7 +52,7 @@ class Waves:
     def __post_init__(self) -> None:
         require(self.tasks >= 1, "a stage needs at least one task", self.tasks, ModelError)
         if missing := [level for level in LEVELS if not all(self.at.get(level, ((),)))]:
-            raise ModelError(f"a stage has no durations at {missing[0]} executors")
+            raise ModelError(f"a stage has no durations for {missing[0]} executors")
 
     @classmethod
     def of(cls, first: Samples, rest: Samples, fresh: Samples, *, warmup_ms: float = 1000.0) -> Waves:
@@ -139,7 +139,7 @@ class SparkJob:
         if not 0 <= self.arrival_ms < inf:
             raise ModelError(f"job {self.id!r}: arrival_ms must be 0 or more, got {self.arrival_ms!r}")
         if [task.instances for task in self.graph.tasks] != [duration.tasks for duration in self.durations]:
-            raise ModelError(f"job {self.id!r}: its durations do not fit the tasks of its stages")
+            raise ModelError(f"job {self.id!r}: the durations do not match the tasks in its stages")
 
     @classmethod
     def of(

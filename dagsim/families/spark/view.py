@@ -23,24 +23,25 @@ class StageGraph(NamedTuple):
     There are N stages, M edges between them and J jobs. The caller owns the arrays.
     """
 
-    remaining: np.ndarray  # (N,) int64: tasks not launched
-    seen_ms: np.ndarray  # (N,) float64: how long a task lasts, as far as it is known
-    # (N,) int64: executors that it could use besides those that run or are on their way; may be < 0
+    remaining: np.ndarray  # (N,) int64: tasks that have not been launched
+    seen_ms: np.ndarray  # (N,) float64: duration of a task, as far as it is known
+    # (N,) int64: executors that the stage could use beyond those running or on their way; may be
+    # negative
     demand: np.ndarray
     executing: np.ndarray  # (N,) int64: running tasks
-    ready: np.ndarray  # (N,) bool: parents complete
-    schedulable: np.ndarray  # (N,) bool: can be chosen now
+    ready: np.ndarray  # (N,) bool: True if all parents are complete
+    schedulable: np.ndarray  # (N,) bool: True if the stage can be chosen now
     height: np.ndarray  # (N,) int64: edges on the longest path to a sink; children lie strictly below
     job: np.ndarray  # (N,) int64: index of its job in 0..J-1
     first: np.ndarray  # (J + 1,) int64: stages of job j are first[j]..first[j + 1]-1
     edges: np.ndarray  # (M, 2) int64: parent, child
-    supply: np.ndarray  # (J,) int64: executors at the job, moving or committed to it
+    supply: np.ndarray  # (J,) int64: executors at the job, moving to it or committed to it
     arrival_ms: np.ndarray  # (J,) float64
     source: int  # index of the job whose executors are to be committed; -1 for the common pool
     committable: int
-    executors: int  # number in the whole cluster
+    executors: int  # number of executors in the whole cluster
     now_ms: float
-    stages: tuple[StageState, ...]  # the stages by index, to commit to
+    stages: tuple[StageState, ...]  # the stages by index, as targets for commitments
 
     def kept(self) -> np.ndarray:
         """Return the executors that each job keeps, without those to be committed now, (J,) int64."""
@@ -141,7 +142,7 @@ class StageTable:
         assert moved is not None
         for stage in moved:
             row = self._row.get(stage)
-            if row is not None:  # some executors were moving to a job that has gone
+            if row is not None:  # some executors were moving to a job that has left
                 self._write(row, stage)
         self._cluster.moved = {stage for stage in moved if stage.executing}
 

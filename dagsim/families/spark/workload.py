@@ -44,9 +44,9 @@ def read_profiles(path: Path, *, warmup_ms: float = 1000.0) -> list[SparkJob]:
     except OSError as error:
         raise TraceError(f"{file}: {error.strerror or error}") from None
     except (ValueError, TypeError, KeyError, EOFError) as error:
-        raise TraceError(f"{file}: not Spark profiles ({type(error).__name__}: {error})") from None
+        raise TraceError(f"{file}: cannot be read as Spark profiles ({type(error).__name__}: {error})") from None
     if not jobs:
-        raise TraceError(f"{file}: there is no profile in it")
+        raise TraceError(f"{file}: the file contains no profile")
     return jobs
 
 
@@ -97,7 +97,7 @@ def sequence(
         WorkloadError: The pool is empty, the gap is not positive, or a count is below 1.
     """
     if not pool:
-        raise WorkloadError("a sequence of Spark jobs needs at least one job to draw from")
+        raise WorkloadError("a sequence of Spark jobs needs at least one job to sample from")
     require(mean_gap_ms > 0, "mean_gap_ms must be positive", mean_gap_ms, WorkloadError)
     if batch < 1 or (jobs is not None and jobs < 1):
         raise WorkloadError(f"jobs and batch must be at least 1, got {jobs!r} and {batch!r}")
@@ -231,7 +231,7 @@ def _tree(rng: np.random.Generator, scans: int, count: int) -> list[tuple[int, i
     """
     inner = list(range(scans, count))
     joins = scans - 1
-    # either a join, or a stage behind another
+    # each step is either a join, or a stage appended to another
     steps = [True] * joins + [False] * (len(inner) - joins)
     order = [bool(parents) for parents in rng.permutation(np.array(steps, bool))]
     waiting = list(range(1, scans))
@@ -241,7 +241,8 @@ def _tree(rng: np.random.Generator, scans: int, count: int) -> list[tuple[int, i
         if is_join:
             edges += [(main, stage), (waiting.pop(0), stage)]
             main = stage
-        elif waiting and not is_last and rng.random() < 0.5:  # on the branch that joins next
+        # place it on the branch that joins next
+        elif waiting and not is_last and rng.random() < 0.5:
             edges.append((waiting[0], stage))
             waiting[0] = stage
         else:
@@ -305,7 +306,7 @@ def trace_jobs(
         if most_tasks is None or sum(task.instances for task in job.tasks) <= most_tasks
     ]
     if not jobs:
-        raise TraceError(f"{path}: no job remains to be simulated")
+        raise TraceError(f"{path}: no jobs are left to simulate")
     return jobs
 
 
@@ -338,9 +339,9 @@ def read_dump(path: Path) -> Dump:
     except OSError as error:
         raise TraceError(f"{path}: {error.strerror or error}") from None
     except (ValueError, TypeError, KeyError, AttributeError, EOFError) as error:
-        raise TraceError(f"{path}: not a Spark workload ({type(error).__name__}: {error})") from None
+        raise TraceError(f"{path}: cannot be read as a Spark workload ({type(error).__name__}: {error})") from None
     if not dump.jobs:
-        raise TraceError(f"{path}: a Spark workload without jobs")
+        raise TraceError(f"{path}: the Spark workload has no jobs")
     return dump
 
 
@@ -377,7 +378,7 @@ def _written(job: SparkJob) -> dict[str, object]:
     stages = []
     for place, durations in enumerate(job.durations):
         if not isinstance(durations, RecordedDurations):
-            raise ModelError(f"job {job.id!r}: the durations of its stages are drawn, not recorded")
+            raise ModelError(f"job {job.id!r}: the durations of its stages are sampled rather than recorded")
         stages.append(
             {
                 "id": place,

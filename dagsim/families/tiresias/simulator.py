@@ -85,7 +85,7 @@ class TiresiasEvents:
         self.promote = 0.0
         if name in ("dlas", "dlas-gpu") and factor.replace(".", "", 1).isdigit():
             if len(factor) > 1 and factor[0] == "0" and factor[1] != ".":
-                factor = f"0.{factor[1:]}"  # Tiresias writes 0.5 as 05
+                factor = f"0.{factor[1:]}"  # Tiresias writes 05 for 0.5
             schedule, self.promote = name, float(factor)
         if schedule not in _SCHEDULES:
             raise ConfigError(
@@ -94,8 +94,8 @@ class TiresiasEvents:
         require(list(limits) == sorted(set(limits)) and limits, "tiresias-events: limits must rise", limits)
         if (schedule == "dlas-gpu-gittins") != bool(samples):
             raise ConfigError(
-                "tiresias-events: dlas-gpu-gittins needs samples, the GPU-seconds of earlier tasks, and no other "
-                f"schedule takes them; got {schedule} with {len(samples)}"
+                "tiresias-events: only dlas-gpu-gittins takes samples (the GPU-seconds of earlier "
+                f"tasks), and it needs them; got {schedule} with {len(samples)}"
             )
         self.schedule = schedule.removesuffix("-gittins")
         self.samples = tuple(sorted(samples))
@@ -129,10 +129,11 @@ class TiresiasEvents:
                 yield Wait(self._jump_s)
             return
         if event_s > now:
-            yield Wait(event_s)  # an end a little too early: arrivals of that time belong to the same event
+            # the end is slightly early, so arrivals at that time belong to the same event
+            yield Wait(event_s)
             return
         if any(0 < run.estimated_end_s(now) - now <= _SAME_S for run in runs):
-            return  # an end a little too late belongs to this event
+            return  # the end is slightly late, but belongs to this event
         self._serve(arrived, ended, event_s)
         chosen = self._chosen(sum(machine.gpus for machine in view.machines.list if machine.up), running)
         for run in runs:

@@ -136,7 +136,7 @@ class _Pages:
     def __init__(self, results: Results) -> None:
         self._results = results
         self._made: OrderedDict[tuple[str, ...], tuple[tuple[Stamp, ...], str]] = OrderedDict()
-        self._guard = threading.Lock()  # one page is built at a time, because it takes a core
+        self._guard = threading.Lock()  # building a page takes a full core, so build one at a time
 
     def of(self, ids: Sequence[str]) -> str:
         """Return the page of these runs.
@@ -147,7 +147,7 @@ class _Pages:
         """
         key = tuple(dict.fromkeys(ids))
         if not 0 < len(key) <= _MOST_COMPARED:
-            raise InputError(f"one to {_MOST_COMPARED} runs can be shown on a page, not {len(key)}")
+            raise InputError(f"a page can show 1 to {_MOST_COMPARED} runs, got {len(key)}")
         if self._results.snapshots is not None and QUEUE in key:
             if len(key) > 1:
                 raise InputError("the queue cannot share a page with runs")
@@ -200,7 +200,7 @@ def _html(text: str) -> Response:
 
 def _list_page(results: Results) -> str:
     states = json.dumps([state.to_dict() for state in results.states()])
-    # no text from a log can end the element that contains it
+    # Escape "<", so that text from a log cannot close the element that contains it.
     inert = states.replace("<", "\\u003c")
     where = results.root.resolve().name or str(results.root)
     body = "".join(
@@ -215,7 +215,7 @@ def _list_page(results: Results) -> str:
 async def _events(results: Results, asked: Sequence[str], stopping: Callable[[], bool]) -> AsyncIterator[str]:
     """Yield server-sent events: first all runs (or the requested ones), then those that change or
     disappear."""
-    # report runs that have already disappeared
+    # Report runs that have already disappeared, too.
     sent: Mapping[str, RunState | None] = dict.fromkeys(asked)
     silent_s = first = 0.0
     while not stopping():

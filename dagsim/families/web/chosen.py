@@ -64,7 +64,7 @@ def choose_runs(folders: Sequence[Store]) -> Chosen:
     """
     finished = [Shown(folder, number, line) for folder in folders for number, line in enumerate(folder.lines())]
     if not finished:
-        raise InputError(f"{', '.join(str(folder.path) for folder in folders)}: no run is finished")
+        raise InputError(f"{', '.join(str(folder.path) for folder in folders)}: there is no finished run")
     failed = [
         f"{failure.policy} failed on seed {failure.seed}: {failure.error}"
         for folder in folders

@@ -13,7 +13,7 @@ from dagsim.family import service
 
 @app.command()
 def report(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders, of any system.")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run folders from any system.")],
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", metavar="FILE", help="File to write (default: report.html in the first folder)."),
@@ -36,30 +36,40 @@ def serve(
         "results"
     ),
     host: Annotated[
-        str, typer.Option(help="Address to serve from; any but the loopback address shows the runs to others.")
+        str, typer.Option(help="Address to serve from. Any address except loopback makes the runs visible to others.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to serve from; 0 takes any free port.")] = 8765,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to serve from (0: any free port).")] = 8765,
     config: Annotated[
         str | None,
         typer.Option(
-            "--config", "-c", metavar="YAML", help=("Site whose snapshots are in RESULTS, to forecast its queue.")
+            "--config",
+            "-c",
+            metavar="YAML",
+            help=("Configuration of the site whose snapshots are in RESULTS, for forecasts of its queue."),
         ),
     ] = None,
     history: Annotated[
-        Path | None, typer.Option(metavar="LOG", help="Accounting from sacct, which calibrates the forecasts.")
+        Path | None, typer.Option(metavar="LOG", help="Accounting records from sacct, used to calibrate the forecasts.")
     ] = None,
     policy: Annotated[
         str | None, typer.Option("--policy", "-a", metavar="NAME", help="Scheduler that the forecasts simulate.")
     ] = None,
     watch: Annotated[
-        bool, typer.Option("--watch", help="Forecast every new snapshot, and keep forecasts and what came true.")
+        bool,
+        typer.Option("--watch", help="Make a forecast for every new snapshot, and record the forecasts and outcomes."),
     ] = False,
     command: Annotated[
         str | None,
-        typer.Option(metavar="COMMAND", help="With --watch: what prints the queue, without a shell: squeue --json."),
+        typer.Option(
+            metavar="COMMAND",
+            help="With --watch: command that prints the queue, such as squeue --json (run without a shell).",
+        ),
     ] = None,
     every: Annotated[
-        float, typer.Option(min=1.0, help="With --watch: seconds between two snapshots, and most for a forecast.")
+        float,
+        typer.Option(
+            min=1.0, help="With --watch: seconds between snapshots, which also limits the time for a forecast."
+        ),
     ] = 60.0,
 ) -> None:
     """Show the runs of a folder in a browser: a list, a page for each, and live progress.
@@ -81,17 +91,17 @@ def serve(
         from dagsim.config.bundled import find_config
         from dagsim.families.web.snapshots import ForecastSettings
 
-        configured(config, None)  # report a fault now, not later
+        configured(config, None)  # report errors now rather than later
         if history is not None and not history.exists():
             raise typer.BadParameter(f"{history}: no such file", param_hint="'--history'")
         service("forecast_snapshot")
         settings = ForecastSettings(find_config(config), history, policy)
     elif history is not None or policy is not None:
-        raise typer.BadParameter("--history and --policy go with --config", param_hint="'--config'")
+        raise typer.BadParameter("--history and --policy can only be used with --config", param_hint="'--config'")
     if watch and settings is None:
-        raise typer.BadParameter("needs the site: --config site.yaml", param_hint="'--watch'")
+        raise typer.BadParameter("needs the configuration of the site: --config site.yaml", param_hint="'--watch'")
     if command is not None and not watch:
-        raise typer.BadParameter("goes with --watch", param_hint="'--command'")
+        raise typer.BadParameter("can only be used with --watch", param_hint="'--command'")
     if watch:
         results.mkdir(parents=True, exist_ok=True)
     serve_folders(results, host, port, lambda line: say(line), settings, (command, every) if watch else None)

@@ -87,7 +87,7 @@ def page(folders: Sequence[Store], *, live: Sequence[str] = ()) -> str:
         )
     data = packer.packed({"runs": charts, "distributions": distributions(made_of, packer)})
     title = f"{', '.join(dict.fromkeys(workload_label(folder.config) for folder in folders))}: dagsim report"
-    # systems that block jobs have their own tables
+    # systems that block jobs have tables of their own
     blocks = chosen.runs[0].folder.config.world.blocked_by is not None
     turned_away = [*([] if blocks else rejected_by_cause(made_of)), *rejected_by_beta(made_of)]
     sentences = [
@@ -141,7 +141,7 @@ def _of_sweep(folders: Sequence[Store], live: Sequence[str]) -> str:
         return _of_answer(answer, folders, live)
     view, packer = SweepView(folders[0]), Packer()
     if not view.lines:
-        raise InputError(f"{folders[0].path}: no cell is finished")
+        raise InputError(f"{folders[0].path}: there is no finished cell")
     parts = [static("sweep.html"), part("Results", view.table()), *_origin(folders)]
     data = packer.packed({"sweep": view.facts(packer)})
     return answered(f"{view.folder.sweep.name}: dagsim sweep", view.verdict(), parts, data, live=live)

@@ -59,7 +59,7 @@ def serve_folders(
     try:
         server.run(sockets=[listening])
     except KeyboardInterrupt:
-        pass  # Ctrl-C, so the server has stopped
+        pass  # Ctrl-C was pressed, so the server has stopped
     finally:
         listening.close()
         if snapshots is not None:
@@ -81,7 +81,7 @@ def _bound(host: str, port: int) -> socket.socket:
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except (OSError, UnicodeError) as error:
-        raise InputError(f"--host {host}: not an address of this machine ({error})") from None
+        raise InputError(f"--host {host}: not an address on this machine ({error})") from None
     listening = socket.socket(family, kind, protocol)
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -90,7 +90,9 @@ def _bound(host: str, port: int) -> socket.socket:
     except OSError as error:
         listening.close()
         if error.errno == errno.EADDRINUSE:
-            raise InputError(f"port {port} of {host} is in use; --port names another, 0 any that is free") from None
+            raise InputError(
+                f"port {port} of {host} is already in use; choose another with --port (0: any free port)"
+            ) from None
         raise InputError(f"{host}, port {port}: cannot be used: {error.strerror}") from None
     return listening
 

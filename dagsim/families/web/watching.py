@@ -72,7 +72,7 @@ class Journal:
                 except ValueError:
                     entry = None
                 if not isinstance(entry, dict):
-                    return  # what follows was not written as a whole
+                    return  # the rest was not written completely
                 self._size += len(line)
                 yield entry
 
@@ -157,7 +157,7 @@ class Source:
         except ValueError as error:
             raise InputError(f"--command: {command!r} cannot be split into words: {error}") from None
         if not self._words:
-            raise InputError("--command: it is empty; an example: --command 'squeue --json'")
+            raise InputError("--command: the command is empty; example: --command 'squeue --json'")
         self._every_s, self._folder = every_s, folder
         self.error = ""
         """The reason that the last call gave no snapshot; empty if it gave one."""

@@ -1,6 +1,6 @@
-"""The style of all plots: colours for colour-blind readers, light axes, units on every label.
+"""The style of all plots: colours for colour-blind readers, light axes, and units on every label.
 
-Nothing here touches matplotlib's global settings. Figures are drawn by the Agg backend, never
+Nothing here changes matplotlib's global settings. Figures are drawn by the Agg backend, never
 through pyplot.
 """
 
@@ -121,7 +121,8 @@ def dress(axes: Axes, x: str = "", y: str = "", grid: Literal["x", "y", "both", 
 
 def headline(axes: Axes, text: str, note: str = "") -> None:
     """Write a title above the axes, aligned left, followed by a note in lighter text."""
-    place: Any = {"y": 1.0, "pad": 10, "parse_math": False}  # without a given height, a title would measure every tick
+    # without a fixed height, a title would measure every tick
+    place: Any = {"y": 1.0, "pad": 10, "parse_math": False}
     axes.set_title(text, loc="left", fontsize=11, fontweight="bold", color=INK, **place)
     if note:
         axes.set_title(note, loc="right", fontsize=9, color=GREY, **place)
@@ -161,14 +162,14 @@ def whole_numbers(axes: Axes) -> None:
 
 
 def nothing(axes: Axes, text: str) -> None:
-    """Write the reason why axes are empty into their middle."""
+    """Write into the middle of empty axes why they are empty."""
     axes.text(0.5, 0.5, text, ha="center", va="center", transform=axes.transAxes, fontsize=11, color=GREY)
     axes.set_xticks([])
     axes.set_yticks([])
 
 
 def save(drawn: Figure, path: Path) -> Path:
-    """Write the figure and return ``path``; missing folders are created. For a given version of
+    """Write the figure and return ``path``; missing folders are created. With a given version of
     matplotlib, equal figures give equal bytes.
 
     Raises:
@@ -176,14 +177,14 @@ def save(drawn: Figure, path: Path) -> Path:
     """
     _make_plain(drawn)
     with writing(path) as temporary, catch_warnings():
-        # names may be in any script; characters that are not in the font are drawn as boxes
+        # names may be in any script, so characters missing from the font are drawn as boxes
         filterwarnings("ignore", r"Glyph \d+")
         _save(drawn, temporary, path.suffix)
     return path
 
 
 def _make_plain(drawn: Figure) -> None:
-    """Make every text of a figure plain, because names from files may be long, or contain control
+    """Make all text in a figure plain, because names from files may be long, or contain control
     characters or formulas."""
     from matplotlib.text import Text
     from matplotlib.ticker import FuncFormatter
@@ -217,11 +218,12 @@ def _save(drawn: Figure, path: Path, kind: str) -> None:
         return
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    canvas: Any = FigureCanvasAgg(drawn)  # created first, because the layout would otherwise create one to measure text
+    # create the canvas first, because the layout would otherwise create one to measure text
+    canvas: Any = FigureCanvasAgg(drawn)
     layout = drawn.get_layout_engine()
     if layout is not None:
         layout.execute(drawn)
         drawn.set_layout_engine("none")
-    # savefig would draw everything twice. The default compression takes 50% longer and saves only
-    # 20% of the bytes.
+    # savefig would draw everything twice. The default compression takes 50% more time and saves
+    # only 20% of the bytes.
     canvas.print_png(path, metadata={"Software": None}, pil_kwargs={"compress_level": 3})

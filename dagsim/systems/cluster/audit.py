@@ -1,8 +1,8 @@
 """Check an input: find where a log contradicts itself or the site on which it will be simulated.
 
-An ``Audit`` is made while jobs are read (``Auditor``), before anything is simulated, and is part of
-the facts about a run. Every command shows it in the same words (``sentences``). Contradictions that
-concern more than ``URGENT`` of the jobs or of the resource-hours come before any result.
+An ``Audit`` is created while jobs are read (``Auditor``), before anything is simulated, and is part
+of the facts about a run. Every command shows it in the same words (``sentences``). Contradictions
+that affect more than ``URGENT`` of the jobs or of the resource-hours are shown before any result.
 """
 
 from __future__ import annotations
@@ -44,13 +44,14 @@ _KEPT = 50
 
 
 class ContradictoryInput(TraceError):
-    """The log and the site contradict each other, and the user does not want an answer in that case
-    (``--strict``)."""
+    """The log and the site contradict each other, and the user has asked not to get an answer in
+    that case (``--strict``)."""
 
 
 @dataclass(slots=True)
 class Audit:
-    """The contradictions of an input, by kind, beside the totals of its jobs."""
+    """The contradictions in an input, by kind, together with its total numbers of jobs and
+    hours."""
 
     jobs: int = 0
     rows: int = 0
@@ -66,7 +67,7 @@ class Audit:
     """Other sentences that must precede any result, such as one about an invented cluster."""
 
     def shares(self, kind: str) -> tuple[float, float, float]:
-        """Return the shares of the jobs or rows, of the GPU-hours and of the core-hours with this
+        """Return the shares of the jobs or rows, GPU-hours and core-hours that have this
         contradiction."""
         of = self.contradictions[kind]
         pairs = ((of.count, self._whole(kind)), (of.hours.gpus, self.hours.gpus), (of.hours.cores, self.hours.cores))
@@ -74,7 +75,7 @@ class Audit:
         return jobs, gpus, cores
 
     def is_urgent(self, kind: str) -> bool:
-        """Return True if the contradiction concerns more than ``URGENT`` of the jobs or hours."""
+        """Return True if the contradiction affects more than ``URGENT`` of the jobs or hours."""
         return max(self.shares(kind)) > URGENT
 
     def worst(self) -> float:
@@ -82,8 +83,8 @@ class Audit:
         return max((max(self.shares(kind)) for kind in self.contradictions), default=0.0)
 
     def sentences(self, urgent: bool = True) -> list[str]:
-        """Describe either the urgent contradictions, or the others and the names that only the site
-        has.
+        """Describe either the urgent contradictions, or the other ones and the names that only the
+        site has.
         """
         kinds = [kind for kind in CONTRADICTIONS if kind in self.contradictions and self.is_urgent(kind) is urgent]
         sentences = [f"{'warning: ' * urgent}{self._sentence(kind)}" for kind in kinds]
@@ -94,10 +95,10 @@ class Audit:
         return sentences
 
     def refuse(self, what: str) -> None:
-        """Refuse an input with urgent contradictions.
+        """Reject an input with urgent contradictions.
 
         Raises:
-            ContradictoryInput: There are some.
+            ContradictoryInput: There are urgent contradictions.
         """
         if sentences := self.sentences():
             text = "; ".join(sentence.removeprefix("warning: ") for sentence in sentences)
@@ -148,7 +149,7 @@ class Audit:
         return cls(facts["jobs"], facts["rows"], hours, kinds, unused, facts["hint"], doubts)
 
     def _whole(self, kind: str) -> int:
-        """Return the number of all jobs, or of all rows for a contradiction of rows."""
+        """Return the number of all jobs, or of all rows for a contradiction between rows."""
         return self.rows if kind in OF_ROWS else self.jobs
 
     def _sentence(self, kind: str) -> str:
@@ -180,7 +181,7 @@ def _listed(names: Sequence[str], count: int) -> str:
 
 
 class _Nodes:
-    """Identical nodes: one of them, empty, and all of them as a bit set."""
+    """Identical nodes: one of them in its empty state, and all of them as a bit set."""
 
     def __init__(self, machine: NodeState) -> None:
         self.machine = machine
@@ -188,8 +189,8 @@ class _Nodes:
 
 
 class _Verdict(NamedTuple):
-    """The reason why a task can never run here: it ``asked`` for some amount, and how much there
-    is."""
+    """The reason why a task can never run here: the amount that it requests (``asked``), and the
+    amount available."""
 
     what: str
     asked: float = 0.0
@@ -198,8 +199,8 @@ class _Verdict(NamedTuple):
 class Auditor:
     """Checks the jobs in a log against a cluster and its site, block by block.
 
-    Nodes are compared by name if the site has queues or if it has any node of the log, because the
-    log of another cluster contradicts nothing.
+    Nodes are compared by name if the site has queues or has at least one node of the log, because
+    the log of another cluster contradicts nothing.
     """
 
     def __init__(
@@ -215,9 +216,10 @@ class Auditor:
         hint: str = "",
         broken: Callable[[], Callable[[Job], str]] | None = None,
     ) -> None:
-        """``as_stated`` is False if the jobs will ask for other resources than the log states, so
-        that it cannot be checked whether they fit. In a ``snapshot``, jobs without a start wait.
-        ``broken`` sets up a function that names the rules of the site by which a job may never start.
+        """``as_stated`` is False if the jobs will request other resources than the log states, so
+        that it is impossible to check whether they fit. In a ``snapshot``, jobs without a start
+        time are waiting. ``broken`` creates a function that names the rules of the site by which a
+        job may never start.
         """
         self._types, self._site = cluster.gpu_types, SiteState(cluster, queues, levels=levels)
         self._runtime, self._accept, self._hint = runtime, accept or {}, hint
@@ -242,7 +244,7 @@ class Auditor:
         self.begin()
 
     def begin(self) -> None:
-        """Forget all jobs: the log is read again."""
+        """Forget all jobs, because the log is read again."""
         self._audit = Audit()
         self._log_names: dict[str, set[str]] = {kind: set() for kind in (*self._names, "nodes", "gpu types")}
         self._impossible: dict[tuple[str, str], tuple[float, float]] = {}
@@ -300,7 +302,7 @@ class Auditor:
         return Audit(found.jobs, rows, found.hours, kinds, self._unused(), self._hint, self._doubts())
 
     def _doubts(self) -> tuple[str, ...]:
-        """Say so if an invented cluster is as large as it is because of a single job."""
+        """Point out if an invented cluster owes its size to a single job."""
         if len(self._widest) < 2:
             return ()
         (second, _), (gpus, job) = self._widest
@@ -312,7 +314,7 @@ class Auditor:
         )
 
     def _unused(self) -> dict[str, tuple[int, tuple[str, ...]]]:
-        """Return the names of the site that no job so far has."""
+        """Return the names at the site that no job so far has used."""
         known = {kind: names for kind, names in self._names.items() if self._log_names[kind]}
         if self._log_names["nodes"] and self._has_queues:
             known["nodes"] = {node.name: None for node in self._nodes.values()}
@@ -365,7 +367,8 @@ class Auditor:
             self._judge_rules(block, job, np.array(sorted(verdicts), np.int64), waits)
 
     def _judge_rules(self, block: _Block, job: np.ndarray, known: np.ndarray, waits: np.ndarray) -> None:
-        """Find the jobs that the rules of the site keep out for good, besides those ``known`` to find no room."""
+        """Find the jobs that the rules of the site keep out for good, besides the jobs already
+        ``known`` not to fit."""
         jobs, texts = block.jobs, list[str]()
         broken = np.full(len(jobs), -1)
         """Index of the words of each job, -1 for none."""
@@ -373,7 +376,7 @@ class Auditor:
         terms = [of.place[job] for of in labels if of is not None]
 
         def judge(rows: np.ndarray, limits: np.ndarray | None) -> None:
-            """Judge the tasks of these rows, each combination of values once."""
+            """Judge the tasks in these rows, each combination of values once."""
             columns = [column[rows] for column in (jobs.kind, jobs.instances, *terms)]
             code, firsts = combinations([*columns, *([] if limits is None else [limits[rows]])])
             found = np.full(len(firsts), -1)
@@ -406,7 +409,8 @@ class Auditor:
             self._tell(kind, block, chosen)
 
     def _words(self, jobs: JobArrays, job: np.ndarray, rows: np.ndarray, limits: np.ndarray | None) -> Iterator[str]:
-        """Describe the rules by which the tasks of some rows, with their time limits, may never start."""
+        """Describe the rules by which the tasks in some rows, with their time limits, may never
+        start."""
         labels = (jobs.partition, jobs.request, jobs.account, jobs.qos, jobs.user if self._names_users else None)
         for row, one in zip(rows.tolist(), jobs.chosen(job[rows]).jobs(), strict=True):
             kind, instances = jobs.kinds[jobs.kind[row]], int(jobs.instances[row])
@@ -421,7 +425,7 @@ class Auditor:
             yield self._broken_by[key]
 
     def _judge_names(self, kind: str, block: _Block, column: Labels) -> None:
-        """Find the jobs that name a partition, an account and so on that does not exist at the
+        """Find the jobs that name a partition, an account or the like that does not exist at the
         site."""
         known, chosen = self._names[kind], dict[str, list[int]]()
         for place, word in enumerate(column.words):
@@ -474,7 +478,7 @@ class Auditor:
 
     def _compared(self, names: tuple[str, ...], demand: Demand, instances: int, gpu: str) -> Iterator[tuple[str, str]]:
         if not names or instances % len(names):
-            return  # it is not known how much each node held
+            return  # the log does not say how much each node held
         each = instances // len(names)
         for name in names:
             node = self._nodes.get(name)
@@ -491,8 +495,8 @@ class Auditor:
                 return
 
     def _is_like(self, gpu: str, there: str) -> bool:
-        """Return True if the log's name for a GPU type, or for a part of a GPU, may mean the type
-        of a node."""
+        """Return True if the log's name for a GPU type, or for a part of a GPU, may refer to the
+        type of a node."""
         like = named_types((gpu,))
         return there in like or any(there in map(canonical, self._accept.get(name, ())) for name in like)
 
@@ -564,7 +568,7 @@ class Auditor:
         return _Verdict(f"instances at once{level}, more than fit on the nodes{where}", gang)
 
     def _open_types(self, kind: TaskKind) -> list[int]:
-        """Return the indices of the GPU types that may run a task of this kind."""
+        """Return the indices of the GPU types that may run tasks of this kind."""
         demand, types = kind.demand, self._types
         allowed = None if demand.gpu_types is None else named_types(demand.gpu_types)
         chosen = [
@@ -576,7 +580,7 @@ class Auditor:
         try:
             seconds = self._runtime.seconds(kind.task("", 1.0, 1), types)
         except ModelError:
-            return chosen  # the simulation will say what is wrong
+            return chosen  # the simulation will report what is wrong
         return [index for index in chosen if seconds[index] < inf]
 
     def _too_large(self, demand: Demand, nodes: Iterable[Node], where: str) -> _Verdict:
@@ -603,7 +607,7 @@ class _Block(NamedTuple):
 
 
 def _names_of(queues: QueueTree) -> dict[str, dict[str, None]]:
-    """Return the names that a site has, by kind of contradiction, in its own order."""
+    """Return the names that a site has, by kind of contradiction, in the site's order."""
     tree = queues.names()
     if not queues.partitions:
         return {"partitions": tree}
@@ -619,7 +623,7 @@ _NUMBER = re.compile(r"(?<=< )([\d.e+]+)(?=:| s:)")
 
 
 def _without_number(reason: str) -> tuple[str, float]:
-    """Return a reason with a gap in place of the number that a job asks for, and that number."""
+    """Return a reason with a gap in place of the requested number, and that number."""
     found = _NUMBER.findall(reason)
     if len(found) != 1:
         return reason, 0.0

@@ -1,5 +1,5 @@
-"""The clock: a SimPy environment that also takes absolute times, and the order of events within one
-instant. Only this module touches private fields of SimPy.
+"""The clock: a SimPy environment that also accepts absolute times, and the order of simultaneous
+events. Only this module accesses private fields of SimPy.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FEW_EVENTS = 256
 
 class Due(Event):
     """An event that is certain to happen once it is on the clock (``Clock.at``), whereas other
-    SimPy events first wait to be triggered.
+    SimPy events have to be triggered first.
     """
 
     _ok = True
@@ -35,8 +35,8 @@ class Due(Event):
 
 
 class Clock(Environment):
-    """SimPy's environment with absolute times: ``now + (t - now)`` is not always ``t`` in floating
-    point, but a job must arrive at exactly its own time.
+    """SimPy's environment with absolute times. They are needed because ``now + (t - now)`` is not
+    always ``t`` in floating point, but a job must arrive at exactly its own time.
     """
 
     def __init__(self, now: float = 0.0) -> None:
@@ -51,9 +51,9 @@ class Clock(Environment):
         heappush(self._queue, entry)
 
     def settle(self) -> None:
-        """Process all events at the next time, including those that they cause at that time.
+        """Process all events at the next time, including those that they cause at the same time.
 
-        This is ``Environment.step`` in a loop, without a call per event.
+        This is ``Environment.step`` in a loop, without one call per event.
         """
         queue = self._queue
         self._now = now = queue[0][0]
@@ -68,13 +68,13 @@ class Clock(Environment):
                 break
 
     def scheduled(self) -> list[tuple[float, int, Event]]:
-        """Return all events on the clock in the order in which they will happen: time, order at
-        that time, event."""
+        """Return all events on the clock in the order in which they will happen, as tuples of time,
+        order at that time, and event."""
         return [(time_s, order, event) for time_s, order, _, event in sorted(self._queue)]
 
     def tidy(self) -> None:
-        """Remove disarmed events (``Due`` without callbacks) once they may be half of all events.
-        O(1) on average.
+        """Remove disarmed events (``Due`` without callbacks) once they could make up half of all
+        events. O(1) on average.
         """
         if len(self._queue) > self._crowded:
             self._queue[:] = [entry for entry in self._queue if entry[3].callbacks or not isinstance(entry[3], Due)]
@@ -82,14 +82,14 @@ class Clock(Environment):
             self._crowded = 2 * len(self._queue) + _FEW_EVENTS
 
     def not_before(self, time_s: float) -> None:
-        """Postpone the events that are scheduled before ``time_s`` to this time. O(events)."""
+        """Postpone events that are scheduled before ``time_s`` until this time. O(events)."""
         self._queue[:] = [(max(entry[0], time_s), *entry[1:]) for entry in self._queue]
         heapify(self._queue)
 
 
 class Timer(Due):
-    """An event at an absolute time, with an order among simultaneous events; at ``inf`` it never
-    happens. Processes yield it.
+    """An event at an absolute time, with an order among simultaneous events; it never happens if
+    the time is ``inf``. Processes yield it.
     """
 
     def __init__(self, clock: Clock, time_s: float, order: int = COMPLETIONS, value: Any = None) -> None:

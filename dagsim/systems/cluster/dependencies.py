@@ -1,4 +1,5 @@
-"""Dependencies between jobs, and arrays of which only some tasks may be in the system at a time."""
+"""Dependencies between jobs, and arrays that limit how many of their tasks are in the system at a
+time."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ from dagsim.workload.arrays import JobArrays
 
 
 def any_depends(jobs: Iterable[Job] | JobArrays) -> bool:
-    """Return True if any of the jobs may have to wait for others, which is assumed of jobs that are
-    read one by one."""
+    """Return True if any of the jobs may have to wait for others, which is assumed for jobs that
+    are read one by one."""
     if isinstance(jobs, JobArrays):
         return jobs.request is not None and any(_depends(request) for request in jobs.request.words)
     if isinstance(jobs, list | tuple):
@@ -40,15 +41,16 @@ _NAMED = 3
 
 
 class Dependencies(Forked):
-    """Jobs that have arrived and are not eligible: they wait until others have left or started
-    (``Request.after``), for a time (``Request.begin_s``), or until fewer tasks of their array are in the
-    system than ``Request.array_limit`` allows. Plain data.
+    """Jobs that have arrived but are not eligible: they wait until others have left or started
+    (``Request.after``), for a time (``Request.begin_s``), or until fewer tasks of their array are
+    in the system than ``Request.array_limit`` allows. Plain data.
 
-    Slurm calls a job eligible from then on: its age counts from that time (job_independent in
-    job_mgr.c, Slurm 22.05), except that the limit of an array does not stop its tasks from ageing
-    (``JobState.queued_s``). A job that ends in any way counts as having left: a log lists no job
-    whose ``afterok`` was never met as one that ran. Ids that no earlier job has are not judged: such
-    a job becomes eligible when the log says so. O(log waiting) per arrival, start and departure.
+    In Slurm's terms, a job is eligible from then on, and its age counts from that time
+    (job_independent in job_mgr.c, Slurm 22.05). However, an array limit does not prevent its tasks
+    from ageing (``JobState.queued_s``). A job that ends in any way counts as having left, because a
+    log never lists a job with an unmet ``afterok`` as one that ran. Ids that belong to no earlier
+    job are ignored, and the job becomes eligible at the time in the log. O(log waiting) per
+    arrival, start and departure.
     """
 
     __slots__ = {
@@ -110,12 +112,12 @@ class Dependencies(Forked):
 
     @property
     def next_s(self) -> float:
-        """The next time at which a condition will be met without an event."""
+        """The next time at which a condition will be met without any event."""
         return self._times[0][0] if self._times else inf
 
     def arrived(self, active: JobState, now: float) -> bool | None:
         """Add a job. Returns True if it has to wait, False if it is eligible now, and None if
-        neither conditions nor an array determine this.
+        neither conditions nor an array decide this.
         """
         number, job = active.number, active.job
         for id in {job.id, job.id.partition("_")[0]}:
@@ -138,7 +140,7 @@ class Dependencies(Forked):
             self._one_of.add(number)
         begins_s = job.arrival_s + (request.begin_s or 0.0)
         if not conditions and request.begin_s is not None and job.eligible_s is not None:
-            # the log also reflects holds and later changes, which no policy can affect
+            # The log also reflects holds and later changes, which no policy can influence.
             begins_s = job.eligible_s
         if begins_s > now:
             needed += 1
@@ -154,8 +156,8 @@ class Dependencies(Forked):
         return None
 
     def _ask(self, number: int, conditions: Sequence[Condition], now: float) -> tuple[int, bool]:
-        """Wait for a job's unmet conditions; return their number, and whether any condition is
-        met."""
+        """Make a job wait for its unmet conditions; return their number, and whether any condition
+        is met."""
         needed, met = 0, False
         for id, starts, delay_s in conditions:
             for other in self._numbers.get(id, ()):
@@ -174,12 +176,13 @@ class Dependencies(Forked):
         return needed, met
 
     def started(self, number: int, now: float) -> bool:
-        """Note the first start of a job, or that it left without one; True if ``next_s`` may be earlier."""
+        """Record the first start of a job, or that it left without one; return True if ``next_s``
+        may be earlier."""
         if number in self._started_s:
             return False
         self._started_s[number] = now
         array = self._array_of.get(number)
-        if array is not None:  # Slurm delays it only while as many as allowed are running
+        if array is not None:  # Slurm delays it only while the permitted number of tasks is running
             self._at_work[array] = self._at_work.get(array, 0) + 1
             self.eligible_s[number] = max(self._queued_s.pop(number, now), self._full_until_s.get(array, 0.0))
         followers = self._on_start.pop(number, ())
@@ -188,7 +191,7 @@ class Dependencies(Forked):
         return bool(followers)
 
     def passed(self, now: float) -> list[JobState]:
-        """Return the jobs that become eligible because time has passed, in the order of their arrivals."""
+        """Return the jobs that become eligible because time has passed, in order of arrival."""
         freed: list[JobState] = []
         while self._times and self._times[0][0] <= now:
             _, number, is_begin = heappop(self._times)
@@ -196,7 +199,7 @@ class Dependencies(Forked):
         return sorted(freed, key=lambda active: active.number)
 
     def left(self, number: int, now: float) -> list[JobState]:
-        """Remove a job. Returns the jobs that become eligible, in the order of their arrivals."""
+        """Remove a job. Returns the jobs that become eligible, in order of arrival."""
         self._present.discard(number)
         self.waiting.pop(number, None)
         self._unmet.pop(number, None)
@@ -213,7 +216,7 @@ class Dependencies(Forked):
             behind = self._behind.get(array)
             while behind:
                 active = self.waiting.get(behind[0])
-                # there were more at the beginning
+                # More tasks than that were running at the beginning.
                 if active is not None and self._inside[array] >= _most(active):
                     break
                 self.waiting.pop(behind.popleft(), None)
@@ -226,7 +229,7 @@ class Dependencies(Forked):
 
     def unmet(self, active: JobState, now: float) -> Iterator[str]:
         """Describe the conditions that keep a job from being eligible; if one of several would be
-        enough, describe all of them."""
+        sufficient, describe all of them."""
         if active.number not in self.waiting:
             return
         request = active.job.request or Request()
@@ -249,7 +252,8 @@ class Dependencies(Forked):
             yield f"its array may have {request.array_limit} of its tasks in the system at a time"
 
     def _meet(self, number: int, now: float, freed: list[JobState], *, is_begin: bool = False) -> None:
-        """Count a condition of a job as met; add the job to ``freed`` if that was the last."""
+        """Count a condition of a job as met, and add the job to ``freed`` if it was the last
+        one."""
         if number not in self._unmet:
             return
         if not is_begin and (request := self.waiting[number].job.request) is not None and request.after_one:
@@ -267,7 +271,7 @@ class Dependencies(Forked):
             freed.append(active)
 
     def _joins(self, active: JobState, now: float) -> bool:
-        """Let a task into its array; True if it has to wait."""
+        """Let a task join its array; return True if it has to wait."""
         request = active.job.request
         assert request is not None
         self._queued_s[active.number] = now

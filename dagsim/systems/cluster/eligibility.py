@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class Eligibility(Forked):
-    """The jobs of a kernel that are not eligible yet. A kernel without such jobs and without admission
-    control has none.
+    """The jobs in a kernel that are not eligible yet. A kernel without such jobs and without
+    admission control has no object of this class.
 
-    Everything that makes a job eligible is a timer, a start of a run or a job that leaves, so the
-    kernel asks only once (``holds``), when the job arrives, and is later told of the job through
+    A job can only become eligible because of a timer, the start of a run, or a job that leaves. The
+    kernel therefore asks only once, when the job arrives (``holds``), and is later notified through
     ``enter``.
     """
 
@@ -47,7 +47,8 @@ class Eligibility(Forked):
         """The time of the next timer for conditions."""
 
     def attach(self) -> None:
-        """Listen to the kernel, and put the timers on its clock: at the beginning, and in a fork."""
+        """Listen to the kernel and put the timers on its clock, both at the beginning and in a
+        fork."""
         if self.dependencies is not None:
             self._kernel.frontier.started.append(self._started)
         for until_s, *_ in self._held:
@@ -57,8 +58,8 @@ class Eligibility(Forked):
 
     @property
     def became_eligible_s(self) -> Mapping[int, float]:
-        """Times at which jobs became eligible, by number, for those whose conditions or array
-        determined it."""
+        """Times at which jobs became eligible, by number, for jobs whose conditions or array
+        determined the time."""
         return {} if self.dependencies is None else self.dependencies.eligible_s
 
     @property
@@ -68,11 +69,11 @@ class Eligibility(Forked):
 
     @property
     def pending(self) -> bool:
-        """True if a job will become eligible because time passes."""
+        """True if any job will become eligible because time passes."""
         return bool(self._held) or (self.dependencies is not None and self.dependencies.next_s < inf)
 
     def why_waiting(self) -> dict[int, str]:
-        """Describe what each job waits for, by its number."""
+        """Describe what each job is waiting for, by its number."""
         reasons = {number: "its begin time had not come" for _, number, _ in self._held}
         if self.dependencies is not None:
             for number, active in self.dependencies.waiting.items():
@@ -83,15 +84,14 @@ class Eligibility(Forked):
 
     def holds(self, active: JobState) -> bool:
         """Take a job that arrives now if it is not eligible yet or has to be admitted first; return
-        True if so."""
+        True if it is taken."""
         kernel, job, decides = self._kernel, active.job, None
         if self.dependencies is not None:
             decides = self.dependencies.arrived(active, kernel.now)
             self._time_conditions()
             if decides:
                 return True
-        # Its conditions take precedence over the time at which the log says that it became
-        # eligible.
+        # The job's own conditions take precedence over the eligible time in the log.
         eligible_s = None if decides is False or job.in_flight else job.eligible_s
         if eligible_s is not None and eligible_s > kernel.now:
             heappush(self._held, (eligible_s, active.number, active))
@@ -116,14 +116,14 @@ class Eligibility(Forked):
                 self._becomes_eligible(active)
 
     def left(self, number: int) -> None:
-        """Admit the jobs that waited for a job that has now left."""
+        """Admit the jobs that were waiting for a job that has now left."""
         if self.dependencies is not None:
             for active in self.dependencies.left(number, self._kernel.now):
                 self._becomes_eligible(active)
             self._time_conditions()
 
     def _started(self, run: Run, now: float) -> None:
-        """Record the start of a run, because other jobs may wait for its job to start."""
+        """Record the start of a run, because other jobs may be waiting for its job to start."""
         if self.dependencies is not None and self.dependencies.started(run.task.job.number, now):
             self._time_conditions()
 
@@ -142,8 +142,8 @@ class Eligibility(Forked):
             self._kernel.enter(active)
 
     def _time_conditions(self) -> None:
-        """Set a timer for the next time at which a waiting job's condition will be met without an
-        event."""
+        """Set a timer for the next time at which a condition of a waiting job will be met without
+        any event."""
         kernel = self._kernel
         if self.dependencies is not None and self.dependencies.next_s < self._condition_s:
             self._condition_s = self.dependencies.next_s

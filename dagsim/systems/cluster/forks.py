@@ -1,7 +1,7 @@
-"""Copies of the state of a simulation, from one declaration per field.
+"""Copies of the state of a simulation, based on one declaration per field.
 
-A state class lists its fields in ``__slots__`` as a dictionary that says for each field what a fork
-does with it, so nobody can add a field and forget that simulations are forked:
+A state class lists its fields in ``__slots__`` as a dictionary that states for each field what a
+fork does with it. Nobody can therefore add a field and forget that simulations are forked:
 
     class Machine(Forked):
         __slots__ = {"name": SAME, "free": SAME, "parts": COPIED, "timer": EMPTY}
@@ -53,7 +53,9 @@ class Forked:
             if issubclass(base, Forked) and base is not Forked:
                 slots = base.__dict__.get("__slots__")
                 if not isinstance(slots, dict) or not set(slots.values()) <= {SAME, COPIED, AHEAD, EMPTY}:
-                    raise TypeError(f"{base.__qualname__}: __slots__ must say of each field what a fork does with it")
+                    raise TypeError(
+                        f"{base.__qualname__}: __slots__ must state for each field what a fork does with it"
+                    )
                 fields |= slots
         _MAKERS[cls] = _copier(cls, "twin(old, fork)", "fork.twins[id(old)] = ", fields)
         cls._alike = _copier(cls, "alike(old)", "", dict.fromkeys(fields, SAME))
@@ -68,7 +70,7 @@ _WAYS = {
 
 
 def _copier(cls: type, signature: str, note: str, fields: dict[str, str]) -> Callable[..., Any]:
-    """Compile a function that copies an object, as ``dataclasses`` compiles ``__init__``: because a
+    """Compile a function that copies an object, as ``dataclasses`` compiles ``__init__``, because a
     loop over the field names would take three times as long.
     """
     lines = [f"    new.{name} = {_WAYS[way].format(name)}" for name, way in fields.items()]
@@ -82,8 +84,8 @@ def _empty(value: object) -> object:
 
 
 class Fork:
-    """A fork in the making, and the copies that it has made so far. With ``by_estimates``, it has
-    no more information than a policy.
+    """A fork being created, and the copies made for it so far. With ``by_estimates``, it has no
+    more information than a policy.
     """
 
     __slots__ = ("by_estimates", "twins")
@@ -94,8 +96,8 @@ class Fork:
         """The copy of each original, by its ``id``; the caller may put some there beforehand."""
 
     def of(self, value: ValueT) -> ValueT:
-        """Return the copy of a value: of a state object, of a container with all its contents, or
-        of any other object through its method ``copy``.
+        """Return the copy of a value, which may be a state object, a container with all its
+        contents, or any other object with a method ``copy``.
 
         Raises:
             TypeError: The value cannot be copied.
@@ -120,7 +122,7 @@ class Fork:
         of = self.of
         if issubclass(kind, dict):
             twin = kind()
-            for key, entry in dict.items(value):  # the method in ``Live`` would make a copy first
+            for key, entry in dict.items(value):  # the method of ``Live`` would make a copy first
                 if type(entry) in _UNMIXED:
                     twin.update(value)
                     return twin

@@ -1,7 +1,7 @@
 """Free amounts of nodes, as bit sets of machines.
 
-A bit set is one integer with a bit per machine. Intersecting two bit sets and finding the first
-machine of the result are single operations, so finding a machine on which something fits takes
+A bit set is a single integer with one bit per machine. Intersecting two bit sets and finding the
+first machine in the result are single operations, so finding a machine that fits something takes
 about as long with 4,000 machines as with 8.
 """
 
@@ -21,8 +21,8 @@ _AMOUNTS = 64
 
 
 class FreeIndex(Forked):
-    """Machines by their free amount: a bit set of machines per level and a bit set of the levels in
-    use.
+    """Machines by their free amount: a bit set of machines for each level, and a bit set of the
+    levels in use.
 
     Finding the next level with a machine, and the first machine on it, takes a few integer
     operations, whatever the size of the cluster.
@@ -61,8 +61,8 @@ class FreeIndex(Forked):
         return self.room(1)
 
     def first(self, least: int) -> int:
-        """Return the machine with the least free amount of at least ``least``; ties go to the
-        lowest number; -1 if there is none.
+        """Return the machine with the least free amount that is at least ``least``, or -1 if there
+        is none. Ties go to the lowest number.
         """
         used = self.used >> least << least
         if not used:
@@ -75,14 +75,14 @@ class FreeIndex(Forked):
         return bits(self.used >> least << least)
 
     def from_least(self, least: int, among: int = ALL) -> Iterator[int]:
-        """Yield the machines of the set ``among`` with at least ``least`` free, least free first,
-        lowest number first."""
+        """Yield the machines in the set ``among`` with at least ``least`` free: least free first,
+        then lowest number first."""
         for level in self.levels(least):
             yield from bits(self.sets[level] & among)
 
     def from_most(self, least: int, among: int = ALL) -> Iterator[int]:
-        """Yield the machines of the set ``among`` with at least ``least`` free, most free first,
-        lowest number first."""
+        """Yield the machines in the set ``among`` with at least ``least`` free: most free first,
+        then lowest number first."""
         used = self.used >> least << least
         while used:
             level = used.bit_length() - 1
@@ -98,7 +98,8 @@ class FreeIndex(Forked):
 
 
 class ShareIndex(Forked):
-    """Machines with partly used GPUs: a bit set of machines for each amount that some GPU has free."""
+    """Machines with partly used GPUs: a bit set of machines for each amount that is free on some
+    GPU."""
 
     __slots__ = {
         "_amounts": COPIED,
@@ -128,9 +129,9 @@ class ShareIndex(Forked):
             del self._sets[free], self._amounts[bisect_left(self._amounts, free)]
 
     def tightest(self, share: int, among: int) -> Iterator[int]:
-        """Yield the machines of the set ``among`` with a GPU on which ``share`` fits: fullest such
-        GPU first, then the lowest number. A machine appears again for each of its GPUs with another
-        free amount.
+        """Yield the machines in the set ``among`` with a GPU on which ``share`` fits: those with
+        the fullest such GPU first, then by lowest number. A machine appears again for each of its
+        GPUs with a different free amount.
         """
         amounts = self._amounts
         for place in range(bisect_left(amounts, share), len(amounts)):
@@ -139,8 +140,8 @@ class ShareIndex(Forked):
 
 
 class EnoughIndex(Forked):
-    """Machines with enough CPUs, or memory: a bit set of machines for each of up to 64 requested
-    amounts.
+    """Machines with enough CPUs, or enough memory: a bit set of machines for each of up to 64
+    requested amounts.
 
     For any other amount, the next lower one is used, so a machine in ``having`` may still have too
     little.
@@ -156,8 +157,8 @@ class EnoughIndex(Forked):
         self._sets: list[int] = []
 
     def ask(self, amount: int, free: Iterable[tuple[int, int]]) -> None:
-        """Distinguish ``amount`` from now on; ``free`` holds the bit and the free amount of each
-        machine. Costs O(machines) when the amount is new.
+        """Distinguish ``amount`` from now on; ``free`` contains the bit and the free amount of each
+        machine. Costs O(machines) if the amount is new.
         """
         place = bisect_left(self._amounts, amount)
         if len(self._amounts) < _AMOUNTS and self._amounts[place : place + 1] != [amount]:
@@ -165,7 +166,7 @@ class EnoughIndex(Forked):
             self._sets.insert(place, sum(bit for bit, there in free if there >= amount))
 
     def having(self, amount: int) -> int:
-        """Return the machines that have ``amount`` free, perhaps with some that have less."""
+        """Return the machines that have ``amount`` free, possibly with some that have less."""
         place = bisect_right(self._amounts, amount)
         return self._sets[place - 1] if place else ALL
 

@@ -38,29 +38,29 @@ class Gangs(Forked):
 
     @classmethod
     def of(cls, models: Models, types: tuple[GpuType | None, ...], carrier: Carrier | None) -> Gangs | None:
-        """Return the communication according to the given model or the runtime's own; None if
+        """Return the communication according to the given model or the runtime model; None if
         nothing is sent.
 
         Raises:
-            ModelError: There are two models, or a model that the network or the other models do not
-            support.
+            ModelError: There are two models, or there is a model that the network or the other
+            models do not support.
         """
         runtime, communication = models.runtime, models.communication
         if isinstance(runtime, Communication):
             if communication is not None:
-                raise ModelError("the runtime model already states what gangs send; leave out communication")
+                raise ModelError("the runtime model already determines what gangs send, so leave out communication")
             communication = runtime
         if communication is None:
             return None
         if not isinstance(carrier, GangCarrier):
             raise ModelError(NO_CARRIER)
         if models.sharing is not None:
-            raise ModelError("communicating gangs cannot share GPUs; leave out sharing")
+            raise ModelError("communicating gangs cannot share GPUs, so leave out sharing")
         return cls(carrier, communication, runtime, types)
 
     def begin(self, run: Run, now: float, set_rate: Callable[[float], None]) -> bool:
-        """Let the gang of a computing run send from now on; return False if it sends nothing.
-        ``set_rate`` is called with each new rate, first at the current time.
+        """Let the gang of a computing run start to send; return False if it sends nothing.
+        ``set_rate`` is called with each new rate, starting with the current one.
 
         Raises:
             ModelError: The model has no entry for the run's task.
@@ -75,13 +75,13 @@ class Gangs(Forked):
         return True
 
     def end(self, progress: WorkProgress) -> None:
-        """Stop the sending of a run's gang, if there is any."""
+        """Stop the communication of a run's gang, if there is any."""
         if progress.gang is not None:
             self._carrier.end(progress.gang)
             progress.gang = None
 
     def adopt(self, progress: WorkProgress, gang: Any, set_rate: Callable[[float], None]) -> None:
-        """In a fork, let the gang continue that the original of a run has."""
+        """In a fork, let the gang of the original run continue."""
         if gang is not None:
             progress.gang = self._carrier.adopt(gang, set_rate)
 
@@ -98,8 +98,8 @@ class Gangs(Forked):
         return 1.0 if gang is None else self._carrier.expected(gang)
 
     def _gang(self, task: TaskState, type_: int, placement: Iterable[tuple[NodeState, int, int]], now: float) -> Any:
-        """Return the communication of a task on machines, each with its number of instances and the
-        bit mask of their GPUs; None if it sends nothing.
+        """Return the communication of a task on machines, each given with its number of instances
+        and the bit mask of their GPUs; None if the task sends nothing.
         """
         held = [(machine.index, count, mask) for machine, count, mask in placement]
         try:
@@ -110,7 +110,7 @@ class Gangs(Forked):
 
 
 class GangStep(NamedTuple):
-    """A step of a gang on certain nodes: the arguments of ``GangCarrier.gang``."""
+    """A step of a gang on certain nodes, given as the arguments of ``GangCarrier.gang``."""
 
     traffic: Any
     """The traffic that it sends; only its carrier reads it."""
@@ -129,9 +129,9 @@ def gang_step(
     gpu: GpuType | None,
     held: Iterable[tuple[int, int, int]],
 ) -> GangStep | None:
-    """Return the step of a task on nodes with GPUs of one type, None if it sends nothing. ``types``
-    are those of the cluster, and ``held`` has each node with its number of instances and the bit
-    mask of their GPUs (0: unknown).
+    """Return the step of a task on nodes with GPUs of one type; None if it sends nothing. ``types``
+    are the types in the cluster, and ``held`` lists each node with its number of instances and the
+    bit mask of their GPUs (0: unknown).
     """
     if not task.gang and task.gpus < 2:
         return None

@@ -1,4 +1,4 @@
-"""The jobs in a run on the GPU cluster, and facts about them that are known afterwards."""
+"""The jobs in a run on the GPU cluster, and the facts about them that are known afterwards."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ JOBS_KEPT = 20_000
 
 
 class StoredJobs:
-    """Jobs in columns, from which iteration makes objects. The objects are cached if there are few.
-    ``left`` contains the jobs that had left when the simulation begins, with their runs, if they
-    are known.
+    """Jobs stored in columns, which create objects on iteration. The objects are cached if there
+    are few. ``left`` contains the jobs that had already left when the simulation begins, with their
+    runs, if they are known.
     """
 
     def __init__(self, arrays: JobArrays, left: Iterable[Job] | None = None) -> None:
@@ -73,7 +73,7 @@ class JobsToCome:
         self._next = None
 
     def copy(self) -> JobsToCome:
-        """Return a copy that shares the jobs: each is read once, by whichever copy needs it
+        """Return a copy that shares the jobs: each job is read once, by whichever copy needs it
         first."""
         twin = JobsToCome(())
         self._source, twin._source = tee(self._source)
@@ -88,11 +88,11 @@ _LOOKED_AT = 1_000
 
 
 class JobStream:
-    """The jobs of one run in order of arrival, to be read once.
+    """The jobs in one run in order of arrival, which can be read once.
 
-    ``jobs`` are stored jobs, a list, or any iterable; jobs that a ``trace`` yields are read lazily.
-    The load of the jobs is known afterwards (``facts``); for stored jobs and lists it is added up
-    only on request.
+    ``jobs`` are stored jobs, a list, or any iterable. Jobs yielded by a ``trace`` are read lazily.
+    The load of the jobs is known afterwards (``facts``); for stored jobs and lists, it is only
+    computed on request.
     """
 
     def __init__(
@@ -106,9 +106,9 @@ class JobStream:
         whole: bool = False,
         auditor: Auditor | None = None,
     ) -> None:
-        """``whole`` states that the jobs arrive over exactly the time from the first arrival to the
-        last, to which a generator stretched them. For a log, it is unknown when the next job would
-        have arrived. ``auditor`` sees the jobs of a trace while they are read.
+        """``whole`` states that a generator stretched the jobs to exactly the time between the
+        first and the last arrival. For a log, it is unknown when the next job would have arrived.
+        ``auditor`` sees the jobs from a trace while they are read.
         """
         self._auditor = auditor
         self.change: Callable[[Job], Job] | None = None
@@ -131,8 +131,8 @@ class JobStream:
 
     @property
     def begins_s(self) -> float:
-        """When a simulation of the jobs begins; jobs that arrived earlier are in the system
-        then."""
+        """When a simulation of the jobs begins; jobs that arrived earlier are in the system at that
+        time."""
         return self._jobs.arrays.begins_s if isinstance(self._jobs, StoredJobs) else self._begins_s
 
     @property
@@ -142,8 +142,8 @@ class JobStream:
         return self._jobs.left if isinstance(self._jobs, StoredJobs) else None
 
     def outages(self) -> Outages:
-        """Return the times at which the trace's own machines are away (none in a window). Reads the
-        first job, because the clock counts from its arrival.
+        """Return the times at which the trace's own machines are away (there are none for a
+        window). Reads the first job, because the clock counts from its arrival.
 
         Raises:
             TraceError: The trace cannot be read.
@@ -165,9 +165,9 @@ class JobStream:
         )
 
     def origin_s(self) -> float | None:
-        """Return the time in the log that corresponds to 0 s: for a trace, the arrival of its first
-        job on the trace's clock; otherwise 0. None if the log's times do not apply, because
-        arrivals are scaled or the jobs are a window. Reads the first job.
+        """Return the time in the log that corresponds to 0 s. For a trace, this is the arrival of
+        its first job on the clock of the trace; otherwise, it is 0. None if the times in the log do
+        not apply, because arrivals are scaled or the jobs are a window. Reads the first job.
 
         Raises:
             TraceError: The trace cannot be read.
@@ -177,7 +177,8 @@ class JobStream:
         return self.log_origin_s() if self._trace.options.time_scale == 1 else None
 
     def log_origin_s(self) -> float:
-        """Return the arrival of the first job of the trace on its own clock. Reads the first job.
+        """Return the arrival of the first job in the trace on the clock of the trace. Reads the
+        first job.
 
         Raises:
             TraceError: The trace cannot be read.
@@ -191,13 +192,13 @@ class JobStream:
 
     @property
     def are_stored(self) -> bool:
-        """True if the jobs are already columns, because they are generated or a window of a
-        trace."""
+        """True if the jobs are already columns, because they are generated or come from a window of
+        a trace."""
         return isinstance(self._jobs, StoredJobs)
 
     def may_have(self, tasks: int) -> bool:
         """Return True if there are at least this many tasks, or if the jobs are a large trace that
-        has not been read yet. Makes no more jobs than necessary.
+        has not been read yet. Creates no more jobs than necessary.
         """
         if isinstance(self._jobs, StoredJobs):
             return self._jobs.arrays.tasks >= tasks
@@ -215,7 +216,8 @@ class JobStream:
 
     @property
     def are_whole(self) -> bool:
-        """True if a generator stretched the jobs to its load, from the first arrival to the last."""
+        """True if a generator stretched the jobs to its load, from the first arrival to the
+        last."""
         return self._meter.arrivals.whole
 
     @property
@@ -225,8 +227,8 @@ class JobStream:
 
     @property
     def states_limits(self) -> bool:
-        """True if any of the jobs states a time limit. Reads the first jobs of a trace, and all of one that
-        states none there.
+        """True if any of the jobs states a time limit. Reads the first jobs of a trace, and all
+        jobs if none of the first states a limit.
 
         Raises:
             TraceError: The trace cannot be read.
@@ -249,16 +251,17 @@ class JobStream:
 
     @property
     def elastic(self) -> bool:
-        """True if tasks are made elastic, or the jobs are a list that contains an elastic task."""
+        """True if tasks are made elastic, or if the jobs are a list that contains an elastic
+        task."""
         listed = self._jobs if isinstance(self._jobs, list | tuple) else ()
         return self.change is not None or any(task.elastic is not None for job in listed for task in job.tasks)
 
     def arrays(self) -> JobArrays:
-        """Return all jobs as columns. A later iteration makes its objects from them.
+        """Return all jobs as columns. A later iteration creates its objects from the columns.
 
         Raises:
             TraceError: The trace cannot be read.
-            ModelError: A task of jobs that are not a list is elastic.
+            ModelError: A task is elastic, and the jobs are not a list.
         """
         if isinstance(self._jobs, StoredJobs):
             return self._jobs.arrays
@@ -277,8 +280,8 @@ class JobStream:
         return arrays
 
     def measure(self, arrays: JobArrays, seconds: np.ndarray) -> None:
-        """Record the load of all jobs; ``seconds`` (n, GPU types) holds the seconds of an instance
-        of each task.
+        """Record the load of all jobs; ``seconds`` (n, GPU types) contains the seconds of an
+        instance of each task.
         """
         early = int(np.searchsorted(arrays.arrival_s, arrays.begins_s)) if arrays.begins_s else 0
         later = arrays.between(early, len(arrays)) if early else arrays
@@ -290,7 +293,8 @@ class JobStream:
 
     @property
     def load(self) -> Load:
-        """The load of the jobs that arrived; for stored jobs and lists, of all of them."""
+        """The load of the jobs that have arrived; for stored jobs and lists, the load of all
+        jobs."""
         arrivals = self._meter.arrivals
         if not arrivals.jobs and isinstance(self._jobs, StoredJobs | list | tuple):
             arrays = self.arrays()
@@ -299,8 +303,8 @@ class JobStream:
         return self._meter.load()
 
     def observed(self) -> tuple[np.ndarray, np.ndarray, list[str]] | None:
-        """When each arrived job really started, and when it became eligible (NaN if unknown), and
-        its partition. ``None`` if no start is known.
+        """The recorded start of each arrived job, the time at which it became eligible (NaN if
+        unknown), and its partition. ``None`` if no start is known.
         """
         started_s = np.asarray(self._started_s)
         if np.isnan(started_s).all():
@@ -308,7 +312,7 @@ class JobStream:
         return started_s, np.asarray(self._eligible_s), self._partitions
 
     def facts(self) -> dict[str, Any]:
-        """Return the facts of the jobs that arrived, as plain values."""
+        """Return facts about the jobs that have arrived, as plain values."""
         load = self.load
         audit = self.audit()
         facts: dict[str, Any] = {} if audit is None else {"audit": audit.to_dict()}
@@ -335,8 +339,8 @@ class JobStream:
         return facts
 
     def knowledge(self, estimates: Estimates) -> Knowledge:
-        """Return what policies know about the run times of the jobs that arrived, or of all jobs in
-        a list."""
+        """Return what policies know about the run times of the jobs that have arrived, or of all
+        jobs in a list."""
         jobs, limited = len(self._started_s), self._limited
         if isinstance(self._jobs, list | tuple):
             jobs, limited = len(self._jobs), sum(map(has_limit, self._jobs))
@@ -349,15 +353,16 @@ class JobStream:
         return Knowledge(estimates.kind, estimates.sigma, jobs, limited, self._auditor is not None)
 
     def audit(self) -> Audit | None:
-        """Return the contradictions of the jobs read so far; None if they come from no trace."""
+        """Return the contradictions in the jobs read so far; None if the jobs do not come from a
+        trace."""
         if self._auditor is None:
             return None
         return self._auditor.audit(None if self._trace is None else self._trace.report)
 
     def state(self) -> dict[str, Any]:
-        """When the simulation began, how many jobs were running and waiting then, how many of the
-        waiting ones ran in the log but did not fit, and how many ran on nodes that are not in the
-        cluster.
+        """When the simulation began, how many jobs were running and waiting at that time, how many
+        of the waiting jobs ran in the log but did not fit, and how many ran on nodes that are not
+        in the cluster.
         """
         arrays, begins_s = self.arrays(), self.begins_s
         early = int(np.searchsorted(arrays.arrival_s, begins_s))

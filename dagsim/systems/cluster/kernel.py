@@ -1,16 +1,16 @@
 """The kernel, which simulates DAG jobs on a cluster with SimPy processes and events.
 
-- *Arrivals* are one process (``_arrivals``): it waits until the arrival time of the next job, and
-  lets the job arrive.
+- *Arrivals* are one process (``_arrivals``), which waits until the arrival time of the next job and
+  then lets the job arrive.
 - *Nodes* are resources (``machines``). For each failure model, a process takes nodes down and
   brings them back by calling ``take_down`` and ``bring_up``.
-- *Tasks* run as events: a ``Run``, the instances of a task that started together, is the SimPy event of
-  their end. Its callback ``end`` frees the nodes, and makes the children ready. A run that has to
-  fetch inputs or be set up, or whose rate changes, has more phases (``life.py``).
+- *Tasks* run as events. A ``Run``, the instances of a task that started together, is the SimPy
+  event of their end. Its callback ``end`` frees the nodes and makes the children ready. A run that
+  has to fetch inputs or be set up, or whose rate changes, has additional phases (``life.py``).
 
 ``ClusterKernel.decisions()`` is a generator. It processes all simultaneous events (completions,
-then repairs and failures, then arrivals), yields a ``ClusterView`` and receives decisions until the
-answer is empty; then time moves on. ``run`` is a short driver for it.
+then repairs and failures, then arrivals), yields a ``ClusterView`` and receives decisions until
+there are no more. Then time moves on. ``run`` is a short driver for it.
 """
 
 from __future__ import annotations
@@ -88,21 +88,21 @@ _NOTHING = ()
 class ClusterKernel(Forked):
     """One cluster, one stream of jobs, and the models of everything that takes time.
 
-    ``jobs`` must be in order of arrival and is read lazily: only the next job and those in the system are
-    in memory. ``origin_s`` is the time of the log at 0 s. The same arguments and ``seed`` give the same log,
-    byte for byte.
+    ``jobs`` must be in order of arrival and are read lazily: only the next job and those in the
+    system are in memory. ``origin_s`` is the time in the log that corresponds to 0 s. The same
+    arguments and ``seed`` give the same log, byte for byte.
 
-    The simulation begins at ``begins_s``. Jobs that arrived earlier are in the system then, and
-    their runs continue (``Job.in_flight``): the log starts with this past. Times of failures count
-    from the beginning. ``left`` are the jobs that had left by then, with their runs: only policies
-    that remember such jobs are told of them. None if they are not known.
+    The simulation begins at ``begins_s``. Jobs that arrived earlier are then in the system, and
+    their runs continue (``Job.in_flight``), so the log starts with this past. Times of failures
+    count from the beginning. ``left`` are the jobs that had left by then, with their runs. Only
+    policies that remember such jobs receive them. None if they are not known.
 
     Raises:
         ModelError: An instance in flight does not fit into the cluster, or gangs communicate without a
             network that carries them.
     """
 
-    # With more than 30 attributes, slots are faster to read than a dictionary.
+    # With more than 30 attributes, slots are read faster than a dictionary.
     __slots__ = {
         "_arrived": SAME,
         "_away": SAME,
@@ -199,7 +199,7 @@ class ClusterKernel(Forked):
         if begins_s:
             recall_past(self, left)
 
-    # What others may ask.
+    # Queries from outside.
 
     @property
     def node_count(self) -> int:
@@ -214,7 +214,8 @@ class ClusterKernel(Forked):
 
     @property
     def became_eligible_s(self) -> Mapping[int, float]:
-        """Times at which jobs became eligible whose dependencies or array decided that, by number."""
+        """Times at which jobs became eligible, by number, for jobs whose dependencies or array
+        determined the time."""
         return {} if self.eligibility is None else self.eligibility.became_eligible_s
 
     @property
@@ -231,14 +232,15 @@ class ClusterKernel(Forked):
         return opens or any(disturbing.returning() for disturbing in self._disturbing)
 
     def stream(self, name: str) -> np.random.Generator:
-        """See ``ClusterView.stream``. Each name has its own stream, so draws from others do not affect it."""
+        """See ``ClusterView.stream``. Each name has its own stream, so draws from other streams do
+        not affect it."""
         rng = self._streams.get(name)
         if rng is None:
             rng = self._streams[name] = stream(self.schedule.seed, name)
         return rng
 
     def time_limit_s(self, job: Job, task: Task, seconds: tuple[float, ...]) -> float:
-        """Return the time limit by which a task has to avoid reservations, on its slowest type;
+        """Return the time limit by which a task has to avoid reservations, on its slowest type.
         ``seconds`` are the true ones, which are used for a job without a limit if policies may know
         them.
         """
@@ -248,7 +250,7 @@ class ClusterKernel(Forked):
         return max([limit_s for limit_s in self._limits_s(job, task, seconds) if limit_s < inf], default=0.0)
 
     def _limits_s(self, job: Job, task: Task, seconds: tuple[float, ...]) -> tuple[float, ...]:
-        """Return the time limit of a task on each type, as the site's scheduler knows it."""
+        """Return the time limit of a task on each type, as known to the site's scheduler."""
         runtime, types = self.models.runtime, self.machines.types
         return limit_seconds(task, job.id, lambda task: runtime.seconds(task, types), seconds, self._site_limits(job))
 
@@ -271,7 +273,7 @@ class ClusterKernel(Forked):
         return [0.0] * len(moves) if self.life is None else self.life.expected_moves_s(moves)
 
     def lasting(self) -> list[bool]:
-        """For each node, True if it is up, or if every disturbance that has taken it down will
+        """For each node, True if it is up, or if every disturbance that has taken it down will also
         bring it back.
         """
         due = Counter(node for disturbing in self._disturbing for node in disturbing.returning())
@@ -280,7 +282,7 @@ class ClusterKernel(Forked):
     # The conversation with a policy.
 
     def run(self, policy: ClusterPolicy, until_s: float = inf) -> Schedule:
-        """Drive the simulation with ``policy`` until every job has left (or until ``until_s``).
+        """Run the simulation with ``policy`` until every job has left (or until ``until_s``).
 
         Raises:
             IllegalDecision: A decision of the policy cannot be carried out.
@@ -297,16 +299,17 @@ class ClusterKernel(Forked):
 
     def decisions(self, until_s: float = inf) -> Generator[ClusterView, Iterable[Decision] | None, None]:
         """Yield a view whenever something has changed and receive decisions for it (``None``: no
-        decision), repeatedly until the answer is empty or no task is waiting any more. Then let
-        time pass, and so on until the end.
+        decision), repeatedly until there are no more decisions or no task is waiting any more. Then
+        let time pass, and continue in this way until the end.
         """
         clock, machines = self.clock, self.machines
         view, start, carry_out, ready = ClusterView(self), self._start, self._carry_out, self.frontier.ready
         last_s = min(until_s, float_info.max)
         self.wakes.until_s = until_s
-        # One turn handles one point in time: first everything that happens by itself, in the order
-        # of the clock, then the policy until its answer is empty. Events that its decisions put on
-        # the clock for the same time (a run without work) are another turn.
+        # Each iteration handles one point in time. First, everything that is due happens in the
+        # order of the clock; then the policy is called until it returns no decisions. If its
+        # decisions put events on the clock for the same time (a run without work), another
+        # iteration handles them.
         while True:
             if self.changed:
                 if self._wake_s <= self.now:
@@ -333,7 +336,8 @@ class ClusterKernel(Forked):
             if not self.running:
                 if self.done or self._only_rules_bind():
                     break
-                due = clock.peek() <= self.now  # at the beginning, before the policy is asked first
+                # at the beginning, before the first call of the policy
+                due = clock.peek() <= self.now
                 if not (self.pending or due):
                     raise Stalled(why_stalled(self))
             now = clock.peek()
@@ -351,8 +355,8 @@ class ClusterKernel(Forked):
         self.schedule.ended_s = min(until_s, self.now)
 
     def _may_leave(self) -> bool:
-        """Return True if a node that is down may be gone for good: always at a site, and in a fork
-        without failure models."""
+        """Return True if a node that is down may be gone for good. This is always possible at a
+        site, and in a fork without failure models."""
         return (
             self.machines.site is not None
             or not self._disturbing
@@ -360,8 +364,8 @@ class ClusterKernel(Forked):
         )
 
     def _withdraw(self) -> None:
-        """Take tasks out of the queue that can never start, because the nodes that they need have
-        left for good or the rules of the site forbid it, so that they do not block others. Their
+        """Remove tasks from the queue that can never start, because the nodes that they need have
+        left for good or the rules of the site forbid it. Otherwise they would block others. Their
         jobs stay unfinished.
         """
         if self._lasting is None:
@@ -383,8 +387,8 @@ class ClusterKernel(Forked):
         return self.machines.compile(task.task.demand, elastic.least, task.demand.terms)
 
     def _only_rules_bind(self) -> bool:
-        """Return True if all remaining tasks wait forever, because of a rule of the site or for
-        other jobs. Called only while nothing runs.
+        """Return True if all remaining tasks wait for ever because of a rule of the site or for
+        other jobs. Only called while nothing is running.
         """
         if self.frontier.ready or self.applicants or self.upcoming.any_left:
             return False
@@ -396,7 +400,7 @@ class ClusterKernel(Forked):
         """Yield the events of the arrival process. A job is read when the previous one has
         arrived."""
         if self.now == self.schedule.begins_s > 0:
-            # runs from the past that end now free their resources first
+            # Runs from the past that end now must free their resources first.
             yield Timer(self.clock, self.now, ARRIVALS)
         while (job := self.upcoming.peek()) is not None:
             if job.arrival_s > self.now:
@@ -420,7 +424,7 @@ class ClusterKernel(Forked):
         self._record_job(_ARRIVED, number)
         if machines.site is not None and rejected is None:
             rejected = machines.site.refuses(job, self.now)
-        if rejected is not None and not job.in_flight:  # a job that is already running may run
+        if rejected is not None and not job.in_flight:  # a job may keep running if it already runs
             self._record_job(_REJECTED, number, float(rejected))
             return
         self.models.estimates.apply(active, schedule.seed, lambda task: self._limits_s(job, task.task, task.seconds))
@@ -430,7 +434,8 @@ class ClusterKernel(Forked):
             self.enter(active)
 
     def state_of(self, job: Job, number: int) -> tuple[JobState, RejectReason | None]:
-        """Make the state of a job with its tasks; return also why it can never run, if so."""
+        """Create the state of a job with its tasks; also return why the job can never run, if
+        so."""
         graph, machines, seconds_of = job.graph, self.machines, self.models.runtime.seconds
         types, restricts = machines.types, machines.site is not None
         active = JobState(job, number)
@@ -454,14 +459,14 @@ class ClusterKernel(Forked):
         return active, rejected
 
     def enter(self, active: JobState) -> None:
-        """Let a job into the system: its tasks without parents become ready."""
+        """Let a job enter the system: its tasks without parents become ready."""
         self.frontier.jobs[active.number] = active
         for task in active.tasks:
             if not task.missing:
                 self.frontier.add(task, self.now)
 
     def admit(self, active: JobState) -> None:
-        """Let a job into the system that has waited for admission."""
+        """Let a job enter the system that has been waiting for admission."""
         del self.applicants[active.number]
         self._record_job(_ADMITTED, active.number)
         self.enter(active)
@@ -471,7 +476,7 @@ class ClusterKernel(Forked):
         self._leave(active.number, _REJECTED, float(RejectReason.BY_POLICY))
 
     def _leave(self, number: int, kind: int, value: float = 0.0) -> None:
-        """Record that a job leaves, and admit the jobs that have waited for this."""
+        """Record that a job leaves, and admit the jobs that have been waiting for this."""
         self._record_job(kind, number, value)
         if self.eligibility is not None:
             self.eligibility.left(number)
@@ -479,7 +484,7 @@ class ClusterKernel(Forked):
     # Decisions.
 
     def _carry_out(self, decision: object) -> bool:
-        """Carry out the decision; return True if the policy must be asked again."""
+        """Carry out the decision; return True if the policy must be called again."""
         match decision:
             case Preempt():
                 self._preempt(legality.stopped(self, decision.run))
@@ -514,7 +519,8 @@ class ClusterKernel(Forked):
         if machine is None:
             self.occupy(task, legality.started(self, task, placement))
             return
-        # The most common starts, without a list of shares: independent instances, or a gang on one node.
+        # These are the most common starts, which need no list of shares: independent instances, or
+        # a gang on one node.
         instances = placement[0][1]
         held = (machine, instances, *self.machines.take(machine, task.demand, instances, None))
         self._launch(task, instances, (held,))
@@ -522,8 +528,8 @@ class ClusterKernel(Forked):
     def occupy(
         self, task: TaskState, shares: list[Allotted], training: TrainingState | None = None, *, in_flight: bool = False
     ) -> None:
-        """Start the task on the checked shares: a gang as one run, otherwise one run per node. An
-        elastic task continues with ``training``, by default with its own. A task that is
+        """Start the task on the checked shares: a gang as a single run, otherwise one run per node.
+        An elastic task continues with ``training``, by default its own. A task that is
         ``in_flight`` is already computing.
         """
         take, demand = self.machines.take, task.demand
@@ -553,12 +559,13 @@ class ClusterKernel(Forked):
         shares = legality.resizable(self, run, placement)
         if run.progress is not None and self.life is not None:
             self.life.settle(run, run.progress)
-        training = legality.placed(self, run.task, shares)  # refused before anything is stopped
+        # reject the decision before anything is stopped
+        training = legality.placed(self, run.task, shares)
         task = self._preempt(run)
         self.occupy(task, shares, training if self.preemption.on_resume == "resume" else None)
 
     def _kill(self, active: JobState, reason: RejectReason) -> None:
-        """End everything that is left of a job. O(running + ready)."""
+        """End everything that remains of a job. O(running + ready)."""
         number = active.number
         if self.life is not None:
             self.life.killed(number)
@@ -566,20 +573,20 @@ class ClusterKernel(Forked):
             run.halt()
             self._release(run, _PREEMPTED)
         for task in [task for task in self.frontier.ready if task.job is active]:
-            task.waiting = 0  # indexes drop tasks that do not wait
+            task.waiting = 0  # indexes drop tasks that are no longer waiting
             del self.frontier.ready[task]
         del self.frontier.jobs[number]
         self.changed = True
         self._leave(number, _REJECTED, float(reason))
 
     def wait(self, until_s: float) -> None:
-        """Ask the policy at ``until_s`` or earlier."""
+        """Call the policy at ``until_s`` or earlier."""
         if until_s < self._wake_s:
             self._wake_s = until_s
             self.call_at(until_s, self.wake)
 
     def wake(self, _: Event) -> None:
-        """Ask the policy after the current events."""
+        """Call the policy after the current events."""
         self.changed = True
         self.wakes.count_one(self)
 
@@ -612,8 +619,9 @@ class ClusterKernel(Forked):
         self._release(run, _FINISHED)
         self.wakes.count = 0
         active, index = run.task.job, run.task.index
-        task = active.tasks[index]  # not of a piece of it
+        task = active.tasks[index]  # the original task, not a resumed piece of it
         task.unfinished -= run.instances
+        active.changed()
         if task.unfinished and task.task.elastic is None:
             return
         task.unfinished = 0  # an elastic task is done as a whole, whatever its size
@@ -625,34 +633,33 @@ class ClusterKernel(Forked):
         active.tasks_left -= 1
         if not active.tasks_left:
             del self.frontier.jobs[active.number]
-            # the job and its tasks refer to each other, so only the garbage collector would free
-            # them
+            # The job and its tasks refer to each other, so otherwise only the garbage collector
+            # would free them.
             active.tasks.clear()
             self._leave(active.number, _COMPLETED)
 
     def stop_as_logged(self, run: Run, stopped: str) -> TaskState:
-        """Stop a run from the past in the way in which it was stopped: ``preempted`` or
-        ``failed``."""
+        """Stop a run from the past in the way recorded for it: ``preempted`` or ``failed``."""
         if stopped == "failed":
             return self._stop(run, _FAILED, self.preemption.kept_on_failure)
         return self._preempt(run)
 
     def _stop(self, run: Run, kind: int, kept: KeptWork, notice_s: float = 0.0) -> TaskState:
-        """End a run before its time. Its instances become ready again, as a piece of its task with
-        the work that is not ``kept``. With ``notice_s``, its nodes have that much time to send its
-        state.
+        """End a run before its time. Its instances become ready again as a piece of its task, with
+        the work that is not ``kept``. With ``notice_s``, its nodes have that many seconds to send
+        its state.
         """
-        # The order matters: first, no event of the run may happen any more; then its nodes are
-        # freed before listeners are told; and the piece is made last, from the work that the run
-        # has done until now. Pieces are numbered over the whole simulation, because two pieces of a
-        # task with equal keys are tried in the order of their numbers.
+        # The order matters. First, no event of the run may happen any more. Then its nodes are
+        # freed, before listeners are notified. The resumed piece is created last, from the work
+        # that the run has completed by now. Pieces are numbered across the whole simulation,
+        # because pieces of one task with equal keys are tried in the order of their numbers.
         run.halt()
         self._release(run, kind)
         self.clock.tidy()
         self._pieces += 1
         again = self.piece(run, kind, kept)
         if self.life is not None and self.life.keeps_state(run, again, kind, kept, notice_s):
-            return again  # it becomes ready once its state has arrived or is lost
+            return again  # the task becomes ready once its state has arrived or is lost
         if again.failures >= _MOST_FAILURES:
             again.waiting = 0
             self.stuck[again.job.number] = (
@@ -697,8 +704,8 @@ class ClusterKernel(Forked):
 
     def take_down(self, node: int, notice_s: float = 0.0) -> None:
         """Take the node down, unless it is down already; its runs end as failed. They keep their
-        work if ``notice_s`` is long enough to write a checkpoint. If the checkpoint is sent over
-        the network, this is known only later.
+        work if ``notice_s`` is long enough for writing a checkpoint. If the checkpoint is sent over
+        the network, the outcome is only known later.
         """
         machine = self.machines.list[node]
         self._down[node] += 1
@@ -735,8 +742,8 @@ class ClusterKernel(Forked):
         Timer(self.clock, time_s, ARRIVALS).callbacks.append(callback)
 
     def _set_clock(self) -> None:
-        """Start the processes, and put everything except runs on the clock, at the beginning and in
-        a fork."""
+        """Start the processes and put everything except runs on the clock, both at the beginning
+        and in a fork."""
         if self.upcoming.any_left:
             self.clock.process(self._arrivals())
         if self.eligibility is not None:
@@ -762,24 +769,25 @@ class ClusterKernel(Forked):
         self.record(packed_row(kind, self.now, number, -1, -1, -1, 0, 0, value))
 
     def record_run(self, kind: int, run: Run, rate: float | None = None) -> None:
-        """Write a row for each machine of a run, with the GPUs that it holds there, or its new ``rate``."""
+        """Write a row for each machine of a run, with the GPUs that the run holds there, or with
+        its new ``rate``."""
         task, now, record = run.task, self.now, self.record
         number, index, id_, gpus = task.job.number, task.index, run.id, task.demand.demand.gpus
         for machine, count, mask, _ in run.held:
             value = gpus * count if rate is None else rate
             record(packed_row(kind, now, number, index, id_, machine.index, count, mask if machine.named else 0, value))
 
-    # Forks. SimPy's environment cannot be copied, so the fork gets its own clock, on which
-    # everything is set again in the same order. Everything else is plain data, which ``Fork``
-    # copies by the declarations of its slots.
+    # Forks. SimPy's environment cannot be copied, so the fork gets a clock of its own, on which all
+    # events are scheduled again in the same order. Everything else is plain data, which ``Fork``
+    # copies as the slots declare.
 
     def fork(self, *, by_estimates: bool = False) -> ClusterKernel:
-        """Return an equal simulation at the current time, which continues independently. Costs
+        """Return an identical simulation at the current time, which continues independently. Costs
         O(jobs in the system + machines).
 
         Observers stay with the original. Future jobs are shared and read once, by the first
-        simulation that needs them. With ``by_estimates`` it has no more information than a policy: tasks
-        take their estimates, no job arrives and nothing fails.
+        simulation that needs them. With ``by_estimates``, it has no more information than a policy:
+        tasks use their estimates, no job arrives and nothing fails.
         """
         fork, clock = Fork(by_estimates=by_estimates), Clock(self.now)
         fork.twins[id(self.clock)] = clock
@@ -811,9 +819,9 @@ class ClusterKernel(Forked):
         return twin
 
     def _runs_by_end(self) -> dict[Run, None]:
-        """Return all runs: first those whose end is on the clock, in its order, because runs that
-        end together must do so in the same order again; then those that wait for the network, or
-        have rate 0.
+        """Return all runs. Runs with an end on the clock come first, in the order of the clock,
+        because runs that end together must do so in the same order again. Runs that wait for the
+        network or have rate 0 follow.
         """
         events = [event for *_, event in self.clock.scheduled() if event.callbacks]
         ending = [run for event in events if isinstance(run := event if isinstance(event, Run) else event.value, Run)]

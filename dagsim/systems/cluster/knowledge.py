@@ -1,8 +1,8 @@
 """What policies know about run times, and the line that states it.
 
-``known`` is the rule for all engines: policies know users' time limits, and true run times only where no
-job states a limit. ``Knowledge`` counts the jobs, is part of the facts about a run, and writes the
-line.
+``known`` is the rule for all engines: policies know users' time limits, and true run times only if
+no job states a limit. ``Knowledge`` counts the jobs, is part of the facts about a run, and formats
+the line.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def has_limit(job: Job) -> bool:
 
 
 def known(estimates: Estimates, jobs: Iterable[Job] | JobArrays) -> Estimates:
-    """Return what policies know about these jobs; if they go by limits but no job states one, they
+    """Return what policies know about these jobs. If they use limits but no job states one, they
     know the true run times."""
     if estimates.kind != "predicted" or states_limits(jobs):
         return estimates
@@ -60,7 +60,7 @@ class Knowledge:
 
     @property
     def is_hindsight(self) -> bool:
-        """True if policies know true run times although the log states the limits that its
+        """True if policies know true run times although the log contains the limits that its
         scheduler knew."""
         return self.of_log and self.limited > 0 and self.kind in ("exact", "noisy")
 
@@ -90,7 +90,8 @@ class Knowledge:
 
     @classmethod
     def joined(cls, several: Iterable[Mapping[str, Any]]) -> Knowledge | None:
-        """Return the knowledge of several runs from their ``to_dict``; None if no run has any."""
+        """Return the combined knowledge in several runs from their ``to_dict``; None if no run has
+        any."""
         facts = [{name: value for name, value in of.items() if name != "text"} for of in several]
         if not facts:
             return None
@@ -99,7 +100,8 @@ class Knowledge:
 
 
 def _percent(part: int, whole: int) -> str:
-    """Return a share in percent; it is 100% only for all, and 0% only for none."""
+    """Return a share in percent, rounded so that only all jobs give 100% and only no jobs give
+    0%."""
     share = 100 * part / max(whole, 1)
     if part in (0, whole):
         return "100 %" if part else "0 %"

@@ -1,7 +1,7 @@
 """Check that a decision is legal before the kernel carries it out. Nothing in this module changes
 state.
 
-Everything is checked before anything is done, so a refused decision leaves the simulation
+Everything is checked before anything is done, so an illegal decision leaves the simulation
 unchanged. Each message states the time, the task or run, the reason, and what to do instead.
 """
 
@@ -21,8 +21,8 @@ from dagsim.systems.cluster.view import Simulation
 
 
 def starts_on(kernel: Simulation, task: Any, placement: Any) -> NodeState | None:
-    """Return the node of a simple legal start: independent instances, or a whole gang, on one node.
-    None if it is not legal, or if ``started`` must check it.
+    """Return the node for a simple legal start: independent instances, or a whole gang, on one
+    node. None if the start is not legal, or if ``started`` must check it.
     """
     try:
         ((node, instances, gpu),) = placement
@@ -44,13 +44,13 @@ def starts_on(kernel: Simulation, task: Any, placement: Any) -> NodeState | None
 
 
 def started(kernel: Simulation, task: object, placement: object) -> list[Allotted]:
-    """Return the shares of a ``Start`` that can be carried out.
+    """Return the shares for a ``Start`` that can be carried out.
 
     Raises:
-        IllegalDecision: The task cannot start now, or not there.
+        IllegalDecision: The task cannot start now, or not on these nodes.
     """
     if not isinstance(task, TaskState):
-        _refuse(kernel.now, f"cannot start {task!r}: it is not a task; take one of view.ready")
+        _refuse(kernel.now, f"cannot start {task!r}: it is not a task; choose one from view.ready")
     why = _why_not_ready(kernel, task)
     if why:
         _refuse_start(kernel, task, why)
@@ -58,7 +58,7 @@ def started(kernel: Simulation, task: object, placement: object) -> list[Allotte
 
 
 def moved(kernel: Simulation, run: Run, placement: object) -> list[Allotted]:
-    """Return the shares of a legal ``Migrate``, once ``run`` has released its resources.
+    """Return the shares for a legal ``Migrate``, once ``run`` has released its resources.
 
     Raises:
         IllegalDecision: Its task cannot continue there.
@@ -68,7 +68,8 @@ def moved(kernel: Simulation, run: Run, placement: object) -> list[Allotted]:
     if run.beside:
         _refuse(
             kernel.now,
-            f"run {run.id} of {run.task.name} shares its GPUs with run {run.beside[0]}, so it cannot move; preempt it",
+            f"run {run.id} of {run.task.name} shares its GPUs with run {run.beside[0]}, so it cannot be "
+            "migrated; preempt it instead",
         )
     for machine, count, mask, on in run.held:
         freed[machine.index] = freed[machine.index].after(demand, count, mask, on)
@@ -77,13 +78,15 @@ def moved(kernel: Simulation, run: Run, placement: object) -> list[Allotted]:
 
 
 def resizable(kernel: Simulation, run: Run, placement: object) -> list[Allotted]:
-    """Return the shares of a legal ``Resize``, once ``run`` has released its resources.
+    """Return the shares for a legal ``Resize``, once ``run`` has released its resources.
 
     Raises:
         IllegalDecision: Its task is not elastic, or cannot continue there.
     """
     if run.task.training is None:
-        _refuse(kernel.now, f"cannot resize run {run.id} of {run.task.name}: the task has no range of GPUs; migrate it")
+        _refuse(
+            kernel.now, f"cannot resize run {run.id} of {run.task.name}: the task is not elastic; migrate it instead"
+        )
     return moved(kernel, run, placement)
 
 
@@ -110,7 +113,7 @@ def joinable(kernel: Simulation, task: object, run_id: object) -> Run:
         IllegalDecision: There is no sharing, or the two cannot share their GPUs.
     """
     if not isinstance(task, TaskState):
-        _refuse(kernel.now, f"cannot start {task!r}: it is not a task; take one of view.ready")
+        _refuse(kernel.now, f"cannot start {task!r}: it is not a task; choose one from view.ready")
     if why := _why_not_ready(kernel, task):
         _refuse_start(kernel, task, why)
     number = _whole(run_id)
@@ -152,18 +155,18 @@ def stopped(kernel: Simulation, run_id: object) -> Run:
     """Return the run that a ``Preempt`` or ``Migrate`` may stop.
 
     Raises:
-        IllegalDecision: It is not running, or has started at this time.
+        IllegalDecision: It is not running, or has started at this very time.
     """
     number = _whole(run_id)
     run = None if number is None else kernel.running.get(number)
     if run is None:
-        _refuse(kernel.now, f"run {run_id!r} is not running, so it cannot be preempted; take a key of view.running")
-    # otherwise a policy could change its mind back and forth forever without time passing
+        _refuse(kernel.now, f"run {run_id!r} is not running, so it cannot be preempted; choose a key from view.running")
+    # otherwise, a policy could reverse its decisions for ever without time passing
     if run.started_s == kernel.now:
         _refuse(
             kernel.now,
-            f"run {run.id} of {run.task.name} started in this instant, so it cannot be preempted yet; "
-            "choose among those with run.started_s < view.now",
+            f"run {run.id} of {run.task.name} started at this very moment, so it cannot be preempted yet; "
+            "choose a run with run.started_s < view.now",
         )
     return run
 
@@ -172,7 +175,7 @@ def wake_up(now: float, until_s: object) -> float:
     """Return the time until which a ``Wait`` waits.
 
     Raises:
-        IllegalDecision: It is not a later time.
+        IllegalDecision: The time is not later than now.
     """
     try:
         wake_s = float("nan") if isinstance(until_s, bool | str) else float(until_s)  # type: ignore[arg-type]
@@ -187,12 +190,12 @@ def applicant(kernel: Simulation, number: object) -> JobState:
     """Return the job of an ``Admit`` or ``Reject``.
 
     Raises:
-        IllegalDecision: The job is not waiting to be admitted.
+        IllegalDecision: The job is not waiting for admission.
     """
     place = _whole(number)
     active = None if place is None else kernel.applicants.get(place)
     if active is None:
-        _refuse(kernel.now, f"job {number!r} does not wait to be admitted; take a key of view.applicants")
+        _refuse(kernel.now, f"job {number!r} is not waiting for admission; choose a key from view.applicants")
     return active
 
 
@@ -209,9 +212,9 @@ def resident(kernel: Simulation, decision: Kill) -> tuple[JobState, RejectReason
     place = _whole(number)
     active = None if place is None else kernel.frontier.jobs.get(place)
     if active is None:
-        _refuse(kernel.now, f"job {number!r} is not in the system, so it cannot be killed; take a key of view.jobs")
+        _refuse(kernel.now, f"job {number!r} is not in the system, so it cannot be killed; choose a key from view.jobs")
     if any(run.task.job is active and run.started_s == kernel.now for run in kernel.running.values()):
-        _refuse(kernel.now, f"job {number!r} has started in this instant, so it cannot be killed yet")
+        _refuse(kernel.now, f"job {number!r} started at this very moment, so it cannot be killed yet")
     return active, RejectReason(decision.reason)
 
 
@@ -245,7 +248,7 @@ def _allotted(
     if not placement:
         _refuse_start(kernel, task, "an empty placement; there must be a Share for each node")
     elastic, demand = task.task.elastic, task.demand
-    demand.nodes = demand.opened  # whichever domain was checked last
+    demand.nodes = demand.opened  # use the domain that was checked last
     shares = [_share(kernel, task, waiting, share, machines) for share in placement]
     total = sum(share.instances for share in shares)
     distinct = len({share.machine.index for share in shares}) == len(shares)
@@ -272,7 +275,7 @@ def _allotted(
 
 
 def _check_domain(kernel: Simulation, task: TaskState, shares: Sequence[Allotted]) -> None:
-    """Refuse nodes in different domains of the level that the job requires."""
+    """Reject nodes in different domains of the level that the job requires."""
     terms, request = task.demand.terms, task.job.job.request
     assert terms is not None
     assert request is not None
@@ -287,7 +290,7 @@ def _check_domain(kernel: Simulation, task: TaskState, shares: Sequence[Allotted
 
 
 def _check_range(kernel: Simulation, task: TaskState, elastic: Elastic, total: int) -> None:
-    """Refuse a number of instances outside the range of an elastic task."""
+    """Reject a number of instances outside the range of an elastic task."""
     if elastic.least <= total <= elastic.most:
         return
     side = "below its minimum" if total < elastic.least else "above its maximum"
@@ -332,8 +335,8 @@ def _gpu(kernel: Simulation, task: TaskState, machine: NodeState, instances: int
 
 
 def _whole(value: object) -> int | None:
-    """Return ``value`` as an integer (NumPy's too); ``None`` for booleans, floats and everything
-    else.
+    """Return ``value`` as an integer (including NumPy's integers); ``None`` for booleans, floats
+    and everything else.
     """
     if type(value) is int:
         return value

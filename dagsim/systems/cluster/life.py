@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 
 
 class Life(Forked):
-    """The phases and rates of a kernel's runs. A kernel has one only if a model or an elastic task
-    needs it; otherwise a run computes from its start to its end.
+    """The phases and rates of a kernel's runs. A kernel has such an object only if a model or an
+    elastic task needs it. Otherwise, a run computes from its start to its end.
 
     The phases of a run follow each other without waiting for the kernel:
 
         begin ─> [fetch: a process] ─> [set up: the run as an event] ─> compute ─> the kernel ends it
 
-    While a run computes at rate 1, it is itself the event of its end. Otherwise it has a
+    While a run computes at rate 1, the run itself is the event of its end. Otherwise it has a
     ``WorkProgress``, whose event ends the current period of constant rate: an epoch, the work
-    before a checkpoint, or the run. When the rate changes, the work done is added up and a new
-    event is set; the old one stays on the clock and does nothing.
+    before a checkpoint, or the whole run. When the rate changes, the work done is added up and a
+    new event is set. The old event stays on the clock but does nothing.
     """
 
     __slots__ = {
@@ -88,7 +88,7 @@ class Life(Forked):
         """True if states are sent over the network."""
         return self._transfers is not None and self._transfers.keeps_states
 
-    # The phases of a run.
+    # Phases of a run.
 
     def begin(self, run: Run) -> None:
         """Let a run that has just started fetch its inputs and be set up before it computes."""
@@ -104,7 +104,8 @@ class Life(Forked):
             kernel.clock.at(run.phase_until(now + run.setup_s), COMPLETIONS, run)
             return
         if preemption.checkpoint_interval_s is not None and not (self.by_network or run.task.training is not None):
-            run.take(preemption.with_writes_s(run._seconds))  # its writes have fixed times
+            # the times of its checkpoint writes are fixed
+            run.take(preemption.with_writes_s(run._seconds))
         end_s = run.compute(now)
         if preemption.checkpoint_interval_s is not None and self.by_network:
             run.progress = WorkProgress(now)
@@ -116,7 +117,7 @@ class Life(Forked):
             kernel.record_run(Kind.COMPUTING, run)
         run.callbacks = [kernel.end]
         self.set_pace(run)
-        if run.progress is None:  # otherwise it has a separate event, or gets one now
+        if run.progress is None:  # other runs have a separate event, or get one now
             kernel.clock.at(end_s, COMPLETIONS, run)
 
     def _has_set_up(self, event: Event) -> None:
@@ -125,8 +126,8 @@ class Life(Forked):
         self.set_up(run)
 
     def _setup_s(self, run: Run) -> float:
-        """Return the set-up time from the set-up model and for new GPU partitions, and record the
-        job that the GPUs run from now on.
+        """Return the set-up time according to the set-up model and for new GPU partitions, and
+        record which job the GPUs run from now on.
         """
         parting_s = max([machine.node.mig_s or 0.0 for machine, *_ in run.held if machine.remade], default=0.0)
         if self._setup is None or self._served is None:
@@ -141,8 +142,8 @@ class Life(Forked):
         return parting_s + self._setup.seconds(run.task.task, number, tuple(previous))
 
     def ended(self, run: Run, kind: int) -> None:
-        """Discard everything that belonged to a run that has released its nodes because it finished
-        or was stopped."""
+        """Discard everything that belonged to a run that has finished or was stopped and has
+        released its nodes."""
         if self._transfers is not None and kind == Kind.FINISHED:
             self._transfers.finished(run)
         if self._gangs is not None and run.progress is not None:
@@ -156,9 +157,8 @@ class Life(Forked):
     # Rates.
 
     def set_rate(self, run: Run, rate: float, until: float = inf, after_s: float | None = None) -> None:
-        """Let a computing run continue at ``rate`` from now on, and schedule its end again. An
-        elastic task is asked for its pace again at the progress ``until``, or ``after_s`` seconds
-        from now.
+        """Let a computing run continue at ``rate`` from now on, and reschedule its end. An elastic
+        task is asked for its pace again at the progress ``until``, or ``after_s`` seconds from now.
 
         Raises:
             ModelError: The run is not computing yet, or the rate is not a finite number of 0 or
@@ -166,7 +166,7 @@ class Life(Forked):
         """
         now, progress, training = self._kernel.now, run.progress, run.task.training
         if run.computing_s is None or not 0 <= rate < inf:
-            raise ModelError(f"at {now:g} s: run {run.id} of {run.task.name} cannot go on at rate {rate!r}")
+            raise ModelError(f"at {now:g} s: run {run.id} of {run.task.name} cannot continue at rate {rate!r}")
         if progress is None:
             if rate == 1.0 and training is None:
                 return
@@ -190,11 +190,11 @@ class Life(Forked):
         self._tell_rate(run)
 
     def set_pace(self, run: Run) -> None:
-        """Let a computing run continue at the rate that its training, its communication or its
-        partner allows."""
+        """Let a computing run continue at the rate allowed by its training, its communication or
+        its partner."""
         task, training = run.task, run.task.training
         if run.process is not None:
-            return  # it writes a checkpoint
+            return  # the run is writing a checkpoint
         if training is not None:
             self.set_rate(run, *training.pace())
         elif self._gangs is not None and self._gangs.begin(run, self._kernel.now, partial(self.set_rate, run)):
@@ -235,14 +235,14 @@ class Life(Forked):
         return [fixed + sent for fixed, sent in zip(fixed_s, sent_s, strict=True)]
 
     def _set_end(self, run: Run, progress: WorkProgress) -> None:
-        """Set the event at the end of the current period of constant rate; none if it never
-        ends."""
+        """Set the event at the end of the current period of constant rate; there is none if the
+        period never ends."""
         if not run.is_endless:
             progress.event = Timer(self._kernel.clock, run._ends_s, COMPLETIONS, run)
             progress.event.callbacks = [self._reached]
 
     def _reached(self, event: Event) -> None:
-        """End a run that has a rate, or the epoch of an elastic one, or let it write a
+        """End a run that has a rate, or the epoch of an elastic run, or let the run write a
         checkpoint."""
         run: Run = event.value  # type: ignore[assignment]
         training, progress = run.task.training, run.progress
@@ -268,13 +268,13 @@ class Life(Forked):
         for tell in self._kernel.frontier.rated:
             tell(run, self._kernel.now)
 
-    # Checkpoints, and the remaining work of a stopped run.
+    # Checkpoints, and the work left after a stop.
 
     def _checkpoint(self, run: Run, progress: WorkProgress) -> None:
         """Let a run pause until its state is in the storage."""
         assert self._transfers is not None
         self.settle(run, progress)
-        progress.done = progress.checkpoint  # to avoid the rounding error of the sum
+        progress.done = progress.checkpoint  # avoids the rounding error of the sum
         if not self._transfers.saves(run):
             self.has_saved(run, progress)
             return
@@ -330,8 +330,8 @@ class Life(Forked):
         return again
 
     def keeps_state(self, run: Run, again: TaskState, kind: int, kept: KeptWork, notice_s: float) -> bool:
-        """Let a stopped run send its state to the storage, if it has one. Return True if ``again``
-        returns only later."""
+        """Let a stopped run send its state to the storage, if there is one. Return True if
+        ``again`` returns only later."""
         if self._transfers is None or not self.by_network or kept is not KeptWork.ALL:
             return False
         return self._transfers.keep_state(run, again, kind, notice_s)
@@ -342,7 +342,7 @@ class Life(Forked):
             self._transfers.cancel(number)
 
     def _left(self, run: Run, kept: KeptWork) -> float:
-        """Return the part of its task's work that would remain if a run stopped now."""
+        """Return the fraction of its task's work that would remain if a run stopped now."""
         task, progress, preemption = run.task, run.progress, self._preemption
         if progress is not None:
             self.settle(run, progress)
@@ -374,15 +374,15 @@ class Life(Forked):
         task.training = elastic.training.start()
         if self._preemption.checkpoint_interval_s is not None and self.by_network:
             raise ModelError(
-                f"job {job.id!r}: elastic tasks write no periodic checkpoints over a network; leave preemption "
-                "checkpoint_interval_s out"
+                f"job {job.id!r}: elastic tasks cannot write periodic checkpoints over a network, so "
+                "leave out preemption.checkpoint_interval_s"
             )
         least = machines.compile(task.task.demand, elastic.least, demand.terms)
         if least.rejected is RejectReason.TOO_LARGE:
             most = max([machines.capacity(least, type_) for type_ in least.types])
             raise ModelError(
-                f"job {job.id!r}, task {task.task.name!r}: it needs {elastic.least} to {elastic.most} "
-                f"instances, and the nodes of one type have room for {most}"
+                f"job {job.id!r}, task {task.task.name!r}: the task needs {elastic.least} to "
+                f"{elastic.most} instances, but at most {most} fit on nodes of one type"
             )
         return least
 
@@ -394,11 +394,11 @@ class Life(Forked):
         task.restore_s += task.task.elastic.restart_s
         task.waiting = sum(share.instances for share in shares)
 
-    # Simulations that begin in the middle, and forks.
+    # Simulations that begin in mid-operation, and forks.
 
     def recall(self, run: Run) -> None:
         """Take over a run that has been computing since before the beginning of the simulation."""
-        self._setup_s(run)  # only to record the job that its GPUs run
+        self._setup_s(run)  # called only to record which job the GPUs run
         preemption, begins_s = self._preemption, self._kernel.now
         if self.by_network and preemption.checkpoint_interval_s is not None:
             progress = run.progress = WorkProgress(run.computing_s or 0.0)

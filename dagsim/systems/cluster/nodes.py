@@ -45,19 +45,18 @@ def _millionths(amount: float) -> int:
 
 
 def _needed(amount: float) -> int:
-    """Return the whole millionths in an amount: instances that together need exactly what a node
-    has must fit."""
+    """Return the amount in whole millionths, rounded so that instances that together need exactly
+    what a node has do fit."""
     return floor(min(amount, _MOST) * MICRO + _RESIDUE)
 
 
 class DemandClass(Forked):
-    """All tasks with equal demands, compiled against one cluster: either all of them fit or none
-    does.
+    """All tasks with equal demands, compiled for one cluster: either all of them fit or none does.
 
     ``gang`` is the number of instances that must start together, 0 for independent ones. ``types``
-    are the indexes into ``ClusterState.types`` that may run it. ``rejected`` is the reason why even
-    the empty cluster could never run it, if so. ``key`` finds it in ``ClusterState.classes``, also
-    in a fork.
+    are the indices in ``ClusterState.types`` of the types that may run it. ``rejected`` is the
+    reason why even the empty cluster could never run it, if there is one. ``key`` finds it in
+    ``ClusterState.classes``, also in a fork.
     """
 
     __slots__ = {
@@ -122,20 +121,20 @@ class DemandClass(Forked):
         """The machine on which an instance last fitted, or -1."""
 
     def open_to(self, nodes: int) -> None:
-        """Let it start on ``nodes``, a bit set, from now on."""
+        """Allow it to start on ``nodes``, a bit set, from now on."""
         self.nodes = self.opened = nodes
 
     @property
     def bound(self) -> bool:
-        """True if it is a gang that must lie in one domain of the network."""
+        """True if it is a gang that must lie within one domain of the network."""
         return self.terms is not None and bool(self.terms.domains) and self.gang > 0
 
 
 class NodeState(Forked):
-    """One node and its free resources. ``idle`` GPUs are entirely free (``free`` is their bit
-    mask), ``shares`` maps each partly used GPU to its free millionths. With ``mig``, ``layouts``
-    maps each partitioned GPU to its partitions, and ``remade`` says whether the last start had to
-    create a partition.
+    """One node and its free resources. ``idle`` GPUs are completely free (``free`` is their bit
+    mask), and ``shares`` maps each partly used GPU to its free millionths. With ``mig``,
+    ``layouts`` maps each partitioned GPU to its partitions, and ``remade`` is True if the last
+    start had to create a partition.
     """
 
     __slots__ = {
@@ -212,8 +211,8 @@ class NodeState(Forked):
         return free // demand.share if demand.share else 0
 
     def gpu_for(self, demand: DemandClass, gpu: int | None) -> int:
-        """Return the GPU for the next share: the named one, else the fullest on which it fits, if
-        possible one on which the partition already exists.
+        """Return the GPU for the next share: the named one, or else the fullest on which it fits,
+        if possible one that already has the partition.
         """
         if (
             gpu is not None
@@ -226,7 +225,8 @@ class NodeState(Forked):
         return min(rooms, key=lambda gpu: (self.shares.get(gpu, MICRO), not openings[gpu][1], gpu))
 
     def part(self, demand: DemandClass) -> int:
-        """Return the millionths of a GPU that an instance of a fractional demand occupies here."""
+        """Return the millionths of a GPU that an instance with a fractional demand occupies
+        here."""
         profile = None if self.mig is None else self.mig.profile(demand.demand.gpus, demand.demand.gpu_types)
         if self.mig is None or profile is None:
             return demand.share
@@ -248,7 +248,7 @@ class NodeState(Forked):
 
     @staticmethod
     def gpu_at(place: int) -> int:
-        """Return the GPU of what ``take`` has returned for an instance."""
+        """Return the GPU in what ``take`` has returned for an instance."""
         return place % _SLOT
 
     def give_part(self, demand: DemandClass, place: int) -> int:
@@ -271,8 +271,8 @@ class NodeState(Forked):
         self.shares[gpu] = free
 
     def after(self, demand: DemandClass, count: int, mask: int, on: tuple[int, ...]) -> NodeState:
-        """Return a copy in the state after ``count`` instances have released their resources, only
-        for asking what fits.
+        """Return a copy in the state after ``count`` instances have released their resources, which
+        may only be used to check what fits.
         """
         twin = self.copy()
         if demand.whole:
@@ -285,7 +285,8 @@ class NodeState(Forked):
         return twin
 
     def copy(self) -> NodeState:
-        """Return an equal node that changes independently, outside the indexes of the cluster."""
+        """Return an identical node that changes independently, outside the indexes of the
+        cluster."""
         fork = Fork()
         fork.twins[id(self.levels)] = self.levels
         return fork.of(self)
@@ -301,7 +302,8 @@ class Allotted(NamedTuple):
 
 
 class ClusterState(Forked):
-    """All machines of a cluster, the indexes over them, and the demand classes compiled against them."""
+    """All machines in a cluster, the indexes over them, and the demand classes compiled for
+    them."""
 
     __slots__ = {
         "_alone": SAME,
@@ -370,7 +372,8 @@ class ClusterState(Forked):
             machine.levels.add(machine.bit, machine.idle)
 
     def compile(self, demand: Demand, gang: int, terms: Terms | None = None) -> DemandClass:
-        """Return the class of ``demand``; ``gang`` instances that start together, or 0."""
+        """Return the class of ``demand``; ``gang`` is the number of instances that start together,
+        or 0."""
         key: object = (demand, gang) if gang else demand
         if terms is not None:
             key = (key, terms)
@@ -380,7 +383,7 @@ class ClusterState(Forked):
         return compiled
 
     def narrowed(self, demand: DemandClass, seconds: Sequence[float]) -> DemandClass:
-        """Return the class without the types on which an instance takes forever (``seconds`` by
+        """Return the class without the types on which an instance would never end (``seconds`` by
         type); often ``demand`` itself.
         """
         types = tuple([type_ for type_ in demand.types if seconds[type_] < inf])
@@ -449,8 +452,8 @@ class ClusterState(Forked):
         return room
 
     def best(self, demand: DemandClass, type_: int) -> int:
-        """Return the best fit: the machine of ``type_`` with the least free resources on which one
-        instance fits, or -1."""
+        """Return the best fit: the machine of ``type_`` with the least free resources that fits one
+        instance, or -1."""
         if demand.plain:
             return self.by_gpus[type_].first(demand.whole)
         if demand.share:
@@ -458,8 +461,8 @@ class ClusterState(Forked):
         return next((machine.index for machine in self.with_room(demand, type_)), -1)
 
     def with_room(self, demand: DemandClass, type_: int, most_free_first: bool = False) -> Iterator[NodeState]:
-        """Yield the machines of ``type_`` on which one instance fits, least (or most) free first.
-        Machines with too few CPUs or too little memory are skipped all at once.
+        """Yield the machines of ``type_`` that fit one instance, least (or most) free first.
+        Machines with too few CPUs or too little memory are all skipped at once.
         """
         machines = self.list
         if demand.terms is not None and demand.gang:
@@ -473,10 +476,10 @@ class ClusterState(Forked):
                 yield machine
 
     def candidates(self, demand: DemandClass, type_: int, most_free_first: bool = False) -> Iterator[int]:
-        """Return the machines of ``type_`` on which it may fit, least (or most) free first. For GPU
-        demands they are sorted by idle GPUs (for a fractional demand, machines with a partly used
-        GPU come first), for CPU-only demands by free cores. CPUs and memory are not checked: use
-        ``NodeState.room``.
+        """Return the machines of ``type_`` that may fit it, least (or most) free first. For GPU
+        demands, they are sorted by idle GPUs (for a fractional demand, machines with a partly used
+        GPU come first), and for CPU-only demands by free cores. CPUs and memory are not checked, so
+        use ``NodeState.room`` for that.
         """
         return self._candidates(demand, type_, most_free_first, demand.nodes)
 
@@ -489,11 +492,13 @@ class ClusterState(Forked):
         return demand.nodes & self._cpu_levels()[type_].having(_cores(demand.cpus))
 
     def fit(self, demand: DemandClass, type_: int, waiting: int) -> Placement | None:
-        """Return a placement on ``type_`` by best fit, ``None`` if it does not fit. Independent
-        instances go to one machine, as many as fit there. A gang goes to the fullest single machine
-        that can hold it, else to as few machines as possible.
+        """Return a placement on ``type_`` by best fit; ``None`` if it does not fit. Independent
+        instances go to a single machine, as many as fit there. A gang goes to the fullest single
+        machine that can hold it, or else to as few machines as possible.
         """
-        if demand.plain:  # as in ``best``, without the call, because this runs for every single start
+        # the code of ``best`` is repeated here to save the call, because this runs for every single
+        # start
+        if demand.plain:
             levels = self.by_gpus[type_]
             used = levels.used >> demand.whole << demand.whole
             if not used:
@@ -511,8 +516,9 @@ class ClusterState(Forked):
         return (Share(index, min(waiting, self.list[index].room(demand))),)
 
     def take(self, machine: NodeState, demand: DemandClass, count: int, gpu: int | None) -> tuple[int, tuple[int, ...]]:
-        """Occupy ``machine`` with ``count`` instances; ``NodeState.room`` must allow it. Returns the bit mask of the
-        GPUs held and, for a fractional demand, the GPU of each instance (with its part, under MIG)."""
+        """Occupy ``machine`` with ``count`` instances, which ``NodeState.room`` must allow. Returns
+        the bit mask of the held GPUs and, for a fractional demand, the GPU of each instance (with
+        its part, under MIG)."""
         mask: int = 0
         on: tuple[int, ...] = ()
         machine.remade = False
@@ -594,12 +600,12 @@ class ClusterState(Forked):
             self.by_cpus[machine.type].add(bit, _cores(machine.cpus))
 
     def idle_gpus(self, type_: int) -> int:
-        """Return the number of entirely idle GPUs of one type, over all machines that are up."""
+        """Return the number of completely idle GPUs of one type on all machines that are up."""
         return self.by_gpus[type_].total()
 
     def restricted(self, job: Job, task: Task, limit_s: float, now: float) -> DemandClass | None:
-        """Return the class of a task that the site's rules restrict, with the nodes on which it may
-        start ``now``; None if nothing restricts it.
+        """Return the class of a task that is restricted by the site's rules, with the nodes on
+        which it may start ``now``; None if nothing restricts it.
         """
         gang = task.instances if task.gang else 0
         terms = None if self.site is None else self.site.terms(job, limit_s, gang)
@@ -623,8 +629,8 @@ class ClusterState(Forked):
                 self.reopen_s = min(self.reopen_s, site.next_s(demand.terms, now))
 
     def hopeless(self, now: float, lasting: int) -> set[DemandClass]:
-        """Return the classes that will never fit again. ``lasting`` are the nodes that are up
-        or will come back, as a bit set. Answers are cached while these nodes are the same, until
+        """Return the classes that will never fit again. ``lasting`` are the nodes that are up or
+        will come back, as a bit set. Answers are cached while these nodes stay the same, until
         nodes open or close.
         """
         site = self.site
@@ -641,7 +647,7 @@ class ClusterState(Forked):
         return {demand for demand, fits in self.judged.items() if not fits}
 
     def hold(self, demand: DemandClass, sign: int, now: float) -> None:
-        """Take the licences for a start (``sign`` 1) or return them (-1)."""
+        """Hold the licences for a start (``sign`` 1) or return them (-1)."""
         if self.site is not None and demand.terms is not None and demand.terms.licences:
             self.site.take(demand.terms.licences, sign)
             self.released += _LOOK_BACK + 1 if sign < 0 else 0
@@ -650,7 +656,7 @@ class ClusterState(Forked):
                     other.open_to(self.site.open(other.terms, now))
 
     def _allowed(self, demand: Demand) -> tuple[int, ...]:
-        """Return the types that ``demand`` names, or all types it may use if it names none."""
+        """Return the types that ``demand`` names, or all types that it may use if it names none."""
         types = list(range(len(self.types)))
         if demand.gpus > 0:
             types = [index for index in types if self.types[index] is not None]
@@ -664,9 +670,10 @@ class ClusterState(Forked):
     ) -> DemandClass:
         compiled = DemandClass(demand, gang, types, len(self.classes), key, terms)
         compiled.sliced = parted_types(demand.gpu_types)
-        if compiled.counted and not any(self._could_count(compiled, (index,), ALL) for index in types):
-            # A gang has one type here. What only nodes of several types could satisfy binds by its features alone.
-            compiled.counted = not self._could_count(compiled, types, ALL)
+        if compiled.counted and not any(self._could_count(compiled, (index,)) for index in types):
+            # A gang runs on a single type here. A demand that only nodes of several types together
+            # could meet is restricted by its features alone.
+            compiled.counted = not self._could_count(compiled, types)
             if not compiled.counted and terms is not None:
                 parts = reduce(or_, [count.nodes for count in terms.counts])
                 compiled.terms = terms._replace(nodes=terms.nodes & parts, counts=())
@@ -681,24 +688,34 @@ class ClusterState(Forked):
             self._enough_memory.ask(compiled.memory, ((machine.bit, machine.memory) for machine in self.list))
         return compiled
 
-    def capacity(self, demand: DemandClass, type_: int, *, up: bool = False) -> int:
-        """Return how many instances all machines of ``type_`` (with ``up``, only those that are up)
-        together could hold if empty, regardless of which nodes are closed to them now.
+    def capacity(self, demand: DemandClass, type_: int, *, now: float | None = None) -> int:
+        """Return how many instances all machines of ``type_`` together could hold if empty,
+        regardless of which nodes are closed to them now. A gang must lie within one of its domains.
+        At a time ``now``, only the ``usable`` machines count.
         """
         nodes, opened = demand.nodes, demand.opened
-        demand.open_to(ALL if demand.terms is None else demand.terms.nodes)
-        room = self.room_on_idle(demand, type_, up=up)
+        if now is None:
+            demand.open_to(ALL if demand.terms is None else demand.terms.nodes)
+        else:
+            demand.open_to(self.usable(now, demand.terms))
+        room = self._largest(demand, type_)
         demand.opened, demand.nodes = opened, nodes
         return room
 
-    def room_on_idle(self, demand: DemandClass, type_: int, *, up: bool = False) -> int:
+    def usable(self, now: float, terms: Terms | None = None) -> int:
+        """Return the nodes that are up and not closed for good to a task with these terms, as a bit
+        set."""
+        up = sum(machine.bit for machine in self.list if machine.up)
+        return up if self.site is None else up & self.site.lasting(terms, now)
+
+    def room_on_idle(self, demand: DemandClass, type_: int) -> int:
         """Return the number of instances that the machines of ``type_`` that are open to them could
-        hold if empty."""
-        room, here = 0, sum(machine.bit for machine in self.list if machine.up) if up else ALL
-        if demand.counted and not self._could_count(demand, (type_,), here):
+        hold if they were empty."""
+        room = 0
+        if demand.counted and not self._could_count(demand, (type_,)):
             return 0
         for equal in self._shapes[type_]:
-            if open_ := equal & demand.nodes & here:
+            if open_ := equal & demand.nodes:
                 first = (open_ & -open_).bit_length() - 1
                 room += open_.bit_count() * NodeState(first, self.list[first].node, type_).room(demand)
         return room
@@ -714,19 +731,20 @@ class ClusterState(Forked):
         demand.nodes = everywhere
         return max(rooms)
 
-    def _could_count(self, demand: DemandClass, types: tuple[int, ...], here: int) -> bool:
-        """Return True if a gang's counts hold on some empty nodes of these types among ``here``."""
+    def _could_count(self, demand: DemandClass, types: tuple[int, ...]) -> bool:
+        """Return True if a gang's counts hold on some empty nodes of these types."""
         empty = [
             machine.index
             for machine in self.list
             if machine.type in types
-            and machine.bit & demand.nodes & here
+            and machine.bit & demand.nodes
             and NodeState(machine.index, machine.node, machine.type).room(demand)
         ]
         return nodes_by_counts(empty, demand.gang, demand.terms.counts) is not None  # type: ignore[union-attr]
 
     def _choose(self, demand: DemandClass, type_: int) -> None:
-        """Set ``demand.nodes`` to as many nodes as a gang has instances, so that its counts hold, or to no node."""
+        """Set ``demand.nodes`` to as many nodes as a gang has instances, so that its counts are
+        met, or else to no node."""
         if not demand.bound:
             demand.nodes = demand.opened
         there = [
@@ -738,7 +756,8 @@ class ClusterState(Forked):
         demand.nodes = sum([1 << index for index in chosen or ()])
 
     def _focus(self, demand: DemandClass, type_: int) -> None:
-        """Set ``demand.nodes`` to the tightest domain in which a bound gang fits, or to no node."""
+        """Set ``demand.nodes`` to the tightest domain that fits a bound gang, or else to no
+        node."""
         best, chosen = 0, 0
         for domain in demand.terms.domains:  # type: ignore[union-attr]
             demand.nodes = domain & demand.opened
@@ -750,7 +769,7 @@ class ClusterState(Forked):
 
     def _enough(self, demand: DemandClass) -> int:
         """Return the bit set of machines with enough CPUs and memory for one instance. The set may
-        contain other machines.
+        also contain other machines.
         """
         enough = demand.nodes
         if demand.cpus:
@@ -771,7 +790,8 @@ class ClusterState(Forked):
         if whole and demand.nodes == ALL:
             levels, room = self.by_gpus[type_], 0
             used, sets = levels.used >> whole << whole, levels.sets
-            while used and room < needed:  # most idle first, because a few machines are often enough
+            # try the idlest machines first, because a few are often enough
+            while used and room < needed:
                 level = used.bit_length() - 1
                 room += level // whole * sets[level].bit_count()
                 used ^= 1 << level
@@ -803,8 +823,8 @@ class ClusterState(Forked):
         return None
 
     def _fit_whole_gang(self, demand: DemandClass, type_: int) -> Placement | None:
-        """Placement of a gang that needs whole GPUs only: machines are taken level by level,
-        without examining each of them.
+        """Return a placement of a gang that only needs whole GPUs. Machines are taken level by
+        level, without examining each of them.
         """
         levels, whole, needed = self.by_gpus[type_], demand.whole, demand.gang
         alone = levels.first(whole * needed)
@@ -826,8 +846,8 @@ class ClusterState(Forked):
                 needed -= room
 
     def _best_share(self, demand: DemandClass, type_: int) -> int:
-        """Return the machine whose partly used GPU would have the least left over, else the first
-        with an idle GPU, or -1.
+        """Return the machine whose partly used GPU would have the least left over, or else the
+        first machine with an idle GPU, or -1.
         """
         among = self._enough(demand)
         partly = self.shared[type_] & among
@@ -842,7 +862,7 @@ class ClusterState(Forked):
         return -1
 
     def _with_idle_gpu(self, type_: int, among: int) -> Iterator[int]:
-        """Yield the machines with an entirely idle GPU: partly used machines by number, then the
+        """Yield the machines with a completely idle GPU: partly used machines by number, then the
         others, least idle first.
         """
         levels, partly = self.by_gpus[type_], self.shared[type_]
@@ -893,9 +913,9 @@ class ClusterState(Forked):
         return self.by_cpus
 
     def _take_share(self, machine: NodeState, demand: DemandClass, gpu: int | None) -> int:
-        """Take a share of a GPU: the named GPU, else the fullest partly used one on which it fits,
-        else an idle one. With MIG, among equally full ones, a GPU on which the partition exists
-        comes first.
+        """Take a share of a GPU: the named GPU, or else the fullest partly used one that fits it,
+        or else an idle one. With MIG, a GPU that already has the partition comes first among
+        equally full ones.
         """
         shares, share = machine.shares, demand.share
         if machine.mig is not None:
@@ -941,7 +961,7 @@ class ClusterState(Forked):
         return moved
 
     def _set_share(self, machine: NodeState, gpu: int, free: int) -> None:
-        """Record that a GPU that is or was partly used has ``free`` millionths free now."""
+        """Record that a GPU that is or was partly used now has ``free`` millionths free."""
         shares, partly = machine.shares, self.by_share[machine.type]
         was = shares.get(gpu)
         if free < MICRO:
@@ -956,7 +976,7 @@ class ClusterState(Forked):
 
 
 def _take_whole(machine: NodeState, needed: int) -> int:
-    """Return the bit set of idle GPUs for a task that needs whole ones: first those without
+    """Return the bit set of idle GPUs for a task that needs whole ones, starting with those without
     partitions. The partitions of the others are removed.
     """
     gpus = sorted(bits(machine.free), key=lambda gpu: (gpu in machine.layouts, gpu))[:needed]
@@ -967,7 +987,7 @@ def _take_whole(machine: NodeState, needed: int) -> int:
 
 
 def _cores(cpus: int) -> int:
-    """Return the level of a machine with ``cpus`` free: its whole cores. Each level is a bit, so
-    all amounts above 4,095 share the last level.
+    """Return the level of a machine with ``cpus`` free, which is its number of whole cores. Each
+    level is a bit, so all amounts above 4,095 share the last level.
     """
     return min(cpus // MICRO, 4095)

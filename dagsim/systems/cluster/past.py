@@ -1,13 +1,13 @@
-"""The past of a simulation that begins in the middle: jobs that were in the system, and their
-unfinished runs.
+"""The past of a simulation that begins in the middle of a log: jobs that were in the system, and
+their unfinished runs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from heapq import merge
-from math import inf, isnan, nan, nextafter
+from math import inf, nextafter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -33,10 +33,10 @@ class Ended(NamedTuple):
 
 
 def past_of(jobs: Sequence[Job], begins_s: float) -> Iterator[tuple[float, int, Job | InFlight | Ended]]:
-    """Yield arrivals, starts and ends before ``begins_s`` in the order in which they happened, each with
-    its time and the number of its job. At the same time, runs end first, then some fail, then jobs
-    arrive, and then runs are stopped and start; each group in the order of the log's rows if they
-    are known, or else by job.
+    """Yield arrivals, starts and ends before ``begins_s`` in the order in which they happened, each
+    with its time and the number of its job. At the same time, runs end first, then some fail, then
+    jobs arrive, and then runs are stopped and start. Each group is in the order of the log's rows
+    if they are known, or else sorted by job.
 
     Raises:
         ModelError: The jobs are not in order of arrival, or a run starts at the beginning or later.
@@ -52,13 +52,14 @@ def past_of(jobs: Sequence[Job], begins_s: float) -> Iterator[tuple[float, int, 
         for run in job.in_flight:
             if run.since_s >= begins_s:
                 raise ModelError(
-                    f"job {job.id!r} runs since {run.since_s!r} s, but the simulation begins at {begins_s!r} s; "
-                    "what begins then or later is to be started by the policy"
+                    f"job {job.id!r} has been running since {run.since_s!r} s, but the simulation begins "
+                    f"at {begins_s!r} s; the policy must start any run that begins then or later"
                 )
             first, last = run.rows
             events.append((run.since_s, _DECIDED, first, number, number, run))
             if run.until_s is not None:
-                decided = run.stopped == "preempted" or run.until_s == run.since_s  # or the run had no work
+                # the run was preempted, or had no work
+                decided = run.stopped == "preempted" or run.until_s == run.since_s
                 order = _DECIDED if decided else _FAILS if run.stopped else _ENDS
                 events.append((run.until_s, order, last if last >= 0 else first, number, number, Ended(run)))
     events.sort(key=lambda event: event[:4])
@@ -70,18 +71,18 @@ _ENDS, _FAILS, _ARRIVES, _DECIDED = range(4)
 """The order of events at one time."""
 
 
-def with_past(schedule: Schedule, jobs: Sequence[Job], at_s: float, runtime: Runtime) -> list[Job]:
+def with_past(schedule: Schedule, jobs: Sequence[Job], at_s: float, pieces: Mapping[int, int]) -> list[Job]:
     """Add to the jobs their runs that started before ``at_s`` in a schedule, so that a simulation
-    can begin at that time. ``jobs`` are those of the schedule, in order of arrival. Jobs that a
-    policy ended before are left out.
+    can begin at that time. ``jobs`` are the jobs in the schedule, in order of arrival. Jobs that a
+    policy ended before that time are left out.
 
-    The log does not state a run's piece: among several pieces from which its instances may have
-    come, it is the one whose work takes as long as the run did.
+    A log does not state whose instances a run resumes. ``pieces`` states it: the number of the
+    piece of each run (``TaskState.piece``), which is 0 or counts the stops of runs in the log.
     """
-    types = ClusterState(schedule.cluster).types
-    type_of = [types.index(node.gpu) for node in schedule.cluster.nodes]
     rows = list(schedule.log)
     ended = {row.run: (place, row) for place, row in enumerate(rows) if row.kind in _STOPS}
+    stopped = [row.run for row in rows if row.kind in (Kind.PREEMPTED, Kind.FAILED)]
+    stopped = [-1, *dict.fromkeys(stopped)]
     ended_by_policy = {
         row.job for row in rows if row.kind == Kind.REJECTED and row.time_s < at_s and row.value not in _IMPOSSIBLE
     }
@@ -94,31 +95,18 @@ def with_past(schedule: Schedule, jobs: Sequence[Job], at_s: float, runtime: Run
             gpu = row.gpus.bit_length() - 1 if 0 < demand < 1 and row.gpus.bit_count() == 1 else None
             shares.setdefault(row.run, []).append(Share(row.node, row.instances, gpu))
     runs: dict[int, list[InFlight]] = {}
-    pieces: dict[tuple[int, int], list[_Piece]] = {}
     for number, (place, row) in first.items():
-        task = jobs[row.job].graph.tasks[row.task]
-        seconds, held = runtime.seconds(task, types), shares[number]
-        known = pieces.setdefault((row.job, row.task), [_Piece(-1, task.instances, 1.0, -inf)])
-        count, (last, end) = sum(share.instances for share in held), ended.get(number, (-1, None))
-        whole_s = max(seconds[type_of[share.node]] for share in held)
-        open_ = [piece for piece in known if piece.waiting >= count and piece.since_s <= row.time_s]
-        finished_s = end.time_s if end is not None and end.kind == Kind.FINISHED else nan
-        misfits = [abs(row.time_s + whole_s * piece.left - finished_s) for piece in open_]
-        misfits = [0.0 if isnan(error_s) else round(error_s, 6) for error_s in misfits]
-        ranked = sorted(zip(misfits, [piece.waiting != count for piece in open_], range(len(open_)), strict=True))
-        piece = open_[ranked[0][2]] if ranked else max(known, key=lambda piece: piece.waiting)
-        piece.waiting -= count
-        stopped: Literal["", "preempted", "failed"] = ""
-        until_s = None if end is None or end.time_s >= at_s else end.time_s
-        if end is not None and end.kind != Kind.FINISHED:
-            ran = (end.time_s - row.time_s) / (whole_s * piece.left) if whole_s * piece.left else 0.0
-            known.append(_Piece(place, count, piece.left * max(0.0, 1.0 - ran), end.time_s))
-            stopped = "preempted" if end.kind == Kind.PREEMPTED else "failed"
-        if until_s is None:
-            last, stopped = -1, ""
-        runs.setdefault(row.job, []).append(
-            InFlight(row.time_s, tuple(held), row.task, until_s, stopped, (place, last), piece.run)
-        )
+        last, end = ended.get(number, (-1, None))
+        over = end is not None and end.time_s < at_s
+        stop: Literal["", "preempted", "failed"] = ""
+        if end is not None and over and end.kind != Kind.FINISHED:
+            stop = "preempted" if end.kind == Kind.PREEMPTED else "failed"
+        until_s = end.time_s if end is not None and over else None
+        resumed = stopped[pieces[number]]
+        resumes = first[resumed][0] if resumed >= 0 else -1
+        marks = (place, last if over else -1)
+        flight = InFlight(row.time_s, tuple(shares[number]), row.task, until_s, stop, marks, resumes)
+        runs.setdefault(row.job, []).append(flight)
     return [
         replace(job, in_flight=tuple(runs.get(number, ()))) if job.arrival_s < at_s else job
         for number, job in enumerate(jobs)
@@ -130,24 +118,14 @@ _IMPOSSIBLE = (RejectReason.TOO_LARGE, RejectReason.NO_SUCH_GPU)
 _STOPS = (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED)
 
 
-@dataclass(slots=True)
-class _Piece:
-    """Instances of a task that wait together: the row of the stopped run from which they come, and
-    the remaining work."""
-
-    run: int
-    waiting: int
-    left: float
-    since_s: float
-
-
 class PastEvents:
-    """The events before the beginning, for the indexes and listeners of policies (``Frontier.build``).
+    """The events before the beginning, for the indexes and listeners of policies
+    (``Frontier.build``).
 
     It listens to the kernel until the beginning is over, and then repeats everything: which tasks
     became ready, which runs started and ended, and when. Listeners that state what they
-    ``remember`` are also told of the jobs that had ``left``. These are not part of the simulation,
-    so their numbers and those of their runs are negative.
+    ``remember`` also receive the events of the jobs that had ``left``. These jobs are not part of
+    the simulation, so their numbers and those of their runs are negative.
     """
 
     def __init__(self, kernel: ClusterKernel, left: Iterable[Job] | None, gone: Collection[int]) -> None:
@@ -173,7 +151,7 @@ class PastEvents:
         self._events.append((now, "ended", run))
 
     def tell(self, index: object) -> None:
-        """Call the methods of an index for everything that happened, once."""
+        """Call the methods of an index once for everything that happened."""
         if any(index is other for other in self._told):
             return
         self._told.append(index)
@@ -185,7 +163,7 @@ class PastEvents:
                 events = [event for event in events if event[2].job.number not in self._gone]
                 self._of_left = self._events_of_left() if self._of_left is None else self._of_left
                 events = list(merge(self._of_left, events, key=lambda event: event[0]))
-        else:  # for a job that ends at the beginning, the index would find no tasks
+        else:  # the index would find no tasks for a job that ends at the beginning
             events = [event for event in events if event[2].job.number in there]
         calls = {name: getattr(index, name) for name in ("push", "started", "ended") if hasattr(index, name)}
         for time_s, name, what in events:
@@ -253,7 +231,7 @@ def recall_past(kernel: ClusterKernel, left: Iterable[Job] | None) -> None:
     stopped: dict[tuple[int, int], TaskState] = {}
     """The piece that each stopped run left, by the number of the job and the row of its start."""
     for time_s, number, event in past_of(past, begins_s):
-        # Within an instant, times that have come follow the ends of runs, and come before arrivals and starts.
+        # At equal times, timers fire after ends of runs and before arrivals and starts.
         _pass_time(kernel, time_s if isinstance(event, Ended) else nextafter(time_s, inf))
         kernel.now = time_s
         if isinstance(event, Job):
@@ -271,18 +249,18 @@ def recall_past(kernel: ClusterKernel, left: Iterable[Job] | None) -> None:
     _pass_time(kernel, begins_s)
     frontier.past = events
     kernel.now = begins_s
-    kernel.clock.not_before(begins_s)  # some are overdue
+    kernel.clock.not_before(begins_s)  # some events are overdue
     for run in kernel.running.values():
         run.phase_until(max(run._ends_s, begins_s))
         if kernel.life is not None:
             kernel.life.recall(run)
-    kernel.changed = False  # first, the events due at the beginning happen
+    kernel.changed = False  # the events due at the beginning happen first
     kernel.wait(begins_s)
 
 
 def forgotten(policy: object) -> list[str]:
-    """Return what a policy and its parts (a placement, an order) store between decisions that is in
-    no log and no cluster state (``forgets``).
+    """Return what a policy and its parts (a placement, an order) store between decisions that is
+    neither in a log nor in the cluster state (``forgets``).
     """
     words, parts, seen = dict[str, None](), [policy], set[int]()
     while parts:
@@ -301,7 +279,7 @@ def forgotten(policy: object) -> list[str]:
 
 def unknown_past(kernel: ClusterKernel, policy: object) -> list[str]:
     """Return sentences about what a policy does not know of the past, after a simulation that began
-    in the middle."""
+    in the middle of a log."""
     begins_s = kernel.schedule.begins_s
     if not begins_s:
         return []
@@ -365,10 +343,10 @@ def _waiting_piece(
 
 def check_in_flight(job: Job, run: InFlight, demand: DemandClass | None, machines: ClusterState) -> None:
     """Check that the nodes of a run in flight exist and that it fits there beside the runs that
-    started before it. ``demand`` is its task's, or ``None`` if the job can never run.
+    started before it. ``demand`` is the demand of its task, or ``None`` if the job can never run.
 
     Raises:
-        ModelError: They do not; the message names job and node.
+        ModelError: They do not exist or it does not fit; the message names job and node.
     """
     where, nodes = f"job {job.id!r} is in flight on node", [share.node for share in run.placement]
     for number, instances, gpu in run.placement:
@@ -379,19 +357,20 @@ def check_in_flight(job: Job, run: InFlight, demand: DemandClass | None, machine
         empty = NodeState(number, machine.node, machine.type)
         refused = demand is None or demand.rejected is not None
         if demand is None or (refused and (not demand.types or _room_for_run(empty, demand) < instances)):
-            raise ModelError(f"{where} {machine.node.name!r}, but it asks for more than the whole cluster has")
+            raise ModelError(f"{where} {machine.node.name!r}, but the task requests more than the whole cluster has")
         if machine.type not in demand.types:
             raise ModelError(
-                f"{where} {machine.node.name!r}, which cannot run it: it asks for {demand_words(demand.demand)}"
+                f"{where} {machine.node.name!r}, which cannot run the task, because it requests "
+                f"{demand_words(demand.demand)}"
             )
         if machine.type != machines.list[nodes[0]].type and not may_mix_types(job, demand.demand):
             raise ModelError(f"{where} {machine.node.name!r} and on one of another GPU type")
         if gpu is not None and machine.room_on(gpu, demand) < instances:
-            raise ModelError(f"{where} {machine.node.name!r}, whose GPU {gpu} has no room for {instances} such shares")
+            raise ModelError(f"{where} {machine.node.name!r}, whose GPU {gpu} does not fit {instances} such shares")
         if (room := _room_for_run(machine, demand)) < instances:
             raise ModelError(
-                f"{where} {machine.node.name!r} with {instances} x {demand_words(demand.demand)}, but there is "
-                f"room for {room} beside the jobs that run there already"
+                f"{where} {machine.node.name!r} with {instances} x {demand_words(demand.demand)}, but "
+                f"only {room} fit beside the jobs already running there"
             )
 
 
@@ -431,16 +410,16 @@ def jobs_at(
     stated: bool = False,
     exact: bool = False,
 ) -> JobArrays:
-    """Return the jobs of a log that are in the system at ``begins_s``, with their instances in
-    flight, and those that arrive later and before ``until_s``.
+    """Return the jobs in a log that are in the system at ``begins_s``, with their instances in
+    flight, and those that arrive later but before ``until_s``.
 
     A job with a single task that started earlier is in flight if its work is not done by then.
-    Other jobs that started earlier are left out, because the log does not say what remains of them.
-    A job in flight runs on the nodes that the log names. If they are unknown or full, it is placed
-    by best fit after the others, the largest jobs first. A job that fits nowhere waits. Jobs that
-    state their own runs in flight, but no start, keep them. Other jobs without a start wait if the
-    jobs are ``stated`` to come from a single moment; in a log, it is not known when they ran, so
-    they are left out.
+    Other jobs that started earlier are left out, because the log does not record what remains of
+    them. A job in flight runs on the nodes that the log names. If they are unknown or full, the job
+    is placed by best fit after the others, with the largest jobs first. A job that fits nowhere
+    waits. Jobs that state their own runs in flight, but no start, keep these runs. Other jobs
+    without a start wait if the jobs are ``stated`` to come from a single moment. In a log, it is
+    not known when they ran, so they are left out.
 
     Raises:
         ModelError: With ``exact``, a node that the log names does not exist or has no room; the
@@ -466,7 +445,7 @@ def jobs_at(
 
 class JobsLeft:
     """The single-task jobs that ran in a log and had left by ``begins_s``, each with its run. They
-    are made on demand.
+    are created on demand.
     """
 
     def __init__(self, jobs: JobArrays, begins_s: float, cluster: Cluster, runtime: Runtime) -> None:
@@ -493,12 +472,13 @@ class JobsLeft:
 
 
 def first_full_s(jobs: JobArrays, cluster: Cluster, runtime: Runtime) -> float | None:
-    """When a log that begins with a full cluster states first what runs: at its first end of a job.
+    """Return the first time at which the contents of a log that begins with a full cluster are
+    complete: the first end of a job.
 
-    A log of all jobs that ran in some period (``sacct -S``) lists the jobs that ran when the period
-    began, but none that ended before. From its first end on, it lists everything. None if the log
-    begins in another way: fewer than half of the GPUs that are busy on average are held then,
-    more than a quarter of the jobs arrived before, or starts are unknown.
+    A log of all jobs that ran in some period (``sacct -S``) lists the jobs that were running when
+    the period began, but none that had ended before. It is complete from its first end onwards.
+    None if the log begins in a different way: fewer than half of the GPUs that are busy on average
+    are held at that time, more than a quarter of the jobs arrived before it, or starts are unknown.
     """
     start_s = _observed_start_s(jobs)
     if not np.isfinite(start_s).any() or (np.diff(jobs.first) != 1).any():
@@ -520,8 +500,9 @@ def first_full_s(jobs: JobArrays, cluster: Cluster, runtime: Runtime) -> float |
 
 
 def why_no_state(jobs: JobArrays, cluster: Cluster, runtime: Runtime) -> str:
-    """Return the reason why the state of this cluster at a given time of a log is unknown; empty if
-    the log states it: jobs have starts, and never hold more GPUs at once than the cluster has.
+    """Return the reason why the state of this cluster at a given time in a log is unknown. It is
+    empty if the log contains the state, which means that jobs have starts and never hold more GPUs
+    at once than the cluster has.
     """
     start_s = _observed_start_s(jobs)
     if not np.isfinite(start_s).any():
@@ -532,7 +513,8 @@ def why_no_state(jobs: JobArrays, cluster: Cluster, runtime: Runtime) -> str:
     ran = np.isfinite(end_s)
     gpus = (jobs.asked("gpus") * jobs.instances)[ran]
     times, changes = np.concatenate([end_s[ran], start_s[ran]]), np.concatenate([-gpus, gpus])
-    held = np.cumsum(changes[np.argsort(times, kind="stable")])  # at the same time, ends come first
+    # at equal times, process ends first
+    held = np.cumsum(changes[np.argsort(times, kind="stable")])
     if held.max(initial=0.0) > cluster.gpus * (1 + _ROUNDING):
         return f"its jobs hold up to {held.max():,.10g} GPUs at once, more than the cluster's {cluster.gpus:,}"
     return ""
@@ -557,7 +539,7 @@ def _own_runs(jobs: JobArrays) -> dict[int, tuple[InFlight, ...]]:
 
 
 def _take_all(machines: ClusterState, jobs: JobArrays, number: int, runs: Sequence[InFlight]) -> None:
-    """Take the nodes of the runs, as far as they exist; the kernel reports those that do not."""
+    """Occupy the nodes of the runs as far as they exist; the kernel reports those that do not."""
     (job,) = jobs.between(number, number + 1).jobs()
     for run in runs:
         task = job.graph.tasks[run.task]
@@ -568,7 +550,7 @@ def _take_all(machines: ClusterState, jobs: JobArrays, number: int, runs: Sequen
 
 
 def _may_run_at(jobs: JobArrays, begins_s: float, runtime: Runtime, machines: ClusterState) -> np.ndarray:
-    """(J,) bool: True for jobs of one task whose work, on the slowest type, takes until then."""
+    """(J,) bool: True for single-task jobs whose work, on the slowest type, takes until then."""
     if not len(jobs):
         return np.zeros(0, bool)
     single = np.diff(jobs.first) == 1
@@ -581,7 +563,7 @@ def _may_run_at(jobs: JobArrays, begins_s: float, runtime: Runtime, machines: Cl
 def _flights(
     jobs: JobArrays, begins_s: float, machines: ClusterState, runtime: Runtime, *, exact: bool
 ) -> dict[int, tuple[InFlight, ...]]:
-    """Return, by number, the runs in flight of these started single-task jobs: an empty entry for a
+    """Return the runs in flight of these started single-task jobs, by number: an empty entry for a
     job that does not fit, and no entry for a job that is done.
     """
     seconds = seconds_of(jobs, runtime, machines.types)
@@ -603,8 +585,8 @@ def _flights(
         if placement is None or sum(share.instances for share in placement) < task.instances:
             if exact and job.observed_nodes:
                 raise ModelError(
-                    f"job {job.id!r} runs on node {', '.join(map(repr, job.observed_nodes))}, which the cluster lacks "
-                    f"or where there is no room for {task.instances} x {demand_words(task.demand)}"
+                    f"job {job.id!r} runs on node {', '.join(map(repr, job.observed_nodes))}, which the "
+                    f"cluster lacks or which does not fit {task.instances} x {demand_words(task.demand)}"
                 )
             unplaced.append((-task.gpus * task.instances, number, job, demand))
             continue
@@ -618,7 +600,7 @@ def _flights(
 def _by_best_fit(
     machines: ClusterState, demand: DemandClass, instances: int, lasts_s: Sequence[float]
 ) -> Placement | None:
-    """Return a placement of all instances on the fastest type on which they fit, or ``None``."""
+    """Return a placement of all instances on the fastest type that fits them, or ``None``."""
     for type_ in sorted(demand.types, key=lasts_s.__getitem__):
         if demand.gang or instances == 1:
             if (placement := machines.fit(demand, type_, instances)) is not None:
@@ -640,8 +622,8 @@ def _taken(machines: ClusterState, demand: DemandClass, placement: Placement, si
 
 
 def nodes_by_name(names: Iterable[str]) -> dict[str, list[int]]:
-    """Return the numbers of the nodes by the names that a log uses: a node with GPUs of two
-    types is two nodes, ``name:A100`` and ``name:T4``.
+    """Return the numbers of the nodes by the names that a log uses. A node with GPUs of two types
+    becomes two nodes, ``name:A100`` and ``name:T4``.
     """
     by_name: dict[str, list[int]] = {}
     for number, name in enumerate(names):
@@ -659,8 +641,8 @@ def placement_on(
     mixes: bool = False,
 ) -> Placement | None:
     """Return a placement of as many of the waiting instances as possible (of a gang: all) on the
-    nodes that a log names, of one type unless it ``mixes`` them; ``None`` if they do not exist or
-    are full.
+    nodes named in a log, of one type unless it ``mixes`` types; ``None`` if the nodes do not exist
+    or are full.
     """
     listed = [machines.list[number] for name in names for number in by_name.get(name, ())]
     types = dict.fromkeys([machine.type for machine in listed if machine.type in demand.types])
@@ -674,7 +656,7 @@ def placement_on(
 
 def _spread(room: list[tuple[int, int]], waiting: int) -> Placement:
     """Distribute the waiting instances over the nodes: evenly if that fits, as a batch system does,
-    else filling one node after the other.
+    or else by filling one node after the other.
     """
     per_node, rest = divmod(waiting, len(room))
     even = [per_node + (place < rest) for place in range(len(room))]

@@ -1,4 +1,4 @@
-"""The scenario of the GPU cluster: the only place that builds its kernels."""
+"""The scenario of the GPU cluster, which is the only place that builds its kernels."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 
 
 class _Sequences:
-    """The latest drawn jobs by seed, because replicas and other policies request the same ones
-    again. Other processes receive an empty cache.
+    """The most recently generated jobs by seed, because replicas and other policies request the
+    same jobs again. Other processes receive an empty cache.
     """
 
     def __init__(self) -> None:
@@ -126,12 +126,12 @@ class AdmitAll:
     def __getattr__(self, name: str) -> Any:
         """Return any other attribute of the policy: its name, whether it reads true durations, its
         facts."""
-        if name == "policy":  # while a copy is made, there are no attributes yet
+        if name == "policy":  # the attributes do not exist yet while a copy is being made
             raise AttributeError(name)
         return getattr(self.policy, name)
 
     def decide(self, view: ClusterView) -> Iterator[Any]:
-        """Admit the jobs that wait for it; if there are none, ask the policy."""
+        """Admit the jobs that are waiting for admission; if there are none, call the policy."""
         if view.applicants:
             yield from [Admit(number) for number in view.applicants]
         else:
@@ -139,7 +139,7 @@ class AdmitAll:
 
 
 class GpuCluster(System):
-    """The common part of all scenarios of the GPU cluster."""
+    """The part that all scenarios of the GPU cluster have in common."""
 
     system: ClassVar[str] = "cluster"
     policies: ClassVar[Registry[ClusterPolicy]] = POLICIES
@@ -153,7 +153,7 @@ def cluster_scenario_of(config: Any) -> ClusterScenario:
     """Build the scenario of a ``Config`` of the GPU cluster.
 
     Raises:
-        InputError: The configuration is of another system, or the cluster cannot be built.
+        InputError: The configuration is for another system, or the cluster cannot be built.
     """
     scenario = config.world.scenario() if isinstance(config.world, GpuCluster) else None
     if not isinstance(scenario, ClusterScenario):
@@ -169,7 +169,7 @@ class ClusterWorld(GpuCluster, Scenario):
         """Return the cluster and the jobs of a seed.
 
         Raises:
-            TraceError, WorkloadError: The jobs cannot be made.
+            TraceError, WorkloadError: The jobs cannot be generated or read.
         """
 
     def why_no_episodes(self, codec: CodecSettings, terms: Mapping[str, float]) -> str:
@@ -182,7 +182,8 @@ class ClusterWorld(GpuCluster, Scenario):
     def episodes(
         self, count: int, codec: CodecSettings, terms: Mapping[str, float], scale: float, *, recorded: bool = False
     ) -> Any:
-        """Return ``count`` episodes in the compiled engine, or why that is not possible."""
+        """Return ``count`` episodes in the compiled engine, or the reason why that is not
+        possible."""
         why = self.why_no_episodes(codec, terms)
         return why or service("compiled_episodes")(self, count, codec, terms, scale, recorded)
 
@@ -191,14 +192,14 @@ class ClusterWorld(GpuCluster, Scenario):
 class ClusterScenario(Models, ClusterWorld):
     """A cluster, its jobs, and the models of everything that takes time.
 
-    ``workload`` is generated or read again for every seed, or is a list of jobs in order of arrival
-    that is the same for all seeds. ``elastic`` gives tasks a range of GPUs. ``accept`` are GPU
-    types that jobs from a trace may use in addition to those that they name. ``request`` are terms
-    for jobs that state none themselves. ``outages`` takes nodes away while the trace's own machines
-    were away. ``begins_s`` is the beginning for a list of jobs; a trace knows its own. With
-    ``admission``, each job waits for ``Admit`` or ``Reject``. ``engine`` applies to policies given
-    by name (``engaged``): a caller of ``kernel`` decides during the simulation, which requires the
-    SimPy kernel.
+    ``workload`` is generated or read again for every seed, or it is a list of jobs in order of
+    arrival that is the same for all seeds. ``elastic`` gives tasks a range of GPUs. ``accept``
+    lists GPU types that jobs from a trace may use in addition to those that they name. ``request``
+    contains terms for jobs that state none themselves. ``outages`` removes nodes while the trace's
+    own machines were away. ``begins_s`` is the beginning for a list of jobs; a trace has its own.
+    With ``admission``, each job waits for ``Admit`` or ``Reject``. ``engine`` applies to policies
+    given by name (``engaged``). A caller of ``kernel`` decides during the simulation, which
+    requires the SimPy kernel.
     """
 
     cluster: Cluster
@@ -236,16 +237,16 @@ class ClusterScenario(Models, ClusterWorld):
         on_arrivals: Callable[[int], None] | None = None,
         observers: Sequence[Observer] = (),
     ) -> ClusterKernel:
-        """Return a new kernel: the same seed gives the same jobs, failures and outages. It always
+        """Return a new kernel; the same seed gives the same jobs, failures and outages. It always
         records.
 
         Raises:
-            TraceError, WorkloadError: The jobs cannot be made.
+            TraceError, WorkloadError: The jobs cannot be generated or read.
             ConfigError: The compiled engine is requested.
         """
         if self.engine == "compiled":
             raise ConfigError(
-                "engine compiled runs only policies given by name; for decisions one by one, use simpy or auto"
+                "engine compiled only runs policies given by name; to take decisions one by one, use simpy or auto"
             )
         return self._live(self.jobs(seed), seed, on_arrivals, observers)
 
@@ -260,8 +261,8 @@ class ClusterScenario(Models, ClusterWorld):
         """Return the kernel for a policy given by name, in the requested or the best engine.
 
         Raises:
-            TraceError, WorkloadError: The jobs cannot be made.
-            ConfigError: The compiled engine is requested, and cannot play this run.
+            TraceError, WorkloadError: The jobs cannot be generated or read.
+            ConfigError: The compiled engine is requested, but does not support this run.
         """
         why, jobs = self._why_simpy(policy, observed=bool(observers)), self.jobs(seed)
         if not why:
@@ -283,8 +284,8 @@ class ClusterScenario(Models, ClusterWorld):
             raise refused_engine(why)
 
     def _why_simpy(self, policy: str, *, observed: bool = False) -> str:
-        """Return the reason for the SimPy kernel that can be found without jobs; empty if there is
-        none."""
+        """Return the reason for using the SimPy kernel that can be found without jobs; empty if
+        there is none."""
         if self.engine == "simpy":
             return "asked for"
         why = offered("why_not_compiled")
@@ -313,13 +314,14 @@ class ClusterScenario(Models, ClusterWorld):
         )
 
     def fitted(self, policy: ClusterPolicy) -> ClusterPolicy:
-        """Return the policy; with admission, one that does not admit jobs itself (``admits``) gets
-        all of them."""
+        """Return the policy; with admission, a policy that does not admit jobs itself (``admits``)
+        gets all of them."""
         return AdmitAll(policy) if self.admission and not getattr(policy, "admits", False) else policy
 
     def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
-        """Return the facts of the jobs that arrived: number and load; for a trace also the rows
-        read and dropped, and the observed waits next to the simulated ones if the trace has them.
+        """Return facts about the jobs that have arrived: number and load; for a trace, also the
+        rows read and dropped, and the observed waits beside the simulated ones if the trace has
+        them.
         """
         of_kernel: Any = kernel
         jobs = of_kernel.jobs.jobs if isinstance(of_kernel.jobs, CountedJobs) else of_kernel.jobs
@@ -340,7 +342,7 @@ class ClusterScenario(Models, ClusterWorld):
 
     def notes(self, kernel: Kernel[Any, Any], policy: object) -> list[str]:
         """Return notes about what the policy does not know of the past, for a simulation that began
-        in the middle."""
+        in the middle of a log."""
         return unknown_past(kernel, policy) if isinstance(kernel, ClusterKernel) else []
 
     def unfinished(self, kernel: Kernel[Any, Any]) -> Mapping[int, str]:
@@ -349,7 +351,7 @@ class ClusterScenario(Models, ClusterWorld):
         return why_unfinished(kernel) if isinstance(kernel, ClusterKernel) else {}
 
     def check(self) -> None:
-        """Make a kernel without jobs, and check the beginning of a trace and its options.
+        """Create a kernel without jobs, and check the beginning of a trace and its options.
 
         Raises:
             InputError: Something is invalid.
@@ -362,7 +364,7 @@ class ClusterScenario(Models, ClusterWorld):
         """Return the jobs of ``seed`` in order of arrival.
 
         Raises:
-            TraceError, WorkloadError: They cannot be made.
+            TraceError, WorkloadError: The jobs cannot be generated or read.
         """
         stream = self._stream(seed)
         changes: list[Callable[[Job], Job]] = []
@@ -401,10 +403,10 @@ class ClusterScenario(Models, ClusterWorld):
 
     def audit(self) -> Audit:
         """Return the contradictions between a trace and the site, before anything is simulated.
-        Reads the trace; other workloads have none.
+        Reads the trace; other workloads have no contradictions.
 
         Raises:
-            TraceError, WorkloadError: It cannot be read.
+            TraceError, WorkloadError: The workload cannot be read.
         """
         from dagsim.systems.cluster.audit import Audit
 
@@ -417,7 +419,8 @@ class ClusterScenario(Models, ClusterWorld):
 
     def auditor(self, trace: Trace | None = None) -> Auditor:
         """Return the auditor for the jobs in a trace, or in a window of one."""
-        from dagsim.systems.cluster.audit import Auditor  # imports traces, which other workloads do not need
+        # imports traces, which other workloads do not need
+        from dagsim.systems.cluster.audit import Auditor
 
         as_stated = self.elastic is None and not (isinstance(self.runtime, Fed) and self.runtime.cores != "asked")
         levels = levels_in(self.network, [node.name for node in self.cluster.nodes])
@@ -436,20 +439,21 @@ class ClusterScenario(Models, ClusterWorld):
     def _broken_rules(self) -> Callable[[Job], str]:
         """Set up the empty site, and return a function that describes the rules by which a job may
         never start there."""
-        from dagsim.systems.cluster.waits import Obstacles  # it imports this module
+        # imported here, because that module imports this one
+        from dagsim.systems.cluster.waits import Obstacles
 
         return Obstacles(self, None).rules_against
 
     def _period(self, file: TraceFile, trace: Trace) -> StoredJobs:
         """Return the jobs from one time in a log until another, with those in the system at the
-        first."""
+        first time."""
         jobs, stated_s = trace.unscaled(), trace.begins_s
         begins_s, until_s = file.period(trace.meta["origin_s"], stated_s)
         left = JobsLeft(jobs, begins_s, self.cluster, self.runtime) if stated_s is None else None
         jobs = jobs_at(jobs, begins_s, until_s, self.cluster, self.runtime, stated=stated_s is not None)
         if not len(jobs):
             end = "the end of the log" if file.until is None else repr(file.until)
-            raise TraceError(f"{file.path}: no job runs, waits or arrives from {file.since!r} until {end}")
+            raise TraceError(f"{file.path}: no job is running, waiting or arriving from {file.since!r} until {end}")
         return StoredJobs(jobs.shifted(0.0, trace.options.time_scale), left)
 
     def _window(self, file: TraceFile, seed: int) -> JobArrays:

@@ -1,5 +1,5 @@
-"""The keys of the GPU cluster in a configuration. Because it is the default system, they are at the
-top level.
+"""The keys for the GPU cluster in a configuration. Because it is the default system, they are at
+the top level.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ FailureModel: TypeAlias = Annotated[Any, Registered(FAILURE_MODELS, "node_failur
 
 
 class NodeGroup(Section):
-    """A group of ``count`` equal nodes, called ``<name>-0``, ``<name>-1`` and so on."""
+    """A group of ``count`` identical nodes, called ``<name>-0``, ``<name>-1`` and so on."""
 
     name: str
     """Prefix of the names of its nodes."""
@@ -86,7 +86,9 @@ class NodeGroup(Section):
     def _partitioned(cls, mig_s: float | None, info: ValidationInfo) -> float | None:
         gpu = info.data.get("gpu")
         if mig_s is not None and (gpu is None or canonical(gpu) not in MIG_TABLES):
-            raise ModelError(f"GPU type {gpu} has no MIG; allowed: {', '.join(MIG_TABLES)}, or leave mig_s out")
+            raise ModelError(
+                f"GPU type {gpu} does not support MIG; allowed: {', '.join(MIG_TABLES)}, or leave out mig_s"
+            )
         return mig_s
 
     @field_validator("gpu")
@@ -115,9 +117,9 @@ class NodeGroup(Section):
     @after_all(mode="after")
     def _whole(self) -> NodeGroup:
         if self.hosts is not None and len(self.nodes) != self.count:
-            raise ModelError(f"hosts: {self.hosts[:80]!r} names {len(self.nodes)} nodes, and count is {self.count}")
+            raise ModelError(f"hosts: {self.hosts[:80]!r} names {len(self.nodes)} nodes, but count is {self.count}")
         if (self.gpu is None) != (self.gpus == 0):
-            raise ModelError("gpu (a type) and gpus (how many per node) belong together: give both or neither")
+            raise ModelError("gpu (a type) and gpus (the number per node) belong together, so give both or neither")
         for key, most in _MOST.items():
             if getattr(self, key) > most:
                 raise ModelError(f"{key} must be at most {most:,}, got {getattr(self, key):,}")
@@ -129,7 +131,7 @@ _MOST = {"count": 100_000, "gpus": 1_024, "cpus": 1_000_000, "memory_gb": 10_000
 
 
 class ClusterSection(Section):
-    """The cluster: groups of equal nodes, or the machines of a trace."""
+    """The cluster: groups of identical nodes, or the machines of a trace."""
 
     name: str = "cluster"
     from_trace: bool = False
@@ -156,11 +158,11 @@ class ClusterSection(Section):
     @after_all(mode="after")
     def _distinct(self) -> ClusterSection:
         if not (self.groups or self.from_trace):
-            raise ModelError("groups: a cluster needs at least one")
+            raise ModelError("groups: a cluster needs at least one group")
         names = [name for group in self.groups for name in group.nodes]
         if len(set(names)) < len(names):
             twice = next(name for name in names if names.count(name) > 1)
-            raise ModelError(f"groups: two nodes would be called {twice!r}; give each group a name of its own")
+            raise ModelError(f"groups: two nodes would have the name {twice!r}; give each group a different name")
         return self
 
 
@@ -281,8 +283,8 @@ class ClusterKeys(Section):
         return self.trace_file
 
     def late_nodes(self) -> tuple[tuple[int, float, float], ...]:
-        """Return the windows ``(node, 0, arrival in seconds)`` of the nodes that are not there from
-        the beginning."""
+        """Return the windows ``(node, 0, arrival in seconds)`` of the nodes that are not present
+        from the beginning."""
         arrivals_s = [group.from_s for group in self.cluster.groups for _ in range(group.count)]
         return tuple([(node, 0.0, from_s) for node, from_s in enumerate(arrivals_s) if from_s])
 
@@ -364,13 +366,13 @@ class DescribedCluster(GpuCluster):
         )
 
     def label(self, named: Mapping[str, Any]) -> str:
-        """Return the workload in a few words: ``heterogeneous, load 0.7``, or ``jobs.csv, windows
-        of 200 jobs``."""
+        """Return a short description of the workload: ``heterogeneous, load 0.7``, or ``jobs.csv,
+        windows of 200 jobs``."""
         workload = self.keys.workload
         if (trace := self.keys.trace_file) is not None:
             name = Path(trace.path).name
             return name if trace.window is None else f"{name}, windows of {trace.window:,} jobs"
-        # fits are sessions, which are slow to read
+        # fits are given as sessions, which are slow to read
         presets = PRESETS if isinstance(workload, Synthetic) else named
         like = {name: preset.workload for name, preset in presets.items()}
         changes = {name: _changes(other, workload) for name, other in like.items() if type(other) is type(workload)}
@@ -382,7 +384,7 @@ class DescribedCluster(GpuCluster):
 
     @property
     def sample(self) -> Sample:
-        """A drawn workload, a whole trace, or a window of one."""
+        """A generated workload, a whole trace, or a window of one."""
         trace = self.keys.trace_file
         if trace is None:
             return Sample.SEED
@@ -401,7 +403,7 @@ class DescribedCluster(GpuCluster):
 
     @property
     def measured(self) -> tuple[int, int | None] | None:
-        """Range of the jobs, by arrival, that metrics count; None for all."""
+        """The range of jobs, in order of arrival, that metrics count; None for all."""
         measured: tuple[int, int | None] | None = self.keys.workload.measure
         return measured
 
@@ -412,8 +414,8 @@ class DescribedCluster(GpuCluster):
         return "" if hint is None else hint(self.scenario, policy, engine, wall_s)
 
     def told(self, estimates: str) -> Mapping[str, Any]:
-        """Return the keys of a configuration in which policies know durations ``exact``, ``noisy``
-        or ``hidden``."""
+        """Return the keys of a configuration in which policies know durations as ``exact``,
+        ``noisy`` or ``hidden``."""
         return {"estimates": {"kind": estimates}}
 
 
@@ -429,7 +431,7 @@ def _short(value: float | str) -> str:
 
 def _spelled(nodes: tuple[str, ...], section: ClusterSection) -> tuple[str, ...]:
     """Return the nodes spelled out by name. A group whose nodes have names of their own is replaced
-    by them."""
+    by these names."""
     named = {group.name: group.nodes for group in section.groups if group.hosts is not None}
     names = [name for text in nodes for name in _hosts(text)]
     return tuple(dict.fromkeys([node for name in names for node in named.get(name, (name,))]))
@@ -439,7 +441,7 @@ def queues_on(queues: QueueTree, section: ClusterSection) -> QueueTree:
     """Return the queues with the nodes of a cluster in their partitions, reservations and outages.
 
     Raises:
-        ModelError: A partition names a node that the cluster lacks, or has none.
+        ModelError: A partition has no nodes, or names a node that the cluster lacks.
     """
     if section.from_trace:
         return queues
@@ -449,12 +451,13 @@ def queues_on(queues: QueueTree, section: ClusterSection) -> QueueTree:
     if any(group.partitions for group in section.groups):
         return replace(queues, partitions=tuple([_of_groups(part, section) for part in queues.partitions]))
     names = {name for group in section.groups for name in (group.name, *group.nodes)}
-    names |= {name.partition(":")[0] for name in names}  # a node with several GPU types is one node for each type here
+    # a node with several GPU types is modelled as one node per type here
+    names |= {name.partition(":")[0] for name in names}
     for part in queues.partitions:
         for name in [host for text in part.nodes for host in _hosts(text)]:
             if name not in names:
                 raise ModelError(
-                    f"partition {part.name!r}: there is no node and no group {name!r}{nearest(name, names)}; "
+                    f"partition {part.name!r}: there is no node or group {name!r}{nearest(name, names)}; "
                     f"groups: {', '.join(group.name for group in section.groups)}"
                 )
     parts = [replace(part, nodes=_spelled(part.nodes, section)) for part in queues.partitions]
@@ -469,12 +472,12 @@ def _of_groups(part: NodePartition, section: ClusterSection) -> NodePartition:
     """
     nodes = [node for group in section.groups if part.name in group.partitions for node in group.nodes]
     if not nodes:
-        raise ModelError(f"partition {part.name!r}: the cluster has no node of it")
+        raise ModelError(f"partition {part.name!r}: none of its nodes is in the cluster")
     return replace(part, nodes=tuple(nodes))
 
 
 def _runtime_of(workload: Synthetic | Sessions | TraceFile) -> Runtime:
-    """Return the default runtime model: measured throughputs, or for a trace the recorded seconds
+    """Return the default runtime model: measured throughputs or, for a trace, the recorded seconds
     or the model saved with it.
     """
     if isinstance(workload, Synthetic):
@@ -487,10 +490,13 @@ def _runtime_of(workload: Synthetic | Sessions | TraceFile) -> Runtime:
     try:
         runtime: Any = TypeAdapter(Runtime).validate_python(saved, context={"own": False})
     except ValidationError as error:
-        raise TraceError(f"{workload.path}:1: the runtime that was saved with it: {error.errors()[0]['msg']}") from None
+        raise TraceError(
+            f"{workload.path}:1: the runtime model saved in this file is invalid: {error.errors()[0]['msg']}"
+        ) from None
     if isinstance(runtime, Foreign):
         raise TraceError(
-            f"{workload.path}:1: the runtime that was saved with it is code outside dagsim, {runtime.kind!r}; a data "
-            f"file cannot have it imported. If you know it, name it yourself: --set runtime.kind={runtime.kind}"
+            f"{workload.path}:1: the runtime model saved in this file is code outside dagsim, "
+            f"{runtime.kind!r}, which a data file may not import. If you trust that code, name it "
+            f"yourself: --set runtime.kind={runtime.kind}"
         )
     return runtime

@@ -1,14 +1,17 @@
 """The rules of a site that apply under every policy: partitions, constraints, reservations and
 licences.
 
-They decide on which nodes a task may start now. ``Terms`` are the fixed part for one task, and a
-part of its demand class; ``SiteState`` keeps the *open* nodes of all such classes up to date.
+They determine the nodes on which a task may start now. ``Terms`` are the fixed part for one task,
+and a part of its demand class. ``SiteState`` keeps the *open* nodes of all such classes up to date.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 from math import inf, nextafter
+from operator import attrgetter, or_
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -43,7 +46,8 @@ class Terms(NamedTuple):
 
 
 class NodeCount(NamedTuple):
-    """At least ``least`` of a gang's nodes are among ``nodes``, a bit set; ``apart`` from those of other counts."""
+    """At least ``least`` of a gang's nodes are among ``nodes``, a bit set, and ``apart`` from those
+    of other counts."""
 
     nodes: int
     least: int
@@ -51,9 +55,11 @@ class NodeCount(NamedTuple):
 
 
 def nodes_by_counts(nodes: Sequence[int], wanted: int, counts: Sequence[NodeCount]) -> list[int] | None:
-    """Choose ``wanted`` of some nodes, the first ones where the counts allow it; None if there are too few.
+    """Choose ``wanted`` of some nodes, the first ones that the counts allow; None if there are too
+    few.
 
-    Counts are met one by one, the one of the fewest nodes first, with nodes that no other count asks for before others.
+    Counts are met one by one, starting with the one that has the fewest nodes, and using nodes that
+    no other count requires before others.
     """
     chosen: list[int] = []
     for count in sorted(counts, key=lambda count: count.nodes.bit_count()):
@@ -79,19 +85,19 @@ class ClosedTime(NamedTuple):
     known_s: float = 0.0
 
 
+_start_s, _end_s = attrgetter("start_s"), attrgetter("end_s")
 _NO_REQUEST = Request()
 
 
 class SiteState(Forked):
     """The restrictions of a site, and the licences in use. Plain data.
 
-    ``origin_s`` is the time of the log at 0 s. Constraints apply only if the cluster has features,
-    and a reservation or licence that the site does not list restricts no job.
+    ``origin_s`` is the time in the log that corresponds to 0 s. Constraints only apply if the
+    cluster has features, and a reservation or licence that the site does not list restricts no job.
     """
 
     __slots__ = {
         "_chosen": COPIED,
-        "_ends_s": COPIED,
         "_features": SAME,
         "_magnets": SAME,
         "_members": SAME,
@@ -100,7 +106,9 @@ class SiteState(Forked):
         "_over": SAME,
         "_owned": SAME,
         "_partitions": SAME,
+        "_times": SAME,
         "all_nodes": SAME,
+        "boundaries": SAME,
         "closed": SAME,
         "doubt_s": SAME,
         "drained": SAME,
@@ -131,40 +139,43 @@ class SiteState(Forked):
         self._features = tuple([node.features for node in cluster.nodes])
         self._partitions = MappingProxyType({part.name: part for part in queues.partitions})
         self._members = MappingProxyType({part.name: members(part, names) for part in queues.partitions})
-        reserved: list[ClosedTime] = []
+        held: list[tuple[ClosedTime, ...]] = []
         self._magnets = tuple([one for one in queues.reservations if one.magnetic])
         numbers = {reservation.name: number for number, reservation in enumerate(queues.reservations)}
         for reservation in queues.reservations:
             nodes = members(NodePartition(f"{reservation.name} (reservation)", reservation.nodes), names)
             known_s = 0.0 if reservation.known_s is None else max(0.0, reservation.known_s - origin_s)
-            for start_s, end_s in reservation.times():
-                times = (max(0.0, start_s - origin_s), end_s - origin_s)
-                if times[1] > known_s:
-                    number = numbers[reservation.name]
-                    reserved.append(ClosedTime(reservation.name, nodes, *times, number, known_s))
-        reserved.sort(key=lambda closed: closed.start_s)
+            number = numbers[reservation.name]
+            times = [
+                ClosedTime(reservation.name, nodes, max(0.0, start_s - origin_s), end_s - origin_s, number, known_s)
+                for start_s, end_s in reservation.times()
+                if end_s - origin_s > known_s
+            ]
+            held += [tuple(times)] * bool(times)
+        reserved = sorted([closed for times in held for closed in times], key=_start_s)
         known = {reservation.name for reservation in queues.reservations}
         self._over = frozenset(known - {closed.name for closed in reserved})
         """Reservations that were over before the simulation begins."""
         drained: list[ClosedTime] = []
         for outage in sorted(queues.outages, key=lambda one: one.start_s):
             nodes = members(NodePartition("(outage)", outage.nodes), names)
-            times = (max(0.0, outage.start_s - origin_s), (inf if outage.end_s is None else outage.end_s) - origin_s)
-            if outage.kind == "drain" and times[1] > 0:
-                drained.append(ClosedTime("outage", nodes, *times))
+            end_s = (inf if outage.end_s is None else outage.end_s) - origin_s
+            if outage.kind == "drain" and end_s > 0:
+                drained.append(ClosedTime("outage", nodes, max(0.0, outage.start_s - origin_s), end_s))
         self.closed = tuple(reserved)
         """The reservations, in order of their starts."""
         self.drained = tuple(drained)
         """Times at which nothing starts on some nodes, in order of their starts."""
         self._numbers = MappingProxyType({closed.name: closed.number for closed in reserved})
-        self._ends_s: dict[int, float] = {}
-        """The time at which each reservation is over for good, by number."""
-        for closed in reserved:
-            self._ends_s[closed.number] = max(closed.end_s, self._ends_s.get(closed.number, 0.0))
+        self._times = tuple(held)
+        """The times of each reservation, in order; they do not overlap."""
+        limits = {time_s for closed in (*reserved, *drained) for time_s in (closed.start_s, closed.end_s)}
+        self.boundaries = tuple(sorted((limits | {closed.known_s for closed in reserved}) - {inf}))
+        """Times at which a reservation or a drain of nodes begins or ends."""
         self._owned = MappingProxyType(dict(queues.licences))
         self.licences = dict(queues.licences)
         """Number of each licence that is free."""
-        gone_s = [*self._ends_s.values()] + [drain.start_s for drain in drained if drain.end_s == inf]
+        gone_s = [times[-1].end_s for times in held] + [drain.start_s for drain in drained if drain.end_s == inf]
         self.doubt_s = min(gone_s, default=inf)
         """The time from which some tasks may wait forever, because a reservation is over or nodes
         are drained for good."""
@@ -175,14 +186,14 @@ class SiteState(Forked):
     def of(
         cls, cluster: Cluster, queues: QueueTree | None, origin_s: float, levels: Sequence[FabricLevel] | None
     ) -> SiteState | None:
-        """Return the restrictions of a cluster whose network has ``levels``; None if none could
-        restrict a job."""
+        """Return the restrictions for a cluster whose network has ``levels``; None if none of them
+        could restrict a job."""
         if levels is None and not cls.binds(cluster, queues):
             return None
         return cls(cluster, queues, origin_s, domain_sets(levels, len(cluster.nodes)))
 
     def attach(self, kernel: ClusterKernel) -> None:
-        """Listen to the kernel, and put timers on its clock: at the beginning, and in a fork."""
+        """Listen to the kernel and put timers on its clock, both at the beginning and in a fork."""
         machines = kernel.machines
         if self.licences:
             kernel.frontier.started.append(lambda run, now: machines.hold(run.task.demand, 1, now))
@@ -193,7 +204,7 @@ class SiteState(Forked):
 
     def pending(self, now: float) -> bool:
         """Return True if nodes will open or close after ``now``."""
-        return any(time_s > now for time_s in self.boundaries)
+        return bool(self.boundaries) and self.boundaries[-1] > now
 
     @classmethod
     def binds(cls, cluster: Cluster, queues: QueueTree | None) -> bool:
@@ -204,20 +215,15 @@ class SiteState(Forked):
             return True
         return any(node.features for node in cluster.nodes)
 
-    @property
-    def boundaries(self) -> list[float]:
-        """Times at which a reservation or a drain of nodes begins or ends."""
-        times = {time_s for closed in (*self.closed, *self.drained) for time_s in (closed.start_s, closed.end_s)}
-        return sorted((times | {closed.known_s for closed in self.closed}) - {inf})
-
     def terms(self, job: Job, limit_s: float, gang: int = 0) -> Terms | None:
-        """Return the terms of a task of the job, which has a time limit, and ``gang`` instances if they
-        start together; None if nothing restricts it.
+        """Return the terms for a task of the job, which has a time limit, and for ``gang``
+        instances if they start together; None if nothing restricts it.
         """
         request = job.request or _NO_REQUEST
         nodes, reservation = self.nodes_of(job.partition, request), -1
         wanted = [nodes & self._named[name] for name in request.nodes if name in self._named]
-        if wanted and len(wanted) >= max(gang, 1):  # no room for others
+        # other nodes are left out because the task cannot use them
+        if wanted and len(wanted) >= max(gang, 1):
             nodes = sum(wanted)
             wanted = wanted if gang > 1 else []
         if self.closed:
@@ -237,7 +243,7 @@ class SiteState(Forked):
 
     def reserved_nodes(self, number: int) -> int:
         """Return the nodes of a reservation, as a bit set."""
-        return next((closed.nodes for closed in self.closed if closed.number == number), 0)
+        return reduce(or_, [times[0].nodes for times in self._times if times[0].number == number], 0)
 
     def _attracting(self, job: Job) -> Iterator[NodeReservation]:
         """Yield the magnetic reservations that a job may use."""
@@ -248,19 +254,19 @@ class SiteState(Forked):
                 yield one
 
     def counts(self, request: Request) -> tuple[NodeCount, ...]:
-        """Return the numbers of nodes that the constraint of a job asks for."""
+        """Return the numbers of nodes that the constraint of a job requires."""
         counted = counts_of(request.constraint) if "*" in request.constraint and any(self._features) else ()
         return tuple([NodeCount(self._satisfying(part), least, apart) for part, least, apart in counted or ()])
 
     def _domains(self, job: str, request: Request) -> tuple[int, ...]:
         if request.level not in self.levels:
             raise ModelError(
-                f"job {job!r}: the network has no level {request.level!r}; its levels are {', '.join(self.levels)}"
+                f"job {job!r}: the network has no level {request.level!r}; levels: {', '.join(self.levels)}"
             )
         return self.levels[request.level] if request.level_required and request.segment is None else ()
 
     def nodes_of(self, partition: str, request: Request | None) -> int:
-        """Return the nodes of the partitions of a job that satisfy its constraint, as a bit set."""
+        """Return the nodes in the partitions of a job that satisfy its constraint, as a bit set."""
         request, nodes = request or _NO_REQUEST, self.all_nodes
         if self._partitions:
             named = [name for name in request.partitions or (partition,) if name in self._partitions]
@@ -273,21 +279,23 @@ class SiteState(Forked):
         return nodes & self._satisfying(request.constraint) if request.constraint else nodes
 
     def refuses(self, job: Job, now: float) -> RejectReason | None:
-        """Return the reason for which a job that arrives now can never run, besides its resources:
-        it needs more licences than there are, or its reservation is over.
+        """Return the reason why a job that arrives now can never run, apart from its resources: it
+        needs more licences than there are, or its reservation is over.
         """
         request = job.request or _NO_REQUEST
         if any(count > self._owned.get(name, inf) for name, count in request.licences):
             return RejectReason.TOO_LARGE
-        number = self._numbers.get(request.reservation, -1)
-        over = self._ends_s[number] <= now if number >= 0 else request.reservation in self._over
-        return RejectReason.CANCELLED if over else None
+        return RejectReason.CANCELLED if self.is_over(request.reservation, now) else None
+
+    def is_over(self, name: str, now: float) -> bool:
+        """Return True if a reservation is over for good."""
+        return name in self._over or (name in self._numbers and self.held(self._numbers[name], now) is None)
 
     def lasting(self, terms: Terms | None, now: float) -> int:
-        """Return the nodes on which a task with these terms may start now or ever after, as a bit
-        set."""
+        """Return the nodes on which a task with these terms may start now or at any later time, as
+        a bit set."""
         nodes = self.all_nodes if terms is None else terms.nodes
-        if terms is not None and terms.reservation >= 0 and self._ends_s[terms.reservation] <= now:
+        if terms is not None and terms.reservation >= 0 and self.held(terms.reservation, now) is None:
             return 0
         for drain in self.drained:
             if drain.end_s == inf and drain.start_s <= now:
@@ -302,39 +310,59 @@ class SiteState(Forked):
 
     def open_between(self, terms: Terms, begin_s: float, end_s: float) -> int:
         """Return the nodes that a task with these terms may hold from ``begin_s`` to ``end_s``. A
-        drain matters only if it is under way at ``begin_s``, because nobody knows of it before.
+        drain only matters if it is under way at ``begin_s``, because nobody knows of it in advance.
         """
         nodes = terms.nodes
         if terms.reservation >= 0:
-            nodes &= self.reserved_nodes(terms.reservation) if self.is_under_way(terms.reservation, begin_s) else 0
-        for closed in self.closed:
-            if closed.number == terms.reservation or not (begin_s < closed.end_s and end_s > closed.start_s):
-                continue
-            if begin_s >= closed.known_s and not (closed.number in terms.welcome and closed.start_s <= begin_s):
-                nodes &= ~closed.nodes
+            own = self.held(terms.reservation, begin_s)
+            nodes &= own.nodes if own is not None and own.start_s <= begin_s else 0
+        for closed in self.met(terms, begin_s, end_s):
+            nodes &= ~closed.nodes
         for drain in self.drained:
             if drain.start_s <= begin_s < drain.end_s:
                 nodes &= ~drain.nodes
         return nodes
 
+    def met(self, terms: Terms, begin_s: float, end_s: float) -> Iterator[ClosedTime]:
+        """Yield the first time of each reservation of others that a task with these terms would meet
+        if it ran from ``begin_s`` to ``end_s`` on all nodes.
+        """
+        for times in self._times:
+            number = times[0].number
+            if number == terms.reservation or begin_s < times[0].known_s:
+                continue
+            place = bisect_right(times, begin_s, key=_end_s)
+            if number in terms.welcome and place < len(times) and times[place].start_s <= begin_s:
+                place += 1
+            if place < len(times) and times[place].start_s < end_s:
+                yield times[place]
+
+    def held(self, number: int, now: float) -> ClosedTime | None:
+        """Return the current time of a reservation, else the next one; None if it is over for good."""
+        places = [(times, bisect_right(times, now, key=_end_s)) for times in self._times if times[0].number == number]
+        return min([times[place] for times, place in places if place < len(times)], key=_start_s, default=None)
+
     def is_under_way(self, number: int, time_s: float) -> bool:
-        """True if a reservation is held at a time."""
-        return any(one.number == number and one.start_s <= time_s < one.end_s for one in self.closed)
+        """Return True if a reservation is in effect at a time."""
+        held = self.held(number, time_s)
+        return held is not None and held.start_s <= time_s
 
     def next_s(self, terms: Terms, now: float) -> float:
-        """Return the next time at which the open nodes of these terms may change by themselves. A
-        task may end in the instant in which a reservation begins: until its last possible start
-        nodes are open, and closed just after it.
+        """Return the next time at which the open nodes for these terms may change by themselves. A
+        task may end at the very time at which a reservation begins. Until its last possible start,
+        nodes are therefore open, and they close just after it.
         """
-        times = [closed.end_s for closed in self.closed]
-        for closed in self.closed:
-            if now + terms.limit_s <= closed.start_s:
-                times.append(max(closed.start_s - terms.limit_s, nextafter(now, inf)))
+        changes_s = [time_s for drain in self.drained for time_s in (drain.start_s, drain.end_s)]
         own = (terms.reservation, *terms.welcome)
-        times += [time_s for one in self.closed if one.number in own for time_s in (one.start_s, one.end_s)]
-        times += [closed.known_s for closed in self.closed]
-        times += [time_s for drain in self.drained for time_s in (drain.start_s, drain.end_s)]
-        return min([time_s for time_s in times if time_s > now], default=inf)
+        for times in self._times:
+            changes_s.append(times[0].known_s)
+            place = bisect_right(times, now, key=_end_s)
+            for held in times[place : place + 1]:
+                changes_s += [held.end_s, held.start_s] if held.number in own else [held.end_s]
+            place = bisect_left(times, now + terms.limit_s, key=_start_s)
+            if place < len(times):
+                changes_s.append(max(times[place].start_s - terms.limit_s, nextafter(now, inf)))
+        return min([time_s for time_s in changes_s if time_s > now], default=inf)
 
     def take(self, licences: Iterable[tuple[str, int]], sign: int) -> None:
         """Take licences (``sign`` 1) or return them (-1)."""
@@ -370,7 +398,7 @@ def down_windows(
     queues: QueueTree, names: Sequence[str], origin_s: float, begins_s: float
 ) -> tuple[tuple[int, float, float], ...]:
     """Return the times at which nodes are down, as ``(node, start_s, end_s)`` counted from the
-    beginning of the simulation; overlapping times of a node are joined.
+    beginning of the simulation; overlapping times of a node are merged.
 
     Raises:
         ConfigError: An outage names a node that the cluster lacks.
@@ -390,7 +418,7 @@ def down_windows(
 
 
 def members(part: NodePartition, names: Sequence[str]) -> int:
-    """Return the nodes of a partition as a bit set: the nodes and node groups that it names.
+    """Return the nodes in a partition as a bit set: the nodes and node groups that it names.
 
     Raises:
         ConfigError: A name matches no node.
@@ -405,6 +433,6 @@ def members(part: NodePartition, names: Sequence[str]) -> int:
     nodes = 0
     for name in part.nodes:
         if name not in by_name:
-            raise ConfigError(f"partition {part.name!r}: the cluster has no node and no group of nodes {name!r}")
+            raise ConfigError(f"partition {part.name!r}: the cluster has no node or group {name!r}")
         nodes |= by_name[name]
     return nodes

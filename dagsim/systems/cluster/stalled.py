@@ -1,4 +1,4 @@
-"""Simulations that cannot continue: who waits, and why. Nothing here changes anything."""
+"""Simulations that cannot continue, and which jobs wait for what. Nothing here changes anything."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _MOST_SPEEDUP = 64.0
 
 
 class Wakes(Forked):
-    """Count of the times that a policy was asked only because it had said ``Wait``, since a task last
-    ended or a job arrived. Rounds that stop and start runs forever are found by it: they make no
+    """Counts how often a policy was called only because it had returned ``Wait``, since a task last
+    ended or a job arrived. This detects rounds that stop and start runs for ever: they make no
     progress, or there would be too many of them.
     """
 
@@ -42,7 +42,7 @@ class Wakes(Forked):
         """End of the simulation, if it ends before its jobs."""
 
     def tell_loss(self) -> None:
-        """Expect that work was lost."""
+        """Record that work was lost."""
         self.least_s, self.idle = inf, 0
 
     def count_one(self, kernel: ClusterKernel) -> None:
@@ -77,15 +77,16 @@ class Wakes(Forked):
         self.least_s = min(self.least_s, left_s)
         if self.idle >= _IDLE:
             raise Stalled(
-                f"at {now:g} s: the policy was asked {self.count:,} times since {self.since_s:g} s, and no work got "
-                f"done: runs of {len(kernel.frontier.jobs)} jobs take turns, and each is stopped before it computes "
-                f"anything that is kept (preemption.restart_s is {kernel.preemption.restart_s:g}, on_resume "
-                f"{kernel.preemption.on_resume}). Choose a longer quantum_s (round_s, interval_s), or a lower price"
+                f"at {now:g} s: the policy has been called {self.count:,} times since {self.since_s:g} s "
+                f"without any progress, because runs of {len(kernel.frontier.jobs)} jobs take turns and "
+                "each is stopped before it has computed anything lasting (preemption.restart_s is "
+                f"{kernel.preemption.restart_s:g}, on_resume {kernel.preemption.on_resume}). Choose a "
+                "longer quantum_s (round_s, interval_s), or a lower price"
             )
 
 
 def why_endless(now: float, since_s: float, asked: int, next_s: float) -> str:
-    """Return the message of ``Stalled``, for a policy that would be asked too often before
+    """Return the message of ``Stalled`` for a policy that would be called too often before
     something happens at ``next_s``.
     """
     more = (next_s - now) * asked / (now - since_s)
@@ -98,7 +99,7 @@ def why_endless(now: float, since_s: float, asked: int, next_s: float) -> str:
 
 
 def _shortest_s(task: TaskState) -> float:
-    """Return the lower bound on the seconds that the task computes if it starts now."""
+    """Return a lower bound on the seconds for which the task computes if it starts now."""
     return min(task._truth) * task.left / _speedup(task)
 
 
@@ -107,7 +108,7 @@ def _speedup(task: TaskState) -> float:
 
 
 def _work_left_s(run: Run, now: float) -> float:
-    """Return the seconds of work that a run has left, without its set-up."""
+    """Return the remaining seconds of work of a run, without its set-up."""
     if run.task.training is not None:
         return _shortest_s(run.task) * (1.0 - run.done(now) / run.task.training.total)
     return max(run._seconds - run.done(now), 0.0)
@@ -118,16 +119,16 @@ OVER = "its reservation is over, or its nodes are drained for good"
 
 
 def only_endless(kernel: ClusterKernel) -> bool:
-    """Return True if runs that never end are all that is left: nothing is due, and no waiting task
-    could start beside them."""
+    """Return True if only runs that never end are left, which means that nothing is due and no
+    waiting task could start beside them."""
     ready, fits = kernel.frontier.ready, kernel.machines.fits
     endless = any(run.is_endless for run in kernel.running.values())
     return endless and not kernel.applicants and not any(fits(task.demand) for task in ready)
 
 
 def why_unfinished(kernel: ClusterKernel) -> dict[int, str]:
-    """Return the reason why each job that is still there at the end of a simulation is unfinished,
-    by its number."""
+    """Return the reason why each job that is still in the system at the end of a simulation is
+    unfinished, by its number."""
     reasons = dict.fromkeys(kernel.frontier.jobs, "it waited when the simulation ended")
     for run in kernel.running.values():
         reasons[run.task.job.number] = (
@@ -139,7 +140,7 @@ def why_unfinished(kernel: ClusterKernel) -> dict[int, str]:
 
 
 def why_stalled(kernel: ClusterKernel) -> str:
-    """Return the message of ``Stalled``, for a kernel in which nothing will happen without a
+    """Return the message of ``Stalled`` for a kernel in which nothing will happen without a
     decision."""
     ready, fits = kernel.frontier.ready, kernel.machines.fits
     first = next(iter(ready), None)

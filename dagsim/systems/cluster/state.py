@@ -14,6 +14,7 @@ from simpy.events import Event, Process
 
 from dagsim.errors import IllegalDecision
 from dagsim.model import OVERDUE_S, Job, JobFacts, Task, TrainingState
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.clock import Due
 from dagsim.systems.cluster.forks import COPIED, EMPTY, SAME, Forked
 from dagsim.systems.cluster.network.base import Flow
@@ -25,12 +26,12 @@ ValueT = TypeVar("ValueT")
 
 
 class Live(dict[KeyT, ValueT]):
-    """A dictionary that may change during an iteration: each iteration visits a snapshot.
+    """A dictionary that may change during an iteration, because each iteration visits a snapshot.
 
-    Policies are generators, and the kernel carries out a decision before it asks for the next one.
-    Thus the most natural loop, ``for task in view.ready: ... yield Start(...)``, removes tasks from
-    the dictionary over which it iterates. The kernel itself only looks up, adds and removes, at the
-    same cost as in any dictionary.
+    Policies are generators, and the kernel carries out a decision before it requests the next one.
+    The most natural loop, ``for task in view.ready: ... yield Start(...)``, therefore removes tasks
+    from the dictionary that it iterates over. The kernel itself only looks up, adds and removes
+    entries, at the same cost as in any dictionary.
     """
 
     __slots__ = ()
@@ -52,6 +53,7 @@ class JobState(Forked):
     """A job in the system. ``number`` counts arrivals from 0."""
 
     __slots__ = {
+        "_work_left_gpu_s": SAME,
         "has_limits": SAME,
         "ideal_s": SAME,
         "job": SAME,
@@ -79,11 +81,25 @@ class JobState(Forked):
         """True if policies know the time limits of its tasks, but not the true durations."""
         self.shows_truth = False
         """True if the policy declared itself clairvoyant and may read true durations."""
+        self._work_left_gpu_s: float | None = None
         self.places: dict[int, dict[int, int]] = {}
         """For each finished task, the number of instances by node; kept only for a network."""
 
+    def work_left_gpu_s(self) -> float:
+        """Return the GPU-seconds of all unfinished instances on their fastest types, as far as policies
+        know. It is summed once after each change, because many tasks may become ready together."""
+        if self._work_left_gpu_s is None:
+            terms = [task.demand.width * task.unfinished * task.best_s for task in self.tasks]
+            self._work_left_gpu_s = ordered_sum(terms)
+        return self._work_left_gpu_s
+
+    def changed(self) -> None:
+        """Note that the instances that are unfinished, or their estimates, have changed."""
+        self._work_left_gpu_s = None
+
     def rank(self) -> float:
-        """Set every task's ``rank_s`` from its ``best_s``; returns the job's critical path, ``ideal_s``."""
+        """Set the ``rank_s`` of every task from its ``best_s``; return the job's critical path,
+        ``ideal_s``."""
         tasks = self.tasks
         if len(tasks) == 1:
             self.ideal_s = tasks[0].rank_s = tasks[0].best_s
@@ -111,11 +127,11 @@ class TaskState(Forked):
     and policies choose from the ready tasks.
 
     ``seconds[type]`` is the *estimated* remaining time of one instance on
-    ``ClusterState.types[type]`` (``inf`` where it may not run), ``best_s`` its minimum, and
-    ``rank_s`` the estimated longest path from the start of this task to the end of its job, with
-    every task on its fastest type. ``order`` sorts by arrival of the job, then by index in its
-    graph: first come, first served. Preempted instances come back as a new *piece* of the task,
-    with the fraction ``left`` of their work to do.
+    ``ClusterState.types[type]`` (``inf`` where it may not run), ``best_s`` is the minimum of these,
+    and ``rank_s`` is the estimated longest path from the start of this task to the end of its job,
+    with every task on its fastest type. ``order`` sorts by the arrival of the job and then by the
+    index in its graph: first come, first served. Preempted instances come back as a new *piece* of
+    the task, with the fraction ``left`` of their work remaining.
     """
 
     __slots__ = {
@@ -188,7 +204,7 @@ class TaskState(Forked):
 
     @property
     def truth(self) -> tuple[float, ...]:
-        """True seconds of an instance from scratch, by type, for clairvoyant policies.
+        """True seconds of an instance from the beginning, by type, for clairvoyant policies.
 
         Raises:
             IllegalDecision: The policy has not declared ``clairvoyant = True``.
@@ -199,8 +215,8 @@ class TaskState(Forked):
 
     @property
     def expected_left(self) -> float:
-        """The fraction of its work still to do, as far as policies know; for a time limit, the part
-        that has not run."""
+        """The remaining fraction of its work, as far as policies know; for a time limit, the part
+        that has not been used."""
         if not self.job.has_limits or self.left == 1.0:
             return self.left
         whole_s = self.job.tasks[self.index].best_s
@@ -208,14 +224,15 @@ class TaskState(Forked):
 
     def piece_of(self, piece: int, waiting: int, left: float, restore_s: float) -> TaskState:
         """Return a piece of ``waiting`` preempted instances of this task, with a fraction ``left``
-        of the work and ``restore_s`` seconds of set-up to pay.
+        of the work and ``restore_s`` seconds of set-up before they compute.
         """
         twin: TaskState = TaskState._alike(self)
         twin.piece, twin.waiting, twin.restore_s = piece, waiting, restore_s
         if left != self.left:
-            # Estimates shrink in the same proportion as true durations, so a piece tells a policy
-            # how much is left, as a checkpoint does. Only the task's own part of the rank shrinks,
-            # because the path behind this task is as long as before.
+            # Estimates shrink in proportion to the true durations. The remaining estimate of a
+            # resumed piece thus tells a policy how much work is left, as a checkpoint would. Only
+            # the part of the rank due to the task itself shrinks, because the path behind the task
+            # keeps its length.
             kept = left / self.left
             twin.left = left
             if self.job.has_limits and self.training is None:
@@ -228,10 +245,10 @@ class TaskState(Forked):
         return twin
 
     def limit_left_s(self, left: float) -> tuple[float, ...]:
-        """Return what a piece with a fraction ``left`` of the work has left of the time limit, by
-        type: the limit minus the time that it ran, which reveals nothing about how much is truly
-        left. It is in whole microseconds, because the last bits of that time would depend on the
-        true duration.
+        """Return the remaining time limit of a piece with a fraction ``left`` of the work, by type.
+        It is the limit minus the time for which the piece ran, which reveals nothing about how much
+        is truly left. It is in whole microseconds, because the last bits of that time would depend
+        on the true duration.
         """
         rests = []
         for limit_s, true_s in zip(self.seconds, self._truth, strict=True):
@@ -252,7 +269,7 @@ class TaskState(Forked):
 
 
 def hidden_truth(name: str, task: TaskState, instead: str) -> IllegalDecision:
-    """Return the error if a policy reads something that a real scheduler could not know."""
+    """Return the error for a policy that reads something that a real scheduler could not know."""
     return IllegalDecision(
         f"a policy reads {name} of {task.name}, which no scheduler can know in advance; use {instead}, or declare "
         "clairvoyant = True in the policy's class"
@@ -268,9 +285,9 @@ it shares GPUs, the GPU of each instance.
 class WorkProgress(Forked):
     """Work done and current rate of a run whose rate is not always 1.
 
-    ``done`` is the work done until ``since_s``, in seconds at rate 1; of an elastic task, which counts
-    its own progress, the seconds at a rate above 0. ``event`` ends the current phase in place of
-    the run; None at rate 0.
+    ``done`` is the work done until ``since_s``, in seconds at rate 1; for an elastic task, which
+    counts its own progress, it is the number of seconds at a rate above 0. ``event`` ends the
+    current phase instead of the run; None at rate 0.
     """
 
     __slots__ = {
@@ -311,13 +328,13 @@ class WorkProgress(Forked):
 class Run(Due, Forked):
     """Instances of one task that run together, and the SimPy event that ends their phase.
 
-    Its phases are fetching inputs (with a network), set-up and computing; a run without the first
-    two is a single timeout. Everything except the waiting is plain data: ``computing_s`` is when it
-    started to compute (``None`` before), ``ends_s`` is when the current phase ends (``inf`` while
-    only the network knows).
+    Its phases are fetching inputs (with a network), set-up and computing. A run without the first
+    two is a single timeout. Everything except the waiting is plain data. ``computing_s`` is when it
+    started to compute (``None`` before), and ``ends_s`` is when the current phase ends (``inf``
+    while only the network knows).
     """
 
-    # Because there is a slot for each attribute of an Event as well, runs need no ``__dict__``.
+    # Runs need no ``__dict__``, because there is a slot for each attribute of an Event as well.
     __slots__ = {
         "_ends_s": SAME,
         "_seconds": SAME,
@@ -345,7 +362,9 @@ class Run(Due, Forked):
         held: tuple[Held, ...],
         started_s: float,
     ) -> None:
-        self.env = env  # as in ``Event.__init__``, without the call, because this is the innermost loop
+        # the code of ``Event.__init__`` is repeated here to save the call, because this is the
+        # innermost loop
+        self.env = env
         self.callbacks: list[Any] = []
         self.id = id_
         self.task = task
@@ -369,7 +388,7 @@ class Run(Due, Forked):
 
     @property
     def job(self) -> JobState:
-        """The job to which it belongs."""
+        """The job that it belongs to."""
         return self.task.job
 
     @property
@@ -379,23 +398,23 @@ class Run(Due, Forked):
 
     @property
     def type(self) -> int:
-        """The type of its machines, as an index into ``ClusterView.gpu_types``."""
+        """The type of its machines, as an index in ``ClusterView.gpu_types``."""
         return self.held[0][0].type
 
     @property
     def gpus(self) -> float:
-        """Number of GPUs that it holds, a fraction if it shares one."""
+        """Number of GPUs that it holds; a fraction if it shares one."""
         return self.task.demand.demand.gpus * self.instances
 
     @property
     def rate(self) -> float:
-        """Its current rate: seconds of work per second, or the progress of an elastic task per
+        """Its current rate: seconds of work per second or, for an elastic task, progress per
         second."""
         return 1.0 if self.progress is None else self.progress.rate
 
     @property
     def seconds(self) -> float:
-        """Its true computing time, for clairvoyant policies.
+        """Its true compute time, for clairvoyant policies.
 
         Raises:
             IllegalDecision: The policy has not declared ``clairvoyant = True``.
@@ -406,7 +425,8 @@ class Run(Due, Forked):
 
     @property
     def ends_s(self) -> float:
-        """When its present phase ends (``inf`` while only the network knows), for clairvoyant policies.
+        """When its present phase ends (``inf`` while only the network knows), for clairvoyant
+        policies.
 
         Raises:
             IllegalDecision: The policy has not declared ``clairvoyant = True``.
@@ -417,7 +437,7 @@ class Run(Due, Forked):
 
     @property
     def estimate_s(self) -> float:
-        """Its estimated computing time, for policies."""
+        """Its estimated compute time, for policies."""
         return self.task.seconds[self.held[0][0].type]
 
     def estimated_end_s(self, now: float) -> float:
@@ -428,8 +448,8 @@ class Run(Due, Forked):
         return max(begun + self.estimate_s, now)
 
     def done(self, now: float) -> float:
-        """Return the work done until ``now``: seconds at rate 1, or the progress of an elastic task
-        in its own unit, that of its earlier runs included.
+        """Return the work done until ``now``: seconds at rate 1 or, for an elastic task, its
+        progress in its own unit, including earlier runs.
         """
         progress, training = self.progress, self.task.training
         if progress is None:
@@ -439,7 +459,7 @@ class Run(Due, Forked):
         return before + (now - progress.since_s) * progress.rate
 
     def work_left_s(self, now: float) -> float:
-        """Return the estimated computing time that is left, at rate 1."""
+        """Return the estimated remaining compute time at rate 1."""
         progress = self.progress
         if progress is None:
             return max(self.estimated_end_s(now) - now, 0.0)
@@ -455,11 +475,12 @@ class Run(Due, Forked):
 
     @property
     def moves(self) -> bool:
-        """True if its state comes straight from the nodes of an earlier run, False if from the storage."""
+        """True if its state comes straight from the nodes of an earlier run, False if it comes from
+        the storage."""
         saved = self.task.saved
         return saved is not None and bool(saved[1]) and saved[0] == self.started_s
 
-    # Steps in its life, called by the kernel.
+    # Steps in the life of a run, called by the kernel.
 
     def compute(self, now: float) -> float:
         """Compute from now on at rate 1, and return the end."""
@@ -468,7 +489,7 @@ class Run(Due, Forked):
         return ends_s
 
     def phase_until(self, ends_s: float) -> float:
-        """Set, and return, the end of the present phase; ``inf`` if only the network knows."""
+        """Set and return the end of the present phase; ``inf`` if only the network knows."""
         self._ends_s = ends_s
         return ends_s
 
@@ -478,11 +499,11 @@ class Run(Due, Forked):
 
     @property
     def is_endless(self) -> bool:
-        """True if the present phase has no end that is known."""
+        """True if the present phase has no known end."""
         return self._ends_s == inf
 
     def left(self, now: float) -> float:
-        """Return the part of its task's work that it leaves if it stops now, having computed at
+        """Return the fraction of its task's work that is left if it stops now, having computed at
         rate 1."""
         passed_s = 0.0 if self.computing_s is None else now - self.computing_s
         return self.task.left * max(0.0, 1.0 - (passed_s / self._seconds if self._seconds else 0.0))
@@ -509,10 +530,11 @@ class Run(Due, Forked):
 
 
 class StateWrite(Forked):
-    """The state of a stopped run on its way to the storage; the nodes may run others by then.
+    """The state of a stopped run on its way to the storage; its former nodes may already run other
+    tasks.
 
-    Instances that had notice before their node left return as one of two ``pieces``: the first if all bytes
-    have arrived by ``deadline_s``, else the second.
+    Instances that had notice before their node left return as one of two ``pieces``: the first if
+    all bytes have arrived by ``deadline_s``, or else the second.
     """
 
     __slots__ = {
@@ -544,24 +566,26 @@ class Index(Protocol):
     """An index of the ready tasks, which the kernel keeps up to date for a policy."""
 
     def push(self, task: TaskState) -> None:
-        """Add a task that became ready. The index itself drops tasks without ``waiting`` instances."""
+        """Add a task that became ready. The index itself drops tasks without ``waiting``
+        instances."""
         ...
 
 
 class RunIndex(Protocol):
     """An index of the current runs, which the kernel keeps up to date for a policy. It may have
-    only one of these methods, and ``push`` in addition, and ``rated(run, now)``: the rate of a run
-    has changed.
+    only one of these methods, and additionally ``push`` and ``rated(run, now)``, which reports that
+    the rate of a run has changed.
     """
 
     def started(self, run: Run, now: float) -> None:
-        """Add a run that has just started: its machines are taken, ``task.waiting`` is reduced."""
+        """Add a run that has just started: its machines are taken, and ``task.waiting`` is
+        reduced."""
         ...
 
     def ended(self, run: Run, now: float) -> None:
         """Remove a run that has just finished, failed or been preempted: its machines are free
-        again. Tasks that become ready as a result are pushed later; ``run.task`` and ``run.job``
-        may not be updated yet.
+        again. Tasks that become ready as a result are pushed later, and ``run.task`` and
+        ``run.job`` may not be updated yet.
         """
         ...
 
@@ -598,8 +622,8 @@ class _Heaps(Generic[SlotT]):
 
 
 class Queue(_Heaps[DemandClass]):
-    """Ready tasks by ``(key, order)`` within each demand class: the first task that fits is found
-    without touching the others.
+    """Ready tasks by ``(key, order)`` within each demand class, so that the first task that fits is
+    found without visiting the others.
 
     Cost: O(log n) per task added or removed, O(demand classes) per query.
     """
@@ -620,7 +644,7 @@ class Queue(_Heaps[DemandClass]):
         self._quiet = -1
 
     def first(self) -> TaskState | None:
-        """Return the first task of all, whether it fits now or not."""
+        """Return the first of all tasks, whether it fits now or not."""
         best: _Entry | None = None
         for heap in self._heaps.values():
             while heap and not heap[0][2].waiting:
@@ -645,7 +669,7 @@ class TypedQueue(_Heaps[tuple[DemandClass, int]]):
         self._key = key
 
     def push(self, task: TaskState) -> None:
-        """Add a task that became ready, once per type it may run on."""
+        """Add a task that became ready, once for each type that it may run on."""
         for type_ in task.demand.types:
             slot = task.demand, type_
             heap = self._heaps.get(slot)
@@ -655,7 +679,7 @@ class TypedQueue(_Heaps[tuple[DemandClass, int]]):
         self._quiet = -1
 
     def first(self) -> tuple[TaskState, int] | None:
-        """Return the first pair of all, whether it fits now or not."""
+        """Return the first of all pairs, whether it fits now or not."""
         best: tuple[_Entry, int] | None = None
         for (_, type_), heap in self._heaps.items():
             while heap and not heap[0][2].waiting:
@@ -680,13 +704,14 @@ class Past(Protocol):
     """The beginning."""
 
     def tell(self, index: object) -> None:
-        """Call the methods of an index for everything that happened, in its order and with its times."""
+        """Call the methods of an index for everything that happened, in the original order and with
+        the original times."""
         ...
 
 
 class Frontier(Forked):
-    """Everything that waits: jobs in the system, ready tasks in the order they became ready, and
-    the policy's indexes, with their listeners for ready tasks, starts and ends.
+    """Everything that waits: jobs in the system, ready tasks in the order in which they became
+    ready, and the policy's indexes, with their listeners for ready tasks, starts and ends.
     """
 
     __slots__ = {
@@ -721,7 +746,7 @@ class Frontier(Forked):
 
     def add(self, task: TaskState, now: float) -> None:
         """Add a task that became ready, or instances that came back. When its last waiting instance
-        starts, the kernel removes it from ``ready``; the indexes drop it when they next see it.
+        starts, the kernel removes it from ``ready``, and the indexes drop it when they next see it.
         """
         task.ready_s = now
         self.ready[task] = None
@@ -730,7 +755,7 @@ class Frontier(Forked):
 
     def build(self, index: object, key: object, running: Iterable[Run], now: float) -> None:
         """Fill a new index with ready tasks and runs, and keep it up to date. At the beginning, it
-        is told of the whole past; later, of what waits and runs.
+        receives the whole past; later, only what is waiting and running.
         """
         self.indexes[key] = index
         push, started, ended, rated = (getattr(index, name, None) for name in ("push", "started", "ended", "rated"))
@@ -754,8 +779,8 @@ class Frontier(Forked):
 
     def withdraw(self, tasks: Iterable[TaskState]) -> None:
         """Take out ready tasks that will never start. Indexes of ready tasks are rebuilt when they
-        are next requested. Listeners are kept, because they store a past and would otherwise be
-        told of all runs again.
+        are next requested. Listeners are kept, because they store a past and would otherwise
+        receive all runs again.
         """
         for task in tasks:
             task.waiting = 0
@@ -765,7 +790,7 @@ class Frontier(Forked):
             self.forget(key)
 
     def end_past(self) -> None:
-        """Stop telling indexes of the past, because the beginning is over."""
+        """Stop sending the past to indexes, because the beginning is over."""
         if self.past in self.indexes:
             self.forget(self.past)
         self.past = None

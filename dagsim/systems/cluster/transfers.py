@@ -26,8 +26,9 @@ _WRITTEN = int(Kind.WRITTEN)
 
 
 class Transfers(Forked):
-    """The transfers of a kernel with a network. Each is a SimPy process that waits for flows: that of a run
-    is interrupted if the run is stopped, that of a state that is written continues.
+    """The transfers of a kernel with a network. Each transfer is a SimPy process that waits for
+    flows. The transfer of a run is interrupted if the run is stopped, whereas the transfer of a
+    state being written continues.
     """
 
     __slots__ = {
@@ -54,16 +55,18 @@ class Transfers(Forked):
         self.writes: dict[int, StateWrite] = {}
         """The states of stopped runs that the storage does not have yet, by the piece that needs them."""
 
-    # Data that a run reads before it computes.
+    # Data that a run reads before it starts to compute.
 
     def fetches(self, run: Run) -> bool:
-        """Let a run that has just started read what it needs over the network; False if that is nothing."""
+        """Let a run that has just started read what it needs over the network; return False if it
+        needs nothing."""
         saved = run.task.saved
         state = None if saved is None else saved[1] if run.moves else ()
         run.flows = self._flows(run.task, [(machine.index, count) for machine, count, *_ in run.held], state)
         write = self.writes.get(run.task.piece)
         if write is not None and run.moves and not run.task.waiting:
-            self._cancel(write)  # the run takes its state along, and no other part of the task will read it
+            # the run takes its state along, so no other part of the task will read it
+            self._cancel(write)
         if not run.flows and write is None:
             return False
         self.fetch(run)
@@ -78,7 +81,7 @@ class Transfers(Forked):
         try:
             write = self.writes.get(run.task.piece)
             if write is not None and write.process is not None and not run.moves:
-                yield write.process  # the storage must have its state first
+                yield write.process  # the state must be in storage first
             yield from self.carrier.fetch(run.flows)
         except Interrupt:
             return
@@ -95,7 +98,7 @@ class Transfers(Forked):
         self, task: TaskState, places: Sequence[tuple[int, int]], state: Sequence[tuple[int, int]] | None
     ) -> list[Flow]:
         """Return the flows that a run on ``places`` must read: the output of each parent, from the
-        nodes where its instances ran, in proportion to their number there, and its data from the
+        nodes where its instances ran and in proportion to their number there, and its data from the
         storage. A run that has kept its work reads its ``state`` instead, from the nodes that have
         it or else from the storage.
         """
@@ -139,7 +142,8 @@ class Transfers(Forked):
 
     def expected_s(self, moves: Sequence[tuple[Run, Placement]], *, kept: bool) -> list[float]:
         """Return the seconds until everything that each run would read on its placement would have
-        arrived, if all moved now; 0 if the network cannot say that. ``kept``: they keep their work.
+        arrived, if all moved now; 0 if the network cannot predict this. With ``kept``, the runs
+        keep their work.
         """
         groups = []
         for run, placement in moves:
@@ -149,10 +153,10 @@ class Transfers(Forked):
             return [0.0] * len(groups)
         return self.carrier.expected_s(groups)
 
-    # Checkpoints of runs that continue.
+    # Checkpoints of continuing runs.
 
     def saves(self, run: Run) -> bool:
-        """Let a run write its state to the storage; False if that takes no time."""
+        """Let a run write its state to the storage; return False if that takes no time."""
         run.flows = self._state_flows(run.task, [(machine.index, count) for machine, count, *_ in run.held])
         return bool(run.flows)
 
@@ -172,16 +176,17 @@ class Transfers(Forked):
         run.process, run.flows = None, ()
         self._life.has_saved(run, progress)
 
-    # States of runs that were stopped.
+    # States of stopped runs.
 
     def keep_state(self, run: Run, again: TaskState, kind: int, notice_s: float) -> bool:
-        """Let a stopped run, of which ``again`` is left, send its state to the storage from the nodes that have
-        it. With ``notice_s``, these nodes are gone after that, and ``again`` returns only once it is known what
-        has arrived: True if so.
+        """Let a stopped run, of which ``again`` is left, send its state to the storage from the
+        nodes that have it. With ``notice_s``, these nodes are gone after that time, and ``again``
+        returns only once it is known what has arrived. Returns True in that case.
         """
         places: Sequence[tuple[int, int]] = [(machine.index, count) for machine, count, *_ in run.held]
         if run.computing_s is None:
-            # It has not read its state yet: if that came straight from nodes, these still have it.
+            # The run has not read its state yet. If the state came straight from nodes, they still
+            # hold it.
             places = ()
             if run.moves and again.saved is not None:
                 places = again.saved[1]

@@ -1,5 +1,5 @@
 """The interface between kernel and policies: a view of the current state, including the times at
-which GPUs are expected to be free, and the protocol of policies.
+which GPUs are expected to become free, and the protocol for policies.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ AnyIndex = TypeVar("AnyIndex")
 
 @runtime_checkable
 class ClusterPolicy(Protocol):
-    """A policy: heuristics, trained agents and users' own policies all implement this protocol.
+    """A policy. Heuristics, trained agents and users' own policies all implement this protocol.
 
     A policy object serves one simulation at a time and may keep state about it. This state must be
-    deep-copyable, so that look-ahead can fork it. ``clairvoyant = True`` in its class lets it read
-    ``task.truth`` and ``run.ends_s``.
+    deep-copyable, so that look-ahead can fork it. ``clairvoyant = True`` in its class allows it to
+    read ``task.truth`` and ``run.ends_s``.
     """
 
     def decide(self, view: ClusterView) -> Iterable[Decision]:
-        """Return the decisions for the current time. They are carried out one by one as they are
-        yielded, and the view shows the effect of each at once. The policy is asked again until its
-        answer is empty (or only ``Wait``), which means to wait for the next change, or until no
-        task waits any more.
+        """Return the decisions for the current time. Decisions are carried out one by one as they
+        are yielded, and the view shows the effect of each at once. The policy is called again until
+        it returns no decisions (or only ``Wait``), which means that it waits for the next change,
+        or until no task is waiting any more.
         """
         ...
 
 
 class Simulation(Protocol):
     """The interface of a kernel for views and checks of legality (``ClusterKernel`` is the only
-    one).
+    implementation).
     """
 
     now: float
@@ -81,8 +81,8 @@ class Simulation(Protocol):
         ...
 
     def fork(self, *, by_estimates: bool = False) -> Simulation:
-        """Return an equal simulation that continues independently; with ``by_estimates`` it has no
-        more information than a policy.
+        """Return an identical simulation that continues independently; with ``by_estimates``, it
+        has no more information than a policy.
         """
         ...
 
@@ -91,13 +91,13 @@ class Simulation(Protocol):
         ...
 
     def run(self, policy: ClusterPolicy, until_s: float = inf) -> Schedule:
-        """Drive it with ``policy`` until every job has left, or until ``until_s``."""
+        """Run the simulation with ``policy`` until every job has left, or until ``until_s``."""
         ...
 
 
 class ClusterView:
-    """The current state as far as a policy may see it: live, read-only, O(1) to pass on. It never
-    shows true durations (unless estimates are exact) or future arrivals.
+    """The current state as far as a policy may see it: live, read-only, and O(1) to pass on. It
+    never shows true durations (unless estimates are exact) or future arrivals.
     """
 
     __slots__ = ("_frontier", "_machines", "_simulation")
@@ -137,8 +137,8 @@ class ClusterView:
     @property
     def ready(self) -> Collection[TaskState]:
         """Ready tasks with waiting instances, in the order in which they became ready. A loop over
-        them visits the tasks that were ready when it began, whatever it starts; the same is true
-        for loops over ``jobs``, ``running`` and ``applicants``.
+        them visits the tasks that were ready when it began, whatever it starts. The same applies to
+        loops over ``jobs``, ``running`` and ``applicants``.
         """
         return self._frontier.ready
 
@@ -154,7 +154,7 @@ class ClusterView:
 
     @property
     def applicants(self) -> Mapping[int, JobState]:
-        """Jobs that wait to be admitted or rejected, by number. Empty unless the simulation uses
+        """Jobs waiting to be admitted or rejected, by number. Empty unless the simulation uses
         admission control.
         """
         return self._simulation.applicants
@@ -166,8 +166,8 @@ class ClusterView:
 
     @property
     def expected_free(self) -> ExpectedFree:
-        """Times at which GPUs are expected to be free: an index that is made on first use and
-        shared. Read it again at each decision.
+        """Times at which GPUs are expected to become free, as an index that is created on first use
+        and shared. Read it again at each decision.
         """
         ends = self.index(ExpectedFree, lambda: ExpectedFree(self))
         ends.refresh()
@@ -175,13 +175,13 @@ class ClusterView:
 
     @property
     def preemption(self) -> Preemption:
-        """The work that a stopped run keeps, and the cost of resuming."""
+        """The work that a stopped run keeps, and the cost of resuming it."""
         return self._simulation.preemption
 
     @property
     def levels(self) -> Sequence[FabricLevel]:
-        """The levels of the network above the nodes (racks, pods), narrowest first, with the domain of
-        each node; none without such a network.
+        """The levels of the network above the nodes (racks, pods), narrowest first, with the domain
+        of each node; empty without such a network.
         """
         return self._simulation.levels
 
@@ -191,7 +191,8 @@ class ClusterView:
         return self._simulation.sharing
 
     def queue(self, key: Key) -> Queue:
-        """Ready tasks indexed by ``key``, kept up to date by the kernel; pass the same function each time."""
+        """Return the ready tasks indexed by ``key``, kept up to date by the kernel; pass the same
+        function each time."""
         index = self._frontier.indexes.get(key)
         if index is None:
             index = self._build(Queue(key, self._machines), key)
@@ -207,9 +208,9 @@ class ClusterView:
 
     def index(self, key: object, make: Callable[[], AnyIndex]) -> AnyIndex:
         """Return a policy's own index, which the kernel creates once and updates. The kernel calls
-        whichever of three methods it has: ``push(task)`` for every task that becomes ready,
-        ``started(run, now)`` and ``ended(run, now)`` for every run that starts or ends. It first
-        calls them for all ready tasks and all runs. A fork makes its own index.
+        whichever of three methods the index has: ``push(task)`` for every task that becomes ready,
+        and ``started(run, now)`` and ``ended(run, now)`` for every run that starts or ends. It
+        first calls them for all ready tasks and all runs. A fork creates its own index.
         """
         index = self._frontier.indexes.get(key)
         if index is None:
@@ -217,22 +218,22 @@ class ClusterView:
         return index
 
     def follow(self, listener: object) -> None:
-        """Send events to ``listener`` as to an ``index``, unless it already receives them; for
-        listeners that store information about the past that no view shows. Call it at each
-        decision. In a fork a copy of the listener receives the runs again.
+        """Send events to ``listener`` as to an ``index``, unless it already receives them. This is
+        for listeners that store information about the past that no view shows. Call it at each
+        decision. In a fork, a copy of the listener receives the runs again.
         """
         if listener not in self._frontier.indexes:
             self._build(listener, listener)
 
     def fits(self, task: TaskState) -> bool:
-        """Return True if an instance of the task (a gang: all of it) could start now."""
+        """Return True if an instance of the task (for a gang: all of it) could start now."""
         return self._machines.fits(task.demand)
 
     def fit(self, task: TaskState, type_: int | None = None) -> Placement | None:
-        """Return a placement of the task's waiting instances, ``None`` if it does not fit. It is on
-        the fastest type on which the task fits (or on ``type_``; among equally fast types, the one
-        with the fuller machine), by best fit. Independent instances go to one machine, as many as
-        fit there.
+        """Return a placement of the task's waiting instances; ``None`` if they do not fit. The
+        placement is on the fastest type that fits the task (or on ``type_``; among equally fast
+        types, the one with the fuller machine), by best fit. Independent instances go to a single
+        machine, as many as fit there.
         """
         demand, machines = task.demand, self._machines
         types = demand.types
@@ -249,21 +250,21 @@ class ClusterView:
 
     def expected_rate(self, task: TaskState, placement: Placement) -> float:
         """Return the rate at which a communicating gang would compute on ``placement`` beside the
-        current flows: its step time without communication divided by that with it. 1 for all other
-        tasks.
+        current flows: its step time without communication divided by that with communication; 1 for
+        all other tasks.
         """
         return self._simulation.expected_rate(task, placement)
 
     def expected_moves_s(self, moves: Sequence[tuple[Run, Placement]]) -> list[float]:
         """Return the seconds until each run would compute again if all moved now (``Migrate``): the
         costs in ``preemption``, and the time that its state, data and inputs need beside the
-        current flows. Work that it would lose is not included.
+        current flows. Work that the run would lose is not included.
         """
         return self._simulation.expected_moves_s(moves)
 
     def requested_s(self, task: TaskState) -> tuple[float, ...] | None:
-        """Return the time that the user requested for an instance of the task (its time limit), in
-        seconds by type; ``None`` if there is none.
+        """Return the time limit that the user requested for an instance of the task, in seconds by
+        type; ``None`` if there is none.
         """
         return self._simulation.requested_s(task)
 
@@ -272,8 +273,8 @@ class ClusterView:
         return self._simulation.stream(name)
 
     def fork(self) -> Simulation:
-        """Return an independent simulation from the current time, for trying decisions. Tasks
-        take their estimates, no job arrives and nothing fails.
+        """Return an independent simulation from the current time, for trying out decisions. Tasks
+        use their estimates, no job arrives and nothing fails.
         """
         return self._simulation.fork(by_estimates=True)
 
@@ -293,7 +294,7 @@ estimated.
 
 class ExpectedFree:
     """The current runs on each GPU type by their expected ends, soonest first. Times count from the
-    start of the simulation, waits from now. An end is the current ``Run.estimated_end_s``.
+    start of the simulation, and waits from now. An end is the current ``Run.estimated_end_s``.
 
     Cost: O(log running) per start and end, O(runs that do not compute yet) per access through the
     view, and O(runs that end first) per query.
@@ -321,13 +322,13 @@ class ExpectedFree:
         self._moving.pop(run.id, None)
 
     def rated(self, run: Run, now: float) -> None:
-        """Update the end of a run that continues at another rate."""
+        """Update the end of a run that continues at a different rate."""
         if run.id in self._of:
             self._forget(run)
             self.started(run, now)
 
     def refresh(self) -> None:
-        """Update the estimated ends of runs that do not compute yet."""
+        """Update the estimated ends of runs that are not computing yet."""
         if self._moving:
             moving, self._moving = self._moving, {}
             for run in moving.values():
@@ -335,7 +336,7 @@ class ExpectedFree:
                 self.started(run, self._view.now)
 
     def ends(self, type_: int) -> Sequence[End]:
-        """End, id and GPUs of all runs on the type, soonest first."""
+        """Return the end, id and GPUs of all runs on the type, soonest first."""
         return self._ends[type_]
 
     def eta_s(self, demand: DemandClass, type_: int) -> float:
@@ -394,9 +395,9 @@ class ExpectedFree:
         return self._machines.idle_gpus(type_) + ending
 
     def shadow(self, gpus: float, type_: int) -> tuple[float, float]:
-        """Return the time when ``gpus`` GPUs of the type are expected to be idle, and the number of
-        other GPUs that are idle then, counting all runs that end at that time. ``(inf, 0)`` if they
-        never are.
+        """Return the time at which ``gpus`` GPUs of the type are expected to be idle, and the
+        number of other GPUs that are idle then, counting all runs that end at that time. ``(inf,
+        0)`` if they never are.
         """
         now = self._view.now
         missing = gpus - self._machines.idle_gpus(type_)
@@ -418,8 +419,8 @@ class ExpectedFree:
         return [max(end_s - now, 0.0) for _, end_s in first] + [0.0] * (count - len(first))
 
     def times(self, type_: int) -> list[float]:
-        """For each GPU of the type, the time at which it is expected to be free, soonest first. A
-        run that holds a part of a GPU counts as holding all of it.
+        """For each GPU of the type, return the time at which it is expected to become free, soonest
+        first. A run that holds part of a GPU counts as holding all of it.
         """
         now = self._view.now
         times = [now] * self._machines.idle_gpus(type_)

@@ -1,4 +1,4 @@
-"""The causes of a job's wait, from a pass over the log with the kernel's own arithmetic and the
+"""The causes of a job's wait, found in a pass over the log with the kernel's own arithmetic and the
 policy's own limits.
 """
 
@@ -7,8 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum, StrEnum
+from functools import reduce
 from itertools import count
 from math import inf
+from operator import or_
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -81,7 +83,7 @@ class Stretch:
 
 
 class ReachedLimit(NamedTuple):
-    """A limit that leaves no room for a start now."""
+    """A limit that is too close for a start now."""
 
     reason: str
     """The scheduler's name for it."""
@@ -105,7 +107,7 @@ class ReachedLimit(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The limit, what is in use and what is too much, in a sentence without its beginning."""
+        """The limit, the amount in use and the excess, in a sentence without its beginning."""
         held = f"{self.held:,.10g} are in use" if self.held else "none are in use"
         if self.unit.endswith("minutes"):
             return (
@@ -123,7 +125,8 @@ class ReachedLimit(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """The place of a waiting task in the queue of a policy; the highest tier and priority come first."""
+    """The place of a waiting task in the queue of a policy; the highest tier and priority come
+    first."""
 
     task: TaskState
     group: str
@@ -137,10 +140,10 @@ class Standing(NamedTuple):
 
 
 class WaitRules(Protocol):
-    """The limits and partitions of a policy, kept up to date with the starts and ends of a log.
+    """The limits and partitions of a policy, kept up to date with the starts and ends in a log.
 
     A policy with limits returns them from a method ``wait_rules(view)``, where ``view`` is the view
-    of an empty simulation of the same cluster and queues.
+    of an empty simulation with the same cluster and queues.
     """
 
     elsewhere: str
@@ -159,11 +162,12 @@ class WaitRules(Protocol):
         ...
 
     def reached(self, task: TaskState) -> Iterable[ReachedLimit]:
-        """The same limits as numbers, for the first of the ways in which the task may start."""
+        """Return the same limits as numbers, for the first of the ways in which the task may
+        start."""
         ...
 
     def never(self, task: TaskState) -> Iterable[str]:
-        """Describe the rules that prevent a start of the task even if nothing else runs."""
+        """Describe the rules that prevent a start of the task even if nothing else is running."""
         ...
 
     def nodes(self, task: TaskState) -> int:
@@ -249,18 +253,18 @@ class RoomTally:
         self._add(*new, sign=1)
 
     def fits(self, *places: NodeStanding) -> bool:
-        """Return True if nodes of these standings have room for a start."""
+        """Return True if a start fits on nodes with these standings."""
         return self._fits(0, places)
 
     def lacking(self, *places: NodeStanding) -> Resources | None:
-        """Return the smallest set of resources lacking on nodes of these standings; ``None`` if
+        """Return the smallest set of resources lacking on nodes with these standings; ``None`` if
         even the empty nodes would not be enough.
         """
         return next((resources for at, resources in enumerate(_SETS, 1) if self._fits(at, places)), None)
 
     def free_gpus(self, *places: NodeStanding) -> tuple[bool, bool]:
-        """Return two booleans: enough GPUs of a type are idle, and enough parts of GPUs are free,
-        on whatever nodes.
+        """Return two booleans: whether enough GPUs of a type are idle, and whether enough parts of
+        GPUs are free, regardless of nodes.
         """
         whole = self.task.demand.whole * self._needed
         parts = (self.task.demand.share or self.task.demand.whole * MICRO) * self._needed
@@ -282,7 +286,7 @@ class RoomTally:
         return max(totals, default=0) >= wanted
 
     def _rooms(self, machine: NodeState) -> list[int]:
-        """Return the number of instances that the node has room for, now and without each set of
+        """Return the number of instances that fit on the node, now and without each set of
         resources, and its free GPUs.
         """
         demand, now = self.task.demand, machine.copy()
@@ -320,15 +324,15 @@ def binding_causes(
     queues: QueueTree | None = None,
     network: Network | None = None,
 ) -> tuple[Stretch, ...]:
-    """Return the causes of the waits ``periods`` of job number ``job``, in order of time. ``network``
-    has the levels that jobs may require.
+    """Return the causes of the waits ``periods`` of job number ``job``, in order of time.
+    ``network`` has the levels that jobs may require.
 
-    ``jobs`` are the jobs of the schedule in order of arrival; only as many as needed are read.
-    Limits are those of ``queues``, if the policy (a spec) has rules. O(rows of the log up to the
+    ``jobs`` are the jobs in the schedule in order of arrival; only as many as needed are read. The
+    limits are those in ``queues``, if the policy (a spec) has rules. O(rows of the log up to the
     last wait).
 
     Raises:
-        InputError: The jobs are not those of the schedule.
+        InputError: The jobs do not match the schedule.
     """
     if not periods:
         return ()
@@ -429,8 +433,8 @@ class _Past:
             self._machines.bring_up(self._machines.list[node])
 
     def waiting(self, job: int, rows: Iterable[tuple[Any, ...]]) -> TaskState:
-        """Return the task of a job that starts next by the following ``rows``, else the first that
-        could start.
+        """Return the task of a job that starts next according to the following ``rows``, or else
+        the first that could start.
         """
         for row in rows:
             if row[0] == Kind.STARTED and row[2] == job:
@@ -458,7 +462,7 @@ class _Past:
         return min([time_s for time_s in times_s if time_s > now_s], default=inf)
 
     def tally(self, task: TaskState) -> RoomTally:
-        """Return a tally of the room for a task, kept up to date from now on."""
+        """Return a tally of the free resources for a task, kept up to date from now on."""
         self._allowed = 0
         self._touched = {machine.index for machine in self._machines.list}
         site, job = self._machines.site, task.job.job
@@ -492,7 +496,7 @@ class _Past:
 
     def _start(self, task: TaskState, run: int, machine: NodeState, instances: int, gpus: int) -> None:
         demand = task.demand
-        if demand.whole and gpus & ~machine.free:  # it shares the GPUs of another run
+        if demand.whole and gpus & ~machine.free:  # the instance shares GPUs with another run
             self._machines.join(machine, demand, instances)
             self._joint[machine.index, gpus] = True
             self._held[run, machine.index] = task, instances, gpus, ()
@@ -506,7 +510,7 @@ class _Past:
 
     def _end(self, run: int, machine: NodeState) -> None:
         task, count, mask, on = self._held.pop((run, machine.index))
-        if self._joint.pop((machine.index, mask), False):  # the other run keeps the GPUs
+        if self._joint.pop((machine.index, mask), False):  # the other run keeps these GPUs
             self._machines.leave(machine, task.demand, count)
         else:
             self._machines.give(machine, task.demand, count, mask, on)
@@ -526,7 +530,7 @@ class _Past:
         job = next(self._source, None)
         if job is None or job.id != self._facts[number].id:
             there = "no more jobs" if job is None else f"the job {job.id!r}"
-            raise InputError(f"job {self._facts[number].id!r} of the log is not in the workload, which has {there} now")
+            raise InputError(f"job {self._facts[number].id!r} in the log is not in the workload, which now has {there}")
         active, nothing = JobState(job, number), (0.0,) * len(self._machines.types)
         for index, task in enumerate(job.graph.tasks):
             demand = self._machines.compile(task.demand, task.instances if task.gang else 0)
@@ -540,10 +544,10 @@ class _NoRules:
     elsewhere = ""
 
     def started(self, run: int, task: TaskState, instances: int, type_: int) -> None:
-        """Do nothing, as there are no limits."""
+        """Do nothing, because there are no limits."""
 
     def ended(self, run: int) -> None:
-        """Do nothing, as there are no limits."""
+        """Do nothing, because there are no limits."""
 
     def limits(self, task: TaskState) -> Iterable[str]:
         """Return no limits."""
@@ -566,7 +570,7 @@ class _NoRules:
         return False
 
     def distinct(self, task: TaskState) -> bool:
-        """False: instances may share a node."""
+        """Return False, because instances may share a node."""
         return False
 
 
@@ -580,7 +584,8 @@ def _rules(policy: str, view: ClusterView) -> WaitRules:
 
 
 def _rules_of_site(view: ClusterView) -> WaitRules:
-    """Return the rules that a family reads in the queues of a site; no rules if they are none's."""
+    """Return the rules that a family reads in the queues of a site; no rules if no family reads
+    them."""
     for _, entry in family_entries("site_rules"):
         rules: WaitRules | None = service(entry.name, "site_rules")(view)
         if rules is not None:
@@ -589,13 +594,13 @@ def _rules_of_site(view: ClusterView) -> WaitRules:
 
 
 def _lacking(tally: RoomTally, elsewhere: str) -> Iterator[Cause]:
-    """Yield a cause for everything that is lacking for a start."""
+    """Yield a cause for everything that is missing for a start."""
     if tally.fits(*_UP):
         yield Cause(CauseKind.WHOLE_NODES, "nodes with room were not to be shared")
         return
     places: tuple[NodeStanding, ...] = _UP
     lacking = tally.lacking(*places)
-    if lacking is None:  # all nodes that are up would not be enough even if they were empty
+    if lacking is None:  # the nodes that are up would not be enough even if all were empty
         words = f", and all of its nodes must be of {tally.together}" if tally.together else ""
         yield Cause(CauseKind.DOWN, f"nodes were down{words}")
         places = (*_UP, NodeStanding.DOWN)
@@ -624,10 +629,11 @@ def _too_little(what: str, tally: RoomTally, places: tuple[NodeStanding, ...], l
 
 
 class Present:
-    """The causes that keep waiting tasks from starting at the present of a view.
+    """The causes that keep waiting tasks from starting at the present time of a view.
 
-    A policy with an order of its own returns its limits, with what runs now, and the places of all
-    waiting tasks from a method ``outlook(view)``. For others the order is that of priority and arrival.
+    A policy with an order of its own returns its limits, including what is running now, and the
+    places of all waiting tasks from a method ``outlook(view)``. For other policies, the order is by
+    priority and arrival.
     """
 
     def __init__(self, view: ClusterView, policy: Any, spec: str) -> None:
@@ -653,46 +659,43 @@ class Present:
         return self._view.running
 
     def reserved(self, task: TaskState) -> list[ClosedTime]:
-        """The reservations of others that a start of the task now would meet on its nodes."""
+        """Return the reservations of others that a start of the task now would conflict with on its
+        nodes."""
         site, terms, now = self._view.machines.site, task.demand.terms, self._view.now
         if site is None or terms is None:
             return []
         nodes = terms.nodes & self.rules.nodes(task)
-        return [
-            closed
-            for number, closed in enumerate(site.closed)
-            if number != terms.reservation
-            and closed.nodes & nodes
-            and now < closed.end_s
-            and now + terms.limit_s > closed.start_s
-        ]
+        met = [closed for closed in site.met(terms, now, now + terms.limit_s) if closed.nodes & nodes]
+        return sorted(met, key=lambda closed: closed.start_s)
 
     def own_reservation(self, task: TaskState) -> ClosedTime | None:
-        """The reservation that the task runs in, if that has not begun."""
+        """Return the reservation that the task runs in, if it has not begun yet."""
         site, terms = self._view.machines.site, task.demand.terms
         if site is None or terms is None or terms.reservation < 0:
             return None
-        own = site.closed[terms.reservation]
-        return own if self._view.now < own.start_s else None
+        own = site.held(terms.reservation, self._view.now)
+        return own if own is not None and self._view.now < own.start_s else None
 
     def licences(self, task: TaskState) -> list[tuple[str, int, float]]:
-        """Licences that are lacking: name, number asked for and number free."""
+        """Return the missing licences: name, number requested and number free."""
         site, terms = self._view.machines.site, task.demand.terms
         if site is None or terms is None:
             return []
         return [(name, count, free) for name, count in terms.licences if (free := site.licences[name]) < count]
 
     def closed(self, task: TaskState) -> bool:
-        """True if the nodes that are open to the task now would be too few even if they were idle."""
+        """True if the nodes that are open to the task now would be too few even if they were
+        idle."""
         tally = self._tally(task, empty=True)
         return not tally.fits(NodeStanding.OPEN)
 
     def fits(self, task: TaskState) -> bool:
-        """True if the task has room now, whatever the order."""
+        """True if the task fits now, regardless of the order."""
         return self._tally(task).fits(NodeStanding.OPEN)
 
     def lacking(self, task: TaskState) -> list[Cause]:
-        """Everything that is lacking on nodes for a start of the task; nothing if it has room."""
+        """Return everything that is missing on nodes for a start of the task; nothing if it
+        fits."""
         tally = self._tally(task)
         return [] if tally.fits(NodeStanding.OPEN) else list(_lacking(tally, self.rules.elsewhere))
 
@@ -716,11 +719,12 @@ class Present:
 
 
 class Obstacles:
-    """The rules of a site and of a policy that keep jobs from ever starting, even if nothing else runs."""
+    """The rules of a site and of a policy that keep jobs from ever starting, even if nothing else
+    is running."""
 
     def __init__(self, scenario: ClusterScenario, policy: str | None) -> None:
-        """Set up the empty site. Reservations are on the clock of ``scenario.queues``. Without a policy, the rules
-        are those that a family reads in these queues (``site_rules``).
+        """Set up the empty site. Reservations are on the clock of ``scenario.queues``. Without a
+        policy, the rules are those that a family reads in these queues (``site_rules``).
         """
         empty = replace(scenario, workload=(), outages=False, failures=(), admission=False, engine="simpy")
         self._queues, self._kernel = scenario.queues or QueueTree(), empty.kernel(0)
@@ -729,7 +733,8 @@ class Obstacles:
         self._numbers = count()
 
     def rules_against(self, job: Job) -> str:
-        """Describe the rules by which the job may never start, whatever room there is; empty if there are none."""
+        """Describe the rules by which the job may never start, however many resources are free;
+        empty if there are none."""
         active, machines = JobState(job, next(self._numbers)), self._kernel.machines
         for index, task in enumerate(job.graph.tasks):
             demand = machines.compile(task.demand, task.instances if task.gang else 0)
@@ -743,7 +748,8 @@ class Obstacles:
         return "; ".join(dict.fromkeys(reason for task in active.tasks for reason in self._rules.never(task)))
 
     def of(self, job: Job, now_s: float) -> str:
-        """Describe what prevents the job from ever starting after ``now_s``; empty if nothing does."""
+        """Describe what prevents the job from ever starting after ``now_s``; empty if nothing
+        does."""
         active, machines = JobState(job, next(self._numbers)), self._kernel.machines
         for index, task in enumerate(job.graph.tasks):
             seconds = self._runtime.seconds(task, machines.types)
@@ -773,17 +779,15 @@ class Obstacles:
             return _too_large(task, None, "its partition")
         if request.constraint and not self._holds(task, nodes := site.nodes_of(job.partition, request)):
             return f"BadConstraints: {_too_large(task, None, f'what satisfies {request.constraint!r}')}"
-        for reservation in self._queues.reservations if request.reservation else ():
-            if reservation.name == request.reservation:
-                if reservation.end_s <= now_s:
-                    return f"Reservation: {reservation.name!r} is over"
-                own = next((closed.nodes for closed in site.closed if closed.name == reservation.name), 0)
-                if not self._holds(task, nodes & own):
-                    return _too_large(task, None, f"the reservation {reservation.name!r}")
+        if site.is_over(request.reservation, now_s - site.origin_s):
+            return f"Reservation: {request.reservation!r} is over"
+        own = [closed.nodes for closed in site.closed if closed.name == request.reservation]
+        if own and not self._holds(task, nodes & reduce(or_, own)):
+            return _too_large(task, None, f"the reservation {request.reservation!r}")
         return ""
 
     def _holds(self, task: Task, nodes: int) -> bool:
-        """Return True if these nodes have room for a start of the task if they are empty."""
+        """Return True if a start of the task fits on these nodes when they are empty."""
         machines = self._kernel.machines
         demand = machines.compile(task.demand, task.instances if task.gang else 0)
         demand.open_to(nodes)
@@ -793,7 +797,7 @@ class Obstacles:
 
 
 def _too_large(task: Task, demand: DemandClass | None, where: str) -> str:
-    """Describe a demand for which ``where``, idle, has no room."""
+    """Describe a demand that does not fit on ``where`` even if it is idle."""
     if demand is not None and demand.rejected is RejectReason.NO_SUCH_GPU:
         return f"no node has GPUs of type {' or '.join(task.demand.gpu_types or ('any',))}"
     wanted = f"{task.instances} x ({demand_words(task.demand)})" if task.gang else demand_words(task.demand)

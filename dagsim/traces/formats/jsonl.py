@@ -14,7 +14,7 @@ from dagsim.workload import records
 
 
 class JsonLines(Reader):
-    """Jobs exactly as written, streamed: the file is in order of arrival.
+    """Jobs exactly as written, streamed, because the file is in order of arrival.
 
     Because the file was written by a program, an invalid line means damage and raises an error
     instead of being dropped.
@@ -29,7 +29,7 @@ class JsonLines(Reader):
 
     def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
         if len(source.files) != 1 or source.files[0].member:
-            raise TraceError(f"{source}: JSON Lines are read from one file, plain or gzipped")
+            raise TraceError(f"{source}: JSON Lines can only be read from a single file, plain or gzipped")
         source.head(1)  # raises a specific error for a Git LFS pointer, a web page or an empty file
         for job in records.read_jobs(source.files[0].path):
             report.rows += 1

@@ -152,9 +152,9 @@ def test_the_leaderboard_ranks_only_what_can_be_compared(file: Path, tmp_path: P
 def test_damaged_files_and_unknown_names_are_errors(file: Path, tmp_path: Path) -> None:
     broken = tmp_path / "broken.json"
     for text, message in (
-        ("[]", "not an entry of the benchmark"),
-        ("{", "not readable"),
-        (json.dumps(read_entry(file) | {"suite": "v9"}), "of suite 'v9'"),
+        ("[]", "not a benchmark entry"),
+        ("{", "cannot be read as a benchmark entry"),
+        (json.dumps(read_entry(file) | {"suite": "v9"}), "for suite 'v9'"),
         (json.dumps(read_entry(file) | {"tasks": {"dags": {}}}), "damaged"),
         (json.dumps(read_entry(file) | {"timing": {"dags": {}}}), "damaged"),
     ):

@@ -27,10 +27,10 @@ def test_a_figure_holds_within_its_published_digits() -> None:
 
 
 def test_a_missing_file_is_an_error_that_says_where_to_get_it(tmp_path: Path) -> None:
-    assert "lublin_256.swf.gz is not below it; HPC2N: dagsim trace fetch hpc2n" in run(
+    assert "there is no lublin_256.swf.gz below this folder; HPC2N: dagsim trace fetch hpc2n" in run(
         "rlscheduler", "--data", str(tmp_path), code=2
     )
-    assert "golden/elastic/gavel is not below it; results of https://github.com" in run(
+    assert "there is no golden/elastic/gavel below this folder; results of https://github.com" in run(
         "gavel", "--data", str(tmp_path), code=2
     )
     assert "no such folder" in run("stg", "--data", str(tmp_path / "none"), code=2)
@@ -84,7 +84,7 @@ def test_the_tables_of_rlscheduler_have_eighty_figures_and_those_of_fgd_102() ->
 def test_a_paper_of_the_scripts_needs_a_checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "golden/elastic/sia").mkdir(parents=True)
     monkeypatch.setattr("dagsim.__file__", str(tmp_path / "dagsim" / "__init__.py"))
-    assert "run this in a checkout of dagsim" in run("sia", "--data", str(tmp_path), code=2)
+    assert "run the command in a checkout of dagsim" in run("sia", "--data", str(tmp_path), code=2)
 
 
 @pytest.mark.data

@@ -67,7 +67,7 @@ def test_whole_nodes_are_taken_away_and_the_others_keep_their_names() -> None:
     left = resized(CLUSTER, remove=[GpuCount(8, "A100-40"), GpuCount(12, "T4")])
     assert [group.nodes for group in left.groups] == [("ant01",)]
     for gpus, message in (
-        (GpuCount(6, "T4"), "only whole nodes, of 4 GPUs"),
+        (GpuCount(6, "T4"), "only whole nodes can be removed, and they have 4 GPUs"),
         (GpuCount(16, "T4"), "has 12 GPUs of this type"),
         (GpuCount(4, "H100"), "has 0 GPUs"),
     ):
@@ -104,7 +104,7 @@ def test_jobs_accept_another_type_at_its_own_speed_or_at_a_relative_one() -> Non
     accepted = read_accept(["A100=H200:1", "T4=A100:2.5,T4=H200"])
     assert accepted == {"A100-40": {"H200": 1.0}, "T4": {"A100-40": 2.5, "H200": None}}
     for text in ("A100=H200:0", "A100=H200:0.0", "A100=H200:1.2.3", "A100", "A100=H200:-1"):
-        with pytest.raises(ConfigError, match=r"--accept .*expected two GPU types, and perhaps a relative speed"):
+        with pytest.raises(ConfigError, match=r"--accept .*expected two GPU types and optionally a relative speed"):
             read_accept([text])
 
 
@@ -181,8 +181,8 @@ def test_targets_are_read_and_checked() -> None:
         ("wait_s.p95", "expected a metric"),
         ("wait_s.p95<1e", "expected a metric"),
         ("wait.p95<600", "no metric 'wait.p95'"),
-        ("wait_s.p95>600", "better when it is lower"),
-        ("utilization<1", "better when it is higher"),
+        ("wait_s.p95>600", "lower values of wait_s.p95 are better"),
+        ("utilization<1", "higher values of utilization are better"),
         ("utilization>1h", "is not a time"),
     ):
         with pytest.raises(ConfigError, match=message):
@@ -216,7 +216,7 @@ def test_added_nodes_join_the_partitions_of_nodes_like_them_or_the_one_that_is_n
     assert nodes["gpu"] == (*today["gpu"], "added-a100-40-0", "added-h200-0")
     assert nodes["debug"] == ("t-2", "added-t4-0")
     assert joined(config.cluster, more)[0] == "New nodes (1 of 8 A100-40) are in partition gpu."
-    with pytest.raises(ConfigError, match="name the partition of new ones, as 16xH200:debug"):
+    with pytest.raises(ConfigError, match="name the partition for the new nodes, as in 16xH200:debug"):
         resized(config.cluster, [read_gpus("8xH200")])
     with pytest.raises(ConfigError, match="there is no partition 'gpus'; did you mean 'gpu'"):
         resized(config.cluster, [read_gpus("8xH200:gpus")])
@@ -311,7 +311,7 @@ def test_no_size_up_to_the_cap_is_said_so() -> None:
     target = Targets((Target("wait_s.mean", False, 1.0),))
     grid = plan_table(search, today, target, workload="w", prices=Prices(), demand=NOTHING, begins=Beginning())
     assert any("No size up to the cap" in note for note in grid.notes)
-    with pytest.raises(ConfigError, match="no node of these types"):
+    with pytest.raises(ConfigError, match="a node of any of these types has more GPUs"):
         planned(["T4"], 1.0, most=3)
 
 

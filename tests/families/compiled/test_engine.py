@@ -160,7 +160,7 @@ def test_a_run_that_starts_the_compilation_says_so_at_any_length() -> None:
 
 
 def test_an_engine_describes_the_cluster_only() -> None:
-    with pytest.raises(ConfigError, match="engine describes the system 'cluster'"):
+    with pytest.raises(ConfigError, match="engine belongs to the system 'cluster'"):
         load_config(None, ["system={kind: spark}", "engine=simpy"])
 
 

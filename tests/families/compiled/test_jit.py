@@ -248,7 +248,7 @@ def test_warming_says_where_nothing_can_be_kept(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr("dagsim.families.compiled.drive.compile_loop", lambda plan: False)
     result = CliRunner().invoke(app, ["warm", "--policy", "fifo"])
     assert result.exit_code == 2
-    assert "cannot be kept there; set NUMBA_CACHE_DIR to a folder of your own" in " ".join(result.output.split())
+    assert "cannot be cached there; set NUMBA_CACHE_DIR to a writable folder" in " ".join(result.output.split())
 
 
 def test_a_run_without_a_folder_for_compiled_functions_runs(tmp_path: Path) -> None:

@@ -274,11 +274,11 @@ def test_a_file_brings_back_the_same_decisions(tmp_path: Path, action: Action) -
 def test_a_file_of_another_system_codec_or_version_is_refused(tmp_path: Path) -> None:
     agent, path = checkpoint(trained()), tmp_path / "net.pt"
     agent.save(path)
-    with pytest.raises(RunFolderError, match="an agent for the system 'spark', which cannot decide in 'cluster'"):
+    with pytest.raises(RunFolderError, match="trained for the system 'spark', so it cannot schedule 'cluster'"):
         load_agent(path, system=system_named("cluster"))
     plain = torch.load(path, weights_only=True)
     write_plain(path, plain | {"codec_version": 7})
-    with pytest.raises(RunFolderError, match="version 7 of the codec 'stages', which is at version 1 now"):
+    with pytest.raises(RunFolderError, match="version 7 of the codec 'stages', which now has version 1"):
         load_agent(path)
     write_plain(path, plain | {"codec": {"kind": "candidates"}, "system": "cluster"})
     with pytest.raises(RunFolderError, match="trained on other observations"):

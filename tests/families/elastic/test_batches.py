@@ -40,6 +40,53 @@ def test_accordion_keeps_the_first_batch_in_critical_phases():
     assert batch_schedule("LM", 80, 1, "accordion", 200) == {0: 80}
 
 
+def _added_up(model: str, batch: int, gpus: int, mode: str, epochs: int) -> int:
+    """Sum of the batches of all epochs."""
+    starts = sorted(batch_schedule(model, batch, gpus, mode, epochs).items())
+    ends = [start for start, _ in starts[1:]] + [epochs]
+    return sum(size * (end - start) for (start, size), end in zip(starts, ends, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("model", "gpus", "sums"),
+    [
+        ("ResNet-18", 1, {16: 164784, 32: 169760, 64: 174272, 128: 177536}),
+        ("ResNet-18", 2, {16: 157584, 32: 172000, 64: 172352, 128: 173696}),
+        ("ResNet-18", 4, {16: 161264, 32: 168480, 64: 170432, 128: 177536}),
+        ("ResNet-50", 1, {64: 83008}),
+        ("ResNet-50", 2, {32: 79136, 64: 84288}),
+        ("ResNet-50", 4, {32: 71136, 64: 77248}),
+        ("LM", 1, {5: 51295, 10: 53750, 20: 54060, 40: 55480}),
+        ("LM", 2, {5: 51195, 10: 53550, 20: 53660, 40: 55480}),
+        ("LM", 4, {5: 50495, 10: 52750, 20: 53260, 40: 53480}),
+        ("Recommendation", 1, {512: 5155328, 1024: 5227520, 2048: 5515264, 4096: 5558272}),
+    ],
+)
+def test_with_gradient_noise_699_epochs_add_up_as_in_the_authors_program(model: str, gpus: int, sums: dict[int, int]):
+    """The sums of what ``get_gns_bs_pattern`` in their scheduler/utils.py returns for 700 epochs, without the last
+    epoch, which it never doubles."""
+    assert {batch: _added_up(model, batch, gpus, "gns", 699) for batch in sums} == sums
+
+
+@pytest.mark.parametrize(
+    ("model", "sums"),
+    [
+        ("ResNet-18", {16: (18160, 126160), 64: (19648, 136768), 128: (21632, 150912), 256: (25600, 179200)}),
+        ("ResNet-50", {16: (6080, 51520), 32: (7040, 56960), 64: (8960, 67840), 128: (12800, 89600)}),
+        ("LM", {5: (5675, 40175), 20: (6140, 43340), 40: (6760, 47560), 80: (8000, 56000)}),
+        ("Recommendation", {512: (427520, 4113920), 1024: (453632, 4221952), 2048: (450560, 4438016)}),
+        ("Recommendation", {4096: (610304, 4870144), 8192: (819200, 5734400)}),
+        ("Transformer", {16: (1600, 11200)}),
+    ],
+)
+def test_with_accordion_100_and_700_epochs_add_up_as_in_the_authors_program(
+    model: str, sums: dict[int, tuple[int, int]]
+):
+    """The sums of what ``get_accordion_bs_pattern`` in their scheduler/utils.py returns."""
+    for batch, added_up in sums.items():
+        assert tuple([_added_up(model, batch, 1, "accordion", epochs) for epochs in (100, 700)]) == added_up, batch
+
+
 def test_an_unknown_mode_is_refused():
     with pytest.raises(ModelError, match="static, gns or accordion, got 'pollux'"):
         batch_schedule("LM", 10, 1, "pollux", 20)
@@ -49,7 +96,9 @@ def test_a_batch_that_was_not_measured_names_those_that_were():
     training = EpochTraining(20, {0: 16, 10: 64}, SECONDS).start()
     training.place([1], V100.name)
     training.end_epoch()
-    with pytest.raises(ModelError, match=r"no seconds of an epoch with batch 64 on V100.*\[16, 32\]"):
+    with pytest.raises(
+        ModelError, match=r"the duration of an epoch with batch 64 on V100 was not measured.*\[16, 32\]"
+    ):
         training.pace()
 
 

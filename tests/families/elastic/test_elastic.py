@@ -203,7 +203,7 @@ def test_pollux_plays_either_kind_of_task_but_not_both() -> None:
     rigid, nodes = Job.single("b", Task("t", 900)), cluster(4)
     assert ClusterScenario(nodes, [rigid]).kernel(0).run(POLICIES.create("pollux")).ended_s == 900
     jobs = [rigid, ElasticTasks().job(training("a", 900.0), V100.seconds, nodes)]
-    with pytest.raises(ConfigError, match="pollux supports either elastic tasks or other tasks, not both"):
+    with pytest.raises(ConfigError, match="pollux cannot mix elastic tasks with other tasks"):
         ClusterScenario(nodes, jobs, runtime=V100).kernel(0).run(POLICIES.create("pollux"))
 
 

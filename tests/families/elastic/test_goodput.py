@@ -62,7 +62,7 @@ def test_one_replica_with_more_than_the_initial_batch_accumulates() -> None:
 
 
 def test_more_replicas_than_the_largest_batch_feeds_are_refused() -> None:
-    with pytest.raises(ModelError, match="9 replicas need 5 samples each, more than the largest batch of 40"):
+    with pytest.raises(ModelError, match="9 replicas need 5 samples each, which exceeds the largest batch of 40"):
         MODEL.best(3, np.array([8, 9]))
 
 

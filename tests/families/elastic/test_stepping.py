@@ -134,7 +134,7 @@ def test_a_workload_lists_the_jobs_as_tuned(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "words"),
     [
-        ("a,0,vgg,1,10\n", "jobs.csv:2: no profile of the application 'vgg'"),
+        ("a,0,vgg,1,10\n", "jobs.csv:2: there is no profile for the application 'vgg'"),
         ("a,0,toy,1,10\na,1,toy,1,10\n", "jobs.csv:3: the job 'a' occurs twice"),
         ("a,0,toy,0,10\n", "jobs.csv:2: a job needs"),
         ("a,nan,toy,1,10\n", "jobs.csv:2: a job needs"),

@@ -81,7 +81,7 @@ def test_shares_of_a_gpu_independent_instances_and_cpu_tasks_stay_rigid() -> Non
     [
         ({"default": "bart"}, "default: there is no goodput model 'bart'; did you mean 'bert'"),
         ({"models": {"lstm": "by-size"}}, "lstm: there is no goodput model 'by-size'"),
-        ({"least": 4, "most": 2}, "1 <= least <= most must hold, got 4 to 2"),
+        ({"least": 4, "most": 2}, "least and most must satisfy 1 <= least <= most, got 4 and 2"),
         ({"restart_s": -1.0}, "restart_s must be 0 or more, got -1.0"),
         ({"batch": "worst"}, "batch must be best or asked, got 'worst'"),
         ({"batch": "asked"}, "only jobs with profiles request a batch; name the folder"),
@@ -93,7 +93,7 @@ def test_settings_that_mean_nothing_are_refused(keys: dict[str, object], message
 
 
 def test_more_gpus_than_the_application_has_batches_for_are_refused() -> None:
-    with pytest.raises(ModelError, match="requests 65 GPUs, but deepspeech2 has batches for at most 64"):
+    with pytest.raises(ModelError, match="requests 65 GPUs, but batches of deepspeech2 can be split over at most 64"):
         elastic_of(Task("t", 9.0, 65, gang=True), ElasticTasks(default="deepspeech2"))
 
 
@@ -137,7 +137,7 @@ def test_a_schedule_of_elastic_tasks_says_which_gpus_they_had() -> None:
 
 
 def test_a_least_size_that_no_type_has_is_refused() -> None:
-    with pytest.raises(ModelError, match="no GPU type of the cluster has least = 17 GPUs; the most is 16"):
+    with pytest.raises(ModelError, match="no GPU type in the cluster has least = 17 GPUs; the largest number is 16"):
         ClusterScenario(CLUSTER, [], elastic=ElasticTasks(least=17))
     assert ClusterScenario(CLUSTER, [], elastic=ElasticTasks(least=16)).elastic is not None
 

@@ -305,7 +305,7 @@ def train_on_rails(gpus: int, **changes: int) -> None:
     [
         ({}, "need a network that carries them: network {kind: shared}"),
         ({"network": UniformNetwork()}, "need a network that carries them"),
-        ({"network": ONE_NIC, "sharing": MeasuredPairs(default=0.7)}, "cannot share GPUs; leave out sharing"),
+        ({"network": ONE_NIC, "sharing": MeasuredPairs(default=0.7)}, "cannot share GPUs, so leave out sharing"),
         ({"network": ONE_NIC, "runtime": Llm({"m": LlmTraining(1e9, 1, 1, 1, 1)})}, "leave out communication"),
     ],
 )

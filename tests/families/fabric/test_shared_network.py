@@ -135,7 +135,7 @@ def test_a_configuration_names_the_topology(tmp_path: Path) -> None:
     file.write_text(text % topology.replace("[2, 2]", "[3]"))
     done = runner.invoke(app, ["eval", "--config", str(file), "--algo", "fifo", "--seeds", "1", "--no-plots"])
     assert done.exit_code == 2
-    assert "torus: the topology has 3 hosts, the cluster has 4 nodes" in " ".join(done.output.split())
+    assert "torus: the topology has 3 hosts, but the cluster has 4 nodes" in " ".join(done.output.split())
 
 
 TWO_NODES = "cluster: {groups: [{name: x, gpu: T4, count: 2, gpus: 1}]}\n"

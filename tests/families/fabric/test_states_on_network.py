@@ -40,7 +40,8 @@ class Steps:
             name = task.job.job.id
             if task.piece == 0 or view.now >= self.again_s.get(name, 0.0):
                 on = self.nodes[name] if task.piece == 0 else self.nodes.get(f"{name}-again", self.nodes[name])
-                yield Start(task, tuple(Share(node, task.waiting // len(on)) for node in on))
+                if all(view.machines.list[node].up for node in on):
+                    yield Start(task, tuple(Share(node, task.waiting // len(on)) for node in on))
 
 
 def job(name: str, work: float = 30.0, memory_gb: float = 6.0, arrival_s: float = 0.0, instances: int = 1) -> Job:
@@ -313,3 +314,13 @@ def test_a_fork_of_the_view_believes_the_estimate_of_a_run_that_still_sends_its_
     )
     kernel.run(Forking())
     assert ends == [21 + 6 + 45]
+
+
+def test_a_run_that_fails_after_it_was_preempted_begins_again_without_its_state() -> None:
+    # Its state is in the storage at 11 and on b at 26. Without checkpoints the failure at 30 loses all 30 s of work,
+    # so that nothing is read for the third run.
+    down = Maintenance((1,), 30.0, 31.0)
+    at: dict[float, list[Decision]] = {5.0: [Preempt(0)]}
+    played = Played([job("i")], {"i": [0], "i-again": [1]}, Preemption(), at, {"i": 20.0}, failures=[down])
+    assert played.ends == {"i": 31 + 30}
+    assert played.sent_gb() == {"a.nic0.tx": 6.0, "c.nic0.rx": 6.0, "c.nic0.tx": 6.0, "b.nic0.rx": 6.0}

@@ -194,7 +194,7 @@ def test_a_gang_too_large_for_its_level_is_rejected_and_an_unknown_level_is_name
     kernel = ClusterKernel(fabric(4), [gang("j", 3, level="rack")], Models(network=network))
     kernel.run(POLICIES.create("fifo"))
     assert [row.kind for row in kernel.schedule.log] == [Kind.ARRIVED, Kind.REJECTED]
-    with pytest.raises(ModelError, match="no level 'zone'; its levels are host, rack"):
+    with pytest.raises(ModelError, match="no level 'zone'; levels: host, rack"):
         ClusterKernel(fabric(4), [gang("j", 3, level="zone")], Models(network=network)).run(POLICIES.create("fifo"))
     with pytest.raises(ModelError, match="segment must be 1 or more"):
         Request(segment=0)
@@ -459,7 +459,7 @@ TWO_RACKS = "network={kind: shared, topology: {kind: fat_tree, down: [2, 2], up:
 
 def test_a_level_that_the_network_lacks_is_an_error_of_the_configuration() -> None:
     for level, network, message in [
-        ("pod", [TWO_RACKS], "no level 'pod'; its levels are host, rack"),
+        ("pod", [TWO_RACKS], "no level 'pod'; levels: host, rack"),
         ("rack", [], "no level 'rack'; there is no network with levels"),
     ]:
         with pytest.raises(ConfigError, match=message):

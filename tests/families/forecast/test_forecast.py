@@ -567,7 +567,7 @@ def test_forecasts_of_a_snapshot(tmp_path: Path) -> None:
     assert "Not calibrated" in shown
     wrong = CliRunner().invoke(app, [*command, "9"])
     assert wrong.exit_code == 2
-    assert "job 9 does not wait there" in wrong.output
+    assert "job 9 is not waiting there" in wrong.output
 
 
 @pytest.fixture
@@ -638,7 +638,7 @@ policy: easy
         ("gpu=3", "did you mean 'gpus'"),
         ("cpus=3,cpus=4", "'cpus' is given twice"),
         ("cpus=1,limit=soon", "limit must be a time such as 12h"),
-        ("cpus=1,partition=gpu", "has no partitions"),
+        ("cpus=1,partition=gpu", "has neither partitions"),
         ("memory=3G", "expected gpus=N or cpus=N"),
         ("", "expected KEY=VALUE"),
     ],
@@ -773,10 +773,10 @@ def children(parent: int) -> list[int]:
     ("words", "message"),
     [
         ([], "give either --state SNAPSHOT"),
-        (["--backtest", "x", "--history", "y"], "goes with --state"),
-        (["--state", "x", "--every", "1h"], "goes with --backtest"),
-        (["--backtest", "x", "--job", "gpus=1"], "goes with --state"),
-        (["--state", "x", "--shapes"], "goes with --job"),
+        (["--backtest", "x", "--history", "y"], "can only be used with --state"),
+        (["--state", "x", "--every", "1h"], "can only be used with --backtest"),
+        (["--backtest", "x", "--job", "gpus=1"], "can only be used with --state"),
+        (["--state", "x", "--shapes"], "can only be used with --job"),
     ],
 )
 def test_options_that_would_be_ignored_are_refused(words: list[str], message: str) -> None:

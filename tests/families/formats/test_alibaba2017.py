@@ -36,7 +36,7 @@ def test_a_job_is_a_bag_of_independent_instances(sample: Any) -> None:
 def test_jobs_from_before_the_window_arrive_at_its_start(sample: Any) -> None:
     assert [(job.id, job.arrival_s) for job in sample.jobs] == [("13", 0), ("12", 60), ("11", 115), ("24", 500)]
     assert [task.work for task in sample.job("13").tasks] == [70, 70]
-    assert sample.noted["jobs from before the window (arrive at its start)"] == 1
+    assert sample.noted["jobs submitted before the window (taken to arrive at its start)"] == 1
 
 
 def test_every_dirty_row_is_dropped_for_its_reason(sample: Any) -> None:

@@ -64,13 +64,13 @@ def test_stg_tokens_and_a_trailing_underscore_are_no_parents(sample: Any) -> Non
 
 def test_a_missing_parent_counts_as_done(sample: Any) -> None:
     assert sample.job("j_10").tasks[3].name == "R5_3_9"
-    assert sample.noted["jobs with a parent that does not exist (taken as done)"] == 1
+    assert sample.noted["jobs with a missing parent (taken as done)"] == 1
 
 
 def test_invalid_plan_columns_ask_for_nothing_and_are_noted(sample: Any) -> None:
     assert [(task.cpus, task.memory_gb) for task in sample.job("j_10").tasks] == [(8, 1.5), (1, 0), (0, 0), (1, 0.2)]
-    assert sample.noted["tasks without a usable plan_cpu (no cores asked)"] == 1
-    assert sample.noted["tasks without a usable plan_mem (no memory asked)"] == 2
+    assert sample.noted["tasks without a usable plan_cpu (taken as no cores)"] == 1
+    assert sample.noted["tasks without a usable plan_mem (taken as no memory)"] == 2
 
 
 def test_jobs_come_by_arrival_from_rows_in_any_order(sample: Any) -> None:
@@ -141,7 +141,7 @@ def test_header_crlf_and_gzip_change_nothing(read: Reading, samples: Path, sampl
 
 
 def test_an_option_of_other_formats_is_refused(samples: Path) -> None:
-    with pytest.raises(ConfigError, match="'alibaba2018' does not use the option 'protocol'"):
+    with pytest.raises(ConfigError, match="'alibaba2018' does not have the option 'protocol'"):
         open_trace(samples / "alibaba2018" / "batch_task.csv", options=TraceOptions(protocol="rlscheduler"))
 
 
@@ -174,7 +174,7 @@ def test_the_published_spans_on_an_infinite_cluster(read: Reading, data: Path) -
     assert mean(spans) == pytest.approx(95.4, abs=0.05)
     assert median(spans) == 6
     assert random6600.trace.report.kept == 24_729
-    assert random6600.noted["tasks that end before a parent does (work 0)"] == 118
+    assert random6600.noted["tasks that end before one of their parents (taken as no work)"] == 118
 
 
 @pytest.mark.data

@@ -134,6 +134,31 @@ def test_text_and_json_of_qstat_are_the_same_jobs(read: Reading, samples: Path, 
     assert read(tmp_path / "qstat.txt").jobs == read(samples / "pbs" / "qstat-x.json").jobs
 
 
+CUT = (
+    "Job Id: 41.srv\n    Job_Owner = ada@login\n    job_state = F\n    ctime = Tue Mar  3 10:00:00 2026\n"
+    "    stime = Tue Mar  3 10:00:00 2026\n    obittime = Tue Mar  3 12:00:00 2026\n"
+    "    resources_used.walltime = 02:00:00\n    Resource_List.select = 2:ncpus=8:mem=16gb:ng\n\tpus=4\n"
+)
+
+
+@pytest.mark.parametrize("rest", ["\t", " " * 8])
+@pytest.mark.parametrize("before", ["", "\n"])
+def test_a_long_value_of_qstat_goes_on_after_a_tab_or_the_spaces_that_copies_make_of_it(
+    read: Reading, tmp_path: Path, before: str, rest: str
+) -> None:
+    (tmp_path / "qstat.txt").write_text(before + CUT.replace("\t", rest))
+    (job,) = read(tmp_path / "qstat.txt").jobs
+    task = job.graph.tasks[0]
+    assert (task.instances, task.gpus, task.cpus, task.work) == (2, 4, 8, 7200)
+
+
+def test_delimited_records_of_qstat_are_read(read: Reading, tmp_path: Path) -> None:
+    (tmp_path / "qstat.txt").write_text(CUT)
+    fields = [line.strip().replace(" = ", "=") for line in CUT.replace("\n\t", "").splitlines()]
+    (tmp_path / "qstat.dsv").write_text("|".join([*fields, r"Job_Name=a\|b=c"]) + "\n")
+    assert read(tmp_path / "qstat.dsv").jobs == read(tmp_path / "qstat.txt").jobs
+
+
 @pytest.mark.parametrize("name", ["lsf/lsb.acct", "gridengine/accounting", "htcondor/history", "pbs/qstat-x.json"])
 def test_a_cut_record_is_dropped_or_named(samples: Path, tmp_path: Path, name: str) -> None:
     text = (samples / name).read_text()
@@ -141,7 +166,7 @@ def test_a_cut_record_is_dropped_or_named(samples: Path, tmp_path: Path, name: s
         (tmp_path / "log").write_text(text[:cut])
         trace = open_trace(tmp_path / "log", name.partition("/")[0])
         if name.endswith("json"):
-            with pytest.raises(TraceError, match=r"log:\d+: not JSON"):
+            with pytest.raises(TraceError, match=r"log:\d+: invalid JSON"):
                 list(trace.jobs())
         else:
             assert list(trace.jobs())
@@ -205,3 +230,110 @@ def test_a_run_of_qstat_across_the_repeated_hour_lasts_as_long_as_its_wall_time(
     assert job.tasks[0].work == 1800.0  # from 02:50 in summer to 02:20 in winter
     assert job.observed_start_s == 6000.0
     assert not trace.report.noted
+
+
+def condor(**changed: Any) -> dict[str, Any]:
+    """A job of HTCondor's history that ran from 1,100 to 1,500 s."""
+    ran = {"QDate": 1000, "JobStartDate": 1100, "CompletionDate": 1500, "RemoteWallClockTime": 400, "JobStatus": 4}
+    return {"ClusterId": 9, "ProcId": 2} | ran | changed
+
+
+@pytest.mark.parametrize(
+    ("changed", "of_job", "expected"),
+    [
+        ({"AllowedJobDuration": 700, "MaxRuntime": 900}, "limit", 700.0),
+        ({"MaxRuntime": 900}, "limit", 900.0),
+        ({"MaxHosts": 3, "RequestCpus": 2}, "instances", (3, 2.0)),
+        ({"MaxHosts": 1}, "instances", (1, 1.0)),
+        ({"RequestGPUs": 1, "AssignedGPUsType": "Tesla T4"}, "type", ("T4",)),
+        ({"AssignedGPUsType": "Tesla T4"}, "type", None),
+        ({"AccountingGroup": "lab", "ProjectName": "deep"}, "account", "lab"),
+        ({"ProjectName": "deep"}, "account", "deep"),
+        ({"User": "ida@pool"}, "user", "ida"),
+        ({"Owner": "kit", "User": "ida@pool"}, "user", "kit"),
+        ({"RemoteHost": "slot1@a.pool, slot2@a.pool slot1@b.pool"}, "nodes", ("a.pool", "b.pool")),
+        ({"JobUniverse": 5}, "partition", "universe-5"),
+        ({}, "partition", ""),
+        ({"JobCurrentStartDate": 1300}, "start", 300.0),
+        ({"CompletionDate": 0, "EnteredCurrentStatus": 1600}, "work", 400.0),
+        ({"NumShadowStarts": 2, "JobCurrentStartDate": 1350}, "work", 150.0),
+        ({"NumJobStarts": 1, "NumShadowStarts": 2, "JobCurrentStartDate": 1350}, "work", 400.0),
+        ({"MemoryProvisioned": 2048, "RequestMemory": 1024}, "memory", 2.0),
+        ({"RequestMemory": "512"}, "memory", 0.5),
+    ],
+)
+def test_htcondor_writes_a_fact_under_several_names(
+    read: Reading, tmp_path: Path, changed: dict[str, Any], of_job: str, expected: Any
+) -> None:
+    (tmp_path / "history.json").write_text(json.dumps([condor(**changed)]))
+    (job,) = read(tmp_path / "history.json", "htcondor").jobs
+    (task,) = job.tasks
+    assert job.id == "9.2"
+    facts = {
+        "limit": task.estimate,
+        "instances": (task.instances, task.cpus),
+        "type": task.gpu_types,
+        "account": job.account,
+        "user": job.user,
+        "nodes": job.observed_nodes,
+        "partition": job.partition,
+        "start": job.observed_start_s,
+        "work": task.work,
+        "memory": task.memory_gb,
+    }
+    assert facts[of_job] == expected
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [
+        ({"ClusterId": None}, "without ClusterId"),
+        ({"JobStatus": 2}, "that outlive the trace"),
+        ({"JobStatus": 3, "RemoteWallClockTime": 0}, "that never ran"),
+        ({"JobStartDate": 0}, "that never ran"),
+    ],
+)
+def test_what_htcondor_does_not_say_drops_the_job(
+    read: Reading, tmp_path: Path, changed: dict[str, Any], reason: str
+) -> None:
+    record = {name: value for name, value in condor(**changed).items() if value is not None}
+    (tmp_path / "history.json").write_text(json.dumps([record, condor(ProcId=3)]))
+    got = read(tmp_path / "history.json", "htcondor")
+    assert (len(got.jobs), got.dropped) == (1, {reason: 1})
+
+
+def accounted(category: str, slots: int = 4, environment: str = "mpi", **changed: str) -> str:
+    """A record of Grid Engine's accounting: 1,000 s of wait and 2,000 s of run."""
+    fields = dict.fromkeys(range(45), "0")
+    fields |= {0: "all.q", 1: "n1", 2: "lab", 3: "ida", 4: "job", 5: "71", 6: "sge", 8: "1790001000", 9: "1790002000"}
+    fields |= {10: "1790004000", 31: "deep", 33: environment, 34: str(slots), 39: category, 41: "NONE"}
+    return ":".join((fields | {int(at[1:]): value for at, value in changed.items()}).values())
+
+
+@pytest.mark.parametrize(
+    ("record", "expected"),
+    [
+        (accounted("-l gpu_card=2,s_rt=900"), (2, 1.0, 2.0, 900.0, "deep")),
+        (accounted("-l cuda=4"), (4, 1.0, 1.0, None, "deep")),
+        (accounted("-l num_gpu=3,h_rt=600,s_rt=900"), (4, 0.0, 1.0, 600.0, "deep")),
+        (accounted("-l gpus=2", environment="smp4"), (1, 2.0, 4.0, None, "deep")),
+        (accounted("-U all", slots=1, f31="NONE", f6="physics"), (1, 0.0, 1.0, None, "physics")),
+        (accounted("-U all", f31="NONE"), (4, 0.0, 1.0, None, "")),
+    ],
+)
+def test_grid_engine_has_gpus_and_limits_in_its_category_only(
+    read: Reading, tmp_path: Path, record: str, expected: tuple[Any, ...]
+) -> None:
+    (tmp_path / "accounting").write_text(record + "\n")
+    (job,) = read(tmp_path / "accounting", "gridengine").jobs
+    (task,) = job.tasks
+    assert (task.instances, task.gpus, task.cpus, task.estimate, job.account) == expected
+    assert (job.id, job.user, job.partition, task.work, job.observed_start_s) == ("71", "ida", "all.q", 2000, 1000)
+
+
+def test_a_record_of_grid_engine_needs_its_fields_and_a_submission(read: Reading, tmp_path: Path) -> None:
+    lines = [accounted("-U all"), accounted("-U all", f8="0", f9="0"), ":".join(accounted("-U all").split(":")[:30])]
+    (tmp_path / "accounting").write_text("\n".join(lines) + "\n")
+    got = read(tmp_path / "accounting", "gridengine")
+    assert len(got.jobs) == 1
+    assert got.dropped == {"without a submission time": 1, "with fewer fields than a record has": 1}

@@ -32,7 +32,7 @@ def test_a_task_is_the_fold_of_its_attempts(sample: Any) -> None:
     job = sample.job("13")
     assert [(task.name, task.work, task.instances) for task in job.tasks] == [("0", 60, 1), ("1", 40, 1)]
     assert [(task.gpus, task.cpus, task.memory_gb) for task in job.tasks] == [(0, 0.0625, 0.03), (0, 0.0625, 0.06)]
-    assert sample.noted["tasks of several attempts (folded into one)"] == 1
+    assert sample.noted["tasks with several attempts (merged into one)"] == 1
 
 
 def test_only_events_out_of_order_are_noted_as_such(sample: Any) -> None:
@@ -78,7 +78,7 @@ def test_tasks_alive_at_the_end_can_be_cut_there(read: Reading, samples: Path) -
         ("11", 0, 231), ("12", 0, 110), ("13", 99, 60), ("17", 230, 0),
     ]  # fmt: skip
     assert got.noted["tasks cut at the end of the trace"] == 2
-    assert got.noted["tasks without a request (nothing requested)"] == 1
+    assert got.noted["tasks without a request (taken as no request)"] == 1
     assert got.job("11").priority == 2
 
 
@@ -102,7 +102,7 @@ def test_machines_come_leave_and_come_back(sample: Any, samples: Path) -> None:
     inf = float("inf")
     assert set(sample.trace.downtimes()) == {Downtime(0, 350, inf), Downtime(1, 100, 130), Downtime(3, 0, 300)}
     fresh = open_trace(samples / "google2011")
-    with pytest.raises(TraceError, match="not read yet"):
+    with pytest.raises(TraceError, match="not been read yet"):
         fresh.downtimes()
 
 

@@ -49,7 +49,7 @@ def test_a_collection_starts_after_all_tasks_of_another(sample: Any) -> None:
     ]  # fmt: skip
     assert job.graph.parents == ((), (), (4,), (4,), (0, 1))
     assert job.tasks[4].demand == (0, 0, 0, None)
-    assert sample.noted["jobs that start after a missing one (taken as ended)"] == 1  # 104 after 777
+    assert sample.noted["jobs that start after a missing job (which is taken as ended)"] == 1  # 104 after 777
 
 
 def test_jobs_arrive_at_their_submission_in_bands_of_priority(sample: Any) -> None:
@@ -75,7 +75,7 @@ def test_every_event_has_a_fate(sample: Any) -> None:
         "after the end of the trace": 1,
     }
     assert report.noted["tasks inside alloc sets (treated as ordinary tasks)"] == 2
-    assert report.noted["tasks without a request (nothing requested)"] == 1
+    assert report.noted["tasks without a request (taken as no request)"] == 1
     assert report.rows == 17 + 17 + 5
 
 
@@ -170,3 +170,76 @@ def test_the_real_shapes_count_the_published_machines(data: Path, cell: str, mac
     cluster = Google2019().cluster(source, TraceOptions())
     assert cluster is not None
     assert len(cluster.nodes) == machines
+
+
+_BY_NUMBER = (
+    "SUBMIT", "QUEUE", "ENABLE", "SCHEDULE", "EVICT", "FAIL", "FINISH", "KILL", "LOST", "UPDATE_PENDING",
+    "UPDATE_RUNNING",
+)  # fmt: skip
+"""The names of the events in Google's description of the trace, by their numbers."""
+
+
+def one_task(folder: Path, *events: tuple[int, str], kind: str = "JOB") -> Path:
+    """A folder with the events of one task and its collection, each with its second and its name or number."""
+    folder.mkdir()
+    for table, more in (("instance", ",0"), ("collection", "")):
+        head = "time,type,collection_id,collection_type" + (",instance_index" if more else "")
+        lines = [f"{second}000000,{name},7,{kind}{more}" for second, name in events]
+        (folder / f"{table}_events.csv").write_text("\n".join([head, *lines]) + "\n")
+    return folder
+
+
+@pytest.mark.parametrize("end", ["EVICT", "FAIL", "FINISH", "KILL", "LOST"])
+@pytest.mark.parametrize("update", ["QUEUE", "ENABLE", "UPDATE_PENDING", "UPDATE_RUNNING"])
+def test_events_by_name_are_those_by_number(read: Reading, tmp_path: Path, update: str, end: str) -> None:
+    events = ((700, "SUBMIT"), (710, update), (720, "SCHEDULE"), (730, update), (790, end))
+    by_number = [(second, str(_BY_NUMBER.index(name))) for second, name in events]
+    named, numbered = one_task(tmp_path / "names", *events), one_task(tmp_path / "numbers", *by_number)
+    for folder in (named, numbered):
+        got = read(folder, "google2019")
+        (job,) = got.jobs
+        assert (job.tasks[0].work, got.dropped) == (70, {}), folder
+
+
+def test_alloc_sets_and_machine_events_may_be_named(read: Reading, tmp_path: Path) -> None:
+    folder = one_task(tmp_path / "all", (700, "SUBMIT"), (720, "SCHEDULE"), (790, "FINISH"))
+    with (folder / "instance_events.csv").open("a") as file:
+        file.write("700000000,SUBMIT,8,ALLOC_SET,0\n")
+    machines = ["0,1,ADD,0.5,0.25", "0,2,ADD,1,1", "710000000,1,UPDATE,0.75,0.25", "720000000,2,REMOVE,,"]
+    head = "time,machine_id,type,capacity.cpus,capacity.memory"
+    (folder / "machine_events.csv").write_text("\n".join([head, *machines]) + "\n")
+    got = read(folder, "google2019")
+    assert got.trace.report.skipped["of alloc sets"] == 1
+    cluster = got.trace.cluster()
+    assert [(node.name, node.cpus) for node in cluster.nodes] == [("1", 0.75), ("2", 1)]
+    assert set(got.trace.downtimes()) == {Downtime(1, 20, float("inf"))}
+    (folder / "machine_events.csv").write_text(f"{head}\n0,1,GONE,1,1\n")
+    with pytest.raises(TraceError, match="a machine event with the unknown type 'GONE'"):
+        got.trace.cluster()
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ("900000000,1,,JOB,ida,0.1,0.1", "without instance_index"),
+        ("900000000,,0,JOB,ida,0.1,0.1", "without collection_id"),
+        ("-5,1,0,JOB,ida,0.1,0.1", "whose time lies outside the trace"),
+    ],
+)
+def test_a_request_without_what_it_needs_is_dropped(read: Reading, tmp_path: Path, row: str, reason: str) -> None:
+    path = tmp_path / "2019_x_user_requests.csv"
+    path.write_text(
+        f"time,collection_id,instance_index,collection_type,user,cpus,ram\n800000000,9,0,JOB,kit,0.5,0.25\n{row}\n"
+        "800000000,5,0,ALLOC_SET,kit,0.5,0.25\n"
+    )
+    got = read(path)
+    assert [(job.id, job.user or job.tenant) for job in got.jobs] == [("9", "kit")]
+    assert (got.dropped, got.trace.report.skipped) == ({reason: 1}, {"of alloc sets": 1})
+
+
+def test_a_machine_shape_that_is_not_a_number_is_named(tmp_path: Path) -> None:
+    requests = tmp_path / "a_user_requests.csv"
+    requests.write_text("time,collection_id,instance_index,collection_type,user,cpus,ram\n")
+    (tmp_path / "a_host_resource.csv").write_text("cpus,ram,machine_count\n1,many,2\n")
+    with pytest.raises(TraceError, match=r"host_resource\.csv:2: a machine shape"):
+        Google2019().cluster(Source(requests), TraceOptions())

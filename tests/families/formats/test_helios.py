@@ -31,7 +31,7 @@ def test_gpu_jobs_are_gangs_of_gpus_and_cpu_jobs_of_nodes(sample: Any) -> None:
 
 def test_a_missing_duration_is_end_minus_start(sample: Any) -> None:
     assert sample.job("12").tasks[0].work == 1
-    assert sample.noted == {"of an unknown state (kept)": 1}
+    assert sample.noted == {"with an unknown state (kept)": 1}
 
 
 def test_every_dirty_row_is_dropped_for_its_reason(sample: Any) -> None:

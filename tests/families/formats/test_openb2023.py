@@ -45,8 +45,8 @@ def test_a_spec_is_a_set_of_types_under_the_names_of_the_catalogue(sample: Any) 
 def test_pending_pods_count_from_creation_and_an_unknown_qos_is_noted(sample: Any) -> None:
     assert sample.job("pod-e").tasks[0].work == 40
     assert sample.noted == {
-        "pods that were never scheduled (work counted from creation)": 1,
-        "pods with an unknown qos (priority 0)": 1,
+        "pods that were never scheduled (run time counted from creation)": 1,
+        "pods with an unknown qos (taken as priority 0)": 1,
     }
 
 

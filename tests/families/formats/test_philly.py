@@ -39,7 +39,7 @@ def test_every_unusable_job_is_dropped_for_its_reason(log: Any) -> None:
         "without GPUs": 1,
     }
     assert log.noted == {
-        "with several attempts (work is their sum)": 2,
+        "with several attempts (run times added up)": 2,
         "with attempts that lack a time (not counted)": 1,
     }
     assert any(detail.split(": ")[0].endswith("cluster_job_log:8") for detail in log.trace.report.details)
@@ -48,7 +48,7 @@ def test_every_unusable_job_is_dropped_for_its_reason(log: Any) -> None:
 def test_a_log_that_breaks_off_names_its_line(samples: Path, tmp_path: Path) -> None:
     text = (samples / "philly" / "cluster_job_log").read_text()
     (tmp_path / "cluster_job_log").write_text(text[:-4])
-    with pytest.raises(TraceError, match=r"cluster_job_log:\d+: not JSON"):
+    with pytest.raises(TraceError, match=r"cluster_job_log:\d+: invalid JSON"):
         list(open_trace(tmp_path / "cluster_job_log").jobs())
 
 
@@ -57,7 +57,7 @@ def test_equal_rows_of_a_list_are_kept_and_noted(read: Reading, samples: Path) -
     assert [(job.id, job.arrival_s, job.tasks[0].work) for job in got.jobs] == [
         ("row 3", 0, 30.5), ("row 2", 60, 60), ("row 4", 60, 60),
     ]  # fmt: skip
-    assert got.noted == {"rows that equal another (kept)": 1}
+    assert got.noted == {"rows that are identical to another (kept)": 1}
     assert got.dropped == {
         "whose timestamp is not a date": 1,
         "with a negative duration": 1,
@@ -74,7 +74,7 @@ def test_the_processed_list_has_the_measured_statistics(read: Reading, data: Pat
     assert median(task.work for task in tasks) == 1144
     widths = Counter(task.instances for task in tasks)
     assert [round(100 * widths[gpus] / len(tasks), 1) for gpus in (1, 4, 2, 8)] == [93.2, 2.3, 2.2, 2.0]
-    assert got.noted == {"rows that equal another (kept)": 65}
+    assert got.noted == {"rows that are identical to another (kept)": 65}
     assert len({job.tenant for job in got.jobs}) == 15
 
 

@@ -57,7 +57,7 @@ def test_every_dirty_row_is_dropped_or_noted_for_its_reason(sample: Any) -> None
     assert sample.noted == {
         "that got a different number of processors than requested": 1,
         "that ran longer than requested": 1,
-        "that name a preceding job (ignored)": 1,
+        "that depend on a preceding job (ignored)": 1,
         "that are wider than the machine": 1,
     }
 
@@ -166,5 +166,5 @@ def test_a_map_of_swf_names_a_field_by_its_number(tmp_path: Path) -> None:
     for text in ("nodes=x", "gpus=20", "nodes=0"):
         with pytest.raises(ConfigError, match="map: swf takes nodes=NUMBER"):
             list(open_trace(path, options=TraceOptions(map=text)).jobs())
-    with pytest.raises(TraceError, match=r"a\.swf:1: there is no field 22 \(nodes\); the row has 21"):
+    with pytest.raises(TraceError, match=r"a\.swf:1: there is no field 22 \(nodes\), because the row has only 21"):
         list(open_trace(path, options=TraceOptions(map="nodes=22")).jobs())

@@ -80,7 +80,7 @@ def test_fifo_skips_a_job_that_only_free_types_without_a_rate_could_hold():
 
 
 def test_allox_refuses_gangs():
-    with pytest.raises(ConfigError, match="jobs of one GPU only, job 0 has 2"):
+    with pytest.raises(ConfigError, match="jobs with one GPU, but job 0 has 2"):
         allocator("allox").allocate(situation(job(0, 4.0, 1.0, gpus=2)))
 
 
@@ -111,7 +111,7 @@ def test_a_job_that_fails_five_times_in_a_row_is_dropped():
 
 def test_given_shares_of_another_time_are_refused():
     table = GivenShares(allocator("isolated"), [(10.0, {})])
-    with pytest.raises(ConfigError, match=r"of 10.0 s, but the simulation solves at 0.0 s"):
+    with pytest.raises(ConfigError, match=r"for 10.0 s, but the simulation needs one at 0.0 s"):
         table.allocate(situation(job(0, 1.0, 1.0)))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from random import Random
 from typing import Any
 
@@ -644,6 +644,52 @@ def test_gangs_go_where_the_topology_says() -> None:
 
 def test_it_keeps_the_promises_of_a_policy() -> None:
     check_policy(lambda: POLICIES.create("kueue"), workloads=2)
+
+
+class _Looks:
+    """Kueue, with what another one says of the quotas and the queue at 10 s."""
+
+    def __init__(self) -> None:
+        self.kueue = POLICIES.create("kueue")
+        self.seen: dict[str, Any] = {}
+
+    def decide(self, view: Any) -> Iterator[Any]:
+        if view.now == 10.0 and not self.seen:
+            rules, standings = POLICIES.create("kueue").outlook(view)  # type: ignore[attr-defined]
+            for one in standings:
+                self.seen[one.task.job.job.id] = one[1:], list(rules.reached(one.task)), list(rules.never(one.task))
+        yield from self.kueue.decide(view)
+
+
+@pytest.mark.parametrize(
+    ("queues", "of_b", "limit", "most", "runs", "because"),
+    [
+        ((QueueNode("a", quota={"gpus": 2}), QueueNode("b", quota={"gpus": 5})), 4, 2.0, 2, (0,),
+         "2 more needed: its nominalQuota is 2, of which 2 are in use, and it belongs to no cohort that could lend"),
+        ((QueueNode("c", children=(QueueNode("a", quota={"gpus": 2}), QueueNode("b", quota={"gpus": 5}))),), 4, 3.0,
+         7, (0, 1), "1 more needed: its nominalQuota is 2, of which 2 are in use, "
+         "and of the 7 in the cohort c, 6 are in use"),
+        ((QueueNode("c", children=(QueueNode("a", quota={"gpus": 2}, borrow={"gpus": 1}),
+                                   QueueNode("b", quota={"gpus": 5}))),), 1, 3.0, 3, (0, 1),
+         "1 more needed: its nominalQuota is 2, of which 2 are in use, and its borrowingLimit is 1"),
+    ],
+    ids=["alone", "in a cohort", "with a limit"],
+)  # fmt: skip
+def test_what_a_queue_lacks_is_told_with_what_holds_it_back(
+    queues: Sequence[QueueNode], of_b: int, limit: float, most: int, runs: tuple[int, ...], because: str
+) -> None:
+    jobs = [job("x", "a", 0, 50, 2), job("y", "b", 0, 50, of_b), job("w", "a", 1, 9, 8), job("v", "a", 2, 9, 2, 5)]
+    jobs.append(job("z", "b", 10, 1, 1))
+    looks = _Looks()
+    ClusterScenario(GPUS, jobs, queues=QueueTree(tuple(queues))).kernel(0).run(looks)
+    standing, (lacks,), never = looks.seen["v"]
+    assert standing == ("a", 0, 5.0, {"priority": 5.0}, 0b111)
+    assert (lacks.reason, lacks.owner, lacks.unit) == ("quota", "the ClusterQueue a", "gpus")
+    assert (lacks.limit, lacks.held, lacks.asked, lacks.excess) == (limit, 2.0, 2.0, 4.0 - limit)
+    assert lacks.detail == f"insufficient unused quota for gpus, {because}"
+    assert (lacks.runs, never) == (runs, [])
+    assert looks.seen["z"][1:] == ([], [])
+    assert looks.seen["w"][2] == [f"quota of gpus ({most}) < 8: the queue a"]
 
 
 def test_a_run_is_never_stopped_in_its_first_instant() -> None:

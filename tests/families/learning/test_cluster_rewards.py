@@ -97,7 +97,7 @@ def test_critical_paths_are_those_of_what_runs_and_waits(policy: str) -> None:
     config = load_config(None, ["workload=heterogeneous-dag", "workload.count=30", failing])
     simulation = cluster_scenario_of(config).kernel(1)
     reward = Reward(RewardConfig({"shaped_job_seconds": 1.0}), simulation, TERMS)
-    paths, decide = reward._terms["shaped_job_seconds"]._paths, POLICIES.create(policy, seed=1).decide  # type: ignore[attr-defined]
+    paths, decide = reward.terms["shaped_job_seconds"]._paths, POLICIES.create(policy, seed=1).decide  # type: ignore[attr-defined]
     conversation = Conversation(simulation)
     while conversation.view is not None:
         reward.step()
@@ -151,7 +151,7 @@ def test_every_term_ends_at_its_metric() -> None:
     simulation, steps, reward = rewarded("eft-wait", **dict.fromkeys(EVERY, 1.0))
     schedule = simulation.schedule
     summary = summarize(schedule)
-    totals = {name: term.total(simulation.now) for name, term in reward._terms.items()}  # type: ignore[attr-defined]
+    totals = {name: term.total(simulation.now) for name, term in reward.terms.items()}  # type: ignore[attr-defined]
     jobs = len(schedule.jobs)
     assert totals["job_seconds"] == pytest.approx(jct(schedule).sum())
     assert totals["weighted_job_seconds"] == pytest.approx(
@@ -167,7 +167,7 @@ def test_every_term_ends_at_its_metric() -> None:
 def test_idle_seconds_are_what_utilization_leaves() -> None:
     simulation, _, reward = rewarded("sjf", "workload.arrivals={kind: batch}", idle=1.0)
     summary = summarize(simulation.schedule)
-    idle_s = reward._terms["idle"].total(simulation.now)  # type: ignore[attr-defined]
+    idle_s = reward.terms["idle"].total(simulation.now)  # type: ignore[attr-defined]
     assert idle_s == pytest.approx((1 - summary.utilization) * summary.makespan_s)
 
 

@@ -41,7 +41,7 @@ def test_every_kept_agent_has_a_digest_that_protects_it(path: Path, tmp_path: Pa
     content = torch.load(path, weights_only=True)
     next(iter(content["weights"].values())).view(-1)[0] += 1e-3
     torch.save(content, tmp_path / "changed.pt")
-    with pytest.raises(RunFolderError, match="its content does not match its digest"):
+    with pytest.raises(RunFolderError, match="the content does not match the digest"):
         Checkpoint.load(tmp_path / "changed.pt")
     del content["digest"]
     torch.save(content, tmp_path / "bare.pt")

@@ -22,7 +22,7 @@ from dagsim.families.learning.nets.actor import ActorNet
 from dagsim.families.learning.off_policy import D3qnConfig, RainbowConfig, SacConfig
 from dagsim.families.learning.off_policy.replay import ReplayArchive, ReplayBuffer
 from dagsim.families.learning.on_policy import PpoConfig, ReinforceConfig
-from dagsim.families.learning.rollouts import evaluate_greedy
+from dagsim.families.learning.rollouts import evaluate_greedy, play
 from dagsim.families.learning.settings import AlgorithmSettings
 from dagsim.metrics import summarize
 from dagsim.systems.cluster.policies import POLICIES
@@ -44,6 +44,13 @@ def test_waiting_is_most_of_it_but_not_all() -> None:
 
     assert mean("sjf") > 1.5 * BEST_S
     assert BEST_S < mean("eft-wait") < 1.1 * BEST_S
+
+
+def test_the_steps_of_an_episode_hold_the_mean_completion_time_of_its_jobs() -> None:
+    learner, factory = begun(PpoConfig(sequences=1, replicas=2))
+    [steps] = play(learner.net, [factory.episode(1000)], None)
+    [schedule] = evaluate_greedy(learner.net, factory, [1000])
+    assert steps.jct_s == summarize(schedule).jct_s.mean
 
 
 @pytest.mark.parametrize(
@@ -133,7 +140,7 @@ def test_a_replay_of_nothing_is_read_and_one_that_is_gone_is_an_error(tmp_path: 
     replay = ReplayBuffer(9)
     ReplayArchive(tmp_path / "replay").read(replay, ReplayBuffer(9).state())
     assert replay.span == (0, 0)
-    with pytest.raises(RunFolderError, match="the replay is damaged"):
+    with pytest.raises(RunFolderError, match="the replay buffer is damaged"):
         ReplayArchive(tmp_path / "replay").read(replay, {"span": [0, 4], "weights": torch.ones(4)})
 
 
@@ -172,7 +179,7 @@ def test_what_follows_is_valued_by_the_target_network(algorithm: AlgorithmSettin
     drawn = drawn._replace(discounts=torch.full_like(drawn.discounts, 0.5))  # as if no episode had ended
     before, again = (learns._loss(drawn, np.random.default_rng(1))[1] for _ in range(2))
     with torch.no_grad():
-        for weights in learns._target.parameters():
+        for weights in learns.target.parameters():
             weights.zero_()
     after = learns._loss(drawn, np.random.default_rng(1))[1]
     assert torch.equal(before, again)
@@ -201,7 +208,7 @@ def test_a_replay_with_a_gap_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RunFolderError, match=third.name):
         ReplayArchive(tmp_path).read(ReplayBuffer(1000), state)
     second.unlink()
-    with pytest.raises(RunFolderError, match="the replay is damaged"):
+    with pytest.raises(RunFolderError, match="the replay buffer is damaged"):
         ReplayArchive(tmp_path).read(ReplayBuffer(1000), state)
 
 

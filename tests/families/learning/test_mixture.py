@@ -129,7 +129,7 @@ def test_a_training_judges_every_seed_by_its_own_reference(tmp_path: Path) -> No
     folder = RunStore.create(tmp_path, "train", load_config(None, settings), argv=[], label="ppo")
     run = TrainingRun(folder)
     run.run()
-    reference = run._reference_merits
+    reference = run.reference_merits
     assert len(reference) == 4
     assert max(reference) > 3 * min(reference)  # no common unit
     ratios = [row["ratio"] for row in read_log(folder.path)]

@@ -205,12 +205,12 @@ def test_a_training_whose_actors_are_always_lost_ends(tmp_path: Path) -> None:
     command = ["train", *words, "--set", "workload.count=6", "--iterations", "2", "--on", "ray", "-o", str(tmp_path)]
     ended = CliRunner().invoke(app, command)
     assert ended.exit_code == 1
-    assert "actors are lost again and again" in ended.stderr
+    assert "actors have been lost repeatedly" in ended.stderr
 
 
 @pytest.mark.usefixtures("ray")
 def test_workers_are_not_counted_on_ray(tmp_path: Path) -> None:
     ended = CliRunner().invoke(app, ["eval", "--on", "ray", "--workers", "2", "-o", str(tmp_path)])
     assert ended.exit_code == 2
-    assert "--workers 2: is only for processes on this machine; leave out --executor" in ended.stderr
+    assert "--workers 2: applies only to processes on this machine, so leave out --executor" in ended.stderr
     assert not list(tmp_path.iterdir())

@@ -38,5 +38,5 @@ def test_a_distribution_of_returns_has_two_values_or_more() -> None:
     with pytest.raises(ConfigError, match="atoms must be 2 or more, got 1"):
         RainbowConfig(atoms=1)
     for support in ((1.0, 1.0), (2.0, -1.0)):
-        with pytest.raises(ConfigError, match="support must be a low and a higher value"):
+        with pytest.raises(ConfigError, match="support must be two values"):
             RainbowConfig(support=support)

@@ -177,8 +177,8 @@ def test_a_results_folder_keeps_the_reference_of_one_experiment_and_validation(
     def searched(purpose: str, *settings: str) -> tuple[str, float, float]:
         run = TrainingRun(RunStore.create(tmp_path, "train", load_config(None, [*base, *settings]), argv=[]))
         monkeypatch.setattr(run, "trials", lambda name: searches.append(purpose) or TrainingRun.trials(run, name))
-        run._find_reference(None)
-        return run.reference, run._reference_jct_s, run._reference_merit
+        run.find_reference(None)
+        return run.reference, run.reference_jct_s, run.reference_merit
 
     first = searched("first")
     assert searched("same") == searched("other weights", "seed=3", "train.algorithm.lr=0.5") == first
@@ -233,8 +233,8 @@ def test_the_agent_is_judged_on_the_same_jobs_as_the_reference(tmp_path: Path) -
     run = TrainingRun(RunStore.create(tmp_path, "train", config, argv=[]))
     outcome = run_policy(config, "sjf", VALIDATION[0])
     schedule = outcome.schedule
-    assert run._merit_of(schedule) == outcome.summary.jct_s.mean
-    assert run._merit_of(schedule) != summarize(schedule).jct_s.mean
+    assert run.merit_of(schedule) == outcome.summary.jct_s.mean
+    assert run.merit_of(schedule) != summarize(schedule).jct_s.mean
 
 
 def test_an_interrupted_report_goes_on_where_it_stopped(tmp_path: Path) -> None:
@@ -263,13 +263,13 @@ def test_the_agent_that_is_kept_is_the_best_on_validation(tmp_path: Path, monkey
     seen: list[dict[str, Any]] = []
 
     def merit(*_: object) -> float:
-        seen.append({name: value.clone() for name, value in run._judged.state_dict().items()})  # type: ignore[union-attr]
+        seen.append({name: value.clone() for name, value in run.judged.state_dict().items()})  # type: ignore[union-attr]
         return next(means)
 
     reference = CellRun("sjf", 0, metrics={"jct_s.mean": 100.0})
     monkeypatch.setattr(trainer.PolicyRuns, "run", lambda *_: [reference])
     monkeypatch.setattr(trainer, "evaluate_greedy", lambda *_, **__: [None])
-    monkeypatch.setattr(run, "_merit_of", merit)
+    monkeypatch.setattr(run, "merit_of", merit)
     run.run()
     assert run.best == 0.5
     kept = trainer.Checkpoint.load(run.folder.path / "best.pt")
@@ -300,7 +300,7 @@ def test_tuning_takes_the_lowest_mean_and_says_by_how_much(tmp_path: Path) -> No
     assert "policy: b" in text
     write_tuned(tmp_path / "first.yaml", config, best_of(ranked(a=[1.0] * 5), "jct_s.mean"), "jct_s.mean", range(5))
     assert not (tmp_path / "first.yaml").read_text().splitlines()[1].startswith("#")
-    with pytest.raises(InputError, match="no candidate has a jct_s"):
+    with pytest.raises(InputError, match="no candidate has a value of jct_s"):
         best_of(ranked(a=[np.nan, 1.0], b=[1.0, np.nan]), "jct_s.mean")
 
 

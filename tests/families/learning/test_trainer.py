@@ -215,6 +215,13 @@ def test_a_training_is_the_iterations_of_its_learner(kind: str, tmp_path: Path) 
     assert all(torch.equal(value.detach(), kept[name]) for name, value in learner.net.named_parameters())
 
 
+def test_progress_names_the_iterations_that_are_done_and_those_at_the_end(tmp_path: Path) -> None:
+    told: list[Progress] = []
+    TrainingRun(RunStore.create(tmp_path, "train", few("ppo"), argv=[]), tell=told.append).run()
+    training = [(step.done, step.of) for step in told if step.what == "training"]
+    assert training == [(1, 3), (2, 3), (3, 3)]
+
+
 def test_a_warm_start_comes_before_the_first_iteration(tmp_path: Path) -> None:
     warm = few("ppo", "train.warm_start={policy: eft-wait, episodes: 4, epochs: 2}", "train.iterations=1")
     folder = RunStore.create(tmp_path, "train", warm, argv=[])
@@ -239,6 +246,7 @@ def by_hand(run: TrainingRun) -> tuple[Learner, EpisodeFactory]:
     return train.algorithm.build(LearnerContext(train, InProcessRollouts(factory), config.seed, jct_s, seeds)), factory
 
 
+@pytest.mark.slow
 def test_weights_are_the_same_with_1_and_2_workers(tmp_path: Path) -> None:
     config = few("ppo", "train.iterations=2", "train.lockstep=1", "workload.count=4")
     folders = [RunStore.create(tmp_path / str(count), "train", config, argv=[]) for count in (1, 2)]
@@ -258,6 +266,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
     (tmp_path / "orphans.py").write_text(ORPHANS)
     parent = subprocess.Popen(
@@ -312,23 +321,23 @@ def test_what_is_no_agent_is_refused_with_the_reason(folder: Store, tmp_path: Pa
         Checkpoint.load(tmp_path / "none.pt")
     cut = tmp_path / "cut.pt"
     cut.write_bytes((folder.path / "best.pt").read_bytes()[:500])
-    with pytest.raises(RunFolderError, match="not a readable checkpoint"):
+    with pytest.raises(RunFolderError, match="the checkpoint cannot be read"):
         Checkpoint.load(cut)
     other = read_plain(folder.path / "best.pt")
     other["features"][0] = "colour"
     write_plain(tmp_path / "other.pt", other)
-    with pytest.raises(RunFolderError, match=r"trained on other observations; they differ in .*colour"):
+    with pytest.raises(RunFolderError, match=r"trained on different observations; the differences are in .*colour"):
         Checkpoint.load(tmp_path / "other.pt")
-    with pytest.raises(RunFolderError, match="not an agent of this version"):
+    with pytest.raises(RunFolderError, match="not an agent from this version"):
         Checkpoint.load(folder.path / "checkpoint.pt")
     other = read_plain(folder.path / "best.pt")
     next(iter(other["weights"].values()))[0] = float("nan")
     write_plain(tmp_path / "nan.pt", other)
-    with pytest.raises(RunFolderError, match="of its weights holds numbers that are not finite"):
+    with pytest.raises(RunFolderError, match="in its weights contains numbers that are not finite"):
         Checkpoint.load(tmp_path / "nan.pt")
     shutil.copytree(folder.path, tmp_path / "run")
     (tmp_path / "run" / "checkpoint.pt").write_bytes(b"nonsense")
-    with pytest.raises(RunFolderError, match="not a readable checkpoint"):
+    with pytest.raises(RunFolderError, match="the checkpoint cannot be read"):
         TrainingRun(Store.open(tmp_path / "run")).run(resume=True)
 
 

@@ -318,7 +318,7 @@ def equal_learners(config: Any) -> tuple[Any, Any, EpisodeFactory]:
 def test_d3qn_steps_along_the_gradient_of_the_double_q_error() -> None:
     learner, twin, factory = equal_learners(D3qnConfig(**REPLAY))
     drawn, _ = replayed(twin, factory, explore=0.5)
-    q, target, before = doubled(twin._q), doubled(twin._target), weights(twin._target)
+    q, target, before = doubled(twin.q), doubled(twin.target), weights(twin.target)
     loss = torch.zeros((), dtype=torch.float64)
     for batch, choice, reward, following, discount, weight in transitions(drawn):
         best = int(duel(q, following).argmax())
@@ -328,18 +328,18 @@ def test_d3qn_steps_along_the_gradient_of_the_double_q_error() -> None:
     assert metrics["loss"] == pytest.approx(float(loss.detach()) / 32, rel=1e-4)
     assert metrics["exploration"] == 0.5
     slope = gradient(q, loss / 32, 10.0)
-    assert_same(kept_gradient(learner.optimizer, learner._q), slope)
+    assert_same(kept_gradient(learner.optimizer, learner.q), slope)
     for name, old in before.items():  # the target follows the updated net
-        new = dict(learner._q.named_parameters())[name].detach()
-        assert torch.allclose(dict(learner._target.named_parameters())[name], old + 0.02 * (new - old), atol=1e-6)
+        new = dict(learner.q.named_parameters())[name].detach()
+        assert torch.allclose(dict(learner.target.named_parameters())[name], old + 0.02 * (new - old), atol=1e-6)
 
 
 def test_rainbow_steps_along_the_gradient_of_its_cross_entropy() -> None:
     learner, twin, factory = equal_learners(RainbowConfig(atoms=7, **REPLAY))
     drawn, rng = replayed(twin, factory)
     twin.net.draw_noise(rng)
-    twin._target.draw_noise(rng)
-    net, target = doubled(twin.net), doubled(twin._target)
+    twin.target.draw_noise(rng)
+    net, target = doubled(twin.net), doubled(twin.target)
     support = np.linspace(-6.0, 1.0, 7)
     loss = torch.zeros((), dtype=torch.float64)
     for batch, choice, reward, following, discount, weight in transitions(drawn):
@@ -361,9 +361,9 @@ def test_soft_actor_critic_steps_along_its_three_gradients() -> None:
     config = SacConfig(temperature=0.2, target_entropy=0.5, **REPLAY)
     learner, twin, factory = equal_learners(config)
     drawn, _ = replayed(twin, factory)
-    net, qs, targets = (doubled(part) for part in (twin.net, twin._q, twin._targets))
+    net, qs, targets = (doubled(part) for part in (twin.net, twin.q, twin.targets))
     metrics = learner.iterate(0, 0.0)
-    new_qs = doubled(learner._q)  # the policy is improved on the critics as they are after their own step
+    new_qs = doubled(learner.q)  # the policy is improved on the critics as they are after their own step
     critic, actor = (torch.zeros((), dtype=torch.float64) for _ in range(2))
     short = 0.0
     for batch, choice, reward, following, discount, _ in transitions(drawn):
@@ -378,7 +378,7 @@ def test_soft_actor_critic_steps_along_its_three_gradients() -> None:
         short += entropy - 0.5 * np.log(len(batch.tokens))
     of_actor, of_critics, of_temperature = learner.optimizers
     assert metrics["loss"] == pytest.approx(float(critic.detach()) / 32, rel=1e-4)
-    assert_same(kept_gradient(of_critics, learner._q), gradient(qs, critic / 32, None))
+    assert_same(kept_gradient(of_critics, learner.q), gradient(qs, critic / 32, None))
     assert_same(kept_gradient(of_actor, learner.net), gradient(net, actor / 32, None))
     (kept,) = of_temperature.state.values()
     assert float(kept["exp_avg"]) / ADAM == pytest.approx(0.2 * short / 32, rel=1e-3)
@@ -462,5 +462,5 @@ def test_cloning_limits_the_norm_of_its_gradients() -> None:
 
 def test_nothing_to_clone_is_an_error_in_words() -> None:
     learner, _ = begun(PpoConfig())
-    with pytest.raises(ConfigError, match=r"train\.warm_start: none of its policy's decisions"):
+    with pytest.raises(ConfigError, match=r"train\.warm_start: train\.codec offers none of the decisions"):
         clone(learner.net, [], [], WarmStart("eft-wait"), np.random.default_rng(0))

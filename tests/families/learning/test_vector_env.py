@@ -122,3 +122,16 @@ def test_the_compiled_engine_is_refused_with_the_reason() -> None:
     with pytest.raises(ConfigError, match="engine compiled: only single reward terms are compiled"):
         make_vector_env(2, WORKLOAD, [*FEW, "engine=compiled"], reward={"makespan": 1.0})
     assert isinstance(make_vector_env(2, WORKLOAD, [*FEW, "engine=compiled"]), VectorSchedulingEnv)
+
+
+@pytest.mark.parametrize("vectorization_mode", ["vector_entry_point", "sync"])
+def test_a_loop_that_draws_from_the_mask_plays_over_the_ends_of_episodes(vectorization_mode: str) -> None:
+    envs = gymnasium.make_vec(MADE, 3, vectorization_mode=vectorization_mode, config=WORKLOAD, settings=FEW)
+    rng, ends = np.random.default_rng(0), 0
+    _, infos = envs.reset(seed=7)
+    for _ in range(120):
+        actions = [rng.choice(np.flatnonzero(mask)) for mask in infos["action_mask"]]
+        _, _, terminated, _, infos = envs.step(np.array(actions))
+        ends += int(terminated.sum())
+    assert ends >= 3
+    assert infos["illegal_actions"].sum() == 0

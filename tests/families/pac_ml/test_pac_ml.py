@@ -99,7 +99,7 @@ def test_the_graph_changes_the_scores() -> None:
 
 
 def test_other_codecs_have_no_graph_for_it() -> None:
-    with pytest.raises(ConfigError, match="net 'pac_ml' reads observations with ops and deps"):
+    with pytest.raises(ConfigError, match="net 'pac_ml' reads observations with the fields ops and deps"):
         PacMlConfig().build(CandidatesConfig())
 
 
@@ -156,7 +156,7 @@ def test_an_agent_of_ramp_decides_nowhere_else(tmp_path: Path) -> None:
     network = net()
     path = tmp_path / "agent.pt"
     Checkpoint("ppo", PacMlConfig(hidden=8), PartitionConfig(), network.state_dict(), {}, None, "ramp").save(path)
-    with pytest.raises(RunFolderError, match="an agent for the system 'ramp', which cannot decide in 'cluster'"):
+    with pytest.raises(RunFolderError, match="trained for the system 'ramp', so it cannot schedule 'cluster'"):
         Checkpoint.load(path, system_named("cluster"))
     loaded = Checkpoint.load(path, system_named("ramp")).network()
     assert all(torch.equal(value, network.state_dict()[name]) for name, value in loaded.state_dict().items())

@@ -58,7 +58,7 @@ def test_equal_chunks_are_a_gang_of_the_type_asked_for(sample: Any) -> None:
 
 def test_chunks_of_several_kinds_are_tasks_of_one_job(sample: Any) -> None:
     assert [(task.instances, task.gpus, task.cpus) for task in sample.job("74").tasks] == [(1, 2, 8), (1, 0, 2)]
-    assert sample.noted == {"of several kinds of chunks, which need not start together here": 1}
+    assert sample.noted == {"with several kinds of chunks, which need not start together in the simulation": 1}
 
 
 def test_torque_asks_for_nodes(sample: Any) -> None:
@@ -165,7 +165,7 @@ def test_impossible_times_are_noted(read: Reading, tmp_path: Path) -> None:
     )
     got = read(tmp_path / "20260105")
     assert got.noted == {
-        "that start before they arrive, taken to start then": 1,
-        "that are eligible only after their start, taken as then": 1,
+        "that start before they arrive (taken to start on arrival)": 1,
+        "that become eligible after their start (taken as eligible at the start)": 1,
     }
     assert got.trace.report.contradictions["times"].count == 2

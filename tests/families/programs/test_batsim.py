@@ -274,7 +274,7 @@ def test_an_endpoint_serves_one_simulation_at_a_time() -> None:
     jobs = [Job.single("a", Task("t", 1.0))]
     with (
         scheduler(first_come(1)) as (endpoint, _),
-        pytest.raises(PolicyFailed, match="another simulation of this process uses tcp"),
+        pytest.raises(PolicyFailed, match="another simulation in this process is using tcp"),
     ):
         ClusterKernel(machines(1), jobs).run(_Meanwhile(Batsim(endpoint), Batsim(endpoint)))
     with pytest.raises(PolicyFailed, match="no reply"):  # the simulations before have given their turns back

@@ -153,7 +153,7 @@ def test_a_choice_is_a_row() -> None:
     assert codec.decode(view, 0) == (Partition(0, 0),)
     assert codec.row_of(4) == 3
     assert codec.row_of(3) is None
-    with pytest.raises(IllegalDecision, match="there is no choice 4, only 0 to 3"):
+    with pytest.raises(IllegalDecision, match="the choice must be from 0 to 3, got 4"):
         codec.decode(view, 4)
 
 
@@ -200,14 +200,14 @@ def test_the_features_have_names() -> None:
 
 
 def test_a_codec_needs_examples() -> None:
-    with pytest.raises(ConfigError, match="needs example jobs for its ranges"):
+    with pytest.raises(ConfigError, match="needs example jobs to determine its ranges"):
         RampCodec().encode(first_view(job()))
 
 
 def test_blocks_go_with_outlooks() -> None:
     with pytest.raises(ConfigError, match="blocks must be 0 or more, got -1"):
         PartitionConfig(blocks=-1)
-    with pytest.raises(ConfigError, match="choosing blocks needs outlooks=true"):
+    with pytest.raises(ConfigError, match="choosing blocks requires outlooks=true"):
         PartitionConfig(blocks=4, outlooks=False)
 
 

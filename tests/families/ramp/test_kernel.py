@@ -148,10 +148,10 @@ def test_no_decision_and_degree_0_turn_a_job_away() -> None:
 @pytest.mark.parametrize(
     ("decision", "words"),
     [
-        (Partition(0, 3), "at 1 s: job 0 cannot be split 3 ways now; offered: 0, 1, 2, 4"),
+        (Partition(0, 3), "at 1 s: job 0 cannot be split into 3 parts now; offered: 0, 1, 2, 4"),
         (Partition(0, -1), "cannot be split -1 ways"),
         (Partition(0, 8), "cannot be split 8 ways"),
-        (Partition(5, 2), "job 5 does not wait for a decision; job 0 does"),
+        (Partition(5, 2), "job 5 is not waiting for a decision, but job 0 is"),
         (Partition(0, 2.0), "a degree must be a whole number, got 2.0"),
         (Partition(0, True), "a degree must be a whole number, got True"),
         (Partition(0, 2, "fist_fit"), "unknown placer 'fist_fit'; did you mean 'first_fit'"),
@@ -176,7 +176,7 @@ def test_a_second_decision_is_refused() -> None:
     asked = kernel([job()])
     conversation = asked.decisions()
     next(conversation)
-    with pytest.raises(IllegalDecision, match="no job waits for a decision; job 0 has had its own"):
+    with pytest.raises(IllegalDecision, match="no job is waiting for a decision, because job 0 has already had one"):
         conversation.send([Partition(0, 1), Partition(0, 1)])
 
 

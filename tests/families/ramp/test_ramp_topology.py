@@ -107,7 +107,7 @@ def test_blocks_that_differ_in_place_only_have_one_pattern() -> None:
     [
         ((0, 1, 1), "groups must be at least 1, got 0"),
         ((2, 3, 1), "more racks than"),
-        ((1, 1, 3), "a rack holds at most"),
+        ((1, 1, 3), "a rack can hold at most"),
     ],
 )
 def test_an_impossible_topology_is_refused_in_words(shape: tuple[int, int, int], words: str) -> None:

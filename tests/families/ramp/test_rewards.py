@@ -112,5 +112,5 @@ def test_wrong_parameters_are_named() -> None:
 def test_terms_that_need_examples_say_so() -> None:
     kernel = RampKernel(TWO, Planner(Fabric(Ramp(2, 1, 1)), RULES, memo=Memo()))
     for term in ("multi_objective_jct_blocking", "mean_cluster_throughput[normalised=true]"):
-        with pytest.raises(ConfigError, match="needs a kernel with examples of jobs"):
+        with pytest.raises(ConfigError, match="needs a kernel with example jobs"):
             RAMP_TERMS.create(term, kernel=kernel)

@@ -94,9 +94,9 @@ def test_a_job_stays_on_the_servers_that_were_decided() -> None:
 @pytest.mark.parametrize(
     ("servers", "words"),
     [
-        (0b11, "servers 0x1 have a job already"),
-        (1 << 9, "servers 0x200 are not all among the 4"),
-        (-1, "are not all among the 4"),
+        (0b11, "servers 0x1 already have a job"),
+        (1 << 9, "servers 0x200 include some that do not exist; there are 4"),
+        (-1, "include some that do not exist; there are 4"),
         (1.0, "servers must be a bit mask, got 1.0"),
         (True, "servers must be a bit mask, got True"),
     ],
@@ -112,7 +112,7 @@ def test_servers_that_cannot_be_are_refused(servers: int, words: str) -> None:
 def test_a_placer_and_servers_together_are_refused() -> None:
     conversation = kernel(job(0)).decisions()
     next(conversation)
-    with pytest.raises(IllegalDecision, match="give a placer or servers, not both"):
+    with pytest.raises(IllegalDecision, match="give either a placer or servers, not both"):
         conversation.send([Partition(0, 1, "packed", 0b1)])
 
 

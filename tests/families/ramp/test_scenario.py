@@ -77,7 +77,7 @@ def test_the_papers_betas_have_the_mean_and_spread_of_the_streams_of_ddls(data: 
         ("fixed[value=0]", "beta must be above 0"),
         ("uniform[least=0.5,most=0.2]", "the smaller one first, got 0.5 and 0.2"),
         ("listed[values=[0.5],weights=[1,2]]", "got 1 and 2"),
-        ("listed[values=[0.5],weights=[0]]", "one of them above 0"),
+        ("listed[values=[0.5],weights=[0]]", "at least one above 0"),
     ],
 )
 def test_a_distribution_that_cannot_be_is_refused(spec: str, words: str) -> None:

@@ -118,7 +118,7 @@ def test_a_slot_has_its_share_of_the_compute_slices() -> None:
     assert (slot.name, slot.memory_gb) == ("A100-40-3g.20gb", 20)
     assert slot.fp32_tflops == pytest.approx(19.49 * 3 / 7)
     assert mig_slice(gpu_type("A30"), "1g.6gb").fp32_tflops == pytest.approx(10.3 / 4)
-    with pytest.raises(ModelError, match=r"'8g\.80gb' is no MIG profile of A100-80"):
+    with pytest.raises(ModelError, match=r"'8g\.80gb' is not a MIG profile of A100-80"):
         mig_slice(gpu_type("A100-80"), "8g.80gb")
 
 

@@ -239,14 +239,14 @@ def test_jobs_reach_their_cluster_queue_by_their_local_queue(tmp_path: Path) -> 
         (
             "nominalQuota: 16}",
             "nominalQuota: many}",
-            r"ClusterQueue vision: nominalQuota of cpu is not a quantity: 'many'",
+            r"ClusterQueue vision: nominalQuota of cpu must be a quantity, got 'many'",
         ),
         (
             "Cohort: Any",
             "Cohort: Sometimes",
             r"ClusterQueue vision: reclaimWithinCohort is 'Sometimes'; known: Never, LowerPriority, Any",
         ),
-        ("parentName: site", "parentName: team", r"Cohort 'team': it is above itself \(team > team\)"),
+        ("parentName: site", "parentName: team", r"Cohort 'team': it is its own ancestor \(team > team\)"),
         ("metadata: {name: vision}", "metadata: {name: vision", r"kueue:16: not YAML"),
         ("cohort: site", "cohort: *site", r"kueue(:\d+)?: not YAML|aliases"),
     ],
@@ -284,7 +284,7 @@ def test_faults_of_qmgr_are_named(tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="qmgr: there is no execution queue"):
         read_site(site_files([folder])).queues()  # type: ignore[union-attr]
     (folder / "nodes").unlink()
-    with pytest.raises(TraceError, match="no file lists nodes: add the output of `pbsnodes -a`"):
+    with pytest.raises(TraceError, match="no file lists nodes; add the output of `pbsnodes -a`"):
         read_site(site_files([folder])).found_nodes()  # type: ignore[union-attr]
 
 
@@ -319,7 +319,7 @@ def test_keys_of_kueue_that_have_no_effect_are_listed(tmp_path: Path) -> None:
 
 def test_files_of_two_schedulers_are_refused(tmp_path: Path) -> None:
     folder = _folder(tmp_path, qmgr=QMGR, kueue=KUEUE)
-    with pytest.raises(TraceError, match=r"to several schedulers \(Kueue: kueue; PBS: qmgr\)"):
+    with pytest.raises(TraceError, match=r"from several schedulers \(Kueue: kueue; PBS: qmgr\)"):
         read_site(site_files([folder]))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dagsim.errors import ConfigError
-from dagsim.systems.cluster.policies.shares import (
+from dagsim.families.slurm.priority_formulas import (
     Account,
     Factors,
     ShareTree,
@@ -150,12 +150,12 @@ def test_an_account_that_turns_up_later_has_its_share() -> None:
     shares.add(Account("new/e", "new", 1, True))
     shares.charge("sci/a", 10, 1)
     assert shares.classic()["sci/a"] == pytest.approx(2 ** -((1 + 0) / (60 / 200 / 2)))
-    with pytest.raises(ConfigError, match="there is no account 'x' above it"):
+    with pytest.raises(ConfigError, match="its parent account 'x' does not exist"):
         shares.add(Account("y", "x", 1))
 
 
 def test_a_tree_has_one_root_and_no_gaps() -> None:
-    with pytest.raises(ConfigError, match="there is no account 'x' above it"):
+    with pytest.raises(ConfigError, match="its parent account 'x' does not exist"):
         ShareTree([Account("root", None, 1), Account("a", "x", 1)], 1)
     with pytest.raises(ConfigError, match="one account, 'root'"):
         ShareTree([Account("top", None, 1)], 1)

@@ -186,7 +186,7 @@ def test_a_requeued_job_that_is_cancelled_while_it_waits_keeps_what_ran(read: Re
 
 def test_a_requeued_job_without_its_first_attempts_is_noted(read: Reading, log: Log) -> None:
     got = read(log({"Restarts": "2"}))
-    assert got.noted == {"of requeued jobs whose first attempts are not in the file (sacct --duplicates)": 1}
+    assert got.noted == {"of requeued jobs without their first attempts, which only sacct --duplicates lists": 1}
 
 
 @pytest.mark.parametrize(
@@ -278,7 +278,7 @@ def test_gpus_are_totals_over_the_nodes(read: Reading, log: Log) -> None:
 def test_gpus_that_are_not_even_over_the_nodes_are_taken_one_by_one(read: Reading, log: Log) -> None:
     got = read(log({"NNodes": "2", "AllocTRES": "cpu=10,gres/gpu=5,mem=8192M,node=2"}))
     assert (_only(got).instances, _only(got).gpus, _only(got).cpus) == (5, 1, 2)
-    assert "whose GPUs are not even over their nodes, taken one by one" in got.noted
+    assert "with GPUs spread unevenly over their nodes (treated as single GPUs)" in got.noted
 
 
 def test_whole_nodes_of_several_types_are_a_task_for_each(read: Reading, log: Log) -> None:
@@ -288,8 +288,8 @@ def test_whole_nodes_of_several_types_are_a_task_for_each(read: Reading, log: Lo
     tasks = [(task.instances, task.gpus, task.cpus, task.memory_gb) for task in got.jobs[0].tasks]
     assert tasks == [(2, 8, 8, 1), (1, 8, 8, 1)]
     assert got.noted == {
-        "that hold GPUs they did not request": 1,
-        "on nodes of several GPU types, which need not start together here": 1,
+        "that hold GPUs that they did not request": 1,
+        "on nodes with several GPU types, whose parts need not start together in the simulation": 1,
     }
 
 
@@ -301,7 +301,7 @@ def test_slices_of_several_sizes_are_a_gang_of_the_largest(read: Reading, log: L
     tres = "cpu=1,gres/gpu:a100_1g.5gb=6,gres/gpu:a100_3g.20gb=2,gres/gpu=8,mem=1024M,node=1"
     got = read(log({"AllocTRES": tres}), mig=True)
     assert (_only(got).instances, _only(got).gpus) == (8, pytest.approx(3 / 7))
-    assert "on MIG slices of several sizes, each taken as the largest" in got.noted
+    assert "on MIG slices of several sizes (each taken as the largest)" in got.noted
 
 
 def test_an_a30_has_four_slices(read: Reading, log: Log) -> None:
@@ -318,7 +318,7 @@ def test_gpus_of_an_exclusive_node_are_noted_and_can_be_left_out(read: Reading, 
     path = log({"ReqTRES": "billing=1,cpu=1,mem=300M,node=1", **held})
     got = read(path)
     assert _only(got).gpus == 8
-    assert got.noted == {"that hold GPUs they did not request": 1}
+    assert got.noted == {"that hold GPUs that they did not request": 1}
     assert _only(read(path, demand="requested")).gpus == 0
 
 
@@ -349,7 +349,7 @@ def test_dates_are_of_the_zone_that_is_said(read: Reading, log: Log) -> None:
     path = log({"JobID": "6", "Submit": "2026-07-01T07:30:00+00:00"}, summer)
     assert [job.arrival_s for job in read(path).jobs] == [0, 9000]
     assert [job.arrival_s for job in read(path, timezone="Europe/Berlin").jobs] == [0, 1800]
-    with pytest.raises(ConfigError, match=r"timezone must be an IANA name like Europe/Berlin, got '\.\./"):
+    with pytest.raises(ConfigError, match=r"timezone must be an IANA name such as Europe/Berlin, got '\.\./"):
         TraceOptions(timezone="../../etc/passwd")
 
 
@@ -357,7 +357,9 @@ def test_at_the_change_to_summer_time_elapsed_is_trusted(read: Reading, log: Log
     row = {"Submit": "2026-03-29T00:30:00", "Start": "2026-03-29T01:30:00", "End": "2026-03-29T03:30:00"}
     got = read(log(row | {"ElapsedRaw": "3600"}))
     assert _only(got).work == 3600
-    assert got.noted == {"whose hours change between winter and summer time": 1}
+    assert got.noted == {
+        "whose elapsed time differs by an hour from Start to End, as at a change of summer time; it counts": 1
+    }
     assert read(log(row | {"ElapsedRaw": "3600"}), timezone="Europe/Berlin").noted == {}
 
 
@@ -393,7 +395,7 @@ def test_columns_come_in_any_order_and_case(read: Reading, log: Log) -> None:
 
 def test_a_bar_in_a_job_s_name_is_repaired(read: Reading, log: Log) -> None:
     assert _only(reading := read(log({"JobName": "pipe|in|name"}))).work == 100
-    assert reading.noted["whose columns were shifted by a separator within a text, repaired"] == 1
+    assert reading.noted["with columns shifted by a separator inside a text (repaired)"] == 1
 
 
 def test_a_row_that_could_be_read_in_two_ways_is_dropped(read: Reading, log: Log) -> None:
@@ -663,7 +665,7 @@ def test_line_breaks_in_a_column_between_others_are_joined(read: Reading, log: L
     path.write_text("\n".join([f"JobName|{header}", *lines]) + "\n")
     got = read(path)
     assert ([job.id for job in got.jobs], got.dropped) == (["7", "8", "9"], {})
-    assert got.noted["with a line break within a text, joined"] == 2
+    assert got.noted["with a line break inside a text (joined)"] == 2
 
 
 def test_a_row_that_is_cut_short_takes_no_other_with_it(read: Reading, log: Log) -> None:
@@ -713,7 +715,7 @@ def test_a_column_that_stands_twice_is_noted(read: Reading, log: Log) -> None:
     path.write_text(f"{header}|NCPUS\n{row}|99\n")
     got = read(path)
     assert _only(got).cpus == 4
-    assert got.noted == {"column twice (ncpus), of which the first counts": 1}
+    assert got.noted == {"column twice (ncpus; the first counts)": 1}
 
 
 _LATER = {"Submit": "900000", "Eligible": "900000", "Start": "900010", "End": "900060", "ElapsedRaw": "50"}
@@ -771,8 +773,22 @@ def test_dates_within_the_repeated_hour_are_read_so_that_they_fit(read: Reading,
     rows = [
         ("02:50", "02:10", "02:40", "1800", 1200, {}),  # it can only have started in the second pass
         ("01:50", "02:05", "02:35", "5400", 900, {}),
-        ("01:50", "02:05", "02:35", "1800", 900, {"in an hour that their zone repeats, taken as its first": 1}),
-        ("02:30", "04:00", "04:30", "1800", 9000, {"in an hour that their zone repeats, taken as its first": 1}),
+        (
+            "01:50",
+            "02:05",
+            "02:35",
+            "1800",
+            900,
+            {"in an hour that occurs twice in their time zone (taken as the first)": 1},
+        ),
+        (
+            "02:30",
+            "04:00",
+            "04:30",
+            "1800",
+            9000,
+            {"in an hour that occurs twice in their time zone (taken as the first)": 1},
+        ),
         ("01:30", "01:40", "03:10", "9000", 600, {}),
     ]
     for submit, start, end, elapsed, wait_s, noted in rows:
@@ -792,7 +808,7 @@ def test_dates_that_a_zone_skips_are_noted(read: Reading, log: Log) -> None:
         for name, text in (("Submit", "02:30"), ("Eligible", "02:30"), ("Start", "03:40"), ("End", "04:40"))
     }
     got = read(log(dates | {"ElapsedRaw": "3600"}), timezone="Europe/Berlin")
-    assert got.noted == {"with a time in an hour that is skipped (is timezone right?)": 1}
+    assert got.noted == {"with a time in an hour that does not exist in their time zone (check timezone)": 1}
 
 
 @pytest.mark.parametrize("unset", ["0", "4294967294", "4294967295", "18446744073709551614", "Unknown", "None", "N/A"])

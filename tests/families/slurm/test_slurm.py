@@ -13,10 +13,11 @@ from recorded_policy import RecordedPolicy
 from dagsim.errors import ConfigError
 from dagsim.families.slurm import slurm_backfill
 from dagsim.families.slurm.multifactor import SlurmSettings
+from dagsim.families.slurm.priority_formulas import Weights
 from dagsim.families.slurm.slurm_backfill import BackfillOutlook, NodePlan, RunTable
 from dagsim.families.slurm.slurm_priority import Asked, Capacity, PriorityBook, PrioritySettings, RankColumns
 from dagsim.families.slurm.slurm_rules import Amounts, Holdings
-from dagsim.families.slurm.slurm_times import earliest
+from dagsim.families.slurm.slurm_times import Clock, Kept, Steps, Where, earliest
 from dagsim.metrics import summarize
 from dagsim.model import (
     Caps,
@@ -39,7 +40,6 @@ from dagsim.model.log import Schedule
 from dagsim.systems.cluster.api import ClusterState
 from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.policies.shares import Weights
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.testing import check_policy
 
@@ -112,14 +112,21 @@ def expected_start(wanted: int, linear_s: float) -> float:
     table = RunTable(2)
     table.ends, table.runs = [100.0, 160.0, 1000.0, 0.0, 125.0, 131.0, 310.0, 3000.0], [3, 4]
     table.sort(50.0)
-    assert table.order == [100, 125, 131, 160, 310, 1000, 3000]
+    assert table.limits.order == [100, 125, 131, 160, 310, 1000, 3000]
     times = [50.0, 100.0, 160.0, 1000.0, 0.0, 50.0, 125.0, 131.0, 310.0, 3000.0]
     rooms = [0.0, 1.0, 2.0, 3.0, 0.0, 0.0, 1.0, 2.0, 3.0, 4.0]
     start_s, _ = earliest(
-        [0, 1], [0, 1], [1, 1], times, rooms, [4, 5], 5, table.order, table.ranks, table.runs, linear_s, 50.0,
-        [0.0] * 8, [0.0] * 8, [0] * 8, [0, 0], 4, -2, 50.0, 5000.0, 10.0, 60.0, 0.0, float(wanted), False,
-        table.marks, table.out,
-    )  # fmt: skip
+        Where([0, 1], [0, 1], [1, 1], -2, 5000.0),
+        Steps(times, rooms, [4, 5]),
+        table.limits,
+        Kept([0.0] * 8, [0.0] * 8, [0] * 8, [0, 0], 4),
+        Clock(50.0, 0.0, 60.0, linear_s),
+        50.0,
+        10.0,
+        float(wanted),
+        False,
+        table.out,
+    )
     return start_s
 
 
@@ -240,7 +247,7 @@ def test_partitions_have_nodes_of_their_own_and_tiers_go_first() -> None:
     jobs = [job("now", 0, 10, 4), job("now too", 0, 10, 4), job("l", 1, 10, 4), job("h", 2, 10, 4, partition="high")]
     got = starts(played(jobs, f"slurm-multifactor[{FIFO}]", queues=queues))
     assert got == {"now": 0, "now too": 0, "h": 10, "l": 10}
-    with pytest.raises(ConfigError, match="no node and no group of nodes 'x'"):
+    with pytest.raises(ConfigError, match="no node or group 'x'"):
         played(jobs, "slurm-multifactor", queues=QueueTree(partitions=(NodePartition("p", ("x",)),)))
 
 
@@ -502,12 +509,12 @@ def test_compiled_cycles_are_those_of_the_rule(seed: int, more: str, monkeypatch
     jobs, machines, queues = mixed_crowd(seed)
     spec = f"slurm-multifactor[bf_interval_s=5,bf_max_job_test=12,calc_period_s=20{more}]"
     logs = []
-    slurm_backfill._functions.cache_clear()  # once compiled code is loaded, it is used from the first cycle on
+    slurm_backfill.inner_loops.cache_clear()  # once compiled code is loaded, it is used from the first cycle on
     for forms, lists_until in enumerate((10**9, -1), 1):
         monkeypatch.setattr(slurm_backfill, "_LISTED", lists_until)
         kernel = ClusterScenario(machines, jobs, queues=queues).kernel(0)
         logs.append(kernel.run(POLICIES.create(spec), until_s=1300.0).log)
-        assert slurm_backfill._functions.cache_info().currsize == forms
+        assert slurm_backfill.inner_loops.cache_info().currsize == forms
     assert logs[0] == logs[1]
     assert len(logs[0]) > 250
 

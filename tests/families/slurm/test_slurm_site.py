@@ -132,7 +132,7 @@ def test_a_folder_joins_the_files_of_sacct_and_repairs_bars(folder: Path) -> Non
     assert jobs[0].request is None
     assert jobs[1].request == Request("old|new", licences=(("solver", 2),), spread=True)
     assert jobs[1].priority == -5
-    assert trace.report.noted["whose columns were shifted by a separator within a text, repaired"] == 1
+    assert trace.report.noted["with columns shifted by a separator inside a text (repaired)"] == 1
 
 
 def test_logs_of_a_folder_may_have_different_columns(folder: Path) -> None:
@@ -325,7 +325,7 @@ def test_blocks_are_put_together_in_the_sizes_that_slurm_plans_with(folder: Path
     levels = Tree(tuple(switches), levels_up=("block", "block2", "block4")).levels(names)
     assert [len(set(level.domains)) for level in levels] == [5, 3, 2]
     (folder / "topology.conf").write_text(blocks + "BlockSizes=2,x\n")
-    with pytest.raises(TraceError, match="BlockSizes '2,x' are not numbers of nodes"):
+    with pytest.raises(TraceError, match="BlockSizes must be numbers of nodes, got '2,x'"):
         read_slurm_site(site_files([folder]))
 
 
@@ -450,7 +450,7 @@ def test_files_that_are_not_text_are_passed_over_by_name(folder: Path, tmp_path:
     (folder / "notes").write_text("No reservations in the system\n")
     result = CliRunner().invoke(app, ["site", "import", str(folder), "-o", str(tmp_path / "site.yaml")])
     assert result.exit_code == 0, result.output
-    assert "read core.12: nothing (binary data, not text" in result.output
+    assert "read core.12: nothing (this is binary data instead of text" in result.output
     assert "read empty: nothing (the file is empty)" in result.output
     assert "read notes: nothing (not recognised, or cut off)" in result.output
     assert "read sacct" not in result.output
@@ -534,8 +534,16 @@ def test_limits_without_a_word_on_their_enforcement_are_taken_with_a_note(folder
 @pytest.mark.parametrize(
     ("name", "text", "words"),
     [
-        ("dump", DUMP.replace("'tide'", "'ebb'"), "dump: it belongs to another cluster (ebb) than slurm.conf (tide)"),
-        ("assoc", "Cluster|Account|User|Share\nebb|lab||1\n", "assoc: it belongs to another cluster (ebb) than"),
+        (
+            "dump",
+            DUMP.replace("'tide'", "'ebb'"),
+            "dump: the file belongs to a different cluster (ebb) than slurm.conf (tide)",
+        ),
+        (
+            "assoc",
+            "Cluster|Account|User|Share\nebb|lab||1\n",
+            "assoc: the file belongs to a different cluster (ebb) than",
+        ),
         (
             "events",
             "Cluster|NodeName|TimeStart|TimeEnd|State\nebb|n1|5|9|DOWN\n",
@@ -558,7 +566,7 @@ def test_of_a_listing_of_several_clusters_the_own_rows_count(folder: Path) -> No
     assert "assoc: rows from clusters other than tide" in site.unmodelled
     (folder / "slurm.conf").write_text(CONF.replace("ClusterName=tide\n", ""))
     with pytest.raises(
-        TraceError, match=r"assoc: it lists several clusters \(tide, ebb\): add slurm.conf, which names"
+        TraceError, match=r"assoc: the file lists several clusters \(tide, ebb\); add slurm.conf, which names"
     ):
         read_slurm_site(site_files([folder]))
 
@@ -581,7 +589,7 @@ def test_slurm_reads_slurm_conf_and_no_copy_of_it(folder: Path, name: str) -> No
     site = read_slurm_site(site_files([folder]))
     assert (site.cluster_name, site.queues()) == ("tide", before)
     assert f"{name}: not read, because Slurm reads slurm.conf and the files that it includes" in site.unmodelled
-    assert "nodes.conf: a part of slurm.conf" in site.read
+    assert ("nodes.conf", "a part of slurm.conf") in site.read
 
 
 def test_copies_of_other_files_are_not_read_either(folder: Path) -> None:

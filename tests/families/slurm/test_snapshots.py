@@ -221,7 +221,7 @@ def test_whatif_answers_for_the_jobs_that_wait_now(tmp_path: Path) -> None:
     assert "from the snapshot, with 2 jobs running and 2 waiting" in " ".join(shown.split())
     less = CliRunner().invoke(app, ["whatif", *common, "--remove", "4xA100-40"])
     assert less.exit_code == 2
-    assert "no room for 1 of the jobs that run now" in less.output
+    assert "1 of the jobs running now do not fit" in less.output
     plan = CliRunner().invoke(app, ["plan", *common, "--target", "wait_s.mean<3900", "--json"])
     assert plan.exit_code == 0, plan.output
     assert json.loads(plan.stdout)["best"]["gpus"] == 12

@@ -27,7 +27,7 @@ CASES: dict[str, tuple[Callable[[SparkView], object], str]] = {
     "number": (lambda view: 5, "5 is not a decision; yield Commit"),
     "text": (lambda view: "x", "'x' is not a decision"),
     "three": (lambda view: (first(view), 1, 1), "is not a decision"),
-    "no stage": (lambda view: Commit(None, 1), "None is not a stage; take one of view.schedulable"),  # type: ignore[arg-type]
+    "no stage": (lambda view: Commit(None, 1), "None is not a stage; choose one from view.schedulable"),  # type: ignore[arg-type]
     "child": (lambda view: Commit(view.jobs[0].stages[1], 1), "stage 1 of job 'j' cannot be chosen now"),
     "copy": (lambda view: Commit(copy.copy(first(view)), 1), "belongs to another simulation"),  # type: ignore[arg-type]
     "other kernel": (lambda view: Commit(first(other()), 1), "belongs to another simulation"),
@@ -94,5 +94,5 @@ def test_a_bare_decision_is_refused_with_the_remedy() -> None:
         def decide(self, view: SparkView) -> Commit:
             return Commit(first(view), 1)
 
-    with pytest.raises(IllegalDecision, match=r"decide\(\) answered a Commit itself; .*return \[Commit\(\.\.\.\)\]"):
+    with pytest.raises(IllegalDecision, match=r"decide\(\) returned a bare Commit, .*return \[Commit\(\.\.\.\)\]"):
         SparkKernel(2, [JOB]).run(Bare())  # type: ignore[arg-type]

@@ -116,7 +116,7 @@ def test_a_policy_that_leaves_all_idle_stalls() -> None:
 
 
 def test_jobs_must_come_in_order_of_arrival() -> None:
-    with pytest.raises(ModelError, match="is listed after a later arrival"):
+    with pytest.raises(ModelError, match="is listed after a job that arrives later"):
         SparkKernel(1, [job([1], at=5), job([1], at=3)]).run(SPARK_POLICIES.create("fifo"))
 
 

@@ -212,5 +212,5 @@ def test_alibaba_tasks_become_stages() -> None:
 
 
 def test_a_trace_without_jobs_small_enough_is_refused() -> None:
-    with pytest.raises(TraceError, match="no job remains"):
+    with pytest.raises(TraceError, match="no jobs are left"):
         trace_jobs(SAMPLES / "alibaba2018" / "batch_task.csv", most_tasks=0)

@@ -168,7 +168,7 @@ def test_how_to_repeat_it_is_on_the_page(folder: Store) -> None:
 
 def test_a_folder_without_a_finished_run_is_refused(tmp_path: Path) -> None:
     empty = RunStore.create(tmp_path, "eval", Config(), argv=["dagsim"])
-    with pytest.raises(InputError, match="no run is finished"):
+    with pytest.raises(InputError, match="there is no finished run"):
         page([empty])
 
 

@@ -51,11 +51,11 @@ NODES = tuple(Node(name, T4, 4, 8, 64) for name in "abc")
 
 
 def test_a_field_that_is_not_declared_is_refused_when_its_class_is_defined() -> None:
-    with pytest.raises(TypeError, match="Queue: __slots__ must say of each field what a fork does with it"):
+    with pytest.raises(TypeError, match="Queue: __slots__ must state for each field what a fork does with it"):
         type("Queue", (Forked,), {"__slots__": ("jobs",)})
-    with pytest.raises(TypeError, match="Queue: __slots__ must say"):
+    with pytest.raises(TypeError, match="Queue: __slots__ must state"):
         type("Queue", (Forked,), {})
-    with pytest.raises(TypeError, match="Queue: __slots__ must say"):
+    with pytest.raises(TypeError, match="Queue: __slots__ must state"):
         type("Queue", (Forked,), {"__slots__": {"jobs": "a list of jobs"}})
 
 

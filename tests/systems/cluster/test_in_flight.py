@@ -122,11 +122,11 @@ def test_without_later_arrivals_metrics_count_the_jobs_that_waited() -> None:
         ),
         (
             Job.single("big", Task("t", 9.0, gpus=2), 6.0, in_flight=(InFlight(6.0, (Share(1),)),)),
-            "'big' is in flight on node 'b' with 1 x 2 GPUs, but there is room for 0",
+            "'big' is in flight on node 'b' with 1 x 2 GPUs, but only 0 fit",
         ),
         (
             Job.single("v", Task("t", 9.0, gpu_types=("V100-16",)), 6.0, in_flight=(InFlight(6.0, (Share(1),)),)),
-            "'v' is in flight on node 'b', but it asks for more than the whole cluster has",
+            "'v' is in flight on node 'b', but the task requests more than the whole cluster has",
         ),
         (Job.single("now", Task("t", 9.0), 6.0, in_flight=(InFlight(40.0, (Share(1),)),)), "'now' runs since 40.0 s"),
     ],

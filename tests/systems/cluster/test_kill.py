@@ -54,7 +54,7 @@ def test_a_job_that_has_just_started_cannot_be_killed() -> None:
             yield Start(next(iter(view.ready)), (Share(0),))
             yield Kill(0)
 
-    with pytest.raises(IllegalDecision, match="job 0 has started in this instant"):
+    with pytest.raises(IllegalDecision, match="job 0 started at this very moment"):
         ClusterScenario(CLUSTER, [dag()]).kernel(0).run(Hasty())
 
 

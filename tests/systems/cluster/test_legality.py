@@ -149,7 +149,7 @@ TASKS: dict[str, tuple[Callable[[ClusterView], object], str]] = {
     "none": (lambda view: None, "cannot start None: it is not a task"),
     "list": (lambda view: [], r"cannot start \[\]: it is not a task"),
     "name": (lambda view: "first", "cannot start 'first': it is not a task"),
-    "model": (lambda view: view.jobs[0].job.tasks[0], "it is not a task; take one of view.ready"),
+    "model": (lambda view: view.jobs[0].job.tasks[0], "it is not a task; choose one from view.ready"),
     "child": (lambda view: task(view, "child"), "cannot start dag/child: it still waits for first"),
     "fork": (lambda view: next(iter(view.fork().frontier.ready)), "it belongs to another simulation"),
     "copy": (lambda view: copy.copy(task(view, "first")), "cannot start dag/first: none of its instances wait"),
@@ -196,14 +196,14 @@ def test_an_applicants_task_is_refused_until_it_is_admitted() -> None:
 
 
 ANSWERS: dict[str, tuple[object, str]] = {
-    "number": (5, r"decide\(\) answered 5; it must yield decisions"),
-    "bare decision": (Wait(3.0), r"decide\(\) answered a Wait itself; .*yield Wait\(\.\.\.\), or return \[Wait"),
+    "number": (5, r"decide\(\) returned 5, but it must yield decisions"),
+    "bare decision": (Wait(3.0), r"decide\(\) returned a bare Wait, .*yield Wait\(\.\.\.\), or return \[Wait"),
     "text": (["nonsense"], "'nonsense' is not a decision"),
     "preempt list": ([Preempt([])], r"run \[\] is not running"),  # type: ignore[arg-type]
     "preempt 0.0": ([Preempt(0.0)], r"run 0\.0 is not running"),  # type: ignore[arg-type]
     "preempt False": ([Preempt(False)], "run False is not running"),
     "preempt unknown": ([Preempt(7)], "run 7 is not running, so it cannot be preempted; take a key of view.running"),
-    "kill unknown": ([Kill(7)], "job 7 is not in the system, so it cannot be killed; take a key of view.jobs"),
+    "kill unknown": ([Kill(7)], "job 7 is not in the system, so it cannot be killed; choose a key from view.jobs"),
     "kill text": ([Kill("0")], "job '0' is not in the system"),  # type: ignore[arg-type]
     "kill nonsense": ([Kill(0, 99)], "99 is not a RejectReason"),  # type: ignore[arg-type]
     "migrate unknown": ([Migrate(7, (Share(0),))], "run 7 is not running"),
@@ -213,8 +213,8 @@ ANSWERS: dict[str, tuple[object, str]] = {
     "wait True": ([Wait(True)], "cannot wait until True s"),
     "wait huge": ([Wait(10**400)], "cannot wait until 10"),
     "wait None": ([Wait(None)], "cannot wait until None s"),  # type: ignore[arg-type]
-    "admit nobody": ([Admit(4)], "job 4 does not wait to be admitted; take a key of view.applicants"),
-    "reject list": ([Reject([])], r"job \[\] does not wait to be admitted"),  # type: ignore[arg-type]
+    "admit nobody": ([Admit(4)], "job 4 is not waiting for admission; choose a key from view.applicants"),
+    "reject list": ([Reject([])], r"job \[\] is not waiting for admission"),  # type: ignore[arg-type]
 }
 
 
@@ -225,7 +225,7 @@ def test_an_answer_that_is_no_decision_is_refused(case: str) -> None:
 
 
 def test_a_run_cannot_be_stopped_in_the_instant_of_its_start() -> None:
-    why = r"run 0 of dag/first started in this instant.*; choose among those with run\.started_s < view\.now"
+    why = r"run 0 of dag/first started at this very moment.*; choose a run with run\.started_s < view\.now"
     refused(lambda view: [Preempt(0)], why, starts("first", Share(0)))
     refused(lambda view: [Migrate(0, (Share(1),))], why, starts("first", Share(0)))
 
@@ -273,9 +273,9 @@ class Bad:
 
 
 def test_the_error_names_the_policy() -> None:
-    with pytest.raises(IllegalDecision, match=r"^policy Bad: at 0 s: decide\(\) answered 5"):
+    with pytest.raises(IllegalDecision, match=r"^policy Bad: at 0 s: decide\(\) returned 5"):
         ClusterKernel(CLUSTER, JOBS).run(Bad())  # type: ignore[arg-type]
-    with pytest.raises(IllegalDecision, match=r"^policy mine:Bad\[x=1\]: at 0 s: decide\(\) answered 5"):
+    with pytest.raises(IllegalDecision, match=r"^policy mine:Bad\[x=1\]: at 0 s: decide\(\) returned 5"):
         ClusterKernel(CLUSTER, JOBS).run(Timed(Bad(), "mine:Bad[x=1]"))  # type: ignore[arg-type]
 
 

@@ -224,7 +224,7 @@ def test_a_fork_goes_on_alike():
 
 
 def test_errors_name_what_is_allowed():
-    with pytest.raises(ModelError, match="a T4 has no MIG, so mig_s must be left out; allowed: A100-40"):
+    with pytest.raises(ModelError, match="T4 does not support MIG, so leave out mig_s; types with MIG: A100-40"):
         Node("n", gpu_type("T4"), 1, mig_s=5.0)
     with pytest.raises(ModelError, match="mig_s must be 0 or more, got -1"):
         machine(mig_s=-1)
@@ -235,7 +235,7 @@ def test_a_configuration_names_the_line(tmp_path):
 
     path = tmp_path / "c.yaml"
     path.write_text("cluster:\n  groups:\n    - {name: a, gpu: T4, gpus: 4, mig_s: 5}\n")
-    with pytest.raises(ConfigError, match=r"c\.yaml:3.*mig_s.*T4 has no MIG; allowed: A100-40"):
+    with pytest.raises(ConfigError, match=r"c\.yaml:3.*mig_s.*T4 does not support MIG; allowed: A100-40"):
         load_config(path)
     path.write_text("cluster:\n  groups:\n    - {name: a, gpu: A100, gpus: 4, mig_s: 5}\n")
     assert load_config(path).build_cluster().nodes[0].mig_s == 5

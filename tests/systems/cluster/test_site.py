@@ -337,7 +337,7 @@ def test_outages_are_on_the_clock_of_the_log() -> None:
 
 
 def test_an_outage_that_ends_before_it_begins_is_refused() -> None:
-    with pytest.raises(ModelError, match="outage: it must end after it begins, got 5 to 5"):
+    with pytest.raises(ModelError, match="outage: the end must follow the beginning, got 5 to 5"):
         NodeOutage(("s0",), 5, 5)
 
 

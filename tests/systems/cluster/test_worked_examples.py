@@ -179,8 +179,8 @@ CASES = {
     "node 'down' is down": lambda task: Start(task, (Share(3, 1),)),
     "run 7 is not running": lambda task: Preempt(7),
     "cannot wait until 0.5 s": lambda task: Wait(0.5),
-    "job 4 does not wait to be admitted": lambda task: Admit(4),
-    "job 5 does not wait to be admitted": lambda task: Reject(5),
+    "job 4 is not waiting for admission": lambda task: Admit(4),
+    "job 5 is not waiting for admission": lambda task: Reject(5),
     "'nonsense' is not a decision": lambda task: "nonsense",
 }
 

@@ -146,13 +146,13 @@ _MANY_JOBS = 100_000  # more than any damage to a sample can make
 _WHOLE = (
     "no job to keep",
     "not recognised",
-    "which dagsim does not read",
+    "which dagsim cannot read",
     "could be any of",
     "the times of its machines",
     "no pai_task_table",
-    "no files in it",
-    "JSON Lines are read from one file",
-    "a time scale of",
+    "contains no files",
+    "JSON Lines can only be read from a single file",
+    "the time scale",
 )
 """What is said of a trace as a whole, without a line."""
 

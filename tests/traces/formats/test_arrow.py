@@ -202,7 +202,7 @@ def test_a_damaged_or_packed_file_is_refused_with_a_reason(tmp_path: Path) -> No
 def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
     column = arrow.array([1])
     path = written(arrow.Table.from_arrays([column, column], names=["id", "id"]), tmp_path / "a.arrow")
-    with pytest.raises(TraceError, match=r"a.arrow:1: two columns are called 'id'"):
+    with pytest.raises(TraceError, match=r"a.arrow:1: two columns have the name 'id'"):
         recognise(path)
 
 

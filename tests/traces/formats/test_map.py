@@ -108,7 +108,7 @@ def test_nodes_share_the_totals_of_a_row(read: Reading, tmp_path: Path) -> None:
     got = read(tmp_path / "x.csv", map="nodes=n")
     demands = [(t.instances, t.gang, t.gpus, t.cpus, t.memory_gb) for t in (job.tasks[0] for job in got.jobs)]
     assert demands == [(2, True, 4, 8, 32), (3, True, 1, 2, 4), (4, True, 0, 10, 20), (1, False, 2, 4, 8)]
-    assert got.noted == {"whose GPUs are not even over their nodes, taken one by one": 1}
+    assert got.noted == {"with GPUs spread unevenly over their nodes (treated as single GPUs)": 1}
 
 
 def test_a_state_says_which_rows_are_jobs_that_ran(read: Reading, tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_a_state_says_which_rows_are_jobs_that_ran(read: Reading, tmp_path: Path
     got = read(tmp_path / "x.csv", map="state=how")
     assert [job.id for job in got.jobs] == ["a", "b", "e"]
     assert got.dropped == {"cancelled before they started": 1, "that outlive the trace": 1}
-    assert got.noted == {"whose state is not a known word, taken as ended": 1}
+    assert got.noted == {"whose state is unknown (taken as ended)": 1}
 
 
 def test_a_type_may_be_the_site_s_word_and_a_constraint_is_a_request(read: Reading, tmp_path: Path) -> None:

@@ -146,10 +146,10 @@ def test_times_that_contradict_each_other_are_noted_and_possible_ones_taken(read
     )
     got = read(tmp_path / "log.csv")
     assert got.noted == {
-        "that start before they arrive, taken to start then": 1,
-        "that are eligible only after their start, taken as then": 1,
-        "with an end before the start; the run time counts": 1,
-        "whose elapsed time is not that from start to end; it counts": 1,
+        "that start before they arrive (taken to start on arrival)": 1,
+        "that become eligible after their start (taken as eligible at the start)": 1,
+        "with an end before the start (the run time counts)": 1,
+        "whose elapsed time differs from the time between start and end (the elapsed time counts)": 1,
     }
     assert [(job.observed_start_s, job.eligible_s, job.tasks[0].work) for job in got.jobs] == [
         (0, 0, 60), (20, 20, 60), (20, 0, 60), (20, 0, 60), (20, 0, 60),
@@ -181,4 +181,4 @@ def test_the_repeated_hour_is_read_by_order_and_duration(read: Reading, tmp_path
     got = read(tmp_path / "log.csv", timezone="Europe/Berlin")
     waits = {job.id: (job.observed_start_s - job.arrival_s, job.tasks[0].work) for job in got.jobs}
     assert waits == {"a": (1500, 1800), "b": (600, 1800), "c": (600, 1200), "d": (1200, 600)}
-    assert got.noted == {"with a time in an hour that is skipped (is timezone right?)": 1}
+    assert got.noted == {"with a time in an hour that does not exist in their time zone (check timezone)": 1}

@@ -115,5 +115,5 @@ def test_an_unknown_reference_gpu_is_refused() -> None:
 
 def test_a_time_scale_that_leaves_the_numbers_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("id,arrival_s,gpus,duration_s\na,0,1,1\nb,1e308,1,1\n")
-    with pytest.raises(TraceError, match=r"a\.csv: a time scale of 10\.0 is too large for it \(job 'b'"):
+    with pytest.raises(TraceError, match=r"a\.csv: the time scale 10\.0 is too large for this trace \(job 'b'"):
         list(open_trace(tmp_path / "a.csv", "plain", TraceOptions(time_scale=10.0)).jobs())

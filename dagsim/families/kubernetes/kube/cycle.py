@@ -119,7 +119,7 @@ class PodCycle:
         if self.filters.passes_with_nominated(*self._asked(waiting), node):
             lower.sort(key=_importance)
             protected = _protected(lower)
-            # Pods are spared one by one: first those that a budget protects, and more important
+            # Pods are spared one by one. Pods protected by a budget come first, then more important
             # pods before others.
             for bound in sorted(lower, key=lambda bound: bound.key not in protected):
                 snapshot.add(node, removed.pop(bound.key))

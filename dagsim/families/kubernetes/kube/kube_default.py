@@ -94,7 +94,7 @@ class KubeDefault:
         return KubeWaits(_State(view, self._profile))
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
-        if view.now < self._now:  # a new simulation
+        if view.now < self._now:  # a new simulation has begun
             self._leaving.clear()
             self._nominated.clear()
         self._now = view.now
@@ -116,7 +116,7 @@ class KubeDefault:
         wake_s = min([queue.next_s(), *[leaving.until_s for leaving in self._leaving.values()]])
         if wake_s < inf:
             yield Wait(wake_s)
-        # nothing will change any more, so whatever is waiting will wait for ever
+        # nothing will change any more, so all waiting pods will wait for ever
         elif not (view.running or view.pending):
             for number in dict.fromkeys([task.job.number for task in view.ready]):
                 yield Kill(number, RejectReason.CANCELLED)
@@ -511,8 +511,8 @@ class _Queue:
         blocked = self._blocked[: len(self._by_number)]
         again = np.zeros(len(blocked), bool)
         if released != self.seen or state.freed:
-            # Away from the nodes that pods left, a pod can become feasible only if it was kept away
-            # by other pods' labels.
+            # On nodes that no pod has left, a pod can become feasible only if the labels of other
+            # pods had kept it away.
             local = released - self.seen == len(state.freed) and not state.snapshot.has_anti_affinity
             if self.seen >= 0 and local:
                 for node in set(state.freed):

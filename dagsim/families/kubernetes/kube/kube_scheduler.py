@@ -42,9 +42,11 @@ counts seconds of the real clock, in which hundreds of simulated ones pass.
 _PATIENCE_S = 0.5
 """Real seconds without a change after which the program is taken to rest, though its metrics do not add up."""
 _OPTIONAL = {
-    "--permit-port-sharing": "true",  # of a port that nobody else gets meanwhile
-    "--pod-max-in-unschedulable-pods-duration": "10000h",  # or 5 real minutes would wake every pod
-    # These are nine tenths of the page that tells whether it rests.
+    # allow sharing, in case another process takes the port in the meantime
+    "--permit-port-sharing": "true",
+    # otherwise, every pod would be retried after 5 minutes of real time
+    "--pod-max-in-unschedulable-pods-duration": "10000h",
+    # These metrics make up nine tenths of the page that shows whether the scheduler is idle.
     "--disabled-metrics": "scheduler_plugin_execution_duration_seconds,scheduler_plugin_evaluation_total,"
     "scheduler_framework_extension_point_duration_seconds,scheduler_pod_scheduling_sli_duration_seconds,"
     "kubernetes_feature_enabled,rest_client_rate_limiter_duration_seconds,rest_client_request_duration_seconds,"
@@ -105,7 +107,7 @@ class KubeScheduler:
         self.notes = ["kube-scheduler draws among equally good nodes, so another run may place jobs elsewhere"]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> NoReturn:
-        raise PolicyFailed(f"policy {self.name!r} cannot be forked: another program cannot be copied at an instant")
+        raise PolicyFailed(f"policy {self.name!r} cannot be forked: the state of another program cannot be copied")
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         """Yield the decisions of kube-scheduler for this instant.
@@ -256,7 +258,7 @@ class _Session:
             "podMaxBackoffSeconds": _NO_BACKOFF_S,
         }
 
-    # What the kernel tells.
+    # Notifications from the kernel.
 
     def push(self, task: TaskState) -> None:
         """Note a task that became ready."""
@@ -294,7 +296,7 @@ class _Session:
         for event in events:
             yield from self._bound(view, event) if event.what == "bind" else self._deleted(view, event)
         if events or due:
-            return  # asked again, with the consequences
+            return  # the policy is called again with the consequences
         wakes = [*self._leaving.values(), *[when for when, _ in self._later]]
         if self._stops:
             wakes.append(now + _LATER_S)
@@ -307,7 +309,7 @@ class _Session:
         key = self._tasks.pop(event.pod, None)
         waiting = None if key is None else self._waiting.get(key)
         if waiting is None:
-            return  # its job is gone
+            return  # the job has left the system
         if event.node not in self._numbers:
             self._beside.fail(f"bound the pod {event.pod[1]} to the node {event.node!r}, which does not exist")
         task, node = waiting.task, self._numbers[event.node]
@@ -356,7 +358,7 @@ class _Session:
         for number in dict.fromkeys([task.job.number for task in view.ready]):
             yield Kill(number, RejectReason.CANCELLED)
 
-    # What happens in the thread of the server.
+    # The part that runs in the server's thread.
 
     async def _begin(self, view: ClusterView) -> None:
         store = self._store
@@ -382,7 +384,8 @@ class _Session:
             store.held.clear()
         store.now_s = now
         before = store.version
-        # Before the room of pods that were lost there is free: no pod may be bound to a node that is gone.
+        # Remove closed nodes before resources of lost pods are released, so that no pod is bound to
+        # a node that is gone.
         await self._change_nodes(view, closing=True)
         for key in [key for key, when in self._leaving.items() if when <= now]:
             self._remove(key)
@@ -393,7 +396,8 @@ class _Session:
         self._past.clear()
         came = [task for when, task in self._later if when <= now]
         self._later = [(when, task) for when, task in self._later if when > now]
-        # The most important first, so that no pod is bound before one that goes before it has come.
+        # Send the most important pods first, so that no pod is bound before a more important one
+        # has arrived.
         for task in sorted([*came, *self._new], key=lambda task: (-task.job.job.priority, task.ready_s, task.order)):
             self._submit(task)
         self._new.clear()
@@ -442,7 +446,7 @@ class _Session:
         closed = drained or cordoned
         taints = [taint for taint in value_at(node, "spec.taints") or () if taint.get("key") not in _OWN_TAINTS]
         taints += ([] if up else _NOT_READY) + (_CORDONED if closed else [])
-        # The annotation makes each update one event that kube-scheduler counts.
+        # Because of the annotation, kube-scheduler counts each update as exactly one event.
         note = {"annotations": {"dagsim/version": node["metadata"]["resourceVersion"]}}
         ready = {"type": "Ready", "status": "True" if up else "False"}
         spec = {"taints": taints, "unschedulable": closed}
@@ -598,14 +602,15 @@ class _Session:
         if change.event == "DELETED" or ("deletionTimestamp" in metadata and not _is_leaving(was)):
             self._undecided.discard(key)
             if change.event != "DELETED":
-                whole_s = float(metadata["deletionGracePeriodSeconds"])  # a grace_s of 2.5 s is 3 s there
+                # the API only has whole seconds, so a grace_s of 2.5 s becomes 3 s there
+                whole_s = float(metadata["deletionGracePeriodSeconds"])
                 held_s = _LATER_S if key in self._store.held else 0.0
                 self._leaving[key] = self._store.now_s + max(min(whole_s, self._store.grace_s), held_s)
             if value_at(was, "spec.nodeName"):
                 self._events.append(_Event("delete", key))
         elif value_at(change.object, "spec.nodeName") and not value_at(was, "spec.nodeName"):
             self._undecided.discard(key)
-            self._store.held.add(key)  # the kernel stops no run at the instant of its start
+            self._store.held.add(key)  # the kernel stops no run at the time at which it started
             self._events.append(_Event("bind", key, change.object["spec"]["nodeName"]))
         elif any(one.get("type") == "PodScheduled" for one in status.get("conditions") or ()):
             self._undecided.discard(key)

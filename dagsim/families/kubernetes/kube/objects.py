@@ -149,8 +149,8 @@ class Pod:
     def _read_amounts(self, spec: Mapping[str, Any]) -> None:
         self.requests: Amounts = {name: size for name, size in pod_requests(spec).items() if size}
         assumed = {"cpu": DEFAULT_CPU, "memory": DEFAULT_MEMORY}
-        # An arriving pod's own requests do not count in the score of NodeResourcesFit (as in 1.35),
-        # but those of a running pod do.
+        # The score of NodeResourcesFit leaves out the requests of an arriving pod itself (as in
+        # 1.35), but includes those of running pods.
         self.scored_requests: Amounts = pod_requests(spec, pod_level=False, assumed=assumed)
         if has_own_requests(spec):
             assumed = {name: size for name, size in assumed.items() if name not in self.requests}
@@ -203,7 +203,7 @@ class Pod:
                     selector = selector.extended([Requirement(key, operator, (self.labels[key],)) for key in keys])
             namespaces: frozenset[str] | None = frozenset(map(str, list_in(term, "namespaces")))
             if object_in(term).get("namespaceSelector") is not None:
-                # the import has replaced a namespace selector by the names of the namespaces
+                # the import has replaced each namespace selector by the names of the namespaces
                 namespaces = None
             terms.append(Term(selector, namespaces if namespaces != frozenset() else frozenset({self.namespace}),
                               text_in(term, "topologyKey")))  # fmt: skip

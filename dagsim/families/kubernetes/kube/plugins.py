@@ -165,7 +165,7 @@ class Filters:
                 anywhere = anywhere or bool(sums.any())
                 labelled = labelled & (domains[at] >= 0)
                 met = met & (sums[at] > 0)
-            # The first pod of a group whose affinity selects the group itself may run anywhere.
+            # The first pod of a group whose affinity selects the group itself may run on any node.
             alone = not anywhere and matches_all(pod.affinity, pod)
             yield "InterPodAffinity", ~(labelled & (met | alone)), "node(s) didn't match pod affinity rules", _FOR_GOOD
         for term in pod.anti_affinity:
@@ -243,7 +243,7 @@ def _fit(profile: Profile, snapshot: NodeColumns, pod: Pod, nodes: np.ndarray) -
         capacity = snapshot.allocatable[row, nodes]
         in_use = snapshot.nonzero if row in (CPU, MEMORY) else snapshot.requested
         score = _utilization_score(arguments, in_use[row, nodes] + asked, capacity)
-        # A ratio of 0 leaves the resource out of the mean, including its weight.
+        # A ratio of 0 removes the resource, including its weight, from the mean.
         counts = (capacity > 0) & (score > 0) if arguments.shape else capacity > 0
         sums += np.where(counts, weight * score, 0)
         weights += np.where(counts, weight, 0)

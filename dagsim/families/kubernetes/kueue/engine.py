@@ -356,7 +356,8 @@ class Admission:
         """Admit the entries in order, or let them preempt, while there is quota."""
         issued: list[tuple[_Entry, Target]] = []
         if all(entry.assignment.mode is not Mode.FIT and not entry.targets for entry in entries):
-            return issued  # the only effect of some is to reserve quota from others that need none
+            # some preemptions only serve to reserve quota from workloads that need none
+            return issued
         taken: dict[str, WorkloadState] = {}
         roots = {id(entry.queue.node.root): entry.queue.node.root for entry in entries}
         with self.snapshot.trial(roots.values()):
@@ -422,8 +423,8 @@ class Admission:
                 cycle.advances = True
             cycle.pending.append((workload, entry.message))
             if workload.message != entry.message:
-                # The status is written, and this update replaces the queue's copy, without the
-                # flavors tried.
+                # Writing the status replaces the queue's copy of the workload, so the record of
+                # tried flavors is lost.
                 workload.message, workload.tried = entry.message, ()
 
     def _deliver(self, cycle: Cycle, issued: list[tuple[_Entry, Target]], now: float) -> None:
@@ -443,7 +444,7 @@ class Admission:
         if not cycle.advances:
             cycle.heads = tuple([(workload.name, workload.tried, message) for workload, message in cycle.pending])
 
-    # Quota of workloads.
+    # Quota used by workloads.
 
     def _hold(self, workload: WorkloadState, assignment: Assignment) -> None:
         workload.assignment, workload.where, workload.usage = assignment, "admitted", assignment.usage
@@ -510,7 +511,8 @@ class Admission:
         usage = 0.0
         for resource in sorted(consumed.keys() | penalties.keys()):
             total = consumed.get(resource, 0) + penalties.get(resource, 0)
-            # Kubernetes writes whole amounts without decimals, and multiplies others by 0.001.
+            # Kubernetes writes whole amounts without decimals, and multiplies all other amounts by
+            # 0.001.
             amount = total * 0.001 if resource in penalties or total % 1000 else float(total // 1000)
             usage += sharing.resource_weights.get(resource, 1.0) * amount
         weight = self._locals[local_queue].weight

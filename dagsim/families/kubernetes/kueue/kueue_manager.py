@@ -88,14 +88,14 @@ class KueueManager(Kueue):
         self._beside: Beside | None = None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> NoReturn:
-        raise PolicyFailed(f"policy {self.name!r} cannot be forked: another program cannot be copied at an instant")
+        raise PolicyFailed(f"policy {self.name!r} cannot be forked: the state of another program cannot be copied")
 
     def _engine(self, objects: KueueObjects) -> Any:
         if self._beside is not None:
             self._beside.close()
         self._beside = Beside(self.name, self._timeout_s)
         if objects.fair_sharing is not None or objects.admission_fair_sharing is not None:
-            self._note("fair sharing is part of the manager's own configuration, and was not passed on")
+            self._note("fair sharing is part of the manager's own configuration, so it was not passed on")
         return ManagedAdmission(objects, self._beside, self._command, self._version, self._still_s, self._return_s)
 
     def _command(self, kubeconfig: str) -> list[str]:
@@ -217,7 +217,7 @@ class ManagedAdmission:
                 if condition.get("type") == "QuotaReserved" and condition.get("status") == "False":
                     yield f"{object['spec']['queueName']}: a workload waits for ever: {condition.get('message', '')}"
 
-    # What happens in the thread of the server.
+    # The part that runs in the server's thread.
 
     async def _settle(self, now: float) -> None:
         self._store.now_s = now
@@ -282,7 +282,7 @@ def _message(object: Mapping[str, Any], kind: str) -> str:
     return next((str(one.get("message", "")) for one in object["status"]["conditions"] if one["type"] == kind), "")
 
 
-# Objects as manifests.
+# Manifests of the objects.
 
 
 def manifests_of(objects: KueueObjects, version: str) -> Iterator[tuple[str, str, Manifest]]:

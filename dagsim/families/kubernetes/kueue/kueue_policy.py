@@ -133,7 +133,8 @@ class Kueue:
             stopped = True
             yield stop
         if stopped:
-            return  # the policy is called again, with the pieces of the runs that it stopped
+            # the policy is called again with the remaining parts of the runs that it stopped
+            return
         yield from self._start(view, tasks)
         until = min(
             [self._admission.next_return(), *(one.from_s for one in self._waiting.values() if one.from_s > now)]
@@ -173,7 +174,7 @@ class Kueue:
         """Make what admits."""
         return Admission(objects, requeue_s=self.requeue_s, exact=False)
 
-    # Tasks as workloads.
+    # Workloads that stand for tasks.
 
     def _forget(self, view: ClusterView) -> None:
         """Remove the workloads of jobs that have finished or were stopped."""
@@ -211,7 +212,8 @@ class Kueue:
                     self._waiting[back].place = place
                     self._claimed[place] += 1
                 continue
-            if back is not None:  # several instances ran as one; each now waits by itself
+            # several instances ran together; each of them now waits separately
+            if back is not None:
                 self._drop(back)
             self._submit(task)
 
@@ -286,7 +288,9 @@ class Kueue:
                 for gone in cycle.preempted:
                     yield from self._stopped(view, gone.workload.name)
         except EndlessPreemption as circle:
-            self._note(f"workloads preempt each other in a circle, as in Kueue ({circle}); the circle was cut")
+            self._note(
+                f"workloads preempt each other in a circle, as they do in Kueue ({circle}); dagsim broke the circle"
+            )
 
     def _submit_next(self, task: TaskState) -> None:
         """Submit the next independent instance of a task, if there is one besides those admitted."""
@@ -322,7 +326,7 @@ class Kueue:
                 continue
             task = tasks.ready.get(admitted.place)
             if task is None or not task.waiting:
-                self._drop(name)  # no instance is left for this workload
+                self._drop(name)  # this workload has no instances left
                 continue
             placement = self._placement(view, task, name)
             if placement is not None:

@@ -111,7 +111,8 @@ class Site:
         types: set[str] | None = None
         for name in flavors:
             own = set(self._flavors[name].gpu_types) if name in self._flavors else set()
-            if name == GPUS and not self.exact:  # any type without its own quota
+            # this stands for every type without a quota of its own
+            if name == GPUS and not self.exact:
                 own = set(self.type_names) - {flavor for group in queue.resource_groups for flavor in _names(group)}
             elif not own:
                 continue

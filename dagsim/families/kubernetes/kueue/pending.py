@@ -66,7 +66,7 @@ class PendingQueue:
         for workload in self.aside.values():
             workload.where = "heap"
         self._entries = self._entries[self._start :] + [_entry(workload) for workload in self.aside.values()]
-        self._entries.sort()  # usually two sorted parts
+        self._entries.sort()  # this is usually a concatenation of two sorted lists
         self._start = 0
         self._waiting.update(self.aside)
         self.aside.clear()

@@ -102,7 +102,7 @@ class Snapshot:
         depend."""
         return self.changes.get("" if queue.trees else queue.node.root.name, 0)
 
-    # Usage of workloads.
+    # Quota used by workloads.
 
     def add(self, workload: WorkloadState) -> None:
         """Let a workload hold its quota and its place."""

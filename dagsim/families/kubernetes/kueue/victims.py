@@ -248,7 +248,8 @@ class Preemptor:
             return []
         strategies = self._fair or ("LessThanOrEqualToFinalShare", "LessThanInitialShare")
         node = search.queue.node
-        for slot, amount in search.amounts.items():  # shares include the workload itself
+        # the shares include the usage of the workload itself
+        for slot, amount in search.amounts.items():
             node.take(slot, amount)
         tournament = _Victims(self, search, candidates)
         targets, refused = self._first_strategy(search, tournament, strategies[0])

@@ -207,7 +207,8 @@ class ApiServer:
             allowed = {"allowed": True, "authenticated": True, "user": {"username": "dagsim"}}
             return 201, {**body, "status": allowed}
         if kind.kind == "Event" and method in ("POST", "PATCH", "PUT"):
-            return 201 if method == "POST" else 200, body  # what programs tell people is not kept
+            # events, which programs write for people, are not stored
+            return 201 if method == "POST" else 200, body
         match method:
             case "POST" if target.part == "eviction":
                 return 201, store.delete(kind, key, body.get("deleteOptions"), source)
@@ -297,7 +298,7 @@ class _Watch:
         """Send changes until the client goes, or the time that it asked for is over."""
         store, kind = self._api.store, self._target.resource
         if not self._since.isdigit():
-            raise Refusal(400, "BadRequest", f"the resource version {self._since!r} is no number")
+            raise Refusal(400, "BadRequest", f"the resource version {self._since!r} is not a number")
         changed = asyncio.Event()
         lines, position = self._beginning(store)
         waiting = self._api._watches.setdefault(kind, set())
@@ -411,7 +412,7 @@ async def _body(receive: Receive, headers: Mapping[str, str]) -> Any:
     except (ValueError, yaml.YAMLError) as error:
         raise Refusal(400, "BadRequest", f"the body cannot be read: {error}") from None
     if not isinstance(content, dict | list):
-        raise Refusal(400, "BadRequest", "the body is no object")
+        raise Refusal(400, "BadRequest", "the body is not an object")
     return content
 
 

@@ -109,11 +109,11 @@ def _take(document: Any, operation: str, path: str, value: Any) -> None:
     match operation:
         case "test":
             if place[key] != value:
-                raise InvalidPatch(f"the value at {path} is another one")
+                raise InvalidPatch(f"the value at {path} is different")
         case "remove":
             del place[key]
         case "replace":
-            place[key]  # raises if it is missing
+            place[key]  # raises KeyError if the key is missing
             place[key] = value
         case "add":
             if listed:

@@ -41,7 +41,7 @@ def checked_program(kind: str, binary: str, timeout_s: float) -> str:
     """
     require(0 < timeout_s < 1e6, f"{kind}: timeout_s must be a number of seconds above 0", timeout_s)
     if not binary:
-        raise ConfigError(f"{kind}: no program; expected {kind}[binary=PATH]")
+        raise ConfigError(f"{kind}: the program is missing; expected {kind}[binary=PATH]")
     path = shutil.which(binary)
     if path is None:
         raise UnknownName(f"{kind}: there is no program {binary!r}")
@@ -103,7 +103,8 @@ class Beside:
                 stdout=self._log,
                 stderr=subprocess.STDOUT,
                 pass_fds=handles,
-                start_new_session=True,  # Ctrl-C is for dagsim alone, which ends the program
+                # only dagsim itself receives Ctrl-C, and then stops the program
+                start_new_session=True,
                 preexec_fn=_dies_with(os.getpid()) if sys.platform == "linux" else None,
             )
         except OSError as error:
@@ -210,7 +211,7 @@ def _dies_with(parent: int) -> Callable[[], None]:
     def set_signal() -> None:
         library.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
         if os.getppid() != parent:
-            os._exit(1)  # the parent is gone already
+            os._exit(1)  # the parent process has already ended
 
     return set_signal
 
@@ -238,7 +239,8 @@ def _end(
 
     async def stop() -> None:
         api.stop()
-        await asyncio.sleep(0)  # transports close in the next turn, and end the watches
+        # transports close in the next iteration of the loop, which ends the watches
+        await asyncio.sleep(0)
         rest = asyncio.all_tasks() - {asyncio.current_task()}
         _, pending = await asyncio.wait(rest, timeout=_GOODBYE_S / 2) if rest else (rest, ())
         for task in pending:
@@ -270,7 +272,7 @@ class Metrics:
         return await asyncio.to_thread(self._page)
 
     def _page(self) -> bytes | None:
-        for _ in range(2):  # the program may have closed the connection meanwhile
+        for _ in range(2):  # the program may have closed the connection in the meantime
             try:
                 self._connection.request("GET", "/metrics")
                 answer = self._connection.getresponse()

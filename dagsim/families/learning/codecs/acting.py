@@ -131,7 +131,7 @@ class Acting(Relative):
         if not blocked:
             return []
         shortest = min(blocked, key=lambda ready: (ready.best_s, ready.task.order))
-        least = min(blocked, key=lambda ready: (_work_s(ready.task.job), ready.task.order))
+        least = min(blocked, key=lambda ready: (ready.task.job.work_left_gpu_s(), ready.task.order))
         now = view.now
         victims = sorted(
             [(run.work_left_s(now), -run.id, run) for run in view.running.values() if run.started_s < now], reverse=True
@@ -236,18 +236,13 @@ class Acting(Relative):
             "job_tasks": log1p(len(applicant.tasks)) / 2,
             "job_tasks_left": log1p(applicant.tasks_left) / 2,
             "job_age": log_scale(view.now - applicant.job.arrival_s, unit_s),
-            "log_work_left": log_over(_work_s(applicant), unit_s),
+            "log_work_left": log_over(applicant.work_left_gpu_s(), unit_s),
         }
         for name, value in shown.items():
             row[_FEATURES[name]] = value
         rows = [[*row, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0], [*row, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0]]
         _, context, gpus = self._present(view, view.machines, pool, unit_s)
         return Observation(np.array(rows, np.float32), context, gpus)
-
-
-def _work_s(job: JobState) -> float:
-    """Return the GPU-seconds of a job's unfinished tasks on their fastest types."""
-    return ordered_sum([width(task) * task.unfinished * task.best_s for task in job.tasks])
 
 
 def _lost_s(view: ClusterView, run: Run) -> float:

@@ -113,7 +113,9 @@ class Candidates:
         if not offers:
             if (
                 self.config.select == "heads"
-            ):  # all groups were checked, so none fits until a task arrives or GPUs are released
+                # all groups have been checked, so nothing fits until a task arrives or GPUs are
+                # released
+            ):
                 self._quiet = machines.released, pool.pushed
             return None
         return self._observe(view, machines, pool, offers)

@@ -246,7 +246,8 @@ class Pool:
             if not run.task.waiting:
                 self._drop(run.task)
         self.new.clear()
-        if len(self.tasks) > len(ready):  # a killed job's tasks leave without having started
+        # tasks of a killed job leave the queue without having started
+        if len(self.tasks) > len(ready):
             for task in [task for task in self.tasks if not task.waiting]:
                 self._drop(task)
 

@@ -12,9 +12,8 @@ from dagsim.families.learning.codecs.codec import CandidatesConfig, Floats32, Ob
 from dagsim.families.learning.codecs.pool import UNITS, Pool
 from dagsim.model import Decision, Start
 from dagsim.model.arithmetic import ordered_sum
-from dagsim.systems.cluster.api import ClusterState, ClusterView, ExpectedFree, JobState, TaskState
+from dagsim.systems.cluster.api import ClusterState, ClusterView, ExpectedFree, TaskState
 from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.policies.orders import width
 
 _TYPE = ("free", "share", "pressure", "mean_slowdown", "ahead_1", "ahead_2", "ahead_4", "ahead_8")
 TASK_FEATURES = (
@@ -163,13 +162,11 @@ class Relative(Candidates):
         unit_s: float,
     ) -> list[list[float]]:
         """Return the rows of all pairs."""
-        now, left_s = view.now, dict[JobState, float]()
+        now = view.now
         rows, works, seconds_here = [], [], []
         for ready, room in offers:
             task, seconds = ready.task, ready.seconds
             job, graph = task.job, task.job.job.graph
-            if job not in left_s:
-                left_s[job] = ordered_sum([width(other) * other.unfinished * other.best_s for other in job.tasks])
             eta = eta_of(task.demand, room, expected, idle, inf)
             finish = [wait_s + here_s for wait_s, here_s in zip(eta, seconds, strict=True)]
             first_s, second_s = sorted([*finish, inf])[:2]
@@ -177,7 +174,7 @@ class Relative(Candidates):
             shorter = pool.place_of(ready) / len(pool.tasks)
             for type_ in room:
                 here_s = seconds[type_]
-                works.append(left_s[job] + ready.wide * (here_s - task.best_s))
+                works.append(job.work_left_gpu_s() + ready.wide * (here_s - task.best_s))
                 seconds_here.append(here_s)
                 self.rows.append((task, type_))
                 rows.append(

@@ -130,7 +130,7 @@ def sample(log_p: np.ndarray, first: np.ndarray, rng: np.random.Generator | None
     maxima = np.maximum.reduceat(noisy, first)
     lengths = np.diff(np.append(first, len(noisy)))
     hits = np.flatnonzero(noisy == np.repeat(maxima, lengths))
-    # if several rows tie, the first one
+    # take the first row if several are tied
     chosen: np.ndarray = hits[np.searchsorted(hits, first)] - first
     return chosen
 

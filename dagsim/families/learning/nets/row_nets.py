@@ -33,8 +33,8 @@ class Sizes(NamedTuple):
         features = codec.features
         if not set(cls._fields) <= set(features):
             raise ConfigError(
-                f"{reader} reads observations with {', '.join(cls._fields)}; those of {type(codec).__name__} have "
-                f"{', '.join(features)}"
+                f"{reader} reads observations with the fields {', '.join(cls._fields)}, but "
+                f"{type(codec).__name__} writes {', '.join(features)}"
             )
         return cls(*(len(features[name]) for name in cls._fields))
 

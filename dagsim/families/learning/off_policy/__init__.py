@@ -99,4 +99,4 @@ class RainbowConfig(_OffPolicy):
         self._fraction("priority", "importance")
         self._at_least(2, "atoms")
         if not self.support[0] < self.support[1]:
-            raise ConfigError(f"rainbow: support must be a low and a higher value, got {self.support!r}")
+            raise ConfigError(f"rainbow: support must be two values, the lower one first, got {self.support!r}")

@@ -40,8 +40,8 @@ class QLearner(ABC, Generic[ConfigT, QT]):
     def __init__(self, context: LearnerContext, config: ConfigT, q: QT, net: ScoreNet) -> None:
         self.config: ConfigT = config
         self._context = context
-        self._q = q
-        self._target = deepcopy(q)
+        self.q = q
+        self.target = deepcopy(q)
         self.optimizer = torch.optim.Adam(q.parameters(), config.lr)
         self.replay = ReplayBuffer(config.replay, config.priority, config.importance, net)
         self._scale = 0.0
@@ -68,10 +68,10 @@ class QLearner(ABC, Generic[ConfigT, QT]):
             loss, errors = self._loss(drawn, rng)
             self.optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
-            nn.utils.clip_grad_norm_(self._q.parameters(), 10.0)
+            nn.utils.clip_grad_norm_(self.q.parameters(), 10.0)
             self.optimizer.step()
             self.replay.update(drawn.places, errors.numpy())
-            follow(self._target, self._q, config.target_rate)
+            follow(self.target, self.q, config.target_rate)
             losses.append(float(loss.detach()))
         return {
             "reward": float(np.mean([sum(steps.rewards) for steps in episodes])),
@@ -82,13 +82,13 @@ class QLearner(ABC, Generic[ConfigT, QT]):
 
     def state(self) -> dict[str, Any]:
         return {
-            "target": self._target.state_dict(),
+            "target": self.target.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "scale": self._scale,
         }
 
     def load(self, state: Mapping[str, Any]) -> None:
-        self._target.load_state_dict(state["target"])
+        self.target.load_state_dict(state["target"])
         self.optimizer.load_state_dict(state["optimizer"])
         self._scale = state["scale"]
 
@@ -144,11 +144,11 @@ class D3qn(QLearner[D3qnConfig, Duelling]):
         return self.learn(episodes, iteration, progress) | {"exploration": exploration}
 
     def _loss(self, drawn: Drawn, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
-        return q_loss(self._q, self._target, drawn)
+        return q_loss(self.q, self.target, drawn)
 
     def state(self) -> dict[str, Any]:
-        return {"net": self.net.state_dict(), "q": self._q.state_dict(), **super().state()}
+        return {"net": self.net.state_dict(), "q": self.q.state_dict(), **super().state()}
 
     def load(self, state: Mapping[str, Any]) -> None:
-        self._q.load_state_dict(state["q"])
+        self.q.load_state_dict(state["q"])
         super().load(state)

@@ -162,8 +162,8 @@ class Rainbow(QLearner[RainbowConfig, RainbowNet]):
 
     def _loss(self, drawn: Drawn, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
         self.net.draw_noise(rng)
-        self._target.draw_noise(rng)
-        return rainbow_loss(self.net, self._target, drawn)
+        self.target.draw_noise(rng)
+        return rainbow_loss(self.net, self.target, drawn)
 
     def state(self) -> dict[str, Any]:
         return {"net": self.net.state_dict(), **super().state()}

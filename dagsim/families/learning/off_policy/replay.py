@@ -161,7 +161,8 @@ class ReplayBuffer:
         self._drop(first - self._gone)
         if self.span != (first, after):
             raise ValueError(
-                f"the checkpoint needs transitions {first} to {after}, the files hold {self.span[0]} to {self.span[1]}"
+                f"the checkpoint needs transitions {first} to {after}, but the files hold {self.span[0]} "
+                f"to {self.span[1]}"
             )
         self._weights = state["weights"].numpy().copy()
 
@@ -233,12 +234,13 @@ class ReplayArchive:
         """
         first, after = state["span"]
         paths = [path for path in self._paths() if int(path.stem) < after]
-        ends = [int(path.stem) for path in paths[1:]] + [after] * bool(paths)  # no files before the first iteration
+        # there are no files before the first iteration
+        ends = [int(path.stem) for path in paths[1:]] + [after] * bool(paths)
         needed = [path for path, end in zip(paths, ends, strict=True) if end > first]
         try:
             replay.load(state, map(read_plain, needed))
         except (KeyError, TypeError, ValueError) as error:
-            raise RunFolderError(f"{self._folder}: the replay is damaged ({error})") from None
+            raise RunFolderError(f"{self._folder}: the replay buffer is damaged ({error})") from None
         self._written = after
 
     def remove(self) -> None:

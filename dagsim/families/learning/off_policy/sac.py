@@ -50,12 +50,12 @@ class Sac:
         self.config = context.config.algorithm
         self._context = context
         self.net = scoring(context.net(), "sac")
-        self._q = nn.ModuleList([Duelling(scoring(context.net(), "sac"), context.critic()) for _ in range(2)])
-        self._targets = deepcopy(self._q)
+        self.q = nn.ModuleList([Duelling(scoring(context.net(), "sac"), context.critic()) for _ in range(2)])
+        self.targets = deepcopy(self.q)
         self._log_temperature = torch.tensor(float(np.log(self.config.temperature)), requires_grad=True)
         self.optimizers = [
             torch.optim.Adam(self.net.parameters(), self.config.lr),
-            torch.optim.Adam(self._q.parameters(), self.config.lr),
+            torch.optim.Adam(self.q.parameters(), self.config.lr),
             torch.optim.Adam([self._log_temperature], self.config.lr),
         ]
         self.replay = ReplayBuffer(self.config.replay, net=self.net)
@@ -92,13 +92,13 @@ class Sac:
         entropy and the critics' loss."""
         temperature = float(torch.exp(self._log_temperature.detach()))
         actor, critics, temperature_optimizer = self.optimizers
-        loss = torch.stack([critic_loss(q, drawn, self._target(drawn, temperature)) for q in self._q]).sum()
+        loss = torch.stack([critic_loss(q, drawn, self._target(drawn, temperature)) for q in self.q]).sum()
         critics.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         critics.step()
         batch = drawn.batch
         with torch.no_grad():
-            q = torch.minimum(*(q_net(batch) for q_net in self._q))
+            q = torch.minimum(*(q_net(batch) for q_net in self.q))
         policy_loss, policy_entropy = actor_loss(self.net(batch), batch, q, temperature)
         actor.zero_grad()
         policy_loss.backward()  # type: ignore[no-untyped-call]
@@ -109,7 +109,7 @@ class Sac:
         loss_of_temperature = temperature_loss(self._log_temperature, policy_entropy, target_entropy)
         loss_of_temperature.backward()  # type: ignore[no-untyped-call]
         temperature_optimizer.step()
-        follow(self._targets, self._q, self.config.target_rate)
+        follow(self.targets, self.q, self.config.target_rate)
         return float(policy_entropy.detach().mean()), float(loss.detach())
 
     def _target(self, drawn: Drawn, temperature: float) -> Tensor:
@@ -118,15 +118,15 @@ class Sac:
         with torch.no_grad():
             after = drawn.following
             log_p = log_softmax(self.net(after), after.segment, after.size)
-            q = torch.minimum(*(target(after) for target in self._targets))
+            q = torch.minimum(*(target(after) for target in self.targets))
             values = segment_sum(torch.exp(log_p) * (q - temperature * log_p), after.segment, after.size)
             return drawn.rewards + drawn.discounts * values
 
     def state(self) -> dict[str, Any]:
         return {
             "net": self.net.state_dict(),
-            "q": self._q.state_dict(),
-            "targets": self._targets.state_dict(),
+            "q": self.q.state_dict(),
+            "targets": self.targets.state_dict(),
             "log_temperature": self._log_temperature.detach(),
             "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
             "scale": self._scale,
@@ -134,8 +134,8 @@ class Sac:
 
     def load(self, state: Mapping[str, Any]) -> None:
         self.net.load_state_dict(state["net"])
-        self._q.load_state_dict(state["q"])
-        self._targets.load_state_dict(state["targets"])
+        self.q.load_state_dict(state["q"])
+        self.targets.load_state_dict(state["targets"])
         self._scale = state["scale"]
         with torch.no_grad():
             self._log_temperature.copy_(state["log_temperature"])

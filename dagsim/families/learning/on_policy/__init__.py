@@ -97,4 +97,4 @@ class ReinforceConfig(Algorithm):
 def _check_advantage(settings: PpoConfig | ReinforceConfig) -> None:
     name = Spec.parse(settings.advantage).name
     if settings.replicas < (2 if name in ("replicas", "fluid") else 1):
-        raise ConfigError(f"{settings.kind}: advantage {name!r} needs 2 replicas or more, got {settings.replicas!r}")
+        raise ConfigError(f"{settings.kind}: advantage {name!r} needs at least 2 replicas, got {settings.replicas!r}")

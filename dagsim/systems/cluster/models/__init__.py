@@ -1,4 +1,4 @@
-"""Models of everything that takes time or goes wrong on the GPU cluster: the models of a simulation
+"""Models of everything that takes time or goes wrong on the GPU cluster: the models in a simulation
 as one value, and all models by name.
 """
 

@@ -39,7 +39,7 @@ class Nodes(Protocol):
         ...
 
     def bring_up(self, node: int) -> None:
-        """Bring the node back, unless something else also holds it down. It is up once every
+        """Bring the node back, unless something else also holds it down. The node is up once every
         process that took it down has released it.
         """
         ...
@@ -49,7 +49,7 @@ class FailureModel(Protocol):
     """The interface for failures: a configuration that creates the plain state of its processes."""
 
     def start(self, nodes: int, seed: int) -> FailureProcess:
-        """Return the state at time 0 for a cluster of ``nodes`` nodes."""
+        """Return the state at time 0 for a cluster with ``nodes`` nodes."""
         ...
 
 
@@ -81,7 +81,7 @@ class FailureProcess(Protocol):
 class NodeFailures:
     """Nodes fail and are repaired after exponential times (a memoryless machine-repair model).
 
-    Each node fails independently; with ``rack`` above 1, that many consecutive nodes fail together,
+    Each node fails independently. With ``rack`` above 1, that many consecutive nodes fail together,
     because they share a switch or a power supply.
     """
 
@@ -121,11 +121,11 @@ class SpotCapacity:
     """Nodes that their owner takes back and returns after exponential times, independently of each
     other.
 
-    ``notice_s`` before a node is taken, its runs stop and write a checkpoint, and nothing more
-    starts there. If the notice is as long as ``Preemption.checkpoint_write_s``, they keep all work
-    done until then; otherwise they lose what a failure would cost. Over a network with a storage,
-    the flows of the checkpoint must arrive within the notice. ``nodes`` are all nodes by default;
-    the others are reserved.
+    ``notice_s`` seconds before a node is taken, its runs stop and write a checkpoint, and nothing
+    more starts there. If the notice is at least as long as ``Preemption.checkpoint_write_s``, the
+    runs keep all work done until then. Otherwise they lose what a failure would cost. Over a
+    network with storage, the flows of the checkpoint must arrive within the notice. ``nodes`` are
+    all nodes by default; all other nodes are reserved.
     """
 
     mean_up_s: float
@@ -145,7 +145,7 @@ class SpotCapacity:
         """Return a state in which every node is available and has its own random stream.
 
         Raises:
-            ModelError: A node that the cluster does not have.
+            ModelError: The cluster does not have one of the nodes.
         """
         spot = sorted(set(range(nodes) if self.nodes is None else self.nodes))
         if any(not 0 <= node < nodes for node in spot):
@@ -157,8 +157,8 @@ class SpotCapacity:
 
 @dataclass(slots=True)
 class _Failing:
-    """For each rack: its nodes, its random stream, the time of its next change, and whether it is up
-    until then.
+    """For each rack: its nodes, its random stream, the time of its next change, and whether it is
+    up until then.
     """
 
     rates: NodeFailures | SpotCapacity
@@ -172,7 +172,7 @@ class _Failing:
 
     @property
     def takes_for_good(self) -> bool:
-        """True if a node may stay away forever."""
+        """True if a node may stay away for ever."""
         return self.rates.mean_down_s == inf
 
     def postpone(self, by_s: float) -> None:
@@ -222,7 +222,7 @@ class Maintenance:
         """Return the initial state, in which nothing has happened yet.
 
         Raises:
-            ModelError: A node that the cluster does not have.
+            ModelError: The cluster does not have one of the nodes.
         """
         if any(not 0 <= node < nodes for node in self.nodes):
             raise ModelError(f"maintenance: nodes must lie in 0..{nodes - 1}, got {self.nodes}")
@@ -232,8 +232,7 @@ class Maintenance:
 @dataclass(frozen=True, slots=True)
 class Outages:
     """Nodes that arrive late, leave or are away, each from its ``start_s`` to its ``end_s``
-    (``inf``: for good), as in a trace's machine events. The windows of one node must not
-    overlap.
+    (``inf``: for good), as in a trace's machine events. The windows of one node must not overlap.
     """
 
     windows: tuple[tuple[int, float, float], ...]
@@ -248,7 +247,7 @@ class Outages:
         """Return the initial state, in which nothing has happened yet.
 
         Raises:
-            ModelError: A node that the cluster does not have.
+            ModelError: The cluster does not have one of the nodes.
         """
         wrong = next((node for node, _, _ in self.windows if not 0 <= node < nodes), None)
         if wrong is not None:
@@ -258,8 +257,8 @@ class Outages:
 
 @dataclass(frozen=True, slots=True)
 class FailureLog:
-    """Failures as logged in a CSV file with the columns ``node`` (its number), ``start_s``
-    and ``end_s`` (empty: for good). Overlapping failures of a node count as one.
+    """Failures logged in a CSV file with the columns ``node`` (its number), ``start_s`` and
+    ``end_s`` (empty: for good). Overlapping failures of a node count as one.
     """
 
     path: str
@@ -304,7 +303,7 @@ class FailureLog:
 @dataclass(slots=True)
 class _Calendar:
     """Windows ``(node, start_s, end_s)`` in which nodes are unavailable, and the number of changes
-    that have happened."""
+    that have already happened."""
 
     windows: tuple[tuple[int, float, float], ...]
     done: int = 0
@@ -334,7 +333,7 @@ class _Calendar:
         return _Calendar(self.windows, self.done)
 
     def returning(self) -> list[int]:
-        """Return the nodes in O(windows): called only while nothing runs."""
+        """Return the nodes in O(windows); only called while nothing is running."""
         if not self.done:
             return []
         now = self.changes[self.done - 1][0]
@@ -354,12 +353,12 @@ class _Calendar:
 
 
 def start_all(models: Iterable[FailureModel], nodes: int, seed: int, begins_s: float = 0.0) -> list[FailureProcess]:
-    """Return the state of all failures when the simulation begins; their times count from then. All
-    windows go into a single calendar, so that the order of simultaneous changes does not depend on
-    the order of the models.
+    """Return the state of all failures at the beginning of the simulation, from which their times
+    count. All windows go into a single calendar, so that the order of simultaneous changes does not
+    depend on the order of the models.
 
     Raises:
-        ModelError: A node that the cluster does not have.
+        ModelError: The cluster does not have one of the nodes.
     """
     processes = [model.start(nodes, seed) for model in models]
     if begins_s:
@@ -376,8 +375,8 @@ class Setup(Protocol):
     """The interface for set-up costs."""
 
     def seconds(self, task: Task, job: int, previous: tuple[int, ...]) -> float:
-        """Return the seconds before a run of ``task`` computes. ``previous`` holds, for each GPU of
-        the run, the number of the job that it ran last, or -1 for none.
+        """Return the seconds before a run of ``task`` computes. ``previous`` contains, for each GPU
+        of the run, the number of the job that it ran last, or -1 for none.
         """
         ...
 
@@ -385,9 +384,9 @@ class Setup(Protocol):
 @dataclass(frozen=True, slots=True)
 class MovingDelay:
     """A delay of ``delay_s`` whenever a GPU changes jobs, for loading images, weights and data. The
-    first job on a GPU pays it only if ``first`` is set.
+    first job on a GPU only has this delay if ``first`` is set.
 
-    Spark executors that move between jobs pay about 2 s (Mao et al., SIGCOMM 2019).
+    Spark executors that move between jobs need about 2 s (Mao et al., SIGCOMM 2019).
     """
 
     delay_s: float = 2.0
@@ -419,22 +418,23 @@ class KeptWork(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    """``on_resume="resume"`` keeps the work done (checkpoint on preemption), ``"restart"`` loses
-    it.
+    """``on_resume="resume"`` keeps the work done (checkpoint on preemption), and ``"restart"``
+    loses it.
 
-    A run that returns pays ``restart_s`` as set-up before it computes. If it resumes, it also pays
-    ``checkpoint_s_per_gb`` for each GB of its task's memory (saving and loading together).
-    ``on_failure`` is the same option for runs killed by a node's failure, where nothing could be
-    saved in time; by default they start over. Measured restart costs are 25 to 250 s per model
-    (Sia, SOSP 2023, artifact).
+    When a run returns, it needs ``restart_s`` of set-up before it computes. If it resumes, it also
+    needs ``checkpoint_s_per_gb`` for each GB of its task's memory (for saving and loading
+    together). ``on_failure`` is the same option for runs killed by a node failure, when nothing
+    could be saved in time. By default, these runs start over. Measured restart costs are 25 to 250
+    s, depending on the model (Sia, SOSP 2023, artifact).
 
-    With ``checkpoint_interval_s``, each run writes a checkpoint after that many seconds of work, which takes
-    ``checkpoint_write_s`` (not at its end). A run killed by a failure then loses only the work since its last
-    checkpoint. Estimates do not count the writes. If the network has a storage for checkpoints, the
-    time of their flows takes the place of ``checkpoint_write_s`` and ``checkpoint_s_per_gb``.
+    With ``checkpoint_interval_s``, each run writes a checkpoint after that many seconds of work
+    (but not at its end), which takes ``checkpoint_write_s``. A run killed by a failure then only
+    loses the work since its last checkpoint. Estimates do not include the writes. If the network
+    has storage for checkpoints, the time of their flows replaces ``checkpoint_write_s`` and
+    ``checkpoint_s_per_gb``.
 
     Raises:
-        ModelError: An unknown mode, a negative cost, or an interval that is not positive.
+        ModelError: A mode is unknown, a cost is negative, or an interval is not positive.
     """
 
     on_resume: Literal["resume", "restart"] = "resume"
@@ -469,26 +469,26 @@ class Preemption:
         return KeptWork.NOTHING if self.checkpoint_interval_s is None else KeptWork.CHECKPOINT
 
     def cost_s(self, memory_gb: float, kept: bool) -> float:
-        """Return the set-up seconds that an instance pays when it returns."""
+        """Return the set-up seconds that an instance needs when it returns."""
         return self.restart_s + (self.checkpoint_s_per_gb * memory_gb if kept else 0.0)
 
     def lost_s(self, memory_gb: float, done_s: float) -> float:
-        """Return the seconds of an instance that stopping it costs: the set-up when it returns, and
-        the work done (``done_s``) if that is not kept.
+        """Return the seconds of an instance that are lost if it is stopped: the set-up when it
+        returns, and the work done (``done_s``) if that is not kept.
         """
         kept = self.on_resume == "resume"
         return self.cost_s(memory_gb, kept) + (0.0 if kept else done_s)
 
     def with_writes_s(self, work_s: float) -> float:
-        """Return how many seconds ``work_s`` seconds of computing take including the checkpoints in
+        """Return how long ``work_s`` seconds of computing take, including the checkpoints in
         between."""
         if self.checkpoint_interval_s is None or not work_s:
             return work_s
         return work_s + self.checkpoint_write_s * max(0, ceil(work_s / self.checkpoint_interval_s - _ROUNDING) - 1)
 
     def next_checkpoint_s(self, saved_s: float, work_s: float) -> float:
-        """Return the work at which a run with ``work_s`` seconds of work writes the checkpoint
-        after that at ``saved_s``; ``inf`` if it ends before.
+        """Return the amount of work at which a run with ``work_s`` seconds of work writes the next
+        checkpoint after the one at ``saved_s``; ``inf`` if it ends before.
         """
         if self.checkpoint_interval_s is None:
             return inf
@@ -496,8 +496,8 @@ class Preemption:
         return after_s if work_s > after_s + _ROUNDING * self.checkpoint_interval_s else inf
 
     def worked_s(self, passed_s: float, *, saved: bool = False) -> float:
-        """Return the seconds of computing in ``passed_s`` seconds with checkpoints; with ``saved``
-        only those that a checkpoint holds.
+        """Return the seconds of computing in ``passed_s`` seconds with checkpoints; with ``saved``,
+        only the seconds stored in a checkpoint.
         """
         if self.checkpoint_interval_s is None:
             return passed_s

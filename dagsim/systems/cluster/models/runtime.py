@@ -1,27 +1,28 @@
-"""Runtime models: how long one instance of a task takes on each type of GPU, and the estimates of it
-that policies see: users' time limits, the truth, a noisy guess, or nothing.
+"""Runtime models: how long one instance of a task takes on each type of GPU, and the estimates of
+it that policies see, which are users' time limits, the truth, a noisy guess, or nothing.
 
-``Task.work`` is the work of each GPU of an instance (its GPUs work side by side), in the unit of
-the model. A task on a share of a GPU runs as fast as it was measured, because sharing does not slow
-it down.
+``Task.work`` is the work of each GPU of an instance (its GPUs work in parallel), in the unit of the
+model. A task on a share of a GPU runs as fast as it was measured, because sharing does not slow it
+down.
 
-One speed per GPU type is a simplification. Measured against a T4, a V100 and an A100 train BERT 2.6
-and 5.2 times as fast, but DeepSpeech2 2.3 and 1.5 times (Sia, SOSP 2023, largest batch that all
-three ran). ``Flops`` and ``Recorded`` have one speed per type, ``Throughput`` one per model and
-type. A task's own ``speeds`` override every model on the types that they name.
+One speed per GPU type is a simplification. Relative to a T4, a V100 and an A100 were measured to
+train BERT 2.6 and 5.2 times as fast, but DeepSpeech2 2.3 and 1.5 times as fast (Sia, SOSP 2023,
+largest batch that all three ran). ``Flops`` and ``Recorded`` have one speed per type, whereas
+``Throughput`` has one per model and type. A task's own ``speeds`` override every model on the types
+that they name.
 
-Measured training throughputs: samples per second by model, GPU type and batch.
+Measured training throughputs are given in samples per second by model, GPU type and batch.
 
-The shipped table (``throughputs.csv``, one GPU, a source per row) joins two published sets of
+The shipped table (``throughputs.csv``, one GPU, a source per row) combines two published sets of
 measurements:
 
 - Sia (Jayaram Subramanya et al., SOSP 2023; siasosp23/artifacts), ``placements-*.csv``: T4 (EC2 g4dn.12xlarge), V100
   with 32 GB (Azure ND40rs_v2), A100 with 40 GB (DGX-A100), RTX 2080 Ti. For each model, the largest batch that T4,
-  V100 and A100 all ran, and each type's own best. NCF's V100 rows are left out, because they were bound by input and
-  9 times slower than a T4.
+  V100 and A100 all ran, and each type's own best. NCF's V100 rows are left out, because they were
+  limited by input and 9 times slower than a T4.
 - Gavel (Narayanan et al., OSDI 2020), ``simulation_throughputs.json``: V100, P100, K80; steps per second times batch.
 
-The two sets come from different software: compare speeds only within one model name.
+The two sets come from different software, so compare speeds only within one model name.
 """
 
 from __future__ import annotations
@@ -56,9 +57,9 @@ class Runtime(Protocol):
     def seconds(self, task: Task, gpus: Gpus) -> tuple[float, ...]:
         """Return the seconds that one instance of ``task`` takes on each of ``gpus``.
 
-        ``inf`` where it cannot run: a GPU task on a CPU machine, or any task on a type that its
-        ``gpu_types`` leave out. Pass the same tuple object each time, because rates are cached by
-        it.
+        ``inf`` where it cannot run: a GPU task on a CPU machine, or any task on a type that is not
+        in its ``gpu_types``. Pass the same tuple object each time, because rates are cached by its
+        identity.
         """
         ...
 
@@ -73,18 +74,18 @@ class HasRates(Runtime, Protocol):
         ...
 
     def rates(self, task: Task, gpus: Gpus) -> tuple[float, ...]:
-        """Return the units of work per second of such a task on each of ``gpus``. 0 where it cannot
+        """Return the units of work per second of such a task on each of ``gpus``; 0 where it cannot
         run."""
         ...
 
 
 class _ByType(ABC):
     """Computes work divided by rate, and caches the rates of every kind of task. This is the hot
-    path that the models share.
+    path shared by the models.
 
     ``_known`` finds the types by identity, because hashing a GPU type would cost more than
-    everything else. It is not a field of the models, so that they stay plain values, and starts
-    empty in a copy.
+    everything else. It is not a field of the models, so that they remain plain values, and it
+    starts empty in a copy.
     """
 
     __slots__ = ("_known",)
@@ -98,7 +99,8 @@ class _ByType(ABC):
         work = task.work
         if task.speeds and task.gpus:
             rates = self._rates(task, gpus, task.speeds)
-        else:  # as in ``rates``, without the call, because this runs once per task
+        # the code of ``rates`` is repeated here to save the call, because this runs once per task
+        else:
             held = self._known.get(id(gpus)) or self._adopt(gpus)
             key = task.demand if task.model is None else (task.demand, task.model, task.batch)
             rates = held[1].get(key) or held[1].setdefault(key, self._rates(task, gpus, {}))
@@ -107,7 +109,7 @@ class _ByType(ABC):
         return tuple([work / rate if rate else inf for rate in rates])
 
     def rates(self, task: Task, gpus: Gpus) -> tuple[float, ...]:
-        """Return the units of work per second of such a task on each of ``gpus``. 0 where it cannot
+        """Return the units of work per second of such a task on each of ``gpus``; 0 where it cannot
         run."""
         if task.speeds and task.gpus:
             return self._rates(task, gpus, task.speeds)
@@ -117,7 +119,7 @@ class _ByType(ABC):
         return rates if rates is not None else held[1].setdefault(key, self._rates(task, gpus, {}))
 
     def _adopt(self, gpus: Gpus) -> tuple[Gpus, dict[Hashable, _Rates]]:
-        if len(self._known) >= 64:  # the caller makes a new tuple for every call
+        if len(self._known) >= 64:  # the caller creates a new tuple for every call
             self._known.clear()
         rates = next((rates for types, rates in self._known.values() if types == gpus), {})
         held = self._known[id(gpus)] = (gpus, rates)  # holding the tuple keeps its id from being reused
@@ -143,15 +145,16 @@ class _ByType(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Flops(_ByType):
-    """Work in TFLOP at ``efficiency`` times the GPU's peak rate. The rate is that of ``precision``,
-    or of the next slower precision that the GPU supports.
+    """Work in TFLOP, done at ``efficiency`` times the GPU's peak rate. The rate is the one for
+    ``precision``, or for the next slower precision that the GPU supports.
 
     A CPU-only task runs at ``efficiency`` times ``cpu_tflops_per_core`` on each core that it
-    requests (at least one). The default is an AVX2 core: 2 fused multiply-adds of 8 FP32 lanes per
-    cycle (32 FLOP) at 2.5 GHz.
+    requests (at least one). The default corresponds to an AVX2 core: 2 fused multiply-adds of 8
+    FP32 lanes per cycle (32 FLOP) at 2.5 GHz.
 
     Raises:
-        ModelError: An unknown precision, an efficiency outside (0, 1], or a CPU rate that is not positive.
+        ModelError: A precision is unknown, an efficiency is outside (0, 1], or a CPU rate is not
+        positive.
     """
 
     precision: Literal["fp32", "tf32", "fp16"] = "tf32"
@@ -180,15 +183,15 @@ class Flops(_ByType):
 
 @dataclass(frozen=True, slots=True)
 class Recorded(_ByType):
-    """Work in seconds measured on the GPU type ``reference``; other types scale them by the ratio
-    of their peak rates.
+    """Work in seconds measured on the GPU type ``reference``. On other types, the seconds are
+    scaled by the ratio of peak rates.
 
-    ``scale`` is the precision whose rates are compared; with ``none`` the seconds are the same
+    ``scale`` is the precision whose rates are compared; with ``none``, the seconds are the same
     everywhere. Without a reference, it is unknown on which type the seconds were measured, so every
     type has speed 1. CPU-only tasks take the same time on any machine.
 
     Raises:
-        ModelError: An unknown reference type or scale.
+        ModelError: The reference type or the scale is unknown.
     """
 
     reference: str | None = None
@@ -218,19 +221,21 @@ class Recorded(_ByType):
 
 @dataclass(frozen=True, slots=True)
 class Throughput(_ByType):
-    """Work in seconds on the GPU type ``reference``; other types scale them by the measured
-    throughputs of the model.
+    """Work in seconds on the GPU type ``reference``. On other types, the seconds are scaled by the
+    measured throughputs of the model.
 
-    A task with a ``batch`` is scaled at that batch. For other tasks, ``batch="common"`` compares
-    two types at the largest batch measured on both, and ``batch="best"`` at the fastest batch of
-    each (so a larger memory counts as speed). ``table`` is a CSV file of your own instead of the
-    shipped one. A model or type that the table lacks, or a task without a model, is an error; with
-    ``missing="flops"`` it is scaled by peak FP32 rates. CPU-only tasks take their seconds on any
-    machine.
+    A task with a ``batch`` is scaled with the throughputs at that batch. For other tasks,
+    ``batch="common"`` compares two types at the largest batch measured on both, and
+    ``batch="best"`` at the fastest batch of each type (so that a larger memory counts as speed).
+    ``table`` can be a CSV file of your own, to be used instead of the shipped one. A model or type
+    that is missing from the table, or a task without a model, is an error; with
+    ``missing="flops"``, it is scaled by peak FP32 rates. CPU-only tasks take the same number of
+    seconds on any machine.
 
     Raises:
-        ModelError: An unknown reference or option; on use, a model or type that the table lacks.
-        ConfigError: On first use, a table that cannot be read.
+        ModelError: The reference or an option is unknown or, on use, the table lacks a model or
+        type.
+        ConfigError: On first use, the table cannot be read.
     """
 
     reference: str = "V100-16"
@@ -259,11 +264,15 @@ class Throughput(_ByType):
         if self.missing == "flops":
             return gpu.fp32_tflops / reference.fp32_tflops
         if task.model is None:
-            raise ModelError(f"task {task.name!r} has no model to look up its throughput; give one, or missing: flops")
+            raise ModelError(
+                f"task {task.name!r} has no model to look up in the throughput table; give it a model, or set "
+                "missing: flops"
+            )
         at = "" if task.batch is None else f" at batch {task.batch}"
         raise ModelError(
-            f"task {task.name!r}: the throughput table does not compare model {task.model!r} on {gpu.name} with the "
-            f"reference {reference.name}{at}; give its speeds, leave that type out of gpu_types, or set missing: flops"
+            f"task {task.name!r}: the throughput table does not compare model {task.model!r} on "
+            f"{gpu.name} with the reference {reference.name}{at}; give the task's speeds, leave that type "
+            "out of gpu_types, or set missing: flops"
         )
 
     def _ratio(self, model: str, batch: int | None, gpu: GpuType, reference: GpuType) -> float | None:
@@ -280,9 +289,9 @@ _MOST_CORES = 2.0
 
 
 class Feed(NamedTuple):
-    """The resources that feed a GPU of the reference type with the samples of a model: ``cpus`` cores
-    per GPU, and ``memory_gb`` of host memory per GPU that hold all data. If no data is cached,
-    storage feeds the fraction ``uncached`` of the full speed.
+    """The resources that feed a GPU of the reference type with the samples of a model: ``cpus``
+    cores per GPU, and ``memory_gb`` of host memory per GPU for holding all data. If no data is
+    cached, storage can feed the fraction ``uncached`` of the full speed.
     """
 
     cpus: float = 0.0
@@ -292,23 +301,23 @@ class Feed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fed(_ByType):
-    """The runtime ``base``, slowed down where a task has too few cores or too little memory for its
+    """The runtime ``base``, slowed down if a task has too few cores or too little memory for its
     model (based on Synergy, Mohan et al., OSDI 2022).
 
     A GPU trains no faster than its cores prepare samples and its memory and the storage supply
-    them: the rate is the minimum of the GPU's own rate, the rate of the ``reference`` type times
-    cores / ``cpus``, and the rate of the reference type times ``uncached`` / (1 - cached part). So
-    a faster GPU needs more cores. Models without a feed, and tasks that state no cores or no
-    memory, are not limited by these. A task's own ``speeds`` are as measured.
+    them. The rate is the minimum of the GPU's own rate, the rate of the ``reference`` type times
+    cores / ``cpus``, and the rate of the reference type times ``uncached`` / (1 - cached part). A
+    faster GPU therefore needs more cores. Models without a feed, and tasks that state no cores or
+    no memory, are not limited by these. A task's own ``speeds`` apply as measured.
 
-    ``cores`` chooses the cores of each task with whole GPUs when it arrives: those ``asked``; those of
-    its nodes ``proportional`` to its GPUs; or ``sensitive``, as many as its model needs on the fastest
-    type of GPU, from 1 per GPU to twice the proportional share. So models that need few cores leave
-    them to models that need many, as with Synergy's best-case demands; tasks of other models get
-    the proportional share.
+    ``cores`` determines the number of cores for each task with whole GPUs when it arrives: the
+    number that it ``asked`` for; a number ``proportional`` to its share of the node's GPUs; or
+    ``sensitive``, as many as its model needs on the fastest type of GPU, from 1 per GPU to twice
+    the proportional share. Models that need few cores thus leave them to models that need many, as
+    with Synergy's best-case demands. Tasks with other models get the proportional share.
 
     Raises:
-        ModelError: An unknown reference type, or a negative amount.
+        ModelError: The reference type is unknown, or an amount is negative.
     """
 
     models: Mapping[str, Feed]
@@ -343,7 +352,7 @@ class Fed(_ByType):
         return replace(job, graph=TaskGraph(tuple(tasks), job.graph.edges))
 
     def _allotted(self, task: Task, cluster: Cluster) -> Task:
-        """Return the task with the cores of its nodes, in proportion to its GPUs or by its
+        """Return the task with its number of cores, in proportion to its GPUs or by its
         sensitivity."""
         allowed = None if task.gpu_types is None else named_types(task.gpu_types)
         nodes = [node for node in cluster.nodes if node.gpu and (allowed is None or node.gpu.name in allowed)]
@@ -369,7 +378,7 @@ class Fed(_ByType):
 
 
 def _own(speeds: Mapping[str, float], gpu: GpuType) -> float | None:
-    """Return the task's own rate on ``gpu``, if it has one, under any of the type's names."""
+    """Return the task's own rate on ``gpu``, if it has one, under any name of the type."""
     if gpu.name in speeds:
         return speeds[gpu.name]
     return next((rate for name, rate in speeds.items() if canonical(name) == gpu.name), None)
@@ -401,8 +410,8 @@ class Measurement(NamedTuple):
 class ThroughputTable:
     """Measured throughputs, from which ratios between GPU types are computed.
 
-    For a type that was not measured, a measured type with the same peak rates is used: the same
-    chip with another memory size (V100-16 and V100-32, A100-40 and A100-80).
+    For a type that was not measured, a measured type with the same peak rates is used, which is the
+    same chip with another memory size (V100-16 and V100-32, A100-40 and A100-80).
     """
 
     rows: tuple[Measurement, ...]
@@ -420,7 +429,8 @@ class ThroughputTable:
         optionally source.
 
         Raises:
-            ConfigError: The file cannot be read, lacks a column, or has an invalid number; names ``file:line``.
+            ConfigError: The file cannot be read, lacks a column, or has an invalid number; the
+            message names ``file:line``.
         """
         try:
             with open_lines(path, ConfigError) as file:
@@ -434,8 +444,8 @@ class ThroughputTable:
         return tuple(self._found)
 
     def batches(self, model: str, gpu: GpuType) -> Mapping[int, float]:
-        """Return the samples per second by batch for ``model`` on ``gpu`` or another size of its
-        chip; empty if never measured."""
+        """Return the samples per second by batch for ``model`` on ``gpu`` or another memory size of
+        its chip; empty if never measured."""
         by_gpu = self._found.get(model, {})
         if gpu.name in by_gpu:
             return by_gpu[gpu.name]
@@ -447,7 +457,8 @@ class ThroughputTable:
     def ratio(self, model: str, gpu: GpuType, reference: GpuType, batch: int | None = None) -> float | None:
         """Return the speed of training ``model`` on ``gpu`` relative to ``reference`` at ``batch``.
 
-        Without a batch, the largest batch measured on both is used. ``None`` if there is none.
+        Without a batch, the largest batch measured on both types is used. ``None`` if there is
+        none.
         """
         ours, theirs = self.batches(model, gpu), self.batches(model, reference)
         common = ours.keys() & theirs.keys()
@@ -456,8 +467,8 @@ class ThroughputTable:
         return ours[batch] / theirs[batch] if batch is not None and batch in common else None
 
     def best_ratio(self, model: str, gpu: GpuType, reference: GpuType) -> float | None:
-        """Return the ratio with each type at its own fastest batch, which is the result of tuning
-        the batch for each GPU.
+        """Return the ratio with each type at its own fastest batch, as if the batch had been tuned
+        for each GPU.
         """
         ours, theirs = self.batches(model, gpu), self.batches(model, reference)
         return max(ours.values()) / max(theirs.values()) if ours and theirs else None
@@ -498,18 +509,20 @@ Seconds: TypeAlias = Callable[[Task], tuple[float, ...]]
 class Estimates:
     """The rule that determines which durations a policy sees.
 
-    - ``predicted``: what users stated, ``Task.estimate`` (a batch system's time limit), converted
-      by the runtime model, so that equal limits tie. A job that states none has the default limit
-      of its partition, else the partition's longest limit, else a year; no limit is above the
-      longest one. If no job at all states a
-      limit, the true durations.
-    - ``exact``: the true durations; for a log whose jobs have limits, this is hindsight.
-    - ``noisy``: the true duration times a log-normal factor per task with median 1 and ``sigma`` of its
-      logarithm, the same on every type.
-    - ``hidden``: 1 s everywhere, so that every order by duration falls back on first come, first served.
+    - ``predicted``: the limits stated by users, ``Task.estimate`` (the time limits of a batch
+      system), converted by the runtime model, so that equal limits tie. A job without a limit has
+      the default limit of its partition, or else the partition's longest limit, or else a year; no
+      limit exceeds the longest one. If no job at all states a limit, policies see the true
+      durations.
+    - ``exact``: the true durations; for a log with time limits, this is hindsight.
+    - ``noisy``: the true duration times a log-normal factor per task, with median 1 and a standard
+      deviation ``sigma`` of its logarithm, the same on every type.
+    - ``hidden``: 1 s everywhere, so that every order by duration falls back on first come, first
+      served.
 
     Raises:
-        ModelError: An unknown kind or a negative sigma; with ``predicted``, at arrival, an impossible estimate.
+        ModelError: The kind is unknown or sigma is negative; with ``predicted``, an estimate is
+        impossible (on arrival).
     """
 
     kind: Literal["predicted", "exact", "noisy", "hidden"] = "predicted"
@@ -523,9 +536,9 @@ class Estimates:
         require(self.sigma >= 0, "estimates: sigma must be 0 or more", self.sigma, ModelError)
 
     def apply(self, active: JobState, seed: int, limits_s: Callable[[TaskState], tuple[float, ...]]) -> None:
-        """Replace the true durations on the job's tasks by the ones that policies may know. The
-        result depends only on job, number and seed; ``limits_s`` returns the time limit of a task on
-        each type.
+        """Replace the true durations of the job's tasks by those that policies may know. The result
+        only depends on job, number and seed; ``limits_s`` returns the time limit of a task on each
+        type.
         """
         if self.kind == "exact":
             return
@@ -539,6 +552,7 @@ class Estimates:
                 task.seconds = tuple([s * factor for s in task._truth])
             task.best_s = task.rank_s = min(task.seconds)
         active.has_limits = self.kind == "predicted"
+        active.changed()
         active.rank()
 
     def _factors(self, active: JobState, seed: int) -> list[float]:
@@ -552,11 +566,11 @@ class Estimates:
 def limit_seconds(
     task: Task, job: str, seconds: Seconds, truth: tuple[float, ...], limits: TimeLimits
 ) -> tuple[float, ...]:
-    """Return the time limit of a task on each type, as the site's scheduler knows it: the one that
-    its user stated, else the site's; ``inf`` where the task cannot run, as in the ``truth``.
+    """Return the time limit of a task on each type, as known to the site's scheduler: the limit
+    stated by its user, or else the site's; ``inf`` where the task cannot run, as in ``truth``.
 
     Raises:
-        ModelError: The user stated no amount of work.
+        ModelError: The user stated an invalid amount of work.
     """
     if task.estimate is None:
         return tuple([inf if true_s == inf else limits.unstated_s for true_s in truth])
@@ -570,7 +584,7 @@ def as_claimed(task: Task, job: str) -> Task:
     """Return the task with the work that its user claims.
 
     Raises:
-        ModelError: The claim is not an amount of work.
+        ModelError: The claim is not a valid amount of work.
     """
     if task.estimate is None or not 0 <= task.estimate < inf:
         raise ModelError(f"estimates 'predicted': the estimate of task {job}/{task.name} is {task.estimate!r}")

@@ -1,4 +1,4 @@
-"""The seam for sharing: tasks on the same GPUs."""
+"""The interface for sharing, which lets tasks use the same GPUs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Networks: how long the output of a task takes to reach the nodes of its children; by name."""
+"""Networks, by name: how long the output of a task takes to reach the nodes of its children."""
 
 from typing import Any
 

@@ -21,7 +21,7 @@ NO_CARRIER = "gangs that communicate need a network that carries them: network {
 
 
 class Flow:
-    """Bytes on their way from one node to another. The carrier keeps its own state of the flow
+    """Bytes on their way from one node to another. The carrier stores its own state of the flow
     here, as plain data, so that a forked simulation can continue it.
     """
 
@@ -51,13 +51,15 @@ class Carrier(Protocol):
     """The network in a simulation, which carries flows and holds the state of the links."""
 
     def fetch(self, flows: Sequence[Flow]) -> Generator[Event, object, None]:
-        """Return the part of a run's SimPy process that waits until every flow has arrived. Called
-        again on copies of the same flows in a forked simulation; may be interrupted at any wait.
+        """Return the part of a run's SimPy process that waits until every flow has arrived. In a
+        forked simulation, this is called again on copies of the same flows; it may be interrupted
+        at any wait.
         """
         ...
 
     def fork(self, clock: Clock) -> Carrier:
-        """Return the carrier of a forked simulation, without flows: ``fetch`` brings them."""
+        """Return the carrier for a forked simulation, without flows, because ``fetch`` adds
+        them."""
         ...
 
 
@@ -75,7 +77,7 @@ class Network(Protocol):
 
 @runtime_checkable
 class HasLevels(Protocol):
-    """A network whose nodes are grouped in racks, pods or the like."""
+    """A network whose nodes are grouped into racks, pods or the like."""
 
     def levels(self, names: Sequence[str]) -> tuple[FabricLevel, ...]:
         """Return the levels between a node and the whole network, narrowest first."""
@@ -84,20 +86,20 @@ class HasLevels(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """Nodes that store data and checkpoints; each job is assigned to one of ``nodes``, in turn.
+    """Nodes that store data and checkpoints; jobs are assigned to ``nodes`` in turn.
 
-    Before it computes, a task reads the GB listed for its model (``models``, else ``default_gb``),
-    and each of its nodes reads a share in proportion to its instances. With ``checkpoints``, the
-    state of an instance is its memory:
+    Before it computes, a task reads the GB listed for its model (``models``, or else
+    ``default_gb``), and each of its nodes reads a share in proportion to its instances. With
+    ``checkpoints``, the state of an instance is its memory:
 
     - After ``Preemption.checkpoint_interval_s`` of work, a run pauses until its state has reached
       the storage.
     - A preempted run leaves its GPUs at once, and its nodes send its state to the storage. When it
-      starts again, it waits for this transfer and then reads its state; if it starts again at once
+      starts again, it waits for this transfer and then reads its state. If it starts again at once
       (``Migrate``), its state is sent directly from its former nodes to the new ones.
-    - A run that has notice before its node leaves keeps its work if its state arrives in time.
+    - A run that gets notice before its node leaves keeps its work if its state arrives in time.
 
-    Flows take the place of ``Preemption.checkpoint_write_s`` and ``checkpoint_s_per_gb``.
+    These flows replace ``Preemption.checkpoint_write_s`` and ``checkpoint_s_per_gb``.
 
     Raises:
         ModelError: There are no nodes, or an amount is negative.
@@ -118,7 +120,7 @@ class Storage:
                 raise ModelError(f"storage: {name} must be 0 GB or more, got {amount!r}")
 
     def numbers(self, names: Sequence[str]) -> list[int]:
-        """Return the storage nodes among the nodes ``names`` of the cluster.
+        """Return the indices of the storage nodes among the nodes ``names`` of the cluster.
 
         Raises:
             ModelError: A node does not exist in the cluster.
@@ -145,12 +147,12 @@ def levels_in(network: Network | None, names: Sequence[str]) -> Sequence[FabricL
 
 
 class StepOfGang(Protocol):
-    """What a gang does in a step: it computes and communicates; only its carrier understands the
+    """A step of a gang, which computes and communicates; only its carrier interprets the
     traffic."""
 
     @property
     def step_s(self) -> float:
-        """Seconds of compute, on the fastest GPU type of the cluster that may run the task."""
+        """Seconds of compute, on the fastest GPU type in the cluster that may run the task."""
         ...
 
 
@@ -164,11 +166,11 @@ class Member(NamedTuple):
 
 @runtime_checkable
 class Communication(Protocol):
-    """The interface for the communication of gangs. A runtime model may have the method, too."""
+    """The interface for the communication of gangs. A runtime model may also have this method."""
 
     def traffic(self, task: Task, gpu: GpuType | None) -> StepOfGang | None:
-        """Return the traffic of a gang on a GPU type, None if it sends nothing. ``gpu`` matters
-        only to a runtime model: ``step_s`` is then the time on ``gpu``.
+        """Return the traffic of a gang on a GPU type; None if it sends nothing. ``gpu`` only
+        matters to a runtime model: ``step_s`` is then the time on ``gpu``.
         """
         ...
 
@@ -179,13 +181,13 @@ class GangCarrier(Protocol):
     end."""
 
     def gang(self, traffic: Any, step_s: float, members: Sequence[Member], gpu: GpuType | None) -> Any:
-        """Return a gang on these nodes that computes ``step_s`` seconds per step; it sends nothing
-        yet."""
+        """Return a gang on these nodes that computes for ``step_s`` seconds per step; it sends
+        nothing yet."""
         ...
 
     def begin(self, gang: Any, tell: Callable[[float], None]) -> None:
         """Let a gang send from now on. ``tell`` is called with each new rate, in seconds of
-        computing per second, first at the current time.
+        computing per second, starting with the current one.
         """
         ...
 
@@ -208,15 +210,15 @@ class ForeseeingCarrier(Protocol):
 
     def expected_s(self, groups: Sequence[Sequence[Flow]]) -> list[float]:
         """Return the seconds until the flows of each group would have arrived if all groups were
-        sent now, beside those under way and none to come.
+        sent now, beside the current flows and without any later ones.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class UniformNetwork:
-    """A flow takes ``latency_s + size / bandwidth``. Flows to the same run are parallel; nothing is
-    sent within a node.
+    """A flow takes ``latency_s + size / bandwidth``. Flows to the same run are parallel, and
+    nothing is sent within a node.
     """
 
     bandwidth_gb_s: float = 12.5

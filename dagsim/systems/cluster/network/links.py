@@ -1,5 +1,5 @@
-"""Links of a network, the levels of its fabric, and its traffic, as reports and policies read
-them."""
+"""Links of a network, the levels of its fabric, and its traffic, in the form that reports and
+policies read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """One direction of a cable, or several parallel cables as one. ``bandwidth`` is in bytes per
+    """One direction of a cable, or several parallel cables combined. ``bandwidth`` is in bytes per
     second.
     """
 
@@ -20,7 +20,7 @@ class Link:
 
 
 class LinkUse(NamedTuple):
-    """A link and its traffic: periods with their bytes per second."""
+    """A link and its traffic, as periods with their bytes per second."""
 
     link: Link
     traffic: list[tuple[float, float, float]]
@@ -32,12 +32,12 @@ class LinkUse(NamedTuple):
 
 
 def busiest(usage: Sequence[LinkUse], count: int) -> list[LinkUse]:
-    """Return the links with the highest utilisation of their bandwidth over the whole time."""
+    """Return the links with the highest utilisation over the whole time."""
     return sorted([use for use in usage if use.traffic], key=lambda use: -use.bytes / use.link.bandwidth)[:count]
 
 
 class FabricLevel(NamedTuple):
-    """A level of the fabric above the hosts, such as racks: the *domain* of each host."""
+    """A level of the fabric above the hosts, such as racks, with the *domain* of each host."""
 
     name: str
     domains: tuple[int, ...]

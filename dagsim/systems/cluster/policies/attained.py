@@ -20,21 +20,21 @@ _NOTHING = Served()
 
 
 def las(quantum_s: float = 60.0, placement: str | PlacementRule = "best-fit", lead: float = 0.0) -> Rounds:
-    """Least attained service first: the job that has run for the fewest seconds, ranked again every
-    ``quantum_s``. Uses no estimates; preemptive. Cost: ``Rounds`` (Nuyens and Wierman 2008, as
-    foreground-background).
+    """Least attained service first: the job that has run for the fewest seconds comes first. Jobs
+    are ranked again every ``quantum_s``. Uses no estimates; preemptive. Cost: ``Rounds`` (Nuyens
+    and Wierman 2008, as foreground-background).
 
-    With ``lead``, a run gives way only to a job with less than 1 - ``lead`` times its service.
+    With ``lead``, a run only gives way to a job with less than 1 - ``lead`` times its service.
     """
     return Rounds(BySeconds(), quantum_s, placement, lead)
 
 
 def las_2d(quantum_s: float = 60.0, placement: str | PlacementRule = "best-fit", lead: float = 0.0) -> Rounds:
-    """Two-dimensional LAS: the job that has received the fewest GPU-seconds, ranked again every
-    ``quantum_s``. Uses no estimates; preemptive. Cost: ``Rounds`` (Tiresias, Gu et al., NSDI
-    2019).
+    """Two-dimensional LAS: the job that has received the fewest GPU-seconds comes first. Jobs are
+    ranked again every ``quantum_s``. Uses no estimates; preemptive. Cost: ``Rounds`` (Tiresias, Gu
+    et al., NSDI 2019).
 
-    With ``lead``, a run gives way only to a job with less than 1 - ``lead`` times its service.
+    With ``lead``, a run only gives way to a job with less than 1 - ``lead`` times its service.
     """
     return Rounds(ByGpuSeconds(), quantum_s, placement, lead)
 
@@ -45,12 +45,12 @@ def tiresias(
     quantum_s: float = 60.0,
     placement: str | PlacementRule = "best-fit",
 ) -> Rounds:
-    """Discretised 2D-LAS: a job moves down a level as its GPU-seconds pass each of ``thresholds``;
-    within a level first come, first served. A job that has waited ``promote`` times as long as
-    it has run goes back to the top. Uses no estimates; preemptive. Cost: ``Rounds`` (based on
-    Tiresias, Gu et al., NSDI 2019).
+    """Discretised 2D-LAS: a job moves down a level when its GPU-seconds pass each of
+    ``thresholds``. Within a level, jobs are first come, first served. A job that has waited
+    ``promote`` times as long as it has run returns to the top level. Uses no estimates; preemptive.
+    Cost: ``Rounds`` (based on Tiresias, Gu et al., NSDI 2019).
 
-    Levels are computed again every ``quantum_s`` seconds.
+    Levels are recomputed every ``quantum_s`` seconds.
     """
     levels = thresholds if isinstance(thresholds, tuple) else (thresholds,)
     return Rounds(QueueLevels(levels, promote), quantum_s, placement)
@@ -101,7 +101,7 @@ def _overtakes_s(
     key: float, served: np.ndarray, rates: np.ndarray, service: ServiceColumns, row: int | None
 ) -> np.ndarray:
     """Return the seconds until each of ``served`` exceeds ``key``, as they grow by ``rates`` per
-    second, and the key as the one in ``row``. Jobs without GPUs keep their key.
+    second, while the key itself grows like the one in ``row``. Jobs without GPUs keep their key.
     """
     rises = 0.0 if row is None else float(rates[row])
     ahead, closing = key - served, rates - rises
@@ -120,7 +120,7 @@ class QueueLevels:
 
     def __init__(self, thresholds: tuple[float, ...], promote: float = inf) -> None:
         if list(thresholds) != sorted(thresholds) or not all(threshold > 0 for threshold in thresholds):
-            raise ConfigError(f"tiresias: thresholds must be positive and rise, got {thresholds!r}")
+            raise ConfigError(f"tiresias: thresholds must be positive and increasing, got {thresholds!r}")
         require(promote > 0, "tiresias: promote must be positive", promote)
         self.thresholds = thresholds
         self.promote = promote
@@ -188,23 +188,23 @@ _AT_ONCE = 64
 def gittins_2d(
     history: tuple[float, ...] = (), quantum_s: float = 60.0, placement: str | PlacementRule = "best-fit"
 ) -> Rounds:
-    """Highest Gittins index first, ranked again every ``quantum_s``. For a job with ``a``
-    GPU-seconds of service and sizes ``S`` of past jobs, the index is the maximum over ``d`` of
-    ``P(S - a <= d | S > a) / E[min(S - a, d) | S > a]``.
+    """The job with the highest Gittins index comes first. Jobs are ranked again every
+    ``quantum_s``. For a job with ``a`` GPU-seconds of service and sizes ``S`` of past jobs, the
+    index is the maximum over ``d`` of ``P(S - a <= d | S > a) / E[min(S - a, d) | S > a]``.
 
-    ``history`` lists sizes in GPU-seconds that are known beforehand; every completed job adds its
-    own size. Until sizes are known, and among equals, jobs run first come, first served. A job
+    ``history`` lists sizes in GPU-seconds that are known in advance, and every completed job adds
+    its own size. Until sizes are known, and in ties, jobs run first come, first served. A job
     larger than all past jobs comes last. The policy knows the distribution of sizes but not the
-    size of a job: it uses no estimates. Preemptive. From 2,048 sizes on, 1,024 quantiles replace
-    them. Cost: ``Rounds``, plus O(sizes) per ranked job (Gittins 1979; with GPU-time, Tiresias, Gu
-    et al., NSDI 2019).
+    size of a job, so it uses no estimates. Preemptive. Once there are 2,048 sizes, 1,024 quantiles
+    replace them. Cost: ``Rounds``, plus O(sizes) per ranked job (Gittins 1979; with GPU-time,
+    Tiresias, Gu et al., NSDI 2019).
     """
     return Rounds(Gittins(history), quantum_s, placement)
 
 
 class Gittins:
-    """Difference between the index of a job without service and that of this job. A job that has
-    only waited stays at 0 and need not be ranked again. The sizes are updated each time their
+    """The difference between the index of a job without service and that of this job. A job that
+    has only waited stays at 0 and need not be ranked again. The sizes are updated each time their
     number has doubled.
     """
 
@@ -234,7 +234,7 @@ class Gittins:
         return keys
 
     def exceeds_s(self, key: float, service: ServiceColumns, row: int | None = None) -> np.ndarray:
-        """Between two sizes the index rises and the key falls, so a job can exceed ``key`` only
+        """Between two sizes the index rises and the key falls, so a job can only exceed ``key``
         when its service passes a size.
         """
         if self._peaks is None:
@@ -284,9 +284,9 @@ class Gittins:
 
 
 def gittins_index(sizes: np.ndarray, had: float) -> float:
-    """Return the Gittins index of a job that has received ``had``, given past ``sizes`` in rising
-    order (float64). The index is the best ratio of the probability of ending within some further
-    service to the expected amount of that service. 0 if no past job was larger.
+    """Return the Gittins index of a job that has received ``had``, given the ``sizes`` of past jobs
+    in increasing order (float64). The index is the best ratio of the probability of ending within
+    some further service to the expected amount of that service; 0 if no past job was larger.
     """
     if not len(sizes) or had >= sizes[-1]:
         return 0.0
@@ -300,8 +300,8 @@ def gittins_index(sizes: np.ndarray, had: float) -> float:
 
 
 def gittins_indices(sizes: np.ndarray, had: np.ndarray) -> np.ndarray:
-    """(jobs,) float64: the Gittins indices of jobs that have received ``had``, bit for bit equal to
-    ``gittins_index``.
+    """(jobs,) float64: the Gittins indices of jobs that have received ``had``, identical to
+    ``gittins_index`` bit for bit.
     """
     indices = np.zeros(len(had))
     rows = np.flatnonzero(had < sizes[-1]) if len(sizes) else np.empty(0, int)
@@ -318,7 +318,8 @@ def _some_indices(sizes: np.ndarray, had: np.ndarray) -> np.ndarray:
     places = sizes.searchsorted(had, "right")
     first = places.min()
     ends, others = _counts(len(sizes))
-    left = np.maximum(sizes[first:] - had[:, None], 0.0)  # 0: the job has already received that much
+    # 0 if the job has already received that much
+    left = np.maximum(sizes[first:] - had[:, None], 0.0)
     service = left.cumsum(axis=1)
     left *= others[first:]
     service += left
@@ -328,8 +329,8 @@ def _some_indices(sizes: np.ndarray, had: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=2)
 def _counts(sizes: int) -> tuple[np.ndarray, np.ndarray]:
-    """(sizes,) float64 each: the number of jobs that end by each size, and the number of jobs that
-    do not.
+    """Two arrays (sizes,) float64: the number of jobs that end by each size, and the number of jobs
+    that do not.
     """
     ends = np.arange(1.0, sizes + 1.0)
     return ends, sizes - ends

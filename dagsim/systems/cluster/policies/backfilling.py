@@ -1,6 +1,6 @@
-"""Backfilling: the oldest task holds a reservation, and others may overtake it if they do not delay
-it. The ready tasks are columns in groups, so that the first task that meets a condition is found
-without a loop over all tasks.
+"""Backfilling: the oldest task holds a reservation, and other tasks may overtake it if they do not
+delay it. The ready tasks are stored as columns in groups, so that the first task that meets a
+condition is found without a loop over all tasks.
 """
 
 from __future__ import annotations
@@ -41,14 +41,15 @@ _SHORTEST_S = 1e-9
 
 
 def slowness(seconds: Any) -> Any:
-    """1 / seconds, of a number or a column."""
+    """Return 1 / seconds, for a number or a column."""
     longer_s = np.maximum(seconds, _SHORTEST_S) if isinstance(seconds, np.ndarray) else max(seconds, _SHORTEST_S)
     return 1.0 / longer_s
 
 
 class AlikeTasks:
     """Waiting tasks with equal demands, equal ratios of speed between types and the same number of
-    waiting instances. At any time they all go to the same type and need the same resources there.
+    waiting instances. At any given time, all of them would go to the same type and need the same
+    resources there.
     """
 
     def __init__(self, task: TaskState) -> None:
@@ -76,7 +77,7 @@ class AlikeTasks:
 
     @property
     def ready_s(self) -> np.ndarray:
-        """(tasks,) float64: when each became ready."""
+        """(tasks,) float64: when each task became ready."""
         return self._columns[2, : len(self.tasks)]
 
     @property
@@ -85,12 +86,12 @@ class AlikeTasks:
         return self._columns[3, : len(self.tasks)]
 
     def ends_s(self, now: float, type_: int) -> np.ndarray:
-        """(tasks,) float64: when each would end if it started now on a GPU type."""
+        """(tasks,) float64: when each task would end if it started now on a GPU type."""
         ends_s: np.ndarray = now + self._columns[4 + type_, : len(self.tasks)]
         return ends_s
 
     def room(self, machines: ClusterState) -> int | None:
-        """Return the fastest type on which one of the tasks fits now, if any."""
+        """Return the fastest type that fits one of the tasks now, if any."""
         return next((type_ for type_ in self.types if machines.fits_on(self.demand, type_)), None)
 
     def first(
@@ -137,8 +138,8 @@ def by_order(group: AlikeTasks, _: float) -> np.ndarray:
 
 
 class Backlog:
-    """An index of the ready tasks (``ClusterView.index``) in groups. O(1) per task added and per
-    run that starts.
+    """An index of the ready tasks (``ClusterView.index``) in groups. O(1) per added task and per
+    started run.
     """
 
     def __init__(self) -> None:
@@ -159,10 +160,10 @@ class Backlog:
         group.add(task)
 
     def started(self, run: Run, now: float) -> None:
-        """Record that instances of a task were started: remove the task, or move it to another
+        """Record that some instances of a task were started: remove the task, or move it to another
         group."""
         task = run.task
-        if task not in self._place:  # it had been started before there was an index
+        if task not in self._place:  # it was started before the index existed
             return
         group, place = self._place.pop(task)
         moved = group.remove(place)
@@ -186,8 +187,8 @@ def _f1(seconds: float, amount: float, arrival_s: float) -> float:
 
 
 def _unset_wait_s(arrival_s: float) -> float:
-    """Return the waiting time of a job in RLScheduler's queue: its start is still -1, its unset
-    value."""
+    """Return the waiting time of a job in RLScheduler's queue, where its start is still -1 (the
+    unset value)."""
     return -1.0 - arrival_s
 
 
@@ -234,7 +235,8 @@ class _Request(NamedTuple):
 
 
 class _Recent(Ready):
-    """The ready tasks, and the latest arrivals: time in s, seconds, and GPUs or cores of each."""
+    """The ready tasks, and the latest arrivals with their time in s, their seconds, and their GPUs
+    or cores."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -257,7 +259,7 @@ def _fits_at_s(now: float, idle: float, ends: list[tuple[float, float]], amount:
 
 
 class _Trial:
-    """A queue that is simulated on by the rules of ``Committed``, with estimates for durations,
+    """A queue that is simulated further by the rules of ``Committed``, with estimates as durations,
     until all its tasks and those of a possible future have started.
     """
 
@@ -276,7 +278,7 @@ class _Trial:
         """Sum of the bounded slowdowns of the started tasks."""
 
     def play(self, picked: _Request) -> float:
-        """Pick a task, and then by score; return the cost."""
+        """Pick a task, continue by score, and return the cost."""
         while True:
             self._commit(picked)
             while not self.queue and self.future:
@@ -293,7 +295,7 @@ class _Trial:
                     fits = request.amount <= self.idle + NEARLY and self.now + request.seconds < shadow_s
                     if fits and request is not picked:
                         self._start(request)
-            if not self._advance():  # it asks for more than the nodes that are up have
+            if not self._advance():  # the request exceeds the nodes that are up
                 self.queue.remove(picked)
                 return
         self._start(picked)
@@ -306,7 +308,7 @@ class _Trial:
         self.cost += max(1.0, slowdown)
 
     def _advance(self) -> bool:
-        """Go to the next arrival or end, arrivals first; return False if there is none."""
+        """Advance to the next arrival or end, arrivals first; return False if there is none."""
         if self.future and (not self.ends or self.future[-1].arrival_s <= self.ends[0][0]):
             self.now = max(self.now, self.future[-1].arrival_s)
             self.queue.append(self.future.pop())
@@ -321,27 +323,27 @@ class _Trial:
 
 class Committed:
     """The environment of RLScheduler (Zhang et al., SC 2020) as a wrapper around a score. As soon
-    as a task has started, the next is picked from the queue and waits until it fits, even if better
-    tasks arrive meanwhile. An arriving task enters the queue only while a picked task waits, or
-    when the queue is empty.
+    as a task has started, the next one is picked from the queue and waits until it fits, even if
+    better tasks arrive in the meantime. An arriving task only enters the queue while a picked task
+    is waiting, or when the queue is empty.
 
     ``score`` is the order of the queue: first come, first served, or a formula.
 
-    With ``backfill``, tasks of the queue that fit start meanwhile, oldest first, if their estimates
-    end before (not at) the *shadow time*: the time when enough resources for the picked task were
-    expected to be free when it was picked.
+    With ``backfill``, tasks in the queue that fit start in the meantime, oldest first, if their
+    estimated end is before (not at) the *shadow time*. This is the time at which enough resources
+    for the picked task were expected to be free when it was picked.
 
     Three scores are not in the paper. ``soonest`` is the time at which the task is expected to fit,
     plus the time that its work would take on the whole machine. ``area`` is seconds times GPUs (or
     cores), and ``log-area`` is F1 without the age.
 
     With ``width`` above 1, that many tasks with the best scores are tried in eight possible
-    futures: the queue is simulated on with estimates while ten more tasks arrive, as in each of the
-    last eight sequences of ten arrivals. The task with the smallest sum of bounded slowdowns
-    (threshold 10 s) is picked. These trials count resources over all types together: they are meant
-    for clusters of one type, and for jobs of one task.
+    futures. In each, the queue is simulated further with estimates while ten more tasks arrive, as
+    in one of the last eight sequences of ten arrivals. The task with the smallest sum of bounded
+    slowdowns (threshold 10 s) is picked. These trials count resources over all types together, so
+    they are meant for clusters with one type, and for jobs with a single task.
 
-    Uses estimates; not preemptive. O(queue) per decision, O(queue x runs) with ``soonest``. With
+    Uses estimates; not preemptive. O(queue) per decision, or O(queue x runs) with ``soonest``. With
     ``width``, O(width x queue x (queue + runs)) per pick.
 
     Raises:
@@ -377,9 +379,9 @@ class Committed:
         view.follow(self)
         recent = view.index(Committed, _Recent)
         ready = recent.tasks
-        # the rules of a site may withdraw tasks
+        # The rules of a site may withdraw tasks.
         self._queued = {key: None for key in self._queued if key in ready}
-        # Among simultaneous events, arrivals come first, then one end after the other.
+        # Among simultaneous events, arrivals come first, followed by one end after the other.
         ended = [amount for _, amount in sorted(self._ended)]
         self._ended.clear()
         arrived = sorted(key for key in ready if key not in self._queued)
@@ -428,8 +430,8 @@ class Committed:
             def cost(task: TaskState) -> float:
                 request = requests[queue.index(task)]
                 trials = [_Trial(view.now, idle, ends, requests, future, self.backfill) for future in futures]
-                # Sums of equal slowdowns in a different order differ in the last bits. In that case
-                # the score decides.
+                # Equal slowdowns summed in a different order differ in the last bits. Rounding
+                # makes them equal, so that the score decides.
                 return round(ordered_sum([trial.play(request) for trial in trials]), 6)
 
             picked = min(candidates, key=cost)
@@ -442,7 +444,7 @@ class Committed:
         return _Request(score, (task.order, task.piece), arrival_s, seconds, amount)
 
     def _futures(self, view: ClusterView, recent: _Recent) -> list[list[_Request]]:
-        """Return possible arrivals: the tasks that have not entered the queue yet, and then a
+        """Return possible arrivals: the tasks that have not entered the queue yet, followed by a
         sequence of the last arrivals, at the same intervals.
         """
         entering = [self._request(task) for key, task in sorted(recent.tasks.items()) if key not in self._queued]
@@ -477,7 +479,7 @@ class Committed:
         return self._place(view, task)
 
     def _leave(self, task: TaskState, ready: dict[Key, TaskState]) -> None:
-        """Remove a started task from the queue if none of its instances wait."""
+        """Remove a started task from the queue if none of its instances is waiting."""
         if not task.waiting:
             key = (task.order, task.piece)
             del self._queued[key], ready[key]
@@ -490,13 +492,13 @@ _EARLY_S = 1e-6
 
 class Conservative:
     """Conservative backfilling: every ready task reserves the earliest start that the existing
-    reservations allow, on the type where it would finish first, and starts then. When a run ends
-    earlier than expected, or a node fails or returns, all reservations are made again in order
-    of arrival, so that every task can move up (compression).
+    reservations allow, on the type where it would finish first, and starts at that time. When a run
+    ends earlier than expected, or a node fails, returns or is drained for good, all reservations
+    are made again in order of arrival, so that every task can move up (compression).
 
-    Reservations count the GPUs, cores and memory of a type, whatever their nodes. Uses estimates; not
-    preemptive. Costly by definition: O(reservations) per task that becomes ready, and the square of
-    that when all reservations are made again (Mu'alem and Feitelson 2001).
+    Reservations count the GPUs, cores and memory of a type, regardless of nodes. Uses estimates;
+    not preemptive. Costly by definition: O(reservations) per task that becomes ready, and the
+    square of that when all reservations are made again (Mu'alem and Feitelson 2001).
     """
 
     forgets = "the reservations that it had made"
@@ -515,7 +517,8 @@ class Conservative:
         """
         self._early = False
         """True if a run has ended earlier than expected."""
-        self._up = -1
+        self._usable = -1
+        """The nodes that are up and not drained for good, as a bit set."""
         self._capacities: dict[int, tuple[float, ...]] = {}
 
     def started(self, run: Run, now: float) -> None:
@@ -532,7 +535,7 @@ class Conservative:
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         view.follow(self)
         waiting = view.index(Conservative, Ready)
-        # the site withdrew tasks
+        # the site has withdrawn tasks
         self._early = self._early or any(key not in waiting.tasks for key in self._starts)
         self._look(view, waiting)
         for key in sorted(waiting.tasks.keys() - self._starts.keys()):
@@ -555,11 +558,11 @@ class Conservative:
                     del self._starts[key], waiting.tasks[key]
 
     def _look(self, view: ClusterView, waiting: Ready) -> None:
-        """Make all reservations again if something happened differently from what was expected."""
-        up = sum(machine.up for machine in view.machines.list)
+        """Make all reservations again if something happened that differs from what was expected."""
+        usable = view.machines.usable(view.now)
         late = any(end_s < view.now - _EARLY_S for end_s in self._expected.values())
-        if self._early or late or up != self._up or not self._profiles:
-            self._up, self._early = up, False
+        if self._early or late or usable != self._usable or not self._profiles:
+            self._usable, self._early = usable, False
             self._capacities.clear()
             self._renew(view, waiting)
         for profiles in self._profiles:
@@ -593,7 +596,7 @@ class Conservative:
             capacity = self._capacity(view, type_)
             if any(amount and not most for amount, most in zip(asked, capacity, strict=True)):
                 continue
-            if view.machines.capacity(demand, type_, up=True) < (demand.gang or 1):
+            if view.machines.capacity(demand, type_, now=view.now) < (demand.gang or 1):
                 continue
             pairs = [(amount, most) for amount, most in zip(asked, capacity, strict=True) if amount]
             rounds = max([ceil(amount / most) for amount, most in pairs], default=1)
@@ -650,7 +653,7 @@ class FreeAmounts(NamedTuple):
     memory: int
 
     def exceed(self, extra: FreeAmounts) -> bool:
-        """Return True if any of them is above that of ``extra``."""
+        """Return True if any amount is above that in ``extra``."""
         return self.gpus > extra.gpus or self.cpus > extra.cpus or self.memory > extra.memory
 
 
@@ -660,7 +663,7 @@ start."""
 
 
 class Shadow(NamedTuple):
-    """The reservation of the oldest task: its time, its type, and the resources left over there at
+    """The reservation for the oldest task: its time, its type, and the resources left over there at
     that time.
     """
 
@@ -670,15 +673,15 @@ class Shadow(NamedTuple):
 
 
 class Easy:
-    """Start the oldest task. If it does not fit, start others, by ``rank``, that do not delay it:
-    they end before its *shadow time*, when enough resources are expected to be free for it, or
-    they need no more than is *extra* at that time.
+    """Start the oldest task. If it does not fit, start others, ordered by ``rank``, that do not
+    delay it. These are tasks that end before its *shadow time*, when enough resources are expected
+    to be free for it, or that need no more than is *extra* at that time.
 
-    Shadow time and extra count the GPUs, cores and memory of one type that the oldest task asks for,
-    whatever their nodes. Where tasks share a node, a candidate whose estimate is right never delays
-    the oldest task. Uses estimates; not preemptive. Cost per decision: O(running log running), and
-    a NumPy pass over the waiting tasks of each demand that has room but exceeds the extra resources
-    (Lifka 1995; Mu'alem and Feitelson 2001). Its compiled twin is ``compiled.easy``.
+    Shadow time and extra count the GPUs, cores and memory of one type that the oldest task
+    requests, regardless of nodes. If tasks share a node, a candidate with a correct estimate never
+    delays the oldest task. Uses estimates; not preemptive. Cost per decision: O(running log
+    running), and a NumPy pass over the waiting tasks of each demand that fits but exceeds the extra
+    resources (Lifka 1995; Mu'alem and Feitelson 2001). Its compiled twin is ``compiled.easy``.
     """
 
     def __init__(self, rank: RankColumn, placement: str | PlacementRule = "best-fit") -> None:
@@ -737,7 +740,7 @@ class Easy:
             stuck.add(chosen)
 
     def _exceeds(self, view: ClusterView, group: AlikeTasks, type_: int, extra: FreeAmounts) -> bool:
-        """Return True if a task of the group would take more than what is left over."""
+        """Return True if a task in the group would take more than what is left over."""
         count = group.waiting
         if not group.demand.gang and count > 1:
             placement = self._place(view, group.tasks[0], type_)
@@ -783,7 +786,8 @@ def _amounts(demand: DemandClass, count: int) -> FreeAmounts:
 
 
 def _reservation(view: ClusterView, expected: ExpectedFree, head: TaskState, type_: int) -> Shadow:
-    """Return the time when ``head`` should fit on ``type_``, and the resources left over then."""
+    """Return the time at which ``head`` is expected to fit on ``type_``, and the resources left
+    over then."""
     demand, machines, now, running = head.demand, view.machines, view.now, view.running
     count, up = demand.gang or 1, [machine for machine in machines.list if machine.type == type_ and machine.up]
     gpus = demand.demand.gpus * count - machines.idle_gpus(type_) if demand.demand.gpus else -inf
@@ -807,25 +811,25 @@ def _reservation(view: ClusterView, expected: ExpectedFree, head: TaskState, typ
 
 
 class _Holding(NamedTuple):
-    """A current run: its expected end and the resources that it holds."""
+    """A current run, with its expected end and the resources that it holds."""
 
     end_s: float
     size: float
 
 
 class EasyEvents:
-    """EASY with one pass per event, as in PYSS and similar simulators. At each time there is one
-    pass for every arriving task, during which runs that end there ahead of their estimates still
-    hold their resources, and then one pass for each of those ends. ``easy``, in contrast, decides
-    once per instant, on the resources that are free after all events of the instant.
+    """EASY with one pass per event, as in PYSS and similar simulators. At each time, there is one
+    pass for every arriving task, during which runs that end at that time ahead of their estimates
+    still hold their resources. Then there is one pass for each of those ends. In contrast, ``easy``
+    decides once per point in time, on the resources that are free after all simultaneous events.
 
-    The return of a node is an event too.
+    The return of a node is also an event.
 
     A pass starts tasks by age until one does not fit. Others overtake it if they end by its *shadow
     time*, when enough resources are expected to be free for it, or need no more than is *extra*
-    then. The pass counts GPUs (cores, for tasks without GPUs) over all types together: it is meant
-    for clusters of one type. Uses estimates; not preemptive. O(running log running + queue) per
-    event (Lifka 1995; Tsafrir, Etsion and Feitelson 2007, section 2).
+    then. The pass counts GPUs (cores, for tasks without GPUs) over all types together, so it is
+    meant for clusters with one type. Uses estimates; not preemptive. O(running log running + queue)
+    per event (Lifka 1995; Tsafrir, Etsion and Feitelson 2007, section 2).
     """
 
     forgets = "at which events it had looked at its queue"
@@ -862,7 +866,7 @@ class EasyEvents:
             yield from self._pass(view, ready, _late(ended[place:], view.now))
         up = sum(machine.bit for machine in view.machines.list if machine.up)
         site = view.machines.site
-        # A node has come back, or the rules of the site let others start.
+        # A node has come back, or the rules of the site allow other tasks to start.
         if up & ~self._up or gone or (site is not None and view.now in site.boundaries):
             yield from self._pass(view, ready, [])
         self._up = up
@@ -893,8 +897,8 @@ class EasyEvents:
                     extra -= 0.0 if in_time else size(task)
 
     def _shadow(self, view: ClusterView, head: TaskState, late: list[_Holding]) -> tuple[float, float]:
-        """Return the time when enough resources should be free for ``head``, and the resources left
-        over then.
+        """Return the time at which enough resources should be free for ``head``, and the resources
+        left over then.
         """
         idle = free(view, head) - ordered_sum(run.size for run in late)
         shadow_s = view.now
@@ -911,7 +915,7 @@ class EasyEvents:
         return self._place(view, task)
 
     def _leave(self, key: Key, ready: dict[Key, TaskState]) -> None:
-        """Remove a started task from the queue if none of its instances wait."""
+        """Remove a started task from the queue if none of its instances is waiting."""
         if not ready[key].waiting:
             del self._queue[key], ready[key]
 

@@ -21,7 +21,7 @@ NEARLY = 1e-9
 
 
 class Ready:
-    """The ready tasks by arrival."""
+    """The ready tasks in order of arrival."""
 
     def __init__(self) -> None:
         self.tasks: dict[Key, TaskState] = {}
@@ -32,17 +32,17 @@ class Ready:
 
 
 def size(task: TaskState) -> float:
-    """Return the GPUs that start together, or cores for a task without GPUs."""
+    """Return the number of GPUs that start together, or of cores for a task without GPUs."""
     return width(task) if task.demand.demand.gpus else task.demand.cpus / MICRO * (task.demand.gang or 1)
 
 
 def held(run: Run) -> float:
-    """Return the GPUs that the run holds, or cores if it holds no GPU."""
+    """Return the number of GPUs that the run holds, or of cores if it holds no GPU."""
     return run.gpus or run.task.demand.cpus / MICRO * run.instances
 
 
 def free(view: ClusterView, task: TaskState) -> float:
-    """Free GPUs, or cores, of the types that may run the task."""
+    """Return the free GPUs, or cores, of the types that may run the task."""
     machines, types = view.machines, set(task.demand.types)
     if task.demand.demand.gpus:
         return float(sum(machines.idle_gpus(type_) for type_ in types))
@@ -57,15 +57,15 @@ _AHEAD = 24
 
 class BatchMode:
     """Map ready tasks one by one, by their earliest completion times over the GPU types. The next
-    task is the one with the least such time (``min-min``), the largest (``max-min``), or the
-    largest loss on its second best type (``sufferage``: second least - least). A task that would
-    complete first on a type on which it fits now starts. Other tasks wait for their type, and their
-    time there counts as taken.
+    task is the one with the smallest such time (``min-min``), the largest (``max-min``), or the
+    largest loss on its second best type (``sufferage``: second smallest - smallest). A task that
+    would complete first on a type that fits it now starts. Other tasks wait for their type, and
+    their time there counts as taken.
 
-    Tasks with the same demand and the same ratios of speed form a group; only its shortest and its
-    longest task can be next. The queue of a GPU type is the times at which its GPUs are expected to
-    be free. After 24 mapped tasks the rest of the queue is left for the next decision. Uses
-    estimates; not preemptive. O(24 x groups x types) per decision.
+    Tasks with the same demand and the same ratios of speed form a group, and only its shortest and
+    its longest task can be next. The queue of a GPU type consists of the times at which its GPUs
+    are expected to become free. After 24 mapped tasks, the rest of the queue is left for the next
+    decision. Uses estimates; not preemptive. O(24 x groups x types) per decision.
     """
 
     def __init__(self, rule: Rule, placement: str | PlacementRule = "best-fit") -> None:
@@ -93,7 +93,7 @@ class BatchMode:
                 return
             passed.add(task)
             _take(lanes[best.type], _lanes_of(task), best.completion_s)
-        # the mapping starts nothing, which means that it waits while anything runs
+        # An empty mapping means that the tasks wait while anything runs.
         for task in sorted(groups.heads()):
             if not view.running and (placement := self._place(view, task)) is not None:
                 yield Start(task, placement)
@@ -129,7 +129,8 @@ _Heap: TypeAlias = list[tuple[float, int, int, TaskState]]
 
 
 class _Groups:
-    """Ready tasks in groups of equal demand and ratios of speed, shortest and longest first."""
+    """Ready tasks in groups with equal demand and equal ratios of speed, shortest and longest
+    first."""
 
     def __init__(self) -> None:
         self._groups: dict[tuple[DemandClass, tuple[float, ...]], tuple[_Heap, _Heap]] = {}
@@ -156,8 +157,8 @@ class _Groups:
 
 
 def _first(heap: _Heap, passed: set[TaskState]) -> TaskState | None:
-    """Return the smallest entry of the heap whose task is waiting and was not passed over. Walks
-    down the heap, best first.
+    """Return the smallest entry in the heap whose task is waiting and has not been passed over.
+    Walks down the heap, best first.
     """
     if not heap:
         return None
@@ -176,8 +177,8 @@ def _first(heap: _Heap, passed: set[TaskState]) -> TaskState | None:
 def start_those(
     view: ClusterView, chosen: Iterable[tuple[TaskState, int]], place: Callable[..., Placement | None]
 ) -> Iterator[Decision]:
-    """Start the chosen pairs of task and type that fit. If none fits and nothing runs, start any
-    task that fits.
+    """Start the chosen pairs of task and type that fit. If none fits and nothing is running, start
+    any task that fits.
     """
     started = False
     for task, type_ in chosen:
@@ -193,7 +194,8 @@ def start_those(
 
 
 def free_times(view: ClusterView) -> list[list[float]]:
-    """Return the times at which the GPUs of each type are expected to be free, soonest first."""
+    """Return the times at which the GPUs of each type are expected to become free, soonest
+    first."""
     expected = view.expected_free
     return [expected.times(type_) for type_ in range(len(view.gpu_types))]
 
@@ -203,7 +205,7 @@ def _lanes_of(task: TaskState) -> int:
 
 
 def _free_at(view: ClusterView, demand: DemandClass, lanes: list[float], type_: int, width: int) -> float:
-    """Return the time when ``width`` GPUs of the type are free."""
+    """Return the time at which ``width`` GPUs of the type are free."""
     if not width:
         return view.now
     return lanes[width - 1] if width <= len(lanes) else inf

@@ -1,8 +1,8 @@
-"""Formulas of policies, as functions of plain numbers.
+"""Formulas for policies, as functions of plain numbers.
 
-The policies call them as they are, and the loops of the compiled engine compile them (``jit.inner``), so each
-is written once. The order of the operations is part of the result: both engines must compute the
-same bits. Nothing here may be an array, except for ``slowed``.
+Policies call them directly, and the loops in the compiled engine compile them (``jit.inner``), so
+each formula is written only once. The order of the operations is part of the result, because both
+engines must compute the same bits. Nothing here may be an array, except in ``slowed``.
 """
 
 from __future__ import annotations
@@ -16,19 +16,18 @@ CLOSE = 1e-12
 
 
 def instance_work(best_s: float, instances: int, gpus: float) -> float:
-    """Return the work of some instances of a task on its fastest type; without GPUs it counts as
-    one GPU."""
+    """Return the work of some instances of a task on its fastest type; a task without GPUs counts
+    as using one."""
     return best_s * instances * (gpus or 1.0)
 
 
 def served_after(served: float, rate: float, started_s: float, now: float) -> float:
-    """Return the service of a job after a run since ``started_s``, which adds ``rate`` per
-    second."""
+    """Return the service of a job after a run since ``started_s`` that adds ``rate`` per second."""
     return served + rate * (now - started_s)
 
 
 def slowed(ready_s: Any, now: float, per_second: Any) -> Any:
-    """Slowdown so far, negative: the waiting time times ``per_second``, which is 1 / seconds of the
-    task. Numbers, or columns of them.
+    """Return the negated slowdown so far: the waiting time times ``per_second``, which is 1 /
+    seconds of the task. Works on numbers and on columns of numbers.
     """
     return (ready_s - now) * per_second

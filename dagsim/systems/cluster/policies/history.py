@@ -16,9 +16,9 @@ from dagsim.systems.cluster.policies.placement import PlacementRule, placing, st
 
 class AsObserved:
     """Start every job at the time and place recorded in the trace. The time is
-    ``Job.observed_start_s``. The nodes are the recorded ones if the cluster has nodes of these
-    names with room, else the nodes that ``placement`` finds. Tasks without a recorded start
-    begin at once. Tasks that find no room start late, oldest first. Uses no estimates. Cost:
+    ``Job.observed_start_s``. The nodes are the recorded ones if the cluster has free nodes with
+    these names, or else the nodes that ``placement`` finds. Tasks without a recorded start begin at
+    once. Tasks that do not fit at their time start late, oldest first. Uses no estimates. Cost:
     O(log tasks).
     """
 
@@ -29,7 +29,9 @@ class AsObserved:
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         due = view.index(self, lambda: DueTasks(_due_s, Queue(_due_s, view.machines)))
         while (task := due.next(view.now)) is not None:
-            due.late.push(task)  # some instances may have to wait; the queue drops tasks that do not
+            # some instances may have to wait; the queue drops tasks whose instances have all
+            # started
+            due.late.push(task)
             placement = self._observed(view, task) or self._place(view, task)
             if placement is not None:
                 yield Start(task, placement)
@@ -40,8 +42,8 @@ class AsObserved:
             yield Wait(due.later[0][0])
 
     def _observed(self, view: ClusterView, task: TaskState) -> Placement | None:
-        """Return a placement on the nodes that the log names; ``None`` if they do not exist or have
-        no room.
+        """Return a placement on the nodes named in the log; ``None`` if they do not exist or are
+        full.
         """
         names = task.job.job.observed_nodes
         if not names:
@@ -52,7 +54,7 @@ class AsObserved:
 
 
 class DueTasks:
-    """Ready tasks by the time they are due, and tasks that were due and found no room."""
+    """Ready tasks by the time at which they are due, and tasks that were due but did not fit."""
 
     def __init__(self, due_s: Callable[[TaskState], float], late: Queue) -> None:
         self._due_s = due_s
@@ -63,7 +65,7 @@ class DueTasks:
         heappush(self.later, (self._due_s(task), task.order, task.piece, task))
 
     def next(self, now: float) -> TaskState | None:
-        """Return the next task that is due by ``now`` and still waits."""
+        """Return the next task that is due by ``now`` and is still waiting."""
         while self.later and (self.later[0][0] <= now or not self.later[0][3].waiting):
             task = heappop(self.later)[3]
             if task.waiting:
@@ -77,11 +79,11 @@ def _due_s(task: TaskState) -> float:
 
 
 class Qssf:
-    """The least predicted GPU time first. The prediction for a task is the recent mean (each
-    duration discounted by ``memory``) of tasks with the same tenant, model and GPUs, else that
-    of all tasks. Until a task has ended, tasks run first come, first served. Uses no estimates;
-    not preemptive. O(log n) (Helios, Hu et al., SC 2021, section 4.2; its model is gradient
-    boosting on more columns than traces share).
+    """The task with the least predicted GPU time comes first. The prediction for a task is the
+    recent mean (each duration discounted by ``memory``) over tasks with the same tenant, model and
+    GPUs, or else over all tasks. Until the first task has ended, tasks run first come, first
+    served. Uses no estimates; not preemptive. O(log n) (Helios, Hu et al., SC 2021, section 4.2;
+    its model is gradient boosting on more columns than traces share).
     """
 
     remembers = "how long earlier tasks took"
@@ -104,7 +106,8 @@ class Qssf:
         yield from start_of(self._place, view, queue.first_fit())
 
     def push(self, task: TaskState) -> None:
-        """Predict the GPU-seconds of a task that became ready, from the runs that had ended before."""
+        """Predict the GPU-seconds of a task that became ready, from the runs that had ended
+        before."""
         key = task.order, task.piece
         if key not in self._predicted:
             self._learn_from([run for run in self._ended if run[0] < task.ready_s])
@@ -118,7 +121,7 @@ class Qssf:
             self._predicted.pop((run.task.order, run.task.piece), None)
 
     def ended(self, run: Run, now: float) -> None:
-        """Record the duration of a run with work; the next decision learns from it."""
+        """Record the duration of a run with work, so that the next decision learns from it."""
         if run.id in self._running:
             self._running.remove(run.id)
             if now > run.started_s:

@@ -1,4 +1,4 @@
-"""Orders over whole jobs, the critical path first inside a job. Not preemptive."""
+"""Orders over whole jobs, with the critical path first within a job. Not preemptive."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ Head: TypeAlias = tuple[_Entry, TaskState]
 
 class JobQueue:
     """Ready tasks by ``(job_key, task_key, order)`` within each demand class. The key of a job is
-    computed again when one of its tasks becomes ready, by ``rank_again`` after one of its runs
-    has ended, and by ``refresh``; never if it is ``fixed``.
+    recomputed when one of its tasks becomes ready, by ``rank_again`` after one of its runs has
+    ended, and by ``refresh``; it is never recomputed if it is ``fixed``.
 
     There is a heap of jobs by key and first task for each demand class, and a heap of tasks for
-    each of its jobs. Cost: O(log n) per task added or removed, O(demand classes + log n) per
-    refreshed job, whatever its width, O(demand classes) per query.
+    each job in it. Cost: O(log n) per task added or removed, O(demand classes + log n) per
+    refreshed job, whatever its width, and O(demand classes) per query.
     """
 
     def __init__(self, job_key: JobKey, task_key: Key, *, fixed: bool = False) -> None:
@@ -73,7 +73,7 @@ class JobQueue:
             self._enter(task.demand, number)
 
     def ended(self, run: Run, now: float) -> None:
-        """Note that the key of the run's job may have changed. The consequences of the end come
+        """Record that the key of the run's job may have changed. The consequences of the end follow
         later.
         """
         self._moved[run.job] = None
@@ -92,7 +92,7 @@ class JobQueue:
         self._moved.clear()
 
     def refresh(self, job: JobState) -> bool:
-        """Rank a job whose key may have changed; return True if it waits. Skips jobs that are
+        """Rank a job whose key may have changed; return True if it is waiting. Skips jobs that are
         ``fixed``.
         """
         number = job.number
@@ -128,25 +128,25 @@ class JobQueue:
             if task is not None and current and (task[1], task[2]) == (order, piece):
                 return entry, task[3]
             heappop(heap)
-            if current:  # the task that was first then has been started
+            if current:  # the task that was first at that time has been started
                 self._enter(demand, number)
         return None
 
     def rivals(self, demand: DemandClass, job: int) -> list[tuple[float, int, int]]:
-        """Return key, order of the first task and number of each other job that waits in a demand
-        class. O(jobs).
+        """Return the key, the order of the first task and the number of each other job that waits
+        in a demand class. O(jobs).
         """
         heads = [(number, self._first(demand, number)) for number in tuple(self._tasks[demand]) if number != job]
         return [(self._keys[number], head[1], number) for number, head in heads if head is not None]
 
     def classes(self, job: int | None = None) -> Iterable[DemandClass]:
         """Return the demand classes in which the job waits, or in which any job waits if none is
-        given. May include classes in which it no longer waits.
+        given. May include classes in which the job no longer waits.
         """
         return tuple(self._heaps) if job is None else tuple(self._classes.get(job, ()))
 
     def waiting(self) -> Set[int]:
-        """Return the waiting jobs; may include jobs that no longer wait."""
+        """Return the waiting jobs; may include jobs that are no longer waiting."""
         return self._classes.keys()
 
     def _enter(self, demand: DemandClass, number: int) -> None:
@@ -195,7 +195,7 @@ class PathLeft:
         return tasks[-1].rank_s
 
     def ended(self, run: Run) -> None:
-        """Do nothing: a finished task is skipped when it comes last."""
+        """Do nothing, because a finished task is skipped when it comes last."""
 
     def forget(self, job: JobState) -> None:
         """Forget a job that has left."""
@@ -203,10 +203,10 @@ class PathLeft:
 
 
 class WorkLeft:
-    """Estimated GPU-seconds of the unfinished instances of a job; a task without GPUs counts as one
-    GPU.
+    """Estimated GPU-seconds of the unfinished instances of a job; a task without GPUs counts as
+    using one.
 
-    They are added up in the order of the graph. For wide jobs the running totals are kept, so that
+    They are added up in the order of the graph. For wide jobs, the running totals are kept, so that
     an end costs one NumPy pass over the tasks after it.
     """
 
@@ -234,11 +234,12 @@ class WorkLeft:
             behind = terms[first:].copy()
             if first:
                 behind[0] += totals[first - 1]
-            np.add.accumulate(behind, out=totals[first:])  # left to right like ordered_sum, for the same bits
+            # sum from left to right, like ordered_sum, for bit-identical results
+            np.add.accumulate(behind, out=totals[first:])
         return float(totals[-1])
 
     def ended(self, run: Run) -> None:
-        """Note the end of a run of a task, which may now be done."""
+        """Record the end of a run of a task, which may now be done."""
         moved = self._moved.get(run.job.number)
         if moved is not None:
             moved.add(run.task.index)
@@ -259,7 +260,7 @@ def _work(task: TaskState) -> float:
 
 class JobOrdered:
     """Start the first task by ``(job key, longest path to the end)`` that fits, until none does.
-    ``make_key`` makes the key for one simulation. Jobs with ended runs are ranked again, unless
+    ``make_key`` creates the key for one simulation. Jobs with ended runs are ranked again, unless
     the key is ``fixed``. Cost per decision: O(demand classes + log tasks). Its compiled twin is
     ``compiled.job_keys``.
     """
@@ -283,22 +284,22 @@ class JobOrdered:
 
 
 def scpt(placement: str | PlacementRule = "best-fit") -> JobOrdered:
-    """Shortest critical path first: the job with the shortest remaining path to its end. Uses
-    estimates. Cost: ``JobOrdered``.
+    """Shortest critical path first: the job with the shortest remaining path to its end comes
+    first. Uses estimates. Cost: ``JobOrdered``.
     """
     return JobOrdered(PathLeft, placement)
 
 
 def srpt_work(placement: str | PlacementRule = "best-fit") -> JobOrdered:
-    """Shortest remaining work first: the job with the fewest remaining GPU-seconds. Uses estimates.
-    Cost: ``JobOrdered``.
+    """Shortest remaining work first: the job with the fewest remaining GPU-seconds comes first.
+    Uses estimates. Cost: ``JobOrdered``.
     """
     return JobOrdered(WorkLeft, placement)
 
 
 def sjf_cp(placement: str | PlacementRule = "best-fit") -> JobOrdered:
-    """Shortest job first by total work, and the critical path first within a job. All work counts,
-    started or not (a baseline of Decima, Mao et al., SIGCOMM 2019). Uses estimates. Cost:
+    """Shortest job first by total work, with the critical path first within a job. All work counts,
+    whether started or not (a baseline of Decima, Mao et al., SIGCOMM 2019). Uses estimates. Cost:
     ``JobOrdered``.
     """
     return JobOrdered(total_work, placement, fixed=True)
@@ -314,7 +315,7 @@ def by_total_work(job: JobState) -> float:
 
 
 class Tetris:
-    """The pair of ready task and node with the largest ``a - e p``.
+    """The pair of ready task and node with the largest ``a - e p`` comes first.
 
     ``srpt`` is the weight of ``p``.
 
@@ -324,7 +325,7 @@ class Tetris:
     - ``e = srpt x mean a / mean p`` over all pairs that could start now.
 
     The job with the least remaining work represents its demand class. Gangs are placed by best fit.
-    Uses estimates (with ``srpt=0`` none); not preemptive. O(demand classes x types) per decision
+    Uses estimates (none if ``srpt=0``); not preemptive. O(demand classes x types) per decision
     (Grandl et al., SIGCOMM 2014).
     """
 
@@ -348,7 +349,8 @@ class Tetris:
 
 
 def _most_aligned(view: ClusterView, task: TaskState) -> tuple[float, NodeState | None]:
-    """Return the largest dot product of the task's demand with a node that has room, and that node."""
+    """Return the largest dot product of the task's demand with a node that fits it, and that
+    node."""
     demand, machines = task.demand, view.machines
     best: tuple[float, NodeState | None] = (0.0, None)
     for type_ in demand.types:
@@ -362,8 +364,8 @@ def _most_aligned(view: ClusterView, task: TaskState) -> tuple[float, NodeState 
 
 
 def _place(view: ClusterView, task: TaskState, machine: NodeState | None) -> Placement | None:
-    """Place the task on the machine; by best fit if it is a gang, or if no machine that was tried
-    had room.
+    """Place the task on the machine, or by best fit if it is a gang or if none of the tried
+    machines fits it.
     """
     if machine is None or task.demand.gang:
         return view.fit(task)

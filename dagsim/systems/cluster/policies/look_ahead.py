@@ -1,4 +1,5 @@
-"""Policies that look ahead: earliest finish with waiting, integer programs, assignment, roll-outs."""
+"""Policies that look ahead: earliest finish with waiting, integer programs, assignment,
+roll-outs."""
 
 from __future__ import annotations
 
@@ -31,24 +32,25 @@ from dagsim.systems.cluster.policies.placement import PlacementRule, placing
 
 
 class EftWait:
-    """The first pair of task and GPU type with room that is worth starting now. A pair is skipped
-    if the task would finish sooner by waiting for its fastest type: if ``eta + p_best < theta *
-    p_here``. Waits if all pairs are skipped.
+    """Start the first pair of task and GPU type that fits and is worth starting now. A pair is
+    skipped if the task would finish sooner by waiting for its fastest type, which means ``eta +
+    p_best < theta * p_here``. If all pairs are skipped, the policy waits.
 
-    ``eta`` is the time until enough GPUs of the fastest type are expected to be free, by the
-    estimates of the runs there. ``theta`` below 1 makes waiting less likely. ``order`` is one of
+    ``eta`` is the time until enough GPUs of the fastest type are expected to be free, according to
+    the estimates of the runs there. ``theta`` below 1 makes waiting less likely. ``order`` is one
+    of
 
     - ``task``: shortest on this type first,
     - ``path``: the shortest path to the end of the job, starting here, first,
     - ``work``: the job with the least work left when the task became ready, first.
 
-    The defaults are those of 26 heuristics that are best on average over ten workloads
+    The defaults are those that perform best on average among 26 heuristics over ten workloads
     (``results/agents/matrix.csv``).
 
-    On one GPU type, ``task`` is SJF. Uses estimates; not preemptive. O(speed profiles x types) per
-    decision plus O(GPUs needed) per ``eta``; a speed profile is a set of tasks with the same ratios
-    between types. The rule is TetriSched's plan-ahead (Tumanov et al., EuroSys 2016) reduced to one
-    alternative.
+    On a single GPU type, ``task`` is SJF. Uses estimates; not preemptive. O(speed profiles x types)
+    per decision plus O(GPUs needed) per ``eta``; a speed profile is a set of tasks with the same
+    ratios between types. The rule is TetriSched's plan-ahead (Tumanov et al., EuroSys 2016) reduced
+    to one alternative.
 
     Raises:
         ConfigError: The order is unknown.
@@ -77,8 +79,8 @@ class EftWait:
     def worth_waiting(
         self, view: ClusterView, task: TaskState, type_: int, etas: dict[_Place, float] | None = None
     ) -> bool:
-        """Return True if the task would finish sooner by waiting for its fastest type than on
-        ``type_`` now. ``etas`` caches the expected waits at this time.
+        """Return True if the task would finish sooner by waiting for its fastest type than by
+        starting on ``type_`` now. ``etas`` caches the expected waits at this time.
         """
         best_s, threshold = task.best_s, self.theta * task.seconds[type_]
         if best_s >= threshold or best_s >= task.seconds[type_]:
@@ -93,7 +95,7 @@ class EftWait:
 
     def eta_s(self, view: ClusterView, demand: DemandClass, type_: int) -> float:
         """Return the seconds until ``type_`` is expected to have enough GPUs for ``demand``
-        (whatever their nodes).
+        (regardless of nodes).
         """
         machines = view.machines
         if machines.fits_on(demand, type_):
@@ -115,8 +117,7 @@ def _path(task: TaskState, type_: int) -> float:
 
 
 def _work(task: TaskState, type_: int) -> float:
-    left = ordered_sum([width(other) * other.unfinished * other.best_s for other in task.job.tasks])
-    return left + width(task) * (task.seconds[type_] - task.best_s)
+    return task.job.work_left_gpu_s() + width(task) * (task.seconds[type_] - task.best_s)
 
 
 _ORDERS: dict[str, TypedKey] = {"task": _here, "path": _path, "work": _work}
@@ -126,7 +127,7 @@ _Heap: TypeAlias = list[tuple[float, int, TaskState]]
 
 class _Profiles:
     """Ready tasks grouped by demand class, type and speed profile, in order and by time. Within a
-    group a longer task is skipped whenever a shorter one is, so only the first and the shortest
+    group, a longer task is skipped whenever a shorter one is, so only the first and the shortest
     task need checking.
     """
 
@@ -161,7 +162,8 @@ class _Profiles:
                 for heap in heaps:
                     while heap and not heap[0][2].waiting:
                         heappop(heap)
-                if not heaps[0] or (best is not None and not heaps[0][0] < best):  # tasks have only <
+                # tasks only define <
+                if not heaps[0] or (best is not None and not heaps[0][0] < best):
                     continue
                 for heap in heaps:
                     task = heap[0][2]
@@ -174,16 +176,16 @@ class _Profiles:
 
 
 class PlanAhead:
-    """Plan the ``window`` shortest ready tasks over the next ``slots`` times: now and the next
-    expected ends of runs. Each task starts at most once, on one type. The GPUs held at each of
-    the times do not exceed those that will be free. The plan minimises the sum of completion
-    times, where tasks left out count as ending after everything else. Tasks that the plan starts
-    now are started; the rest is planned again when something changes.
+    """Plan the ``window`` shortest ready tasks over the next ``slots`` times, which are now and the
+    next expected ends of runs. Each task starts at most once, on one type. The GPUs held at each of
+    these times do not exceed those that will be free. The plan minimises the sum of completion
+    times, where tasks that are left out count as ending after everything else. Tasks that the plan
+    starts now are started, and the rest is planned again when something changes.
 
-    This is TetriSched's plan-ahead with exact start times and the value function "the sooner the
-    better" in place of its space-time language (Tumanov et al., EuroSys 2016). Uses estimates; not
-    preemptive. Costly by definition: an integer program of window x types x slots choices takes
-    some 10 ms.
+    This is TetriSched's plan-ahead with exact start times, and with the value function "the sooner
+    the better" instead of its space-time language (Tumanov et al., EuroSys 2016). Uses estimates;
+    not preemptive. Costly by definition: an integer program with window x types x slots choices
+    takes some 10 ms.
 
     Raises:
         ConfigError: ``window`` or ``slots`` is less than 1.
@@ -273,9 +275,9 @@ _STUCK_S = 1e9
 
 class Rollout:
     """One step of policy iteration (Bertsekas, Tsitsiklis and Wu 1997). The candidates are
-    ``width`` pairs of ready task and GPU type with room, shortest first, and waiting. Each is
-    tried in ``ClusterView.fork()``, which knows estimates but neither the truth nor future
-    arrivals; the ``base`` policy then finishes the present jobs. The candidate with the smallest
+    ``width`` pairs of ready task and GPU type that fit, shortest first, and waiting. Each candidate
+    is tried in ``ClusterView.fork()``, which knows estimates but neither the truth nor future
+    arrivals. The ``base`` policy then finishes the present jobs. The candidate with the smallest
     sum of completion times is carried out. Ties go to waiting.
 
     Uses estimates; not preemptive. Costly by definition: ``width`` + 1 simulations of the jobs in
@@ -326,15 +328,16 @@ class Rollout:
             return inf
         fork = view.fork()
         written = len(fork.schedule.log)
-        stuck = _play(fork, _policies().create(self.base), start)  # jobs on nodes that are down for an unknown time
+        # these jobs are on nodes that are down for an unknown time
+        stuck = _play(fork, _policies().create(self.base), start)
         rows, jobs = fork.schedule.log.since(written), fork.schedule.jobs
         done = [row[1] - jobs[row[2]].arrival_s for row in rows if row[0] == Kind.COMPLETED]
         return stuck * _STUCK_S + ordered_sum(done)
 
 
 def _play(fork: Simulation, base: ClusterPolicy, start: tuple[TaskState, Placement] | None) -> int:
-    """Carry out the first decision, then let the base policy finish; return the number of jobs it
-    could not finish.
+    """Carry out the first decision, and let the base policy finish; return the number of jobs that
+    it could not finish.
     """
     conversation = fork.decisions()
     view = next(conversation)
@@ -366,15 +369,15 @@ def _policies() -> Registry[ClusterPolicy]:
 
 class AlloX:
     """Minimise the sum of completion times of the ``window`` ready tasks. Each task is assigned to
-    a lane (a GPU of some type, or as many GPUs side by side as it needs) and a place counted
-    from the end of that lane's queue. A task in place k from the end delays k completions by its
-    seconds there, and waits until the lane is free. The first tasks of lanes that are free now
-    start. The problem is solved again whenever something has changed.
+    a lane (a GPU of some type, or as many parallel GPUs as it needs) and a position counted from
+    the end of that lane's queue. A task at position k from the end delays k completions by its
+    seconds there, and waits until the lane is free. The first tasks on lanes that are free now are
+    started. The problem is solved again whenever something has changed.
 
     ``window`` limits the number of competing tasks: 25% are the tasks that have waited longest, so
-    that none starves, the others are the tasks with the least GPU time. Uses estimates; not
+    that none starves, and the others are the tasks with the least GPU time. Uses estimates; not
     preemptive. Costly by definition: an assignment of window x (lanes x places) takes about 1 ms
-    (after AlloX, Le et al., EuroSys 2020; Bruno, Coffman and Sethi 1974).
+    (based on AlloX, Le et al., EuroSys 2020; Bruno, Coffman and Sethi 1974).
     """
 
     def __init__(self, window: int = 24, placement: str | PlacementRule = "best-fit") -> None:
@@ -392,7 +395,7 @@ class AlloX:
 
     def _first(self, view: ClusterView, tasks: list[TaskState]) -> Iterator[tuple[TaskState, int]]:
         """Yield the tasks assigned to lanes that are free now: first the task at the front of each
-        lane, then later tasks, which use the room that a wide task at the front could not.
+        lane, then later tasks, which use resources that a wide task at the front could not.
         """
         lanes = [
             (type_, max(time - view.now, 0.0))
@@ -415,9 +418,9 @@ class AlloX:
 def assign(seconds: np.ndarray, wait_s: np.ndarray, places: int) -> list[list[int]]:
     """Assign tasks to lanes, in order, minimising the sum of completion times.
 
-    ``seconds`` (tasks, lanes) float64 with ``inf`` where a task may not run, ``wait_s`` (lanes,)
-    the time until each lane is free; up to ``places`` tasks per lane, more if that is not enough
-    for all tasks.
+    ``seconds`` (tasks, lanes) float64 with ``inf`` where a task may not run, and ``wait_s``
+    (lanes,) the time until each lane is free. There are up to ``places`` tasks per lane, or more if
+    that is not enough for all tasks.
     """
     from scipy.optimize import linear_sum_assignment
 
@@ -438,12 +441,14 @@ def _area(task: TaskState) -> float:
 
 
 def _share(view: ClusterView, task: TaskState, type_: int) -> float:
-    """Return the number of lanes that the task takes: its GPUs, as each lane is one GPU."""
+    """Return the number of lanes that the task takes, which is its number of GPUs because each lane
+    is one GPU."""
     return max(width(task), 1.0) if type_ in task.demand.types else inf
 
 
 class Profile:
-    """A step function of time: ``free[i]`` GPUs, or units of anything else, are free from ``times[i]`` on."""
+    """A step function of time: ``free[i]`` GPUs, or units of anything else, are free from
+    ``times[i]`` onwards."""
 
     def __init__(self, now: float, free: float) -> None:
         self.times = [now]
@@ -461,8 +466,8 @@ class Profile:
             self.free[place] -= gpus
 
     def earliest(self, gpus: float, seconds: float, after: float = -inf) -> float:
-        """Return the first time, not before ``after``, from which ``gpus`` GPUs are free for ``seconds``;
-        ``inf`` if they never are. O(steps).
+        """Return the first time, not before ``after``, from which ``gpus`` GPUs are free for
+        ``seconds``; ``inf`` if they never are. O(steps).
         """
         start, times = max(self.times[0], after), self.times
         for place, free in enumerate(self.free):

@@ -15,15 +15,15 @@ from dagsim.systems.cluster.policies.placement import PlacementRule, placing
 
 
 class Ordered:
-    """Start the first task by ``key`` that fits, until none does. With ``strict`` the first task
+    """Start the first task by ``key`` that fits, until none does. With ``strict``, the first task
     blocks all later ones until it fits. Cost per decision: O(log tasks + demand classes).
 
-    With ``ageing``, the key grows by that much for each second of simulated time at which the task
-    became ready, so that tasks which have waited longer move ahead of younger ones.
+    With ``ageing``, the key increases by that much for each second of simulated time at which the
+    task became ready, so that tasks that have waited longer move ahead of younger ones.
 
-    The compiled engine plays any order with a key that also works on columns. It computes the key
-    once, for all tasks together (``compiled.list_scheduling.AllTasks``), and compares a sample of the results
-    with those for single tasks.
+    The compiled engine can run any order with a key that also works on columns. It computes the key
+    once, for all tasks together (``compiled.list_scheduling.AllTasks``), and compares a sample of
+    the results with those for single tasks.
     """
 
     def __init__(
@@ -49,8 +49,8 @@ class Ordered:
 
 
 class TypedOrdered:
-    """Start the first pair of task and GPU type by ``key`` that fits, until none does: for orders
-    that depend on where a task would run. The compiled engine plays it in the same way as
+    """Start the first pair of task and GPU type by ``key`` that fits, until none does. This is for
+    orders that depend on where a task would run. The compiled engine runs it in the same way as
     ``Ordered``. Cost per decision: O(types x (log tasks + demand classes)).
     """
 
@@ -80,50 +80,50 @@ def fifo(placement: str | PlacementRule = "best-fit") -> Ordered:
 
 
 def fifo_fit(placement: str | PlacementRule = "best-fit") -> Ordered:
-    """Return the oldest task that fits; tasks that do not fit are skipped. Uses no estimates. O(log
-    n)."""
+    """First in, first out among the tasks that fit; other tasks are skipped. Uses no estimates.
+    O(log n)."""
     return Ordered(by_arrival, placement)
 
 
 def sjf(placement: str | PlacementRule = "best-fit") -> TypedOrdered:
-    """Shortest job first: of all pairs of ready task and GPU type with room, the one that takes the
-    least time. Uses estimates. O(types x log n).
+    """Shortest job first: of all pairs of ready task and GPU type that fit, the one that takes the
+    least time comes first. Uses estimates. O(types x log n).
     """
     return TypedOrdered(by_seconds, placement)
 
 
 def critical_path(placement: str | PlacementRule = "best-fit") -> Ordered:
-    """Highest level first: the ready task with the longest path to the end of its job (Hu 1961;
-    HLFET). Uses estimates. O(log n).
+    """Highest level first: the ready task with the longest path to the end of its job comes first
+    (Hu 1961; HLFET). Uses estimates. O(log n).
     """
     return Ordered(by_rank, placement)
 
 
 def ljf(placement: str | PlacementRule = "best-fit") -> Ordered:
-    """Longest job first (LPT): the ready task that takes longest on its fastest type. Aims at a
-    short makespan: at most 4/3 - 1/(3m) times the optimum on m equal machines (Graham 1969).
-    Uses estimates. O(log n).
+    """Longest job first (LPT): the ready task that takes longest on its fastest type comes first.
+    Aims at a short makespan: at most 4/3 - 1/(3m) times the optimum on m equal machines (Graham
+    1969). Uses estimates. O(log n).
     """
     return Ordered(by_length, placement)
 
 
 def saf(placement: str | PlacementRule = "best-fit") -> TypedOrdered:
-    """Smallest area first: the pair of ready task and GPU type with the fewest GPU-seconds. Uses
-    estimates. O(types x log n).
+    """Smallest area first: the pair of ready task and GPU type with the fewest GPU-seconds comes
+    first. Uses estimates. O(types x log n).
     """
     return TypedOrdered(by_area, placement)
 
 
 def wspt(placement: str | PlacementRule = "best-fit") -> TypedOrdered:
-    """Return the weighted shortest processing time first: the least seconds per ``Job.weight``,
-    over all pairs of ready task and GPU type (Smith 1956). Uses estimates. O(types x log n).
+    """Weighted shortest processing time first: the pair of ready task and GPU type with the fewest
+    seconds per ``Job.weight`` comes first (Smith 1956). Uses estimates. O(types x log n).
     """
     return TypedOrdered(by_seconds_per_weight, placement)
 
 
 def width(task: TaskState) -> float:
-    """Return the GPUs that start together for the task: one instance's, or the whole gang's; 1 for
-    tasks without GPUs.
+    """Return the number of GPUs that start together for the task: those of one instance, or of the
+    whole gang; 1 for tasks without GPUs.
     """
     return task.demand.width
 
@@ -225,9 +225,9 @@ _SHORTEST_S = 1e-9
 
 class LongestWait:
     """Start the task with the largest ``rate x seconds waited`` among those that fit, until none
-    does. The wait starts when the task became ready, or at the time that ``since`` returns. Ties
-    go first come, first served. Cost per decision, for each demand class that fits: a NumPy pass
-    over 512 waiting tasks, plus one row for each further 512.
+    does. The wait starts when the task became ready, or at the time returned by ``since``. Ties go
+    first come, first served. Cost per decision, for each demand class that fits: a NumPy pass over
+    512 waiting tasks, plus one row for each further 512.
     """
 
     def __init__(self, rate: Rate, placement: str | PlacementRule = "best-fit", since: Rate | None = None) -> None:
@@ -244,32 +244,33 @@ class LongestWait:
 
 
 def hrrn(placement: str | PlacementRule = "best-fit") -> LongestWait:
-    """Highest response ratio next: the largest ``(wait + p) / p``, where ``p`` is the seconds on
-    the fastest type (Brinch Hansen 1971). Uses estimates. Cost: ``LongestWait``.
+    """Highest response ratio next: the task with the largest ``(wait + p) / p`` comes first, where
+    ``p`` is the seconds on the fastest type (Brinch Hansen 1971). Uses estimates. Cost:
+    ``LongestWait``.
     """
     return LongestWait(_per_second, placement)
 
 
 def wfp3(placement: str | PlacementRule = "best-fit") -> LongestWait:
-    """Return the largest ``(wait / r)^3 n`` first (Tang et al., CLUSTER 2009). ``r`` is the seconds
-    on the fastest type and ``n`` the number of GPUs that start together. Uses estimates. Cost:
-    ``LongestWait``.
+    """The task with the largest ``(wait / r)^3 n`` comes first (Tang et al., CLUSTER 2009). ``r``
+    is the seconds on the fastest type and ``n`` the number of GPUs that start together. Uses
+    estimates. Cost: ``LongestWait``.
     """
     return LongestWait(_wfp3, placement)
 
 
 def unicef(placement: str | PlacementRule = "best-fit") -> LongestWait:
-    """Return the largest ``wait / (log2(n) r)`` first (Tang et al., CLUSTER 2009). ``r`` is the
-    seconds on the fastest type and ``n`` the number of GPUs that start together. Tasks with one GPU
-    come before all others. Uses estimates. Cost: ``LongestWait``.
+    """The task with the largest ``wait / (log2(n) r)`` comes first (Tang et al., CLUSTER 2009).
+    ``r`` is the seconds on the fastest type and ``n`` the number of GPUs that start together. Tasks
+    with one GPU come before all others. Uses estimates. Cost: ``LongestWait``.
     """
     return LongestWait(_unicef, placement)
 
 
 def priority(ageing: float = 0.0, placement: str | PlacementRule = "best-fit") -> Ordered:
-    """Highest ``Job.priority + ageing x seconds waited`` first; with ``ageing`` above 0 no task
-    starves. All tasks age at the same rate, so the order of two tasks never changes. Uses no
-    estimates. O(log n).
+    """The task with the highest ``Job.priority + ageing x seconds waited`` comes first. With
+    ``ageing`` above 0, no task starves. All tasks age at the same rate, so the order of two tasks
+    never changes. Uses no estimates. O(log n).
 
     Raises:
         ConfigError: ``ageing`` is negative.
@@ -284,11 +285,11 @@ def _by_priority(task: TaskState) -> float:
 
 
 def themis(placement: str | PlacementRule = "best-fit") -> LongestWait:
-    """Finish-time fairness: next is the job that would end latest relative to its ideal time, that
-    is, the one with the largest (time in the system + remaining path) / critical path. All jobs
-    in the system share equally, so their number, by which rho is scaled, does not affect the
-    order. Without the auctions and leases of Themis. Uses estimates; not preemptive. Cost:
-    ``LongestWait`` (after Themis, Mahajan et al., NSDI 2020).
+    """Finish-time fairness: the job that would end latest relative to its ideal time comes next,
+    that is, the one with the largest (time in the system + remaining path) / critical path. All
+    jobs in the system share equally, so their number, which scales rho, does not affect the order.
+    The auctions and leases of Themis are left out. Uses estimates; not preemptive. Cost:
+    ``LongestWait`` (based on Themis, Mahajan et al., NSDI 2020).
     """
     return LongestWait(_per_ideal_second, placement, _virtual_arrival)
 
@@ -310,7 +311,7 @@ def _per_second(task: TaskState) -> float:
 
 
 def _wfp3(task: TaskState) -> float:
-    return float(np.cbrt(width(task))) * _per_second(task)  # the cube root gives the same order
+    return float(np.cbrt(width(task))) * _per_second(task)  # the cube root preserves the order
 
 
 def _unicef(task: TaskState) -> float:
@@ -344,11 +345,11 @@ class _Waits:
 
 
 class _Columns:
-    """Tasks of one demand class, in blocks: when each began to wait, and its rate.
+    """Tasks of one demand class, in blocks: when each of them began to wait, and its rate.
 
-    The first row of a block stays first until a row with a higher rate overtakes it. Only blocks
-    where that may have happened are searched again. Rows of tasks that no longer wait stay until
-    they make up half of all rows; their product is negative, so they come last.
+    The first row of a block stays first until a row with a higher rate overtakes it. Only blocks in
+    which that may have happened are searched again. Rows of tasks that are no longer waiting stay
+    until they make up half of all rows. Their product is negative, so they come last.
     """
 
     def __init__(self) -> None:
@@ -378,8 +379,8 @@ class _Columns:
         self._change(rows // _BLOCK)
 
     def first(self, now: float) -> tuple[float, int, TaskState] | None:
-        """Return the negated largest product, with the order and the task it belongs to; ``None``
-        if no task waits.
+        """Return the negated largest product, with its task and the order of that task; ``None`` if
+        no task is waiting.
         """
         while self._gone < len(self._tasks):
             blocks = -(-len(self._tasks) // _BLOCK)
@@ -394,8 +395,8 @@ class _Columns:
         return None
 
     def _look_again(self, block: int, now: float) -> None:
-        """Find the first row of the block now, and the time until which it is certain to stay
-        first.
+        """Find the row of the block that is first now, and the time until which it is certain to
+        stay first.
         """
         begin, end = block * _BLOCK, min((block + 1) * _BLOCK, len(self._tasks))
         since, rates = self._since[begin:end], self._rates[begin:end]
@@ -410,7 +411,7 @@ class _Columns:
         if len(best) > 1:
             orders = self._order[best]
             best = best[orders == orders.min()]
-        if len(best) > 1:  # pieces of one task
+        if len(best) > 1:  # there are several pieces of one task
             return int(min(best.tolist(), key=self._tasks.__getitem__))
         return int(best[0])
 
@@ -439,13 +440,13 @@ def _leads_until(leader: int, since: np.ndarray, rates: np.ndarray, products: np
     faster, others = rates > rate, (rates != rate) | (since != since_s)
     farthest_s = float(np.abs(since).max())
     until = inf
-    if faster.any():  # faster rows overtake where the lines cross
+    if faster.any():  # faster rows overtake others where the lines cross
         gains = rates[faster] - rate
         cross_s = (rates[faster] * since[faster] - rate * since_s) / gains
         unsure_s = _ROUNDING * rates[faster] * (np.abs(cross_s) + farthest_s) / gains
         until = float((cross_s - unsure_s).min())
     slower = others & ~faster
-    if slower.any():  # slower rows only fall behind, but rounding errors grow with time
+    if slower.any():  # slower rows can only fall behind, but rounding errors grow with time
         gap = products[leader] - float(products[slower].max())
         until = min(until, gap / (_ROUNDING * abs(rate)) - farthest_s)
     return until
@@ -457,9 +458,9 @@ def edf(placement: str | PlacementRule = "best-fit") -> Ordered:
 
 
 def llf(placement: str | PlacementRule = "best-fit") -> Ordered:
-    """Least laxity first: the smallest ``deadline - now - path to the end of the job``, with every
-    task on its fastest type. ``now`` is the same for all tasks, so the order never changes. Uses
-    estimates. O(log n).
+    """Least laxity first: the task with the smallest ``deadline - now - path to the end of the
+    job`` comes first, with every task on its fastest type. ``now`` is the same for all tasks, so
+    the order never changes. Uses estimates. O(log n).
     """
     return Ordered(by_laxity, placement)
 
@@ -474,14 +475,14 @@ def by_laxity(task: TaskState) -> float:
 
 
 def graham(order: object = (), placement: str | PlacementRule = "best-fit") -> Ordered:
-    """List scheduling: the first ready task of the list ``order`` that fits. Never idles while a
-    task fits.
+    """List scheduling: the first ready task in the list ``order`` that fits comes first. Never
+    idles while a task fits.
 
-    ``order`` lists task names, of any job: ``graham[order=[t1,t3,t2]]``. Tasks that are not in the
-    list follow, first come, first served. Uses no estimates; not preemptive. O(log n) per decision.
-    The makespan is at most 2 - 1/m times the optimum on m equal machines. It is subject to the
-    anomalies of Graham (1966): more machines, shorter tasks or fewer edges can make the schedule
-    longer.
+    ``order`` lists names of tasks in any job: ``graham[order=[t1,t3,t2]]``. Tasks that are not in
+    the list follow, first come, first served. Uses no estimates; not preemptive. O(log n) per
+    decision. The makespan is at most 2 - 1/m times the optimum on m identical machines. It is
+    subject to the anomalies of Graham (1966): more machines, shorter tasks or fewer edges can make
+    the schedule longer.
     """
     names: tuple[object, ...] = order if isinstance(order, tuple) else (order,)
     place: dict[str, int] = {str(name): index for index, name in reversed([*enumerate(names)])}
@@ -493,9 +494,9 @@ def graham(order: object = (), placement: str | PlacementRule = "best-fit") -> O
 
 
 class RandomFeasible:
-    """Uniform choice among all pairs of ready task and GPU type that could start now, repeated
-    until none could. Draws from the simulation's stream ``policy``. Uses no estimates. O(demand
-    classes x types) per decision.
+    """Choose uniformly among all pairs of ready task and GPU type that could start now, until none
+    could. Draws from the simulation's random stream ``policy``. Uses no estimates. O(demand classes
+    x types) per decision.
     """
 
     forgets = "how many random numbers had been drawn"
@@ -515,7 +516,8 @@ class RandomFeasible:
             demand, type_, at = _pick(bags, fitting, int(rng.integers(total)))
             bag = bags.by_demand[demand]
             task = bag[at]
-            if not task.waiting:  # started before: drop it and draw again, which keeps the choice uniform
+            # this task has already started: drop it and draw again, which keeps the choice uniform
+            if not task.waiting:
                 bag[at] = bag[-1]
                 bag.pop()
                 continue
@@ -536,8 +538,8 @@ class _Bags:
 
 
 def _pick(bags: _Bags, fitting: list[tuple[DemandClass, int]], at: int) -> tuple[DemandClass, int, int]:
-    """Return pair number ``at`` of all pairs of task and type: its class, its type, and its index
-    in the class's bag.
+    """Return number ``at`` among all pairs of task and type: its class, its type, and its index in
+    the class's bag.
     """
     for demand, type_ in fitting:
         size = len(bags.by_demand[demand])

@@ -1,4 +1,4 @@
-"""Placement rules: which GPU type and which nodes the instances of a task get."""
+"""Placement rules, which choose the GPU type and the nodes for the instances of a task."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ class PlacementRule(Protocol):
     """A placement rule."""
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
-        """Return a placement of the task's waiting instances, ``None`` if there is no room. The GPU
-        type is ``type_`` (an index into ``ClusterView.gpu_types``), or the one that the rule
+        """Return a placement of the task's waiting instances; ``None`` if they do not fit. The GPU
+        type is ``type_`` (an index in ``ClusterView.gpu_types``), or the type that the rule
         prefers.
         """
         ...
 
 
 class BestFit:
-    """The fastest type with room, and on it the node with the fewest idle GPUs. Of several equally
-    fast types, all nodes are compared. Gangs go to one node if they fit, else to as few nodes as
-    possible. Cost: O(1) without CPU and memory demands, else O(nodes of the type).
+    """The fastest type that fits, and on it the node with the fewest idle GPUs. If several types
+    are equally fast, all their nodes are compared. Gangs go to a single node if they fit, or else
+    to as few nodes as possible. Cost: O(1) without CPU and memory demands, or else O(nodes of the
+    type).
     """
 
     place = staticmethod(ClusterView.fit)
@@ -67,19 +68,20 @@ def placing(placement: str | PlacementRule) -> PlacementRule:
 def start_of(
     place: Callable[..., Placement | None], view: ClusterView, task: TaskState | None, *type_: int
 ) -> tuple[Start, ...]:
-    """Start ``task`` where ``place`` finds room (on ``type_``, if it is set). Empty if there is no
-    room or no task.
+    """Start ``task`` where ``place`` finds a placement (on ``type_``, if it is set). Empty if the
+    task does not fit or there is no task.
     """
     placement = None if task is None else place(view, task, *type_)
     return () if task is None or placement is None else (Start(task, placement),)
 
 
 class ComparativeAdvantage:
-    """The type with room on which the task loses least compared with other tasks: the smallest
-    logarithm of its slowdown against its fastest type, minus the mean of that over all tasks
-    that have been ready so far. On that type, best fit.
+    """The type that fits on which the task loses least compared with other tasks: the smallest
+    logarithm of its slowdown relative to its fastest type, minus the mean of that over all tasks
+    that have been ready so far. On that type, the node is chosen by best fit.
 
-    If the order has chosen the type (as sjf does), this is best fit. O(types) (after Ricardo 1817).
+    If the order has already chosen the type (as sjf does), this is best fit. O(types) (after
+    Ricardo 1817).
     """
 
     forgets = "which tasks had been ready"
@@ -112,21 +114,22 @@ class _Losses:
 
 
 def loss(task: TaskState, type_: int) -> float:
-    """Return the logarithm of the task's slowdown on ``type_`` against its fastest type."""
+    """Return the logarithm of the task's slowdown on ``type_`` relative to its fastest type."""
     if task.seconds[type_] == inf:
-        return 1e9  # finite, so that the means stay finite
+        return 1e9  # finite, so that means stay finite
     return log(task.seconds[type_] / task.best_s) if task.best_s else 0.0
 
 
 class FirstFit:
-    """The first node of the cluster with room, of any type that may run the task. O(nodes)."""
+    """The first node in the cluster that fits, of any type that may run the task. O(nodes)."""
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
         return _least(view, task, type_, lambda machine: machine.index)
 
 
 class WorstFit:
-    """The fastest type with room, and on it the node with the most idle GPUs. O(nodes passed over)."""
+    """The fastest type that fits, and on it the node with the most idle GPUs. O(nodes passed
+    over)."""
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
         machines = view.machines
@@ -138,7 +141,7 @@ class WorstFit:
 
 
 class RandomNode:
-    """Any type with room, and its nodes in random order. Draws from the simulation's stream
+    """Any type that fits, and its nodes in random order. Draws from the simulation's random stream
     ``placement``. O(nodes).
     """
 
@@ -154,9 +157,9 @@ class RandomNode:
 
 
 class DotProduct:
-    """The node whose free GPUs, CPUs and memory are best aligned with the demand: the largest dot
-    product of the two, with each resource as a fraction of the node (Grandl et al., Tetris,
-    SIGCOMM 2014; Panigrahy et al. 2011). O(nodes).
+    """The node whose free GPUs, CPUs and memory are best aligned with the demand, that is, with the
+    largest dot product of the two, where each resource is a fraction of the node (Grandl et al.,
+    Tetris, SIGCOMM 2014; Panigrahy et al. 2011). O(nodes).
     """
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
@@ -169,7 +172,7 @@ class DotProduct:
 
 
 class GpuPacking:
-    """Partly used GPUs first, then idle GPUs of nodes in use, then empty nodes. Ties go to the node
+    """Partly used GPUs first, then idle GPUs on nodes in use, then empty nodes. Ties go to the node
     with the fewest idle GPUs (a baseline of FGD, Weng et al., ATC 2023). O(nodes).
     """
 
@@ -199,7 +202,7 @@ class GpuClustering:
 
 
 class _Alike:
-    """Number of runs under way by node and GPUs per instance."""
+    """Number of current runs by node and GPUs per instance."""
 
     def __init__(self) -> None:
         self.runs: Counter[tuple[int, float]] = Counter()
@@ -214,8 +217,8 @@ class _Alike:
 
 
 def alignment(machine: NodeState, gpus: float, cpus: int, memory: int) -> float:
-    """Dot product of demand and free resources, as fractions of the machine. CPUs and memory are in
-    millionths.
+    """Return the dot product of demand and free resources, as fractions of the machine. CPUs and
+    memory are in millionths.
     """
     node, total = machine.node, 0.0
     if node.gpus:
@@ -234,12 +237,12 @@ def by_speed(task: TaskState, type_: int | None) -> list[int]:
 
 
 def with_room(view: ClusterView, demand: DemandClass, type_: int) -> Iterator[NodeState]:
-    """Return the machines of ``type_`` with room for an instance."""
+    """Return the machines of ``type_`` that fit an instance."""
     return view.machines.with_room(demand, type_)
 
 
 def fill(task: TaskState, machines: Iterable[NodeState]) -> Placement | None:
-    """Place waiting instances on the first of ``machines`` with room; a gang on the first ones that
+    """Place waiting instances on the first of ``machines`` that fits; a gang on the first ones that
     hold all of it.
     """
     demand, shares = task.demand, []
@@ -275,9 +278,9 @@ def _least(
 
 
 class Consolidate:
-    """As few nodes as possible, on any type: the type with room that takes the waiting instances on
-    the fewest nodes (ties: the fastest type). On it the fullest node that takes them all, else
-    the nodes with the most room. O(nodes).
+    """As few nodes as possible, on any type: the type that fits the waiting instances on the fewest
+    nodes (ties: the fastest type). On that type, the fullest node that takes them all, or else the
+    nodes that fit the most. O(nodes).
     """
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
@@ -293,8 +296,8 @@ class Consolidate:
 
 
 class SpreadGang:
-    """As many nodes as possible: one instance at a time to the emptiest node of the fastest type
-    with room, in turn. O(nodes).
+    """As many nodes as possible: one instance at a time goes to the emptiest node of the fastest
+    type that fits, in turn. O(nodes).
     """
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
@@ -315,7 +318,7 @@ def _fewer(one: Placement, other: Placement) -> bool:
 
 
 def _pour(rooms: list[tuple[int, int]], needed: int, *, whole: bool) -> Placement | None:
-    """Fill node after node. ``None`` if nothing finds room, or if a ``whole`` gang does not fit."""
+    """Fill node after node. ``None`` if nothing fits, or if a ``whole`` gang does not fit."""
     shares = []
     for less_room, node in rooms:
         count = min(needed, -less_room)
@@ -327,7 +330,7 @@ def _pour(rooms: list[tuple[int, int]], needed: int, *, whole: bool) -> Placemen
 
 
 def _deal(room: dict[int, int], needed: int) -> Placement:
-    """Assign one instance to each node in turn, until all are assigned or no room is left."""
+    """Assign one instance to each node in turn, until all are assigned or no node fits another."""
     dealt = dict.fromkeys(room, 0)
     while needed and room:
         for node in list(room):
@@ -349,13 +352,13 @@ _State: TypeAlias = tuple[int, int, int, tuple[tuple[int, int], ...]]
 
 class Fgd:
     """The node (and for a fractional demand the GPU) on which the expected fragmentation grows
-    least. Ties go to the faster type, then to the node with the least free on its GPUs, then to
-    the first node. A gang is placed by best fit.
+    least. Ties go to the faster type, then to the node with the least free on its GPUs, then to the
+    first node. A gang is placed by best fit.
 
     ``typical`` maps demands to probabilities, such as ``{Demand(gpus=0.5): 0.7, Demand(gpus=2):
-    0.3}``. By default it is estimated from the demands that the rule was asked to place so far
-    (memory is ignored; rare demands, which are often the widest, count too) and updated each time
-    their number has doubled.
+    0.3}``. By default, it is estimated from the demands that the rule has had to place so far, and
+    updated each time their number has doubled. Memory is ignored; rare demands, which are often the
+    widest, count too.
 
     Uses no estimates. O(nodes) per decision, which the definition forces, and O(GPUs x typical
     demands) for each node that has changed (Weng et al., ATC 2023).
@@ -392,8 +395,8 @@ class Fgd:
         return fill(task, [machine]) if gpu is None else (Share(machine.index, 1, gpu),)
 
     def _growth(self, machine: NodeState, demand: DemandClass, typical: _Typical) -> tuple[float, int | None]:
-        """Return the increase of fragmentation if the machine takes one more instance, and the GPU
-        on which it is smallest.
+        """Return the increase in fragmentation if the machine takes one more instance, and the GPU
+        on which the increase is smallest.
         """
         state = (machine.free, machine.cpus, machine.memory, tuple(machine.shares.items()))
         cached = self._growths.get((machine.index, demand.demand))
@@ -412,7 +415,7 @@ class Fgd:
         kind = demand._replace(memory_gb=0.0)
         self._asked[kind] = self._asked.get(kind, 0) + 1
         self._count += 1
-        if self._count & (self._count - 1) == 0:  # 1, 2, 4, ...
+        if self._count & (self._count - 1) == 0:  # at counts of 1, 2, 4, ...
             self._weights = dict(self._asked)
             self._growths.clear()
 
@@ -423,9 +426,9 @@ class Fgd:
 
 
 def fragmentation(machine: NodeState, typical: _Typical) -> float:
-    """Return the expected number of free GPUs of the machine that a typical task cannot use, over
-    the ``typical`` demands and their probabilities. If a task cannot run on the machine, all its
-    free GPUs count, else the GPUs with less free than the task needs of one GPU.
+    """Return the expected number of free GPUs on the machine that a typical task cannot use, over
+    the ``typical`` demands and their probabilities. If a task cannot run on the machine, all free
+    GPUs count, or else the GPUs with less free than the task needs of one GPU.
     """
     shares = machine.shares.values()
     free = _free(machine)
@@ -445,8 +448,8 @@ def _free(machine: NodeState) -> int:
 
 
 def _ways(machine: NodeState, demand: DemandClass) -> list[tuple[int | None, NodeState]]:
-    """Return the ways to start one instance: the GPU it shares (``None`` for whole GPUs, or none),
-    and the machine afterwards.
+    """Return the ways to start one instance: the GPU that it shares (``None`` for whole GPUs, or
+    none), and the machine afterwards.
     """
     if not demand.share:
         return [(None, _after(machine, demand, None))]

@@ -1,4 +1,4 @@
-"""Planned schedules: each job is planned as it arrives, around the bookings of earlier jobs."""
+"""Planned schedules: each job is planned on arrival, around the bookings of earlier jobs."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Site(NamedTuple):
 
 
 class Planned:
-    """Plan each job on its arrival by ``planner``, then keep to the plan. Plans take the estimates
-    at face value: on every GPU the tasks start in the planned order, each as soon as it is ready
-    and its node has room. Tasks that cannot be planned (without GPUs, or back after a preemption
-    or a failure) start where they fit.
+    """Plan each job on arrival with ``planner``, and then follow the plan. Plans take the estimates
+    at face value. On every GPU, the tasks start in the planned order, each as soon as it is ready
+    and its node fits it. Tasks that cannot be planned (without GPUs, or back after a preemption or
+    a failure) start wherever they fit.
 
-    A lane is a GPU; a share of a GPU counts as a whole one in the plan. Uses estimates; not
-    preemptive. Cost: planning tries each task of a job on each node, O(GPUs + gaps between
-    bookings), once; following the plan is O(GPUs of the task).
+    A lane is a GPU, and a share of a GPU counts as a whole one in the plan. Uses estimates; not
+    preemptive. Cost: planning tries each task of a job on each node once, O(GPUs + gaps between
+    bookings); following the plan is O(GPUs of the task).
     """
 
     forgets = "its plans for the jobs that had arrived"
@@ -62,7 +62,8 @@ class Planned:
         yield from self._follow(view, waiting)
         task = waiting.unplanned.first_fit()
         if task is None and not view.running:
-            task = view.queue(by_arrival).first_fit()  # the plan cannot be followed any more: start any task that fits
+            # the plan can no longer be followed, so start any task that fits
+            task = view.queue(by_arrival).first_fit()
         if task is not None:
             placement = self._placing.place(view, task)
             if placement is not None:
@@ -74,7 +75,7 @@ class Planned:
         again, machines = True, view.machines.list
         while again:
             again = False
-            for key in sorted(waiting.due):  # sorted, because a fork finds them in another order
+            for key in sorted(waiting.due):  # sorted, because the order of a set differs in a fork
                 task, site = waiting.due[key], self._plan[key][0]
                 if site.node >= 0 and not machines[site.node].room(task.demand):
                     continue
@@ -183,8 +184,8 @@ class Planned:
 
 
 def _no_transfer(parent: int, child: int) -> float:
-    """Return the plans count no transfers, because a run fetches its inputs when it starts,
-    wherever they are."""
+    """Return 0, because plans count no transfers: a run fetches its inputs when it starts, wherever
+    they are."""
     return 0.0
 
 
@@ -204,7 +205,7 @@ class _Waiting:
 
 
 def _fits(machines: ClusterState, demand: DemandClass, index: int) -> bool:
-    """Return True if the empty node can hold an instance (a gang: all of it)."""
+    """Return True if the empty node can hold an instance (for a gang: all of it)."""
     node, count = machines.list[index].node, demand.gang or 1
     asked = demand.demand
     gpus = asked.gpus * count <= node.gpus
@@ -212,32 +213,32 @@ def _fits(machines: ClusterState, demand: DemandClass, index: int) -> bool:
 
 
 def heft(placement: str | PlacementRule = "best-fit") -> Planned:
-    """Heterogeneous earliest finish time, each job planned on its arrival: tasks by upward rank,
-    each on the node where it finishes earliest, in gaps if there are any. Uses estimates. Cost:
-    ``Planned`` (Topcuoglu, Hariri and Wu 2002, section 4.1).
+    """Heterogeneous earliest finish time, each job planned on arrival: tasks in order of upward
+    rank, each on the node where it finishes earliest, in gaps if there are any. Uses estimates.
+    Cost: ``Planned`` (Topcuoglu, Hariri and Wu 2002, section 4.1).
     """
     return Planned(planners.plan_heft, placement)
 
 
 def cpop(placement: str | PlacementRule = "best-fit") -> Planned:
-    """Critical path on a processor, each job planned on its arrival: the tasks of its critical path
-    all go to the node that runs them fastest. Uses estimates. Cost: ``Planned`` (Topcuoglu,
-    Hariri and Wu 2002, section 4.2).
+    """Critical path on a processor, each job planned on arrival: the tasks on its critical path all
+    go to the node that runs them fastest. Uses estimates. Cost: ``Planned`` (Topcuoglu, Hariri and
+    Wu 2002, section 4.2).
     """
     return Planned(planners.plan_cpop, placement)
 
 
 def peft(placement: str | PlacementRule = "best-fit") -> Planned:
-    """Predict earliest finish time, each job planned on its arrival: like HEFT, but with a look
-    ahead at the following tasks on each node. Uses estimates. Cost: ``Planned``, and planning
-    O(edges x nodes^2) in addition (Arabnejad and Barbosa 2014).
+    """Predict earliest finish time, each job planned on arrival: like HEFT, but looking ahead at
+    the following tasks on each node. Uses estimates. Cost: ``Planned``, and planning O(edges x
+    nodes^2) in addition (Arabnejad and Barbosa 2014).
     """
     return Planned(planners.plan_peft, placement)
 
 
 def dls(placement: str | PlacementRule = "best-fit") -> Planned:
-    """Dynamic level scheduling, each job planned on its arrival: the pair of ready task and node
-    with the highest dynamic level first. Uses estimates. Cost: ``Planned``, with planning a
-    factor of O(tasks) more expensive (Sih and Lee 1993).
+    """Dynamic level scheduling, each job planned on arrival: the pair of ready task and node with
+    the highest dynamic level comes first. Uses estimates. Cost: ``Planned``, with planning that is
+    a factor of O(tasks) more expensive (Sih and Lee 1993).
     """
     return Planned(planners.plan_dls, placement)

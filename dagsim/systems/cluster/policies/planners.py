@@ -1,9 +1,9 @@
-"""Static list scheduling of one DAG on heterogeneous processors: HEFT, CPOP, PEFT and DLS, as in
-their papers.
+"""Static list scheduling of a single DAG on heterogeneous processors: HEFT, CPOP, PEFT and DLS, as
+in their papers.
 
-A planner sees a ``Problem`` and books every task on a calendar; it knows nothing of simulations.
+A planner gets a ``Problem`` and books every task on a calendar, independently of any simulation.
 Ties go to the task that comes first in the graph and to the site that comes first. Values that
-differ by rounding only (1e-9) count as equal.
+differ only by rounding (1e-9) count as equal.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SAME = 1e-9
 
 
 class Booking(NamedTuple):
-    """The place and time that a task is planned for."""
+    """The place and time planned for a task."""
 
     task: int
     site: int
@@ -36,8 +36,8 @@ class Booking(NamedTuple):
 
 @dataclass(slots=True)
 class Problem:
-    """A DAG and the sites it may run on. A site is a set of lanes of the calendar: a processor, or
-    a node's GPUs.
+    """A DAG and the sites it may run on. A site is a set of lanes in the calendar: a processor, or
+    the GPUs of a node.
     """
 
     seconds: Sequence[Sequence[float]]
@@ -86,7 +86,7 @@ class Problem:
         return Booking(task, site, lanes, start_s, start_s + seconds)
 
     def ready_s(self, task: int, site: int, done: dict[int, Booking]) -> float:
-        """Return the time when all inputs of the task are on the site."""
+        """Return the time at which all inputs of the task are on the site."""
         ready_s = self.now_s
         for parent in self.parents[task]:
             if parent in done:
@@ -105,7 +105,7 @@ Planner: TypeAlias = Callable[[Problem], dict[int, Booking]]
 
 
 def rank_up(problem: Problem) -> list[float]:
-    """Return the mean length of the longest path from each task to the end, transfers included:
+    """Return the mean length of the longest path from each task to the end, including transfers:
     rank_u (Topcuoglu et al. 2002, equation 8).
     """
     rank = [0.0] * len(problem.seconds)
@@ -127,8 +127,8 @@ def rank_down(problem: Problem) -> list[float]:
 
 
 def plan_heft(problem: Problem) -> dict[int, Booking]:
-    """Heterogeneous earliest finish time: tasks by falling upward rank, each where it finishes earliest (Topcuoglu,
-    Hariri and Wu 2002, section 4.1)."""
+    """Heterogeneous earliest finish time: tasks in order of decreasing upward rank, each where it
+    finishes earliest (Topcuoglu, Hariri and Wu 2002, section 4.1)."""
     rank, done = rank_up(problem), dict[int, Booking]()
     for task in _by_priority(problem, rank):
         problem.book(problem.best(task, done), done)
@@ -137,7 +137,7 @@ def plan_heft(problem: Problem) -> dict[int, Booking]:
 
 def plan_cpop(problem: Problem) -> dict[int, Booking]:
     """Critical path on a processor: the ready task with the largest sum of upward and downward rank
-    first. All tasks of the critical path go to the site with the least total time for them
+    comes first. All tasks on the critical path go to the site with the least total time for them
     (Topcuoglu et al. 2002, section 4.2).
     """
     up, down = rank_up(problem), rank_down(problem)
@@ -160,9 +160,9 @@ def plan_cpop(problem: Problem) -> dict[int, Booking]:
 
 
 def plan_peft(problem: Problem) -> dict[int, Booking]:
-    """Predict earliest finish time: tasks by their mean optimistic cost, each on the site where its
-    finish time plus the optimistic cost of the following tasks is least (Arabnejad and Barbosa
-    2014).
+    """Predict earliest finish time: tasks in order of their mean optimistic cost, each on the site
+    where its finish time plus the optimistic cost of the following tasks is smallest (Arabnejad and
+    Barbosa 2014).
     """
     sites = range(len(problem.lanes))
     table = [[0.0] * len(sites) for _ in problem.seconds]
@@ -189,9 +189,9 @@ def plan_peft(problem: Problem) -> dict[int, Booking]:
 
 
 def plan_dls(problem: Problem) -> dict[int, Booking]:
-    """Dynamic level scheduling: of all pairs of ready task and site the one with the highest
-    dynamic level (static level - earliest start + mean seconds - seconds there). Does not insert
-    into gaps (Sih and Lee 1993).
+    """Dynamic level scheduling: of all pairs of ready task and site, the one with the highest
+    dynamic level (static level - earliest start + mean seconds - seconds there) comes first. Does
+    not insert into gaps (Sih and Lee 1993).
     """
     level = [0.0] * len(problem.seconds)
     for task in reversed(problem.order):
@@ -214,10 +214,10 @@ def plan_dls(problem: Problem) -> dict[int, Booking]:
 class _DynamicLevels:
     """The dynamic levels of all pairs of ready task and site.
 
-    Bookings can only delay later ones, so a level computed earlier is never too low. Therefore only
-    the level of the pair that seems highest is computed again, until it is as high as it seems. On
-    each site a task starts no earlier than any task of its width could, which keeps the other
-    levels close to their true values.
+    Bookings can only delay later ones, so a level computed earlier is never too low. Only the level
+    of the pair that appears to be highest is therefore recomputed, until it is as high as it
+    appears. On each site, a task starts no earlier than any task of its width could, which keeps
+    the other levels close to their true values.
     """
 
     def __init__(self, problem: Problem, level: Sequence[float]) -> None:
@@ -255,7 +255,7 @@ class _DynamicLevels:
 
     def take(self, done: dict[int, Booking]) -> Booking:
         """Return the booking with the highest level; ties go to the first task, then to the first
-        site. O(tasks) per level that is computed again.
+        site. O(tasks) per recomputed level.
         """
         while True:
             task, site = self._first_highest()
@@ -279,7 +279,7 @@ class _DynamicLevels:
         self._highest = self._seems.max(axis=0)
 
     def _look(self, site: int) -> list[float]:
-        """By width, the first time when any task could start on the site."""
+        """By width, the first time at which any task could start on the site."""
         problem, lanes = self._problem, self._problem.lanes[site]
         return [
             problem.calendar.idle_s(lanes, width, problem.now_s) if 0 < width <= len(lanes) else problem.now_s
@@ -303,8 +303,8 @@ class _DynamicLevels:
 
 
 def _by_priority(problem: Problem, rank: Sequence[float]) -> list[int]:
-    """Return the tasks by falling rank; ties in the order of the graph, so that parents stay before
-    children.
+    """Return the tasks by decreasing rank; ties keep the order of the graph, so that parents stay
+    before children.
     """
     place = {task: number for number, task in enumerate(problem.order)}
     return sorted(problem.order, key=lambda task: (-round(rank[task], 6), place[task]))
@@ -342,7 +342,7 @@ GAPS = 64
 
 class Calendar:
     """Busy times of ``count`` lanes, one per GPU, and the gaps between them. The busy times of a
-    lane are a rising list of ``(start, end)`` that do not overlap.
+    lane are an increasing list of ``(start, end)`` pairs that do not overlap.
     """
 
     def __init__(self, count: int) -> None:
@@ -355,13 +355,13 @@ class Calendar:
     def earliest(
         self, lanes: Sequence[int], width: int, ready_s: float, seconds: float
     ) -> tuple[float, tuple[int, ...]]:
-        """Return the first time from ``ready_s`` on at which ``width`` lanes are free for
-        ``seconds``, and these lanes. It may lie between bookings or after them. Lanes that
-        become free latest before it are preferred, so that gaps stay whole. ``inf`` and no lanes
-        if there are too few.
+        """Return the first time from ``ready_s`` onwards at which ``width`` lanes are free for
+        ``seconds``, and these lanes. The time may lie between bookings or after them. Lanes that
+        become free latest before it are preferred, so that gaps stay whole. ``inf`` and no lanes if
+        there are too few.
 
-        Tries the first ``GAPS`` times at which a booking ends, then the time after all bookings.
-        O(lanes x (gaps + log bookings)).
+        Tries the first ``GAPS`` times at which a booking ends, and then the time after all
+        bookings. O(lanes x (gaps + log bookings)).
         """
         if width > len(lanes):
             return inf, ()
@@ -385,8 +385,9 @@ class Calendar:
                 del gaps[0]
 
     def idle_s(self, lanes: Sequence[int], width: int, ready_s: float) -> float:
-        """Return the first time from ``ready_s`` on at which ``width`` of the lanes are idle at once,
-        or the time of the ``GAPS``-th change if that comes earlier. O(log lanes) per change.
+        """Return the first time from ``ready_s`` onwards at which ``width`` of the lanes are idle
+        at once, or the time of the ``GAPS``-th change if that comes earlier. O(log lanes) per
+        change.
         """
         idle, reached_s = 0, ready_s
         for reached_s, change in islice(merge(*[self._changes(lane, ready_s) for lane in lanes]), GAPS):
@@ -396,7 +397,8 @@ class Calendar:
         return reached_s
 
     def _changes(self, lane: int, ready_s: float) -> Iterator[tuple[float, int]]:
-        """Yield the times from ``ready_s`` on at which the lane becomes busy (-1) or idle (1)."""
+        """Yield the times from ``ready_s`` onwards at which the lane becomes busy (-1) or idle
+        (1)."""
         gaps = self._gaps[lane]
         for place in range(max(bisect(gaps, (ready_s, inf)) - 1, 0), len(gaps)):
             begin, end = gaps[place]
@@ -420,12 +422,13 @@ class Calendar:
         return last
 
     def _horizon(self, lane: int, ready_s: float) -> float:
-        """Return the ``GAPS``-th time from ``ready_s`` on at which a booking of the lane ends."""
+        """Return the ``GAPS``-th time from ``ready_s`` onwards at which a booking of the lane
+        ends."""
         ends = self._from(lane, ready_s)
         return ends[-1][1] if len(ends) == GAPS else inf
 
     def _fitting(self, lane: int, ready_s: float, seconds: float, until: float) -> Iterator[tuple[float, float]]:
-        """Yield the gaps from ``ready_s`` on that are long enough and begin by ``until``."""
+        """Yield the gaps from ``ready_s`` onwards that are long enough and begin by ``until``."""
         gaps = self._gaps[lane]
         for place in range(max(bisect(gaps, (ready_s, inf)) - 1, 0), len(gaps)):
             begin, end = gaps[place]
@@ -465,7 +468,7 @@ class Calendar:
 
     def _gap(self, lane: int, start: float, seconds: float) -> float:
         """Return the end of the lane's last booking before ``start`` if the lane is free for
-        ``seconds`` from ``start`` on, else -1.
+        ``seconds`` from ``start`` onwards, or else -1.
         """
         bookings = self.busy[lane]
         place = bisect(bookings, (start, inf))

@@ -1,5 +1,5 @@
-"""Power-aware scheduling: least energy within a bound on the slowdown, within a cap on the power drawn, or at
-the cheapest hours.
+"""Power-aware scheduling: least energy within a bound on the slowdown, below a cap on the power
+drawn, or at the cheapest hours.
 """
 
 from __future__ import annotations
@@ -20,19 +20,20 @@ from dagsim.systems.cluster.policies.placement import PlacementRule, placing, st
 
 
 def busy_watts(view: ClusterView) -> list[float]:
-    """Return the difference between the busy and idle watts of a GPU of each type. 0 for CPU
+    """Return the difference between the busy and idle watts of a GPU of each type; 0 for CPU
     machines."""
     watts = [None if gpu is None else DEFAULT_POWER.of(gpu) for gpu in view.gpu_types]
     return [0.0 if gpu_watts is None else gpu_watts.busy - gpu_watts.idle for gpu_watts in watts]
 
 
 class EnergySaver:
-    """Shortest first, each task where it needs the least energy without being too slow. A task may
-    use types where it takes at most ``slowdown`` times its least seconds, and goes to the one of
-    those with room that needs the least energy: seconds x GPUs x (busy - idle watts). If none of
-    them has room it waits, as long as anything is still pending. Uses estimates; not preemptive.
-    O(groups x types) per decision; the tasks of a group have the same demand and the same ratios
-    of speed (bounded-slowdown energy saving as in Auxo and Zeus; You et al., NSDI 2023).
+    """Shortest first, with each task where it needs the least energy without being too slow. A task
+    may use types on which it takes at most ``slowdown`` times its smallest number of seconds. Of
+    those that fit, it goes to the one that needs the least energy: seconds x GPUs x (busy - idle
+    watts). If none of them fits, the task waits, as long as anything is still pending. Uses
+    estimates; not preemptive. O(groups x types) per decision; the tasks in a group have the same
+    demand and the same ratios of speed (bounded-slowdown energy saving as in Auxo and Zeus; You et
+    al., NSDI 2023).
 
     Raises:
         ConfigError: ``slowdown`` is below 1.
@@ -49,15 +50,15 @@ class EnergySaver:
             self._watts = busy_watts(view)
         groups = view.index(self, lambda: _Shortest(self.slowdown, self._watts, view.machines))
         pair = groups.first(view.machines)
-        if pair is None and not view.pending:  # the types it may use have left for good
+        if pair is None and not view.pending:  # all types that the task may use have left for good
             pair = view.typed_queue(by_seconds).first_fit()
         yield from start_of(self._place, view, *pair or (None,))
 
 
 class PowerCap:
-    """Shortest pair of task and GPU type first, below a power cap. No task starts that would lift
+    """Shortest pair of task and GPU type first, below a power cap. No task starts that would raise
     the busy watts of all GPUs above ``watts``. A task that alone draws more starts when nothing
-    else runs. Uses estimates; not preemptive. O(types x log n) per decision.
+    else is running. Uses estimates; not preemptive. O(types x log n) per decision.
 
     Raises:
         ConfigError: ``watts`` is not positive.
@@ -88,18 +89,21 @@ class PowerCap:
 
 class CheapHours:
     """First come, first served, but tasks with slack wait for cheaper hours. Each task books GPUs
-    when it is ready: at the start within its slack at which its energy costs least among those at
-    which enough GPUs are not booked; among equal costs the earliest. It may start up to ``deadline``
-    - path to the end of its job, and without a deadline up to ``wait_s`` after it is ready (with
-    one, ``wait_s`` above 0 is a limit as well). If nothing is left within its slack, it starts as
-    soon as it fits, as do tasks whose GPUs are taken; first those that may wait least.
+    when it becomes ready, at the start within its slack at which its energy costs least and enough
+    GPUs are not booked. The earliest of equally cheap starts is chosen. The latest start is
+    ``deadline``
+    - path to the end of its job or, without a deadline, ``wait_s`` after it became ready (with a
+    deadline, ``wait_s`` above 0 is a limit as well). If nothing is left within its slack, a task
+    starts as soon as it fits, as do tasks whose GPUs are taken. Those that may wait least come
+    first.
 
-    ``series`` is a CSV file of prices or carbon intensities (``dagsim.metrics.tariff``); without
-    one, the nights (22 to 6 h) cost half. ``begins`` is the ISO date of 0 s of a run of generated
-    jobs (default: the first of the series). With ``repeats=false`` a run that outlasts the series is
-    refused. Uses estimates; not preemptive. While GPUs are not short,
-    the cost is the least possible. A task costs O((changes of the series within its slack + booked
-    tasks) x booked tasks), a decision O(log n) (temporal shifting: Wiesner et al., Middleware 2021).
+    ``series`` is a CSV file with prices or carbon intensities (``dagsim.metrics.tariff``); without
+    one, nights (22 to 6 h) cost half. ``begins`` is the ISO date that corresponds to 0 s in a run
+    with generated jobs (default: the first date in the series). With ``repeats=false``, a run that
+    outlasts the series is rejected. Uses estimates; not preemptive. As long as GPUs are not scarce,
+    the cost is the lowest possible. A task costs O((changes of the series within its slack + booked
+    tasks) x booked tasks), a decision O(log n) (temporal shifting: Wiesner et al., Middleware
+    2021).
 
     Raises:
         ConfigError: The series cannot be read, or ``wait_s`` is negative.
@@ -159,7 +163,8 @@ class _Bookings(DueTasks):
         """Book the cheapest start within the slack of a task, and return it."""
         first_s, run_s = task.ready_s, task.best_s
         gpus = task.demand.demand.gpus * task.waiting
-        if len(self._booked) > self._most:  # at twice the length, forgetting the past costs O(1) per task
+        # dropping the past only at twice the length costs O(1) per task
+        if len(self._booked) > self._most:
             self._booked = [span for span in self._booked if span[1] > first_s]
             self._most = 2 * len(self._booked) + 16
         start_s = self._cheapest_s(task, first_s, max(first_s, self._latest_s(task)), run_s, gpus)
@@ -174,8 +179,8 @@ class _Bookings(DueTasks):
         demand = task.demand
         able = sum(self._machines.capacity(demand, type_) for type_ in demand.types) * demand.demand.gpus + 1e-9
         booked = [span for span in self._booked if gpus and span[1] > first_s and not types.isdisjoint(span[3].types)]
-        # the cost is piecewise linear in the start: best is a start or an end at a change of the
-        # price, or next to another booking
+        # The cost is piecewise linear in the start time, so the best start is one at which the run
+        # starts or ends at a price change or next to another booking.
         starts = {first_s, last_s, *tariff.changes(first_s, last_s)}
         starts |= {time_s - run_s for time_s in tariff.changes(first_s + run_s, last_s + run_s)}
         starts |= {time_s for begin_s, end_s, _, _ in booked for time_s in (end_s, begin_s - run_s)}
@@ -192,20 +197,20 @@ class _Bookings(DueTasks):
 
 
 def _peak(booked: list[tuple[float, float, float, DemandClass]], start_s: float, end_s: float) -> float:
-    """Return the most GPUs that are booked at one moment of an interval."""
+    """Return the largest number of GPUs that are booked at any moment in an interval."""
     changes: list[tuple[float, float]] = []
     for begin_s, until_s, gpus, _ in booked:
         if begin_s < end_s and until_s > start_s:
             changes += [(max(begin_s, start_s), gpus), (until_s, -gpus)]
     most = held = 0.0
-    for _, change in sorted(changes):  # at one moment, what ends comes before what begins
+    for _, change in sorted(changes):  # at equal times, process ends before starts
         held += change
         most = max(most, held)
     return most
 
 
 class _Shortest:
-    """Ready tasks by seconds, grouped by demand class and ratios of speed. Each group knows the
+    """Ready tasks by seconds, grouped by demand class and ratios of speed. Each group stores the
     types that it may use.
     """
 
@@ -231,7 +236,7 @@ class _Shortest:
         heappush(group[1], (task.best_s, task.order, task.piece, task))
 
     def first(self, machines: ClusterState) -> tuple[TaskState, int] | None:
-        """Return the shortest task with room on a type it may use, and the type with the least
+        """Return the shortest task that fits on a type that it may use, and the type with the least
         energy.
         """
         best: tuple[float, int, int, TaskState] = (inf, 0, 0, None)  # type: ignore[assignment]

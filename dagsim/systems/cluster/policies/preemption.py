@@ -1,4 +1,4 @@
-"""Shortest remaining time and service first, and the choice of runs that a preemption stops."""
+"""Shortest remaining time and service first, and the choice of runs stopped by a preemption."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Weight: TypeAlias = Callable[[TaskState], float]
 
 
 class LeastRemaining:
-    """Least ``weight x remaining seconds`` first. A ready task that does not fit displaces the runs
-    with the most remaining, as long as each of them has more remaining than the task needs
-    there. Uses estimates; preemptive. O(log n) per decision plus O(weights + log running) per
-    victim considered. Its compiled twin is ``compiled.srtf``.
+    """The task with the least ``weight x remaining seconds`` comes first. A ready task that does
+    not fit displaces the runs with the most remaining, as long as each of them has more remaining
+    than the task needs there. Uses estimates; preemptive. O(log n) per decision plus O(weights +
+    log running) per victim considered. Its compiled twin is ``compiled.srtf``.
     """
 
     def __init__(self, weight: Weight, placement: str | PlacementRule = "best-fit") -> None:
@@ -57,8 +57,8 @@ class LeastRemaining:
         return decided
 
     def _take_over(self, view: ClusterView) -> list[Decision]:
-        """Preempt for the task with the least remaining, if runs with more remaining make room for
-        it.
+        """Preempt for the task with the least remaining, if stopping runs with more remaining makes
+        it fit.
         """
         pair = view.typed_queue(self.order.key).first()
         if pair is None:
@@ -92,16 +92,15 @@ class LeastRemaining:
             looked_at.append((weight, entry))
             run = running[entry[1]]
             if run.started_s == now:
-                continue  # new runs stay, so that no two tasks displace each other forever
+                continue  # spare new runs, so that no two tasks displace each other for ever
             if run.type in task.demand.types and most > self.order.key(task, run.type):
                 yield run
 
 
 def make_room(view: ClusterView, task: TaskState, victims: Iterable[Run]) -> list[int]:
     """Return the runs among ``victims``, drawn one by one, that must be stopped so that ``task``
-    fits; none if stopping all of them would not be enough. An independent instance gets the
-    first node that has room for it. O(1) per victim; for a gang O(nodes) once per type in
-    addition.
+    fits; none if stopping all of them would not be enough. An independent instance gets the first
+    node that fits it. O(1) per victim; for a gang, also O(nodes) once per type.
     """
     demand = task.demand
     freed = _FreedGpus(view) if demand.whole and not (demand.cpus or demand.memory) else FreedNodes(view)
@@ -132,15 +131,15 @@ def make_room(view: ClusterView, task: TaskState, victims: Iterable[Run]) -> lis
 
 
 def _room(machines: ClusterState, demand: DemandClass, type_: int) -> int:
-    """Return the number of instances that nodes of the type have room for now."""
+    """Return the number of instances that fit on nodes of the type now."""
     if demand.whole and not (demand.cpus or demand.memory):
         return machines.by_gpus[type_].room(demand.whole)
     return sum(machine.room(demand) for machine in machines.with_room(demand, type_))
 
 
 class _FreedGpus:
-    """Idle GPUs of nodes as they would be without some runs: all that matters for demands of whole
-    GPUs.
+    """Idle GPUs on nodes as they would be without some runs, which is all that matters for demands
+    of whole GPUs.
     """
 
     def __init__(self, view: ClusterView) -> None:
@@ -150,7 +149,7 @@ class _FreedGpus:
         """Free millionths of GPUs that runs share, by node and GPU."""
 
     def without(self, run: Run) -> list[int]:
-        """Count the run as stopped; returns its nodes."""
+        """Count the run as stopped; return its nodes."""
         demand, nodes = run.task.demand, []
         for machine, count, _, on in run.held:
             node = machine.index
@@ -166,7 +165,7 @@ class _FreedGpus:
         return nodes
 
     def room(self, node: int, demand: DemandClass) -> int:
-        """Return the number of instances of ``demand`` that the node would have room for."""
+        """Return the number of instances of ``demand`` that would fit on the node."""
         return self._idle[node] // demand.whole if self._machines[node].up else 0
 
 
@@ -178,7 +177,7 @@ class FreedNodes:
         self._nodes: dict[int, NodeState] = {}
 
     def without(self, run: Run) -> list[int]:
-        """Count the run as stopped; returns its nodes."""
+        """Count the run as stopped; return its nodes."""
         demand, nodes = run.task.demand, []
         for machine, count, _, on in run.held:
             copy = self._nodes.get(machine.index) or machine.copy()
@@ -192,7 +191,7 @@ class FreedNodes:
         return nodes
 
     def room(self, node: int, demand: DemandClass) -> int:
-        """Number of instances of ``demand`` that the node would have room for."""
+        """Return the number of instances of ``demand`` that would fit on the node."""
         return self.node(node).room(demand)
 
     def node(self, node: int) -> NodeState:
@@ -209,8 +208,8 @@ def srtf(placement: str | PlacementRule = "best-fit") -> LeastRemaining:
 
 def srsf(placement: str | PlacementRule = "best-fit") -> LeastRemaining:
     """Shortest remaining service first: GPUs x remaining time, the two-dimensional SRTF. Uses
-    estimates; preemptive. Cost: ``LeastRemaining`` (the reference with known durations in
-    Tiresias, Gu et al., NSDI 2019).
+    estimates; preemptive. Cost: ``LeastRemaining`` (the reference with known durations in Tiresias,
+    Gu et al., NSDI 2019).
     """
     return LeastRemaining(width, placement)
 

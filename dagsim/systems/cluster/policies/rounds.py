@@ -23,7 +23,7 @@ from dagsim.systems.cluster.policies.preemption import make_room
 
 
 class Rank(Protocol):
-    """Ranks a job by the service it has received."""
+    """Ranks a job by the service that it has received."""
 
     def key(self, job: int, served: Served) -> float:
         """Return the key of the job, smaller first."""
@@ -36,16 +36,16 @@ class Rank(Protocol):
     def exceeds_s(self, key: float, service: ServiceColumns, row: int | None = None) -> np.ndarray:
         """(runs,) float64: lower bound on the seconds for which the key of each job stays at most
         ``key``, if it is at most ``key`` now and the job keeps running. ``key`` may be that of a
-        job that runs as well, in ``row``, and rises meanwhile.
+        running job in ``row``, in which case it rises in the meantime.
         """
         ...
 
     def may_fall(self, served: Served) -> bool:
-        """Return True if the key of a running job that has received so much may fall."""
+        """Return True if the key of a running job that has received this much service may fall."""
         ...
 
     def stopped(self, job: int, served: Served, now: float) -> None:
-        """Note that a run of the job was preempted."""
+        """Record that a run of the job was preempted."""
         ...
 
     def left(self, job: int, served: Served) -> None:
@@ -53,30 +53,31 @@ class Rank(Protocol):
         ...
 
     def moved(self, now: float, jobs: Mapping[int, JobState]) -> Iterable[int]:
-        """Return the jobs whose key has changed although they only waited."""
+        """Return the jobs whose key has changed although they have only waited."""
         ...
 
     def moves_s(self) -> float:
-        """First time at which ``moved`` may name a job, if nothing happens before."""
+        """Return the first time at which ``moved`` may name a job, if nothing happens before."""
         ...
 
 
 class Rounds:
-    """Let all jobs compete again every ``quantum_s`` seconds: in the order of ``(rank, first
-    come)`` a ready task that does not fit displaces the runs that rank last, as long as each
-    ranks after it. Between rounds, tasks that fit start in that order and nothing is preempted.
+    """Let all jobs compete again every ``quantum_s`` seconds. In the order of ``(rank, first
+    come)``, a ready task that does not fit displaces the runs that rank last, as long as each of
+    them ranks after it. Between rounds, tasks that fit start in that order and nothing is
+    preempted.
 
-    If a stopped run loses its work (``preemption.on_resume: restart``), a run is stopped only once
-    it has run twice as long as any run of its job that was stopped before. Otherwise two long jobs
-    would take turns forever. With ``lead`` a run gives way only to a job that has received less
-    than ``1 - lead`` times as much service as its own: with 0.1, old jobs that have received
-    about the same service rarely take turns, which also saves most of the simulation time.
+    If a stopped run loses its work (``preemption.on_resume: restart``), a run is only stopped once
+    it has run twice as long as any run of its job that was stopped before. Otherwise, two long jobs
+    would take turns for ever. With ``lead``, a run only gives way to a job that has received less
+    than ``1 - lead`` times as much service as its own. With 0.1, old jobs that have received about
+    the same service rarely take turns, which also saves most of the simulation time.
 
     Cost: O(demand classes + log tasks) per decision, and per round a NumPy pass over the runs, O(1)
     per run that a task might displace, and O(demand classes) per run stopped or started. A round in
     which nothing has happened is skipped until a run may have come to rank after a task that waits
-    for its place, so that the time of a simulation grows with its starts and ends and not with its
-    seconds. Its compiled twin, for ``las`` and ``2d-las``, is ``compiled.las``.
+    for its place. The time for a simulation therefore grows with its starts and ends rather than
+    with its seconds. Its compiled twin, for ``las`` and ``2d-las``, is ``compiled.las``.
     """
 
     def __init__(self, rank: Rank, quantum_s: float, placement: str | PlacementRule, lead: float = 0.0) -> None:
@@ -115,7 +116,8 @@ class Rounds:
             self._round += 1
         competing = self._round * self.quantum_s == now
         latest_s = (self._round - 1) * self.quantum_s
-        if self._skips and not competing and latest_s > decided_s:  # as if no round had been skipped
+        # behaves as if no round had been skipped
+        if self._skips and not competing and latest_s > decided_s:
             self._service.now = latest_s
             self._rank_partly_running(view, queue)
         self._service.now, self._skips = now, False
@@ -164,7 +166,7 @@ class Rounds:
                     self.rank.stopped(job, self._service.of(job), view.now)
                     moved |= dict.fromkeys(queue.classes(job))
                 acted = True
-                self._service.take_ended()  # the jobs of these have just been ranked
+                self._service.take_ended()  # the jobs of these runs have just been ranked
                 queue.rank_again()
                 fits = view.fits(task)
             placement = self._place(view, task) if fits else None
@@ -199,8 +201,9 @@ class Rounds:
     def _heads(
         self, stuck: Mapping[DemandClass, TaskState], queue: JobQueue, both: Container[int]
     ) -> Iterator[tuple[float, int, int]]:
-        """Yield key, order and job of the first task of each demand class. If its job runs as well
-        (it is in ``both``), its key may rise above that of another job, which may displace its runs.
+        """Yield the key, order and job of the first task of each demand class. If its job is also
+        running (it is in ``both``), its key may rise above that of another job, which may displace
+        its runs.
         """
         for demand, task in stuck.items():
             yield (*self._standing(task), task.job.number)
@@ -210,20 +213,20 @@ class Rounds:
                 yield from sorted(rival for rival in rivals if rival[2] not in both)[:1]
 
     def _could_displace(self, view: ClusterView, queue: JobQueue, task: TaskState) -> bool:
-        """Return True if the task, or another of its demand class, could displace runs of other
-        jobs if all of them ranked after it.
+        """Return True if the task, or another task of its demand class, could displace runs of
+        other jobs if all of them ranked after it.
         """
         own = None if queue.rivals(task.demand, task.job.number) else task.job
         return bool(make_room(view, task, (run for run in view.running.values() if run.task.job is not own)))
 
     def _spared_until_s(self, view: ClusterView) -> float:
-        """Return the first time at which a run is spared no longer."""
+        """Return the first time at which a run is no longer spared."""
         if not self._lost_s:
             return inf
         return min([self._spared_s(run) for run in view.running.values() if self._is_spared(view, run)], default=inf)
 
     def _rank_partly_running(self, view: ClusterView, queue: JobQueue) -> set[int]:
-        """Rank the jobs again that wait and run; return those that do."""
+        """Rank the jobs again that are both waiting and running; return these jobs."""
         return {job for job in queue.waiting() & self._service.running() if queue.refresh(view.jobs[job])}
 
     def _displaced(self, view: ClusterView, task: TaskState, contest: _Contest) -> list[int]:
@@ -234,7 +237,8 @@ class Rounds:
         return make_room(view, task, self._willing(view, task, behind)) if behind else []
 
     def _willing(self, view: ClusterView, task: TaskState, behind: Iterable[int]) -> Iterator[Run]:
-        """Yield the runs of ``behind`` that still run, belong to other jobs, and are not spared."""
+        """Yield the runs in ``behind`` that are still running, belong to other jobs, and are not
+        spared."""
         running, job = view.running, task.job
         for id_ in behind:
             run = running.get(id_)
@@ -251,7 +255,7 @@ class Rounds:
         return run.started_s + 2 * self._lost_s[run.job.number]
 
     def _note_loss(self, view: ClusterView, run: Run) -> int:
-        """Record the loss of the job as the run is stopped; return the job's number."""
+        """Record the loss of the job when the run is stopped; return the job's number."""
         job = run.job.number
         if view.preemption.on_resume == "restart":
             self._lost_s[job] = max(self._lost_s.get(job, 0.0), view.now - run.started_s)
@@ -264,7 +268,7 @@ class Rounds:
         return self.rank.key(job.number, self._service.of(job.number))
 
     def _rank_again(self, view: ClusterView, queue: JobQueue) -> None:
-        """Rank again the jobs with ended runs, and the jobs whose key changed although they only
+        """Rank the jobs with ended runs again, and the jobs whose key changed although they only
         waited.
         """
         jobs, service = view.jobs, self._service
@@ -280,7 +284,7 @@ class Rounds:
 
 
 class _Contest:
-    """The runs under way as a round begins, by ``(key of the job, order)``."""
+    """The current runs at the beginning of a round, by ``(key of the job, order)``."""
 
     def __init__(self, rank: Rank, service: ServiceColumns, lead: float) -> None:
         self._rank = rank
@@ -305,8 +309,8 @@ class _Contest:
         return self._runs[self._place(key, order) :][::-1]
 
     def overtakes_s(self, key: float, order: int, job: int) -> float:
-        """Lower bound on the seconds until a run of another job that does not give way to a task of
-        that rank may do so.
+        """Return a lower bound on the seconds until a run of another job that does not give way to
+        a task of that rank may do so.
         """
         place = self._place(key, order)
         if not place:
@@ -399,8 +403,8 @@ class RoundRobin:
         return (view.running[run] for run in self._over)
 
     def _look_at_slices(self, now: float, somebody_waits: bool) -> None:
-        """Record the runs whose slice is over, and renew the slices that ended while no task
-        waited.
+        """Record the runs whose slice is over, and renew the slices that ended while no task was
+        waiting.
         """
         quantum_s, slices, running = self.quantum_s, self._slices, self._known
         while slices and (slices[0][0] <= now or slices[0][1] not in running):
@@ -421,8 +425,8 @@ class RoundRobin:
 
 
 class _Turns:
-    """Ready tasks in the order they became ready; within an instant, arrivals before preempted
-    tasks.
+    """Ready tasks in the order in which they became ready; at equal times, arrivals come before
+    preempted tasks.
     """
 
     def __init__(self) -> None:
@@ -456,22 +460,22 @@ _NO_RUNS: dict[int, tuple[float, float]] = {}
 
 
 class ServiceColumns(NamedTuple):
-    """The runs under way, unordered, and the service received by the job of each."""
+    """The current runs, unordered, and the service received by the job of each run."""
 
     run: np.ndarray  # (runs,) int64
-    order: np.ndarray  # (runs,) int64: of its task
+    order: np.ndarray  # (runs,) int64: order of the run's task
     job: np.ndarray  # (runs,) int64
     gpu_s: np.ndarray  # (runs,) float64
     seconds: np.ndarray  # (runs,) float64
     gpus: np.ndarray  # (runs,) float64: GPUs of all runs of the job
     runs: np.ndarray  # (runs,) float64: number of runs of the job
-    had_gpu_s: np.ndarray  # (runs,) float64: of its ended runs
+    had_gpu_s: np.ndarray  # (runs,) float64: GPU-seconds of the job's completed runs
     had_s: np.ndarray  # (runs,) float64
-    started_s: np.ndarray  # (runs,) float64: start of the run
+    started_s: np.ndarray  # (runs,) float64: start time of the run
 
     def alike(self, row: int) -> np.ndarray:
-        """(runs,) bool: the service of the job equals that of the job in ``row`` at any time, to the
-        last bit, as long as both keep running as they do.
+        """(runs,) bool: the service of the job equals that of the job in ``row`` at any time, to
+        the last bit, as long as both keep running as they do.
         """
         same: np.ndarray = (self.runs == 1) & (self.runs[row] == 1)
         for column in (self.gpus, self.had_gpu_s, self.had_s, self.started_s):
@@ -490,7 +494,7 @@ _AMOUNTS = 4
 class Service:
     """The service of every job in the system, from ended and current runs; ``ClusterView.follow``
     keeps it up to date. Cost: O(1) per run that starts or ends; ``columns`` costs one NumPy pass
-    over the runs under way.
+    over the current runs.
     """
 
     def __init__(self, remembers: str = "") -> None:
@@ -520,8 +524,8 @@ class Service:
         return Served(gpu_s, seconds)
 
     def columns(self) -> ServiceColumns:
-        """Return the service of the jobs of all current runs until ``now``, bit for bit equal to
-        ``of``.
+        """Return the service of the jobs of all current runs until ``now``, identical to ``of`` bit
+        for bit.
         """
         run, order, job = np.array(self._ids).reshape(-1, _IDS).T
         had_gpu_s, had_s, gpus, started_s = np.array(self._amounts).reshape(-1, _AMOUNTS).T
@@ -568,8 +572,8 @@ class Service:
             del self._runs[number]
 
     def take_ended(self) -> dict[int, None]:
-        """Return the jobs with runs that ended since the last call, by their last end and then by
-        run id."""
+        """Return the jobs with runs that have ended since the last call, sorted by their last end
+        and then by run id."""
         last_s = {number: now for now, _, number in sorted(self._ended)}
         jobs = dict.fromkeys([number for now, _, number in sorted(self._ended) if last_s[number] == now])
         self._ended.clear()
