@@ -458,7 +458,8 @@ def _squeue_row(job: Mapping[str, Any], id: str, runs: bool, now_s: float) -> li
         "TimelimitRaw": unescaped_text(limit if isinstance(limit, int | float) else None),
         "NNodes": unescaped_text(json_number(job.get("node_count"))),
         "NCPUS": unescaped_text(json_number(job.get("cpus"))),
-        "ReqTRES": asked,
+        # a job that has its nodes to itself holds all of them
+        "ReqTRES": (held if (runs or ran is not None) and _exclusive(job) == ["--exclusive"] else "") or asked,
         "AllocTRES": (held if runs or ran is not None else "") or asked,
         "ReqMem": text_in(job.get("memory")),
         "NodeList": text_in(job.get("nodes")) if runs else "",
@@ -484,12 +485,17 @@ def _queue_line(job: Mapping[str, Any]) -> str:
     words += [f"-L{text_in(job.get('licenses'))}"] if text_in(job.get("licenses")) else []
     words += [f"-w{text_in(job.get('required_nodes'))}"] if text_in(job.get("required_nodes")) else []
     words += [f"-x{text_in(job.get('excluded_nodes'))}"] if text_in(job.get("excluded_nodes")) else []
-    shares = text_in(job.get("exclusive")) or text_in(job.get("shared"))
-    words += {"none": ["--exclusive"], "true": ["--exclusive"], "user": ["--exclusive=user"]}.get(shares.lower(), [])
+    words += _exclusive(job)
     words += [f"--nice=-{_FIRST}"] if _suspended_after_s(job) is not None else []
     if not (words or text_in(job.get("name"))):
         return ""
     return shlex.join(["squeue", "-J", text_in(job.get("name")) or "wrap", *words])
+
+
+def _exclusive(job: Mapping[str, Any]) -> list[str]:
+    """Return the option by which a job shares no node, or only with jobs of its user."""
+    shares = text_in(job.get("exclusive")) or text_in(job.get("shared"))
+    return {"none": ["--exclusive"], "true": ["--exclusive"], "user": ["--exclusive=user"]}.get(shares.lower(), [])
 
 
 def _suspended_after_s(job: Mapping[str, Any]) -> float | None:

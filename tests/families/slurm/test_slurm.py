@@ -548,7 +548,7 @@ def test_defaults_are_those_of_the_manuals() -> None:
     assert (got.sched_interval_s, got.queue_depth, got.bf_interval_s, got.bf_resolution_s) == (60, 100, 30, 60)
     assert (got.bf_window_s, got.bf_max_job_test, got.over_time_s, got.requeue_delay_s) == (1440 * 60, 100, 0, 121)
     assert [got.favor_small, got.relative_size, got.max_tres, got.accrue_always] == [False] * 4
-    assert (got.backfill, got.damping, got.origin_s) == (True, 1.0, 0.0)
+    assert (got.backfill, got.damping, got.origin_s()) == (True, 1.0, 0.0)
 
 
 def test_unknown_words_and_numbers_are_refused() -> None:

@@ -73,3 +73,11 @@ def test_first_takes_nodes_in_their_order() -> None:
     assert choice.nodes(0b1011, room, free, 7, spread=False) == 0
     placement = choice.placement(0b1011, room, free, 5, spread=False)
     assert [(share.node, share.instances) for share in placement or ()] == [(0, 1), (1, 3), (3, 1)]
+
+
+def test_the_node_that_is_taken_last_gets_the_rest() -> None:
+    # as -n 12 on real nodes: the larger block is filled first although its nodes come later
+    choice = NodeChoice(Cluster(tuple(Node(f"n{at}", GPU, 4) for at in range(4))), best=True)
+    room = {0: 5, 2: 4, 3: 6}
+    placement = choice.placement(0b1101, room, room, 12, spread=False)
+    assert [(share.node, share.instances) for share in placement or ()] == [(0, 2), (2, 4), (3, 6)]

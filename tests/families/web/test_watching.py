@@ -92,6 +92,15 @@ def test_a_snapshot_seen_twice_counts_once(tmp_path: Path) -> None:
     assert journal.coverage() == (1.0, 1)
 
 
+def test_a_forecast_of_an_array_is_for_its_next_task(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.seen(T, [forecast("1", 0, 100)], {"1": (T - 500,)})  # one of its tasks runs already
+    journal.seen(T + 60, [forecast("1", 0, 100)], {"1": (T - 500,)})
+    assert journal.coverage()[1] == 0
+    journal.seen(T + 120, [], {"1": (T - 500, T + 90, T + 95)})
+    assert journal.coverage() == (1.0, 2)
+
+
 WRITER = """
 import sys
 from pathlib import Path
