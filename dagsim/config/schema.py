@@ -377,7 +377,7 @@ def _defaults(document: yaml.Document, key: str, own: bool) -> Any:
     defaults = plain(Config())
     if key == _PRESET:
         del defaults["workload"]  # the preset provides all keys that the document does not state
-    if key.strip().startswith("train"):
+    if key.strip().startswith("train."):
         system = document.value.get("system") if isinstance(document.value, dict) else None
         kind = system.get("kind", DEFAULT_SYSTEM) if isinstance(system, dict) else system
         defaults["train"] = plain(service("training_defaults")(_system_at(kind, own)))

@@ -31,6 +31,12 @@ def test_a_grid_of_settings_runs(tmp_path: Path) -> None:
     assert "fifo" in succeeded("sweep", str(tmp_path / "grid.yaml"), "-o", str(tmp_path))
 
 
+def test_a_grid_that_states_no_training_needs_no_family(tmp_path: Path) -> None:
+    """As the grids of whatif and plan do, which write out a whole configuration."""
+    (tmp_path / "grid.yaml").write_text(GRID.replace("workload.count: 5", "workload.count: 5, train: null"))
+    assert "fifo" in succeeded("sweep", str(tmp_path / "grid.yaml"), "-o", str(tmp_path))
+
+
 @pytest.mark.parametrize("words", [("list", "policies"), ("config", "schema"), ("config", "show"), ("--help",)])
 def test_what_there_is_can_be_listed(words: tuple[str, ...]) -> None:
     assert succeeded(*words)
