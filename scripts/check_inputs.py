@@ -967,8 +967,8 @@ def write_flux(rng: Random, folder: Path) -> Written:
 
 
 def write_qstat(rng: Random, folder: Path) -> Written:
-    """Finished jobs of ``qstat -x -f``, as text with broken lines or as JSON, with local dates; GPUs of some sites are
-    in the arguments of qsub alone.
+    """Finished jobs of ``qstat -x -f``, as text with broken lines, as delimited text or as JSON, with local dates;
+    GPUs of some sites are in the arguments of qsub alone.
     """
     zone = rng.choice((ZoneInfo("UTC"), ZoneInfo("Europe/Berlin"), ZoneInfo("America/New_York")))
     in_text, as_json = rng.random() < 0.3, rng.random() < 0.5
@@ -1008,14 +1008,20 @@ def write_qstat(rng: Random, folder: Path) -> Written:
                     nested[id][key] = value
         document = {"timestamp": 1, "pbs_version": "2022.1.1", "pbs_server": "srv", "Jobs": nested}
         path.write_text(json.dumps(document, indent=rng.choice((1, 4))))
+    elif rng.random() < 0.2:  # -F dsv
+        texts = []
+        for id, fields in jobs.items():
+            values = [f"{key}={value}".replace("|", r"\|") for key, value in fields.items()]
+            texts.append("|".join([f"Job Id: {id}", *values]) + "\n")
+        path.write_text("".join(texts))
     else:
-        lines = []
+        lines, rest = [""] * rng.randint(0, 1), rng.choice(("\t", " " * 8))
         for id, fields in jobs.items():
             lines.append(f"Job Id: {id}")
             for key, value in fields.items():
                 words = f"    {key} = {value}"
                 cut = 70 if len(words) > 79 else len(words)
-                lines += [words[:cut], *[f"\t{words[at : at + 60]}" for at in range(cut, len(words), 60)]]
+                lines += [words[:cut], *[rest + words[at : at + 60] for at in range(cut, len(words), 60)]]
             lines.append("")
         path.write_text("\n".join(lines) + "\n")
     return Written(path, known, TraceOptions(timezone=zone.key))

@@ -88,9 +88,19 @@ def _later(model: Any, begins_s: float) -> Any:
     return Outages(tuple([window for window in windows if window[2] > 0]))
 
 
-def play(scenario: ClusterScenario, policy: str, seed: int, asked_s: float | None = None) -> tuple[Schedule, Any]:
-    """Return the schedule under a policy, as far as it comes, and the policy, which is also asked at ``asked_s``."""
+def play(
+    scenario: ClusterScenario,
+    policy: str,
+    seed: int = 0,
+    asked_s: float | None = None,
+    pieces: dict[int, int] | None = None,
+) -> tuple[Schedule, Any]:
+    """Return the schedule under a policy, as far as it comes, and the policy, which is also asked at ``asked_s``.
+    ``pieces`` is filled with the number of the piece of each run.
+    """
     kernel, decider = scenario.kernel(seed), POLICIES.create(policy, seed=seed)
+    if pieces is not None:
+        kernel.frontier.started.append(lambda run, _: pieces.setdefault(run.id, run.task.piece))
     if asked_s is not None:
         kernel.call_at(asked_s, kernel.wake)
     with suppress(Stalled):
@@ -127,8 +137,9 @@ def differing(case: Case, policy: str, seed: int) -> tuple[list[str], str]:
     moments += [times[int(rng.integers(len(times)))]] if times else []
     differences = []
     for at_s in moments:
-        whole, _ = play(case.scenario, policy, seed, at_s)
-        jobs = with_past(whole, case.jobs, at_s, case.scenario.runtime)
+        pieces = dict[int, int]()
+        whole, _ = play(case.scenario, policy, seed, at_s, pieces)
+        jobs = with_past(whole, case.jobs, at_s, pieces)
         if not any(job.arrival_s < at_s for job in jobs) or _wait_for_left_out(case.jobs, jobs):
             continue
         scenario = case.at(jobs, at_s)

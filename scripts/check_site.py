@@ -5,12 +5,14 @@
 Case n is drawn from seed n: up to six nodes with features, partitions, limits of accounts, users and QOS, reservations
 that are over, under way or to come, licences, drains and outages with and without an end; up to 25 jobs with
 constraints, reservations, licences, dependencies, begin times, arrays, gangs and limits, some of which can never start.
+Reservations may repeat, become known late, or attract jobs; jobs may name nodes, exclude nodes, or want them alone.
 All times are multiples of ten minutes, so that equal times are the rule. The policies take turns. Without ``--from``
 the first seed is new each time, and printed.
 
 The judge shares no code with the kernel: it reads rows of the log against docs/reference/schedulers.md ("Four rules
-bind every policy") and the limits that bind ``slurm-multifactor``. A run must end, and a job that is left over must be
-one that could not start. Where the compiled engine plays a site without restrictions, its log must be the kernel's.
+bind every policy") and the rules that bind ``slurm-multifactor`` alone: limits, and nodes that are not shared. A run
+must end, and a job that is rejected at once or left over must be one that could not start. Where the compiled engine
+plays a site without restrictions, its log must be the kernel's.
 Exits with 1 if anything differs.
 """
 
@@ -20,7 +22,7 @@ import re
 import secrets
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, NamedTuple
 
@@ -53,7 +55,7 @@ class Site(NamedTuple):
 
 def drawn(seed: int) -> Site:
     """Draw a case from its seed alone."""
-    rng = np.random.default_rng([7, seed])
+    rng, more = np.random.default_rng([7, seed]), np.random.default_rng([8, seed])
     nodes = tuple([_node(rng, at) for at in range(int(rng.integers(1, 7)))])
     names = [node.name for node in nodes]
 
@@ -85,14 +87,35 @@ def drawn(seed: int) -> Site:
             for at, end in [period()]
         ]
         reservations = [NodeReservation(f"r{at}", some(), *period()) for at in range(int(rng.integers(0, 4)))]
+        reservations = [_variant(more, period) for period in reservations]
         licences = {"cad": int(rng.integers(1, 4))} if rng.random() < 0.6 else {}
         queues = QueueTree(tuple(tree), tuple(parts), tuple(qos), tuple(reservations), tuple(drains), licences)
     jobs: list[Job] = []
     arrival_s = 0.0
     for at in range(int(rng.integers(5, 26))):
         arrival_s += STEP_S * float(rng.integers(0, 3))
-        jobs.append(_job(rng, at, arrival_s, queues, jobs))
+        jobs.append(_choosy(more, _job(rng, at, arrival_s, queues, jobs), names if restricted else []))
     return Site(Cluster(nodes), queues, jobs)
+
+
+def _variant(rng: np.random.Generator, period: NodeReservation) -> NodeReservation:
+    """Draw a reservation that repeats, becomes known late, or attracts jobs, of the same nodes and times."""
+    kind = rng.choice(["repeats", "late", "magnetic", "plain", "plain", "plain"])
+    if kind == "repeats":
+        return replace(period, every_s=period.end_s - period.start_s + STEP_S * float(rng.integers(0, 60)))
+    if kind == "late":
+        return replace(period, known_s=STEP_S * float(rng.integers(0, int(period.end_s / STEP_S))))
+    whose: Any = ({"accounts": ("x",)}, {"users": ("u0",)}, {})[int(rng.integers(3))]
+    return replace(period, magnetic=True, **whose) if kind == "magnetic" else period
+
+
+def _choosy(rng: np.random.Generator, job: Job, names: list[str]) -> Job:
+    """Draw a job that names nodes, excludes nodes or shares nodes with nobody; mostly the same job."""
+    kind = rng.choice(["nodes", "excluded", "exclusive_user", *[""] * 12])
+    some = tuple(rng.permutation(names)[: int(rng.integers(1, 3))].tolist())
+    if not kind or not names:
+        return job
+    return replace(job, request=replace(job.request or Request(), **{kind: True if kind == "exclusive_user" else some}))
 
 
 def _node(rng: np.random.Generator, at: int) -> Node:
@@ -203,22 +226,25 @@ class Judge:
         alike = any(all(way in features for features in held) for way in _ways(request))
         if request.constraint.startswith("[") and self.features_count and not alike:
             self.faults.append(f"{where}, which do not all satisfy the same part of {request.constraint}")
+        own = [period for period in queues.reservations if period.name == request.reservation]
         for node, _ in nodes:
             if f"n{node}" not in eligible:
                 self.faults.append(f"{where}, outside its partition or constraint")
             for period in queues.reservations:
                 if f"n{node}" not in period.nodes:
                     continue
-                if period.name == request.reservation:
+                if period.name == request.reservation or now < (period.known_s or 0.0):
                     continue
-                if now < period.end_s and now + limit_s > period.start_s:
-                    self.faults.append(f"{where} until {now + limit_s:g} s, in the reservation {period.name} of others")
+                welcome = not own and self._attracts(period, job)
+                for start_s, end_s in period.times():
+                    if now < end_s and now + limit_s > start_s and not (welcome and start_s <= now):
+                        self.faults.append(f"{where} until {now + limit_s:g} s, in {period.name} of others")
             for drain in queues.outages:
                 if f"n{node}" in drain.nodes and drain.start_s <= now < (drain.end_s or inf):
                     self.faults.append(f"{where}, which is drained or down")
-        own = [period for period in queues.reservations if period.name == request.reservation]
         for period in own:
-            if not period.start_s <= now < period.end_s or any(f"n{node}" not in period.nodes for node, _ in nodes):
+            held_now = any(start_s <= now < end_s for start_s, end_s in period.times())
+            if not held_now or any(f"n{node}" not in period.nodes for node, _ in nodes):
                 self.faults.append(f"{where}, outside its reservation")
         for name, most in queues.licences.items():
             requests = [other.request or Request() for other, _, _ in self.runs.values()]
@@ -236,6 +262,29 @@ class Judge:
                 self.faults.append(f"{where}: {len(inside)} tasks of its array, at most {request.array_limit}")
         if self.policy.startswith("slurm"):
             self._limits(where)
+            self._sharing(where, job, nodes)
+
+    @staticmethod
+    def _attracts(period: NodeReservation, job: Job) -> bool:
+        """True if a job may use a magnetic reservation without asking for it."""
+        in_accounts, in_users = not period.accounts or job.account in period.accounts, job.user in period.users
+        return period.magnetic and in_accounts and (in_users or not period.users)
+
+    def _sharing(self, where: str, job: Job, nodes: list[tuple[int, int]]) -> None:
+        """Nobody shares a node with an exclusive job, and only jobs of the same user with a job that wants that."""
+        here = {node for node, _ in nodes}
+        for other, _, held in self.runs.values():
+            if other is not job and here & {node for node, _ in held}:
+                alone = self._alone(job) or self._alone(other)
+                by_user = any(one.request and one.request.exclusive_user for one in (job, other))
+                if alone or (by_user and job.user != other.user):
+                    self.faults.append(f"{where}, on a node with {other.id}, although one of them shares no node")
+
+    def _alone(self, job: Job) -> bool:
+        parts = {part.name: part for part in self.site.queues.partitions}
+        part = parts.get(job.partition) or next(iter(parts.values()), NodePartition("all"))
+        several = bool(job.request and job.request.partitions)  # where it starts, the log does not say
+        return bool(job.request and job.request.exclusive) or (part.exclusive and not several)
 
     def _refused(self, job: Job, now: float, reason: int) -> None:
         """A job that is rejected as too large could not start on the empty site, while all nodes are there."""
@@ -248,6 +297,10 @@ class Judge:
         If only nodes of several GPU types could satisfy the counts, each node has a counted feature instead.
         """
         nodes = self.allowed(job)
+        if job.request and len(job.request.nodes) >= (task.instances if task.gang else 1):  # no room for others
+            nodes &= {*job.request.nodes}
+        for period in self.site.queues.reservations:
+            nodes &= {*period.nodes} if job.request and period.name == job.request.reservation else {*self._names}
         counted = re.findall(r"(\w+)\*(\d+)", job.request.constraint) if task.gang and job.request else []
         counts = {feature: int(least) for feature, least in counted if self.features_count}
         if counts and not self._fits(task, nodes, counts) and self._fits(task, nodes, counts, mixed=True):
@@ -279,7 +332,7 @@ class Judge:
         request, parts = job.request or Request(), {part.name: part for part in self.site.queues.partitions}
         every = {node.name for node in self.site.cluster.nodes}
         named = [name for name in request.partitions or (job.partition,) if name in parts] or list(parts)[:1]
-        nodes = {name for part in named for name in parts[part].nodes} if parts else every
+        nodes = ({name for part in named for name in parts[part].nodes} if parts else every) - {*request.excluded}
         if not request.constraint or not self.features_count:
             return nodes
         text = re.sub(r"\w+\*\d+", "True", request.constraint).replace("[", "(").replace("]", ")")
@@ -363,7 +416,7 @@ class Judge:
         gone = {name for outage in outages if outage.end_s is None for name in outage.nodes}
         for period in queues.reservations:
             if period.name == request.reservation:
-                gone |= {*self._names} - ({*period.nodes} if now < period.end_s else set())
+                gone |= {*self._names} - ({*period.nodes} if now < period.times()[-1][1] else set())
         if any(count > queues.licences.get(name, inf) for name, count in request.licences):
             return False
         ways = _ways(request) if request.constraint.startswith("[") and self.features_count else [""]

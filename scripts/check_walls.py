@@ -1,11 +1,13 @@
 """Remove each family from a copy of the tree, and check that the rest imports, type-checks and passes its tests.
 
-    python scripts/check_walls.py [FAMILY ...] [--reach FOLDER] [--tests PATH ...] [--seed N --sample 2] [--json FILE]
+    python scripts/check_walls.py [FAMILY ...] [--reach FOLDER] [--tests PATH ...] [--json FILE]
+    python scripts/check_walls.py --sample 2 --together --tests tests/families/test_core_alone.py
 
 A family is removed with those that need it, and with its folder of tests. Without names, all are removed in turn.
-``--sample N`` takes N of them, by a seed that is printed. ``--reach FOLDER`` runs, beside ``--tests``, only the tests
-that run code of a removed family according to the map of ``scripts/which_tests.py``, so that a family takes a minute
-or two. The map has no tests of more than 2 s. numba is then off, as it was when the map was made.
+``--sample N`` draws N of them, by a seed that is printed, and ``--together`` removes them at once. With all tests that
+are left, a family takes 15 minutes. ``--reach FOLDER`` runs, beside ``--tests``, only the tests that run code of a
+removed family according to the map of ``scripts/which_tests.py``, so that it takes one or two. The map is taken as it
+is, and has no tests of more than 2 s. numba is then off, as it was when the map was made.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,7 +51,7 @@ for module in pkgutil.walk_packages(dagsim.__path__, "dagsim."):
 
 
 class Removed(NamedTuple):
-    """The outcome of removing a family."""
+    """The outcome of removing a family, or several at once."""
 
     family: str
     removed: tuple[str, ...]
@@ -74,9 +76,9 @@ def cpu_s() -> float:
     return times.children_user + times.children_system
 
 
-def needing(name: str) -> tuple[str, ...]:
-    """Return a family and all families that need it, directly or not."""
-    gone = {name}
+def needing(names: Sequence[str]) -> tuple[str, ...]:
+    """Return families and all families that need one of them, directly or not."""
+    gone = set(names)
     while more := {other for other, family in families().items() if gone & set(family.needs)} - gone:
         gone |= more
     return tuple(sorted(gone))
@@ -100,6 +102,18 @@ def copied(tree: Path) -> None:
             shutil.copy2(ROOT / name, tree / name)
 
 
+def latest(folder: Path) -> Reach:
+    """Return the latest map in a folder, in which records of changed test files may be missing or older."""
+    os.chdir(ROOT)
+    reach = Reach({}, {})
+    for file in test_files():
+        stem = file.removesuffix(".py").replace("/", "-")
+        records = sorted(folder.glob(f"{stem}-{'[0-9a-f]' * 16}.json"), key=lambda path: path.stat().st_mtime)
+        if records:
+            reach.add(json.loads(records[-1].read_text("utf-8")), folder)
+    return reach
+
+
 def noticing(reach: Reach, gone: Sequence[str]) -> list[str]:
     """Return the tests outside of these families that run code of one."""
     needed: set[str] = set()
@@ -112,9 +126,9 @@ def noticing(reach: Reach, gone: Sequence[str]) -> list[str]:
     return sorted(test for test in needed if not test.startswith(folders))
 
 
-def without(name: str, tree: Path, tests: Sequence[str], reach: Reach | None) -> Removed:
-    """Move a family out of the copy in ``tree/copy``, check the rest, and bring it back."""
-    began_s, gone = cpu_s(), needing(name)
+def without(names: Sequence[str], tree: Path, tests: Sequence[str], reach: Reach | None) -> Removed:
+    """Move families out of the copy in ``tree/copy``, check the rest, and bring them back."""
+    began_s, gone = cpu_s(), needing(names)
     tree, aside = tree / "copy", tree / "aside"
     folders = [tree / part / "families" / one for one in gone for part in ("dagsim", "tests")]
     lines = sum(path.read_text("utf-8").count("\n") for folder in folders[::2] for path in folder.rglob("*.py"))
@@ -124,11 +138,10 @@ def without(name: str, tree: Path, tests: Sequence[str], reach: Reach | None) ->
         folder.rename(place)
     environment = {**os.environ, "PYTHONPATH": str(tree)}
     selection, chosen = tree / "build" / "selection.json", list[str]()
-    options = ["-q", "--no-header", "-p", "no:cacheprovider"]
+    options = ["-q", "--no-header", "-p", "no:cacheprovider", *([] if list(tests) == ["tests"] else ["-n", "0"])]
     if reach is not None:
         environment["NUMBA_DISABLE_JIT"] = "1"
         chosen = noticing(reach, gone)
-        options += ["-n", "0"]
     selection.parent.mkdir(exist_ok=True)
     selection.write_text(json.dumps([list(tests), chosen]), encoding="utf-8")
 
@@ -152,14 +165,14 @@ def without(name: str, tree: Path, tests: Sequence[str], reach: Reach | None) ->
         place.rename(folder)
     outcome = last.strip("= ").partition(" in ")[0]
     return Removed(
-        name, gone, lines, imported.returncode == 0, typed.returncode == 0, outcome, round(cpu_s() - began_s)
+        " ".join(names), gone, lines, imported.returncode == 0, typed.returncode == 0, outcome, round(cpu_s() - began_s)
     )
 
 
-def chosen(names: Sequence[str], sample: int | None, seed: int) -> Iterator[str]:
-    """Yield the families to remove."""
+def drawn(names: Sequence[str], sample: int | None, seed: int) -> list[str]:
+    """Return the families to remove."""
     names = list(names) or sorted(families())
-    yield from sorted(random.Random(seed).sample(names, min(sample, len(names)))) if sample else names
+    return sorted(random.Random(seed).sample(names, min(sample, len(names)))) if sample else list(names)
 
 
 def main() -> int:
@@ -173,26 +186,25 @@ def main() -> int:
         help="map of tests and lines: also run the tests that it finds",
     )
     parser.add_argument("--sample", type=int, help="number of families to draw")
+    parser.add_argument("--together", action="store_true", help="remove them all at once")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6), help="seed of the draw")
     parser.add_argument("--json", type=Path, help="file for the outcomes")
     options = parser.parse_args()
     print(f"seed {options.seed}")
     reach = None
     if options.reach is not None:
-        os.chdir(ROOT)
-        update = ["scripts/which_tests.py", "dagsim/family.py", "--files", "--reach", str(options.reach)]
-        subprocess.run([sys.executable, *update], stdout=subprocess.DEVNULL, check=True)
-        reach = Reach.kept(options.reach, test_files(), 1)
+        reach = latest(options.reach)
     outcomes = []
     tree = Path(tempfile.gettempdir()) / "dagsim-walls"
     shutil.rmtree(tree, ignore_errors=True)
     copied(tree / "copy")
     if (ROOT / ".mypy_cache").is_dir():  # what the type checker knows already need not be found out again
         shutil.copytree(ROOT / ".mypy_cache", tree / "copy" / ".mypy_cache")
-    for name in chosen(options.family, options.sample, options.seed):
-        outcome = without(name, tree, options.tests, reach)
+    removed = drawn(options.family, options.sample, options.seed)
+    for names in [removed] if options.together else [[name] for name in removed]:
+        outcome = without(names, tree, options.tests, reach)
         print(
-            f"{name}: {'passed' if outcome.passed else 'FAILED'} without {', '.join(outcome.removed)} "
+            f"{' '.join(names)}: {'passed' if outcome.passed else 'FAILED'} without {', '.join(outcome.removed)} "
             f"({outcome.lines:,} lines; imports {outcome.imports}, types {outcome.types}, {outcome.tests}; "
             f"{outcome.cpu_s} s of CPU)",
             flush=True,

@@ -43,6 +43,7 @@ from dagsim.systems.cluster.jobs import StoredJobs
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.workload.arrays import JobArrays
+from dagsim.workload.load import ArrivalTimes
 
 SERVICE_S = 3600.0
 RUN_TIMES = ("exponential", "lognormal-1", "lognormal-1.5", "lognormal-2", "like-philly")
@@ -172,9 +173,12 @@ def engine_waits(arrival_s: Floats, run_s: Floats, servers: int, shortest: bool)
     return np.asarray(wait(columns(kernel.schedule)))
 
 
-def series(waits: Floats, run_s: Floats) -> JobSeries:
-    """The values of jobs as a run folder keeps them."""
-    return JobSeries({"jct_s": waits + run_s, "wait_s": waits}, np.zeros(len(waits), np.int64), ("",))
+def series(waits: Floats, arrival_s: Floats, run_s: Floats, servers: int) -> JobSeries:
+    """The values of jobs as a run folder keeps them, and the load that they offer."""
+    arrivals = ArrivalTimes()
+    arrivals.add_all(arrival_s)
+    values, load = {"jct_s": waits + run_s, "wait_s": waits}, float(run_s.sum()) / (servers * arrivals.period_s)
+    return JobSeries(values, np.zeros(len(waits), np.int64), ("",), load=load)
 
 
 def long_run(queue: Queue, jobs: int) -> Truths:
@@ -227,10 +231,13 @@ def covered(
     found: dict[tuple[str, str], list[tuple[float, float]]] = {key: [] for key in truths}
     for number in range(logs):
         arrival_s, run_s = queue.jobs(jobs, seed, jobs, number)
-        waits = {name: queue_waits(arrival_s, run_s, *system) for name, system in queue.alternatives.items()}
-        today = series(waits["today"], run_s)
+        runs = {
+            name: series(queue_waits(arrival_s, run_s, *system), arrival_s, run_s, system[0])
+            for name, system in queue.alternatives.items()
+        }
+        today = runs["today"]
         for name, metric in truths:
-            other = series(waits[name], run_s)
+            other = runs[name]
             value, before = (jobs_of.value(metric) or 0.0 for jobs_of in (other, today))
             change = change_of(other, value, today, before, metric)
             if isfinite(change.low):

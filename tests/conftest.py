@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import typer.testing
 from hypothesis import settings
-from lacking import LACKING, asked_for, begin, imported, skipped
+from lacking import LACKING, asked_for, begin, imported, needed, skipped
 from pinning import as_recorded
 
 from dagsim.family import families
@@ -68,7 +68,7 @@ def pytest_make_collect_report(
     collector: pytest.Collector,
 ) -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
     report = yield
-    if LACKING and report.failed and (name := imported(str(report.longrepr))):
+    if LACKING and report.failed and (name := needed(str(report.longrepr))):
         skipped(report, collector.path, f"this installation lacks the family {name}")
     return report
 

@@ -51,6 +51,12 @@ def imported(text: str) -> str:
     return next((name for name in re.findall(r"No module named 'dagsim\.families\.(\w+)", text) if name in LACKING), "")
 
 
+def needed(text: str) -> str:
+    """Return the missing family that a test module asks for when it is imported; empty if there is none."""
+    named = re.findall(r"belongs to the family (\w+), which this installation lacks", text)
+    return imported(text) or next((name for name in named if name in LACKING), "")
+
+
 def skipped(report: pytest.TestReport | pytest.CollectReport, module: Path, why: str) -> None:
     """Turn the report of a failure into that of a skipped test."""
     report.outcome, report.longrepr = "skipped", (str(module), 1, f"Skipped: {why}")

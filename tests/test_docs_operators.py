@@ -77,6 +77,7 @@ def test_the_page_on_sweeps_runs(empty: Path) -> None:
     assert block.split() == re.sub(r"#.*", "", kept).split()
 
 
+@pytest.mark.family("programs")
 @pytest.mark.skipif(shutil.which("node") is None, reason="there is no node")
 def test_the_page_on_the_protocol_runs(empty: Path) -> None:
     (empty / "docs").symlink_to(ROOT / "docs")

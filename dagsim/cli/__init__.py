@@ -1,7 +1,7 @@
-"""The ``dagsim`` command: parse options, call the library, print. One file per command or group of
-commands; families add their own commands.
+"""The ``dagsim`` command: parse options, call the library, print. There is one file per command or
+group of commands, and families add their own commands.
 
-Slow imports are inside the command that needs them.
+Slow imports are placed inside the commands that need them.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""The Typer app that all commands join, and the handling of errors."""
+"""The Typer app that all commands belong to, and the handling of errors."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class Command(typer.core.TyperCommand):
-    """A command that accepts other spellings of its options."""
+    """A command that accepts alternative spellings of its options."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         names = {name for param in self.params for name in (*param.opts, *getattr(param, "secondary_opts", ()))}
@@ -100,8 +100,8 @@ class Command(typer.core.TyperCommand):
 
 
 def _in_new_spelling(args: Sequence[str], names: Collection[str]) -> list[str]:
-    """Replace other spellings by the options that the command has: ``--policy sjf`` for ``--algo
-    sjf``."""
+    """Replace alternative spellings with the options that the command has: ``--policy sjf`` for
+    ``--algo sjf``."""
     written: list[str] = []
     for arg in args:
         option, equals, value = arg.partition("=")
@@ -125,7 +125,8 @@ def _in_new_spelling(args: Sequence[str], names: Collection[str]) -> list[str]:
 
 
 def _without_types(params: list[Any]) -> list[Any]:
-    """Show only what helps: a number as N, and no type beside a switch or the name of an argument."""
+    """Show only what helps: N for a number, and no type beside a switch or the name of an
+    argument."""
     for param in params:
         if param.param_type_name == "argument":
             param.display_type_rich = lambda ctx: None
@@ -138,9 +139,10 @@ def _without_types(params: list[Any]) -> list[Any]:
 
 
 def say(*lines: object, err: bool = False) -> None:
-    """Print lines that may contain names from files. All output of commands except tables is printed here.
+    """Print lines that may contain names from files. All output from commands except tables is
+    printed here.
 
-    A line end within a line is replaced, because a name could begin a line of its own with it.
+    A line end inside a line is replaced, because a name could otherwise start a new line.
     """
     for line in lines:
         typer.echo(on_one_line(str(line)), err=err)
@@ -182,7 +184,8 @@ class App(typer.Typer):
 
 
 def _joined(docstring: str) -> str:
-    """Return a docstring whose paragraphs are lines, so that the help breaks them by its own width."""
+    """Return a docstring with each paragraph on a single line, so that the help can break it to its
+    own width."""
     paragraphs = re.split(r"\n\s*\n", cleandoc(docstring))
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
@@ -190,7 +193,7 @@ def _joined(docstring: str) -> str:
 class _Guarded(CommandGroup):
     """Reports errors as one plain line instead of a traceback.
 
-    A command may import code from outside dagsim only after it has called ``shared.trust``.
+    A command may only import code from outside dagsim after it has called ``shared.trust``.
     """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -232,8 +235,8 @@ class _Guarded(CommandGroup):
 
 @contextmanager
 def _guarded() -> Iterator[None]:
-    """Turn the errors of a command into an exit. Its output is flushed before it ends, or the exit
-    reports the error."""
+    """Convert the errors of a command into an exit. Its output is flushed before it ends; if that
+    fails, the exit reports the error."""
     try:
         try:
             yield
@@ -266,7 +269,7 @@ def _told(error: Any, group: Any) -> Exception:
 
 
 def _sentence(error: Any, group: Any) -> str:
-    """Word a command-line error like dagsim's own errors."""
+    """Phrase a command-line error like dagsim's own errors."""
     command = error.ctx.command if error.ctx is not None else None
     below = error.ctx.command_path.partition(" ")[2] if error.ctx is not None else ""
     path = f"dagsim {below}".rstrip()
@@ -320,7 +323,7 @@ def _has_option(command: Any, option: str) -> bool:
 
 
 def _ended(error: Exception, text: str | tuple[str, ...], code: int) -> typer.Exit:
-    """Print an error, of which each text is a line, and return the exit that ends the command.
+    """Print an error, with one line per text, and return the exit that ends the command.
     ``DAGSIM_DEBUG=1`` also prints the traceback.
     """
     if os.environ.get("DAGSIM_DEBUG", "0") not in ("", "0"):
@@ -334,7 +337,7 @@ def _ended(error: Exception, text: str | tuple[str, ...], code: int) -> typer.Ex
 
 
 def _tell_notes(error: BaseException, before: str = "") -> None:
-    """Print the notes that were added to an error: what is kept, and how to continue
+    """Print the notes added to an error, which state what has been kept and how to continue
     (``Store.noting``)."""
     for note in getattr(error, "__notes__", ()):
         say(f"{before}{note}", err=True)
@@ -394,7 +397,8 @@ def main() -> None:
 
 
 def _unusable() -> str:
-    """Describe what is wrong with the working folder or the command line as a whole; empty if nothing is."""
+    """Describe what is wrong with the working folder or the command line as a whole; empty if
+    nothing is wrong."""
     try:
         texts = (*sys.argv[1:], str(Path.cwd()))
     except FileNotFoundError:

@@ -106,7 +106,7 @@ def _to_bound(
     *,
     watched: bool,
 ) -> dict[str, float]:
-    """Return the share of the way from the reference to the bound, by policy."""
+    """Return the share of the gap between the reference and the bound that each policy closes."""
     from dagsim.errors import InputError
     from dagsim.family import service
     from dagsim.report.terminal import counted
@@ -169,10 +169,10 @@ def why(
     table: TableLook = TableFormat.TEXT,
 ) -> None:
     """Explain why a job waited: which resource, limit or rule held it back, which jobs held the
-    GPUs, and which went first.
+    GPUs, and which jobs went first.
 
-    With --state now.json --config site.yaml, why a job of the queue waits now: what holds it back, who is ahead,
-    and which change would start it sooner.
+    With --state now.json --config site.yaml, explain why a job in the queue is waiting now: what
+    holds it back, which jobs are ahead, and which change would start it sooner.
 
     Example: dagsim why results/RUN 1042
     """
@@ -191,7 +191,13 @@ def why(
     for name, value in {"--config": config, "--history": history, "--set": set_}.items():
         if value:
             raise typer.BadParameter("can only be used with --state", param_hint=f"'{name}'")
-    run, job = Path(words[0]), words[1]
+    _explain_run(Path(words[0]), words[1], policy, number, top, table, as_json=json_)
+
+
+def _explain_run(
+    run: Path, job: str, policy: str | None, number: int | None, top: int, table: TableFormat, *, as_json: bool
+) -> None:
+    """Explain the wait of a job in a run folder."""
     from dagsim.errors import InputError
     from dagsim.experiment.compare import explained_waits
     from dagsim.experiment.store import Store
@@ -211,7 +217,7 @@ def why(
         bound = explained_waits(folder, schedule, line.policy)(asked, reasons.periods)
     except InputError as error:
         unknown = str(error)
-    if json_:
+    if as_json:
         causes = {
             "bound": None if bound is None else [cause.to_dict() for cause in bound],
             "not_known": unknown or None,
@@ -229,7 +235,7 @@ def _place(folder: Store, policy: str | None, number: int | None) -> int:
     """Return the number of the run that the options select.
 
     Raises:
-        InputError: The policy has no run, or its runs keep no schedule, or both options are given.
+        InputError: The policy has no run, its runs contain no schedule, or both options are given.
     """
     from dagsim.errors import InputError
     from dagsim.experiment.store import is_sweep

@@ -81,7 +81,7 @@ def baseline(
     ] = None,
     windows: Windows = None,
 ) -> None:
-    """Run every heuristic on the same seeds, and print one table with the best marked.
+    """Run every heuristic on the same seeds, and print one table in which the best is marked.
 
     Example: dagsim baseline --workload heterogeneous-dag --seeds 10
     """
@@ -133,7 +133,8 @@ def replay_trace(
 ) -> None:
     """Replay a real trace through a scheduler. The format is detected.
 
-    One trace is one sample: no interval and no verdict, unless it is cut into windows (--windows) or blocks (--blocks).
+    A single trace is only one sample, so it has no interval and no verdict unless it is cut into
+    windows (--windows) or blocks (--blocks).
 
     Example: dagsim replay --trace batch_task.csv.gz --policy sjf --max-jobs 1000
     """

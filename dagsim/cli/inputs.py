@@ -22,7 +22,7 @@ app.add_typer(config_app, name="config")
 
 @config_app.command("show")
 def config_show(config: ConfigFile = None, set_: Settings = None) -> None:
-    """Print the whole configuration as YAML, defaults included.
+    """Print the whole configuration as YAML, including defaults.
 
     Example: dagsim config show --set cluster.groups.0.count=4
     """
@@ -145,7 +145,7 @@ def workload_save(
     seed: Seed = None,
     out: OutFile = None,
 ) -> None:
-    """Write the jobs of a workload to a file that can be replayed.
+    """Write the jobs in a workload to a file that can be replayed.
 
     Example: dagsim workload save steady steady.jsonl.gz --seed 3
     """

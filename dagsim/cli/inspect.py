@@ -120,7 +120,8 @@ def convert_trace(
         ),
     ] = None,
 ) -> None:
-    """Rewrite a trace as JSON Lines, which dagsim reads exactly, as a Parquet table, or for another simulator.
+    """Rewrite a trace as JSON Lines, which dagsim reads back without loss, as a Parquet table, or
+    for another simulator.
 
     A run folder becomes the log of its first run. If you replay it with --policy recorded, jobs
     start and end as before.

@@ -32,7 +32,7 @@ def _of_trace(*names: str, **more: Any) -> Any:
 
 
 def fraction(text: str) -> float:
-    """Read ``2%``, ``2`` or ``0.02`` as 0.02: a number of 1 or more is a percentage."""
+    """Convert ``2%``, ``2`` or ``0.02`` to 0.02: a number of 1 or more is a percentage."""
     try:
         value = float(text.rstrip().removesuffix("%"))
         return value / (100 if "%" in text or value >= 1 else 1)
@@ -126,10 +126,10 @@ TraceColumns = Annotated[
 
 
 def one_output(argument: Path | None, option: Path | None) -> Path:
-    """Return the file to write, which is the last argument or the value of ``--out``.
+    """Return the output file, which is the last argument or the value of ``--out``.
 
     Raises:
-        BadParameter: Neither is given, or both.
+        BadParameter: Neither or both are given.
     """
     path = argument or option
     if path is None or (argument and option):
@@ -138,7 +138,7 @@ def one_output(argument: Path | None, option: Path | None) -> Path:
 
 
 class WindowCount(NamedTuple):
-    """Number of windows of a trace, and jobs in each. Longer windows help more than more
+    """Number of windows of a trace, and number of jobs in each. Longer windows help more than more
     windows."""
 
     windows: int
@@ -345,8 +345,8 @@ class TraceFlags(NamedTuple):
 
 
 def expand_options(command: Callable[..., None], leave_out: Collection[str] = ()) -> Callable[..., None]:
-    """Decorate a command: replace each parameter that is a group of options by the options in the
-    group, except those in ``leave_out``, which keep their defaults.
+    """Decorate a command: replace each parameter that represents a group of options with the
+    options in the group, except those in ``leave_out``, which keep their defaults.
     """
     signature = inspect.signature(command, eval_str=True)
     groups = {

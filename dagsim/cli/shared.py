@@ -1,4 +1,5 @@
-"""Functions that commands share: build a configuration from options, run it, and print the results."""
+"""Functions shared by commands: build a configuration from options, run it, and print the
+results."""
 
 from __future__ import annotations
 
@@ -56,8 +57,8 @@ def configured(
     *,
     own: bool = True,
 ) -> Config:
-    """Return the configuration in ``file``, changed by the workload, then by ``--set``, then by the
-    other options.
+    """Return the configuration in ``file``, modified first by the workload, then by ``--set``, then
+    by the other options.
 
     With ``own=False``, for commands that run nothing, no code outside dagsim is imported.
     """
@@ -82,11 +83,11 @@ def experiment(
     watched: bool,
     invented: bool = True,
 ) -> Config:
-    """Return the configuration that the options of a command describe.
+    """Return the configuration described by the options of a command.
 
-    ``first`` selects parts whose keys ``--set`` may change; ``more`` is applied last. If the
-    workload is a trace, ``scenario.on_its_cluster`` chooses the cluster; with ``invented=False``
-    (for questions about a real cluster), none is made up.
+    ``first`` selects parts whose keys ``--set`` may change, and ``more`` is applied last. If the
+    workload is a trace, ``scenario.on_its_cluster`` chooses the cluster. With ``invented=False``
+    (for questions about a real cluster), no cluster is made up.
 
     Raises:
         InputError: An option is wrong, or does not apply to the system or the workload.
@@ -125,7 +126,7 @@ def experiment(
 
 
 def audited(config: Config, *, told: bool, doubts: tuple[str, ...] = ()) -> Audit:
-    """Check the log in a configuration before anything is simulated, and print where it contradicts
+    """Check the log in a configuration before anything is simulated. Print where it contradicts
     itself or the site, and the other ``doubts``.
     """
     from dagsim.systems.cluster.scenario import cluster_scenario_of
@@ -138,7 +139,7 @@ def audited(config: Config, *, told: bool, doubts: tuple[str, ...] = ()) -> Audi
 
 
 def checked(option: str, metric: str, config: Config | None = None, own: Iterable[str] = ()) -> None:
-    """Refuse a metric that no run can have, before anything runs.
+    """Reject a metric that no run can have, before anything runs.
 
     Raises:
         InputError: There is no such metric.
@@ -154,7 +155,7 @@ def checked(option: str, metric: str, config: Config | None = None, own: Iterabl
 
 
 def trace_at(path: Path, option: str = "--trace") -> list[Setting]:
-    """Return the setting of an option that makes a trace the workload."""
+    """Return the setting for an option that makes a trace the workload."""
     from dagsim.config.schema import Setting
 
     return [Setting(f"{option} {path}", "workload", {"kind": "trace", "path": str(path)})]
@@ -174,8 +175,8 @@ def _option(key: str) -> str:
 
 
 def _refuse_without_trace(config: Config, asked: Sequence[str]) -> None:
-    """Raise an error if options for traces were given but the workload is not a trace: they would
-    be ignored.
+    """Raise an error if options for traces were given but the workload is not a trace, because they
+    would be ignored.
     """
     from dagsim.errors import InputError
 
@@ -194,9 +195,9 @@ def run_policies(
     """Run the policies into a new folder; print and draw the results. Exits with 1 if a policy
     failed.
 
-    ``blocks`` is the number of blocks into which the jobs of one run are cut, to compare the last
-    policy with the first over time. If ``repeats`` (the value of ``--config``) is a run folder,
-    files that have changed since that run are reported.
+    ``blocks`` is the number of blocks into which the jobs of one run are cut, in order to compare
+    the last policy with the first over time. If ``repeats`` (the value of ``--config``) is a run
+    folder, files that have changed since that run are reported.
     """
     _warn_of_changes(repeats, config, policies)
     about = None if blocks is None else {"blocks": blocks}
@@ -204,8 +205,8 @@ def run_policies(
 
 
 def _warn_of_changes(source: str | None, config: Config, policies: Sequence[str]) -> None:
-    """Warn about code, checkpoints and traces that have changed since the run that ``--config``
-    names.
+    """Warn about code, checkpoints and traces that have changed since the run named by
+    ``--config``.
     """
     if source is None or not Path(source, "manifest.json").is_file():
         return
@@ -230,14 +231,14 @@ def _warn_of_overlap(plan: Plan) -> None:
 
 
 def resume_policies(command: str, output: Output, *groups: Experiment | TraceFlags, **options: Any) -> None:
-    """Continue the run of ``--resume`` and finish as ``run_policies`` does. Other options are
-    refused.
+    """Continue the run given with ``--resume`` and finish as ``run_policies`` does. Other options
+    are refused.
     """
     _tell(resume_kept(command, output, *groups, **options), output)
 
 
 class Kept(NamedTuple):
-    """A store, its runs and, if a precision was requested, how it was reached."""
+    """A store, its runs and, if a precision was requested, how that precision was reached."""
 
     folder: Store
     lines: list[CellRun]
@@ -255,7 +256,7 @@ def run_kept(
     about: Mapping[str, Any] | None = None,
 ) -> Kept:
     """Run the policies into a new folder under a progress bar. Ctrl-C keeps the finished runs and
-    exits with 130.
+    exits with code 130.
 
     ``seeds`` default to those in the configuration, or to as many as its precision needs.
     """
@@ -274,10 +275,10 @@ def run_kept(
 
 
 def resume_kept(command: str, output: Output, *groups: Experiment | TraceFlags, **options: Any) -> Kept:
-    """Continue the run of ``--resume`` that ``run_kept`` started.
+    """Continue a run that ``run_kept`` started, given with ``--resume``.
 
     Raises:
-        InputError: An option would be ignored, or the run was made by another command.
+        InputError: An option would be ignored, or the run was created by another command.
         RunFolderError: The run cannot be resumed.
     """
     from dagsim.errors import InputError
@@ -300,8 +301,8 @@ def resume_kept(command: str, output: Output, *groups: Experiment | TraceFlags, 
 def refuse_beside_resume(
     groups: Iterable[Experiment | TraceFlags], options: Mapping[str, Any], what: str = "run"
 ) -> None:
-    """Raise an error if an option is given with ``--resume`` whose value is already in the run
-    folder.
+    """Raise an error if an option is given with ``--resume`` although its value is already in the
+    run folder.
     """
     from dagsim.errors import InputError
 
@@ -314,7 +315,7 @@ def refuse_beside_resume(
 
 
 def _kept(store: Store, plan: Plan, where: str, output: Output) -> Kept:
-    """Run the cells that are missing from the store, or as many as the precision needs."""
+    """Run the cells that are missing from the store, or as many as the precision requires."""
 
     def succeeded(plan: Plan) -> list[CellRun]:
         runs = carried(store, plan, where, watched=output.watched)
@@ -337,8 +338,8 @@ def _kept(store: Store, plan: Plan, where: str, output: Output) -> Kept:
 
 
 def carried(store: Store, plan: Plan, where: str, *, watched: bool, limit: int | None = None) -> dict[Cell, CellRun]:
-    """Carry out a plan under a progress bar. After an error or Ctrl-C, the message says what is
-    kept."""
+    """Carry out a plan under a progress bar. After an error or Ctrl-C, the message states what has
+    been kept."""
     from dagsim.experiment.carry_out import carry_out
     from dagsim.experiment.executors import executor_for
     from dagsim.report.terminal import progress
@@ -389,7 +390,8 @@ def _audit_of(lines: Iterable[CellRun]) -> dict[str, Any]:
 
 
 def _incomplete(lines: Iterable[CellRun]) -> dict[str, Any]:
-    """Return sentences about the jobs that did not complete, for JSON; each run has the numbers."""
+    """Return sentences about the jobs that did not complete, for JSON; the numbers are in each
+    run."""
     from dagsim.report.tables import losses
 
     lost = losses(lines)
@@ -415,7 +417,7 @@ def _over_time(folder: Store) -> OverTime | None:
 
 
 def _comparison(kept: Kept, ranked: Sequence[PolicyResult], over: OverTime | None) -> dict[str, Any]:
-    """Return the comparison of several policies, and how a precision was reached, for JSON."""
+    """Return the comparison of several policies, and how the precision was reached, for JSON."""
     from dagsim.metrics.standings import METHOD
 
     facts: dict[str, Any] = {} if over is None else {"blocks": asdict(over)}

@@ -38,7 +38,7 @@ def sweep(
 ) -> None:
     """Run an experiment with every combination of some settings, print a table and write a folder.
 
-    Cells that are already in the folder are not run again, so repeat the command after an
+    Cells that are already in the folder are not run again, so you can repeat the command after an
     interruption or with a larger grid.
 
     Example: dagsim sweep sweep.yaml --executor local:4
@@ -84,7 +84,7 @@ def sweep(
 def swept(
     plan: Plan, output: SweepOutput, out: Path | None = None, *, limit: int | None = None
 ) -> tuple[Store, dict[Cell, CellRun]]:
-    """Run the cells of a grid into its folder below ``out`` (default: that of ``output``)."""
+    """Run the cells of a grid in its folder below ``out`` (default: the one in ``output``)."""
     from dagsim.experiment.carry_out import check_plan
     from dagsim.experiment.executors import executor_for
     from dagsim.experiment.store import Store

@@ -1,4 +1,4 @@
-"""A file of prices beside a configuration."""
+"""A file with prices that accompanies a configuration."""
 
 from __future__ import annotations
 

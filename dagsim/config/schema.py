@@ -1,8 +1,9 @@
-"""The configuration of an experiment: YAML and ``--set`` in, frozen objects out, all faults
-reported at once.
+"""The configuration of an experiment: YAML and ``--set`` go in, frozen objects come out, and all
+faults are reported together.
 
 Sections for lower layers (runtime, network, estimates and others) are dataclasses from those
-layers, selected by ``kind``. All defaults are here, so that every command runs without a file.
+layers, selected by ``kind``. All defaults are defined here, so that every command runs without a
+file.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ _PRESET = "workload.preset"
 
 
 def _spelled_out(workload: Any) -> Any:
-    """Replace the name of a workload by its preset or file, changed by the keys beside the name."""
+    """Replace the name of a workload with its preset or file, modified by the keys beside the
+    name."""
     if isinstance(workload, str):
         workload = {"preset": workload}
     if isinstance(workload, dict) and isinstance(workload.get("measure"), str):
@@ -66,8 +68,8 @@ class Config(TopKeys):
     """An experiment: a cluster, a workload, the models of everything that takes time, a policy, and
     seeds.
 
-    ``system`` selects what is simulated. The keys beside it describe the GPU cluster; any other
-    system has its keys inside ``system``.
+    ``system`` selects what is simulated. The keys beside it describe the GPU cluster, whereas any
+    other system has its keys inside ``system``.
     """
 
     system: Annotated[Any, Registered(SYSTEMS, DEFAULT_SYSTEM)] = DefaultSystem()
@@ -164,11 +166,11 @@ class Config(TopKeys):
         return _world_of(self.system).of(self)
 
     def changed(self, source: str, parts: Mapping[str, Any]) -> Config:
-        """Return this configuration with other values for top-level keys. It is checked, but not
-        read again.
+        """Return this configuration with other values for top-level keys. The result is checked,
+        but not read again.
 
         Raises:
-            ConfigError: A value is wrong, or contradicts the rest; the message begins with
+            ConfigError: A value is wrong or contradicts the rest; the message begins with
             ``source``.
         """
         return _validate(
@@ -179,16 +181,16 @@ class Config(TopKeys):
         """Return the section ``train``, or the defaults of the system.
 
         Raises:
-            UnknownName: The family of learning is missing.
+            UnknownName: The family for learning is missing.
         """
         return self.train or service("training_defaults")(self.world)
 
     def build_cluster(self) -> Cluster:
-        """Build the cluster that the section ``cluster`` describes.
+        """Build the cluster described by the section ``cluster``.
 
         Raises:
-            ConfigError: The section asks for the machines of a trace, but there is no trace or it
-                lists none; or the system has no such section.
+            ConfigError: The section requires the machines of a trace, but there is no trace or the
+                trace lists none; or the system has no such section.
             TraceError: The machines cannot be read.
         """
         if not self.world.has_top_keys:
@@ -197,8 +199,8 @@ class Config(TopKeys):
 
 
 def _name_of(system: Any) -> str:
-    """Return the name of a system's class in a configuration; for a user's own class, where it is
-    found."""
+    """Return the name of a system's class in a configuration or, for a user's own class, where it
+    is found."""
     return str(getattr(system, "kind", None) or kind_of(system))
 
 
@@ -240,8 +242,8 @@ def load_config(path: Path | None = None, settings: Iterable[str | Setting] = ()
     """Load the configuration in the YAML file ``path`` (or the defaults) and apply ``settings``
     (``a.b=value``).
 
-    With ``own=False`` the file is only read: a part whose ``kind`` is code outside dagsim becomes a
-    ``Foreign``.
+    With ``own=False``, the file is only read, and a part whose ``kind`` is code outside dagsim
+    becomes a ``Foreign``.
 
     Raises:
         ConfigError: Something is wrong; the message has one line per fault.
@@ -312,8 +314,8 @@ def _agrees(part: Any, value: Any) -> bool:
 
 
 def dump_config(config: Config) -> str:
-    """Write the whole configuration as YAML. ``load_config`` reads it back equal, and equal
-    configurations give equal text.
+    """Write the whole configuration as YAML. ``load_config`` reads back an equal configuration, and
+    equal configurations give equal text.
     """
     # Read it again, so that a default that the code writes as 20 becomes 20.0, like one read from a
     # file.
@@ -389,7 +391,7 @@ def _defaults(document: yaml.Document, key: str, own: bool) -> Any:
 
 
 def _system_at(kind: Any, own: bool) -> type[System]:
-    """Return the class that ``system.kind`` names, or the default system if validation will refuse
+    """Return the class named by ``system.kind``, or the default system if validation will reject
     the name."""
     if isinstance(kind, str) and (kind in SYSTEMS or (own and SYSTEMS.is_own(kind))):
         with suppress(DagsimError):
@@ -430,14 +432,16 @@ def plain(value: Any) -> Any:
 
 
 def _unset(value: Any) -> tuple[str, ...]:
-    """Rare keys of a cluster or a trace that ``plain`` omits while they have their defaults."""
+    """Rare keys of a cluster or a trace that ``plain`` omits as long as they have their
+    defaults."""
     return tuple(
         [name for name in ("partitions", "from_s", "accept", "manifest", "part") if not getattr(value, name, True)]
     )
 
 
 def _any_of(schema: Any) -> Any:
-    """Replace ``oneOf`` by ``anyOf`` in a schema: without ``kind``, several branches can match."""
+    """Replace ``oneOf`` with ``anyOf`` in a schema, because several branches can match without
+    ``kind``."""
     match schema:
         case dict():
             return {"anyOf" if key == "oneOf" else key: _any_of(part) for key, part in schema.items()}

@@ -2,7 +2,7 @@
 position and remedy.
 
 Plain words follow YAML 1.2 (``dagsim.registry``), a duplicate key is an error, and mapping keys are
-text.
+strings.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TEXT = "tag:yaml.org,2002:str"
 
 
 class Setting(NamedTuple):
-    """One key set from the command line. ``source`` is the option as typed, ``key`` is as in
+    """A key set on the command line. ``source`` is the option as typed, and ``key`` is as in
     ``--set``.
     """
 
@@ -86,7 +86,7 @@ class Document:
         """Apply ``a.b=value``, the text of ``--set``. The value is read as YAML.
 
         Raises:
-            ConfigError: There is no ``=``, or the value is not YAML; or see ``put``.
+            ConfigError: There is no ``=``, or the value is not YAML; see also ``put``.
         """
         source, key, value = Setting.parse(setting)
         self.put(key, value, source, default)
@@ -144,7 +144,7 @@ def read_yaml(path: Path) -> Document:
     """Read the document in the file ``path``.
 
     Raises:
-        ConfigError: The file cannot be read; or see ``load``.
+        ConfigError: The file cannot be read; see also ``load``.
     """
     try:
         if path.is_fifo() and path.parts[:2] not in (("/", "dev"), ("/", "proc")):
@@ -165,8 +165,8 @@ def load(text: str, source: str) -> Document:
     """Parse ``text``; ``source`` is its name in error messages.
 
     Raises:
-        ConfigError: The text is not YAML (with line and column), has several documents or a tag, or
-            has duplicate keys (all of them are listed).
+        ConfigError: The text is not YAML (with line and column), contains several documents or a
+            tag, or has duplicate keys (all of them are listed).
     """
     try:
         node = yaml.compose(text, Loader=yaml.BaseLoader)
@@ -190,15 +190,15 @@ def load(text: str, source: str) -> Document:
 
 
 def dump(value: Any) -> str:
-    """Write ``value`` (mappings, lists, text, numbers, truth values, None) as YAML that ``load``
-    reads back equal.
+    """Write ``value`` (mappings, lists, strings, numbers, truth values, None) as YAML that ``load``
+    reads back unchanged.
     """
     return str(yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120))
 
 
 class _Dumper(yaml.SafeDumper):
     """A dumper that quotes text that ``scalar`` would read as another type, or that YAML cannot
-    hold on one line.
+    represent on one line.
     """
 
     def ignore_aliases(self, data: Any) -> bool:
@@ -278,7 +278,7 @@ def _part(default: Any, holder: Any, word: str) -> Any:
 
 
 def _step(holder: Any, word: str, path: Key, source: str) -> Any:
-    """Return the key or index in ``holder`` (at ``path``) to which ``word`` refers."""
+    """Return the key or index in ``holder`` (at ``path``) that ``word`` refers to."""
     at = ".".join(map(str, path))
     match holder:
         case dict():
@@ -367,7 +367,8 @@ def _child(value: Any, key: str | int) -> Any:
 
 
 def _named(message: str, path: Key, value: Any) -> Key:
-    """Extend ``path`` to the key below it that the message names, by name or else by value."""
+    """Extend ``path`` to the key below it that the message names, found by name or else by
+    value."""
     for key in path:
         value = _child(value, key)
     if not isinstance(value, dict):
@@ -380,7 +381,7 @@ def _named(message: str, path: Key, value: Any) -> Key:
 
 def _keys(schema: Schema, loc: Iterable[str | int], value: Any) -> list[str]:
     """Return the keys that the schema allows at ``loc``. If ``value`` has a ``kind`` there, only
-    the keys of that kind.
+    the keys of that kind are returned.
     """
     node: Schema = schema
     for key in loc:
@@ -417,7 +418,7 @@ def _within(schema: Schema, node: Schema, key: str | int) -> Schema:
 
 
 def _branches(schema: Schema, node: Schema) -> list[Schema]:
-    """Return the alternatives that a node of the schema stands for, with references resolved."""
+    """Return the alternatives for a node of the schema, with references resolved."""
     if "$ref" in node:
         return _branches(schema, schema["$defs"][node["$ref"].rpartition("/")[2]])
     alternatives = node.get("anyOf") or node.get("oneOf")

@@ -1,5 +1,6 @@
-"""The door to the environments for learning: ``gymnasium.make("dagsim.envs:dagsim/Scheduling-v0",
-config="heterogeneous-dag")`` imports this module, which registers them.
+"""The entry point to the environments for learning:
+``gymnasium.make("dagsim.envs:dagsim/Scheduling-v0", config="heterogeneous-dag")`` imports this
+module, which registers them.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def make_env(*arguments: Any, **settings: Any) -> Any:
 
 
 def make_vector_env(*arguments: Any, **settings: Any) -> Any:
-    """Build many environments of an experiment that are played together.
+    """Build many environments of an experiment that are stepped together.
 
     Raises:
         InputError: The experiment or the environment cannot be built.
@@ -34,7 +35,7 @@ def make_vector_env(*arguments: Any, **settings: Any) -> Any:
 
 
 def make_sb3_env(*arguments: Any, **settings: Any) -> Any:
-    """Build many environments of an experiment as a ``VecEnv`` of Stable-Baselines3.
+    """Build many environments of an experiment as a ``VecEnv`` for Stable-Baselines3.
 
     Raises:
         InputError: The experiment or the environment cannot be built.

@@ -45,8 +45,9 @@ def simulate(
     ``workload`` is the name of a preset (``dagsim list workloads``), a trace file, a ``Synthetic``
     or ``Sessions`` object, or jobs in order of arrival. ``cluster`` may be GPU counts by type.
     ``runtime`` defaults to the measured throughputs for ``Synthetic`` workloads and to the recorded
-    seconds for all others. ``models`` takes the other keyword arguments of ``ClusterKernel``, and
-    ``engine`` (``auto``, ``simpy`` or ``compiled``). The same arguments give the same schedule, byte for byte.
+    seconds for all others. ``models`` contains the other keyword arguments of ``ClusterKernel``,
+    and ``engine`` (``auto``, ``simpy`` or ``compiled``). The same arguments give the same schedule,
+    byte for byte.
 
     Raises:
         InputError: A name, file or value is not valid.
@@ -97,16 +98,16 @@ def replay(
     settings: Iterable[str] = (),
     seed: int | None = None,
 ) -> Outcome:
-    """Run a whole real trace through a scheduler, as ``dagsim replay`` does; its format is
-    recognised.
+    """Run a whole real trace through a scheduler, as ``dagsim replay`` does; the format is
+    recognised automatically.
 
-    ``cluster`` is ``trace`` (the machines that the trace lists), ``sized`` (to a load of 0.9) or a
+    ``cluster`` is ``trace`` (the machines listed in the trace), ``sized`` (for a load of 0.9) or a
     configuration. The default is the first of these that exists: the cluster in ``config``, the
-    machines in the trace, a cluster sized to the trace. ``config`` is a file or a name from
-    ``dagsim list configs``, and ``settings`` (``key=value``) change it as ``--set`` does.
+    machines in the trace, a cluster sized for the trace. ``config`` is a file or a name from
+    ``dagsim list configs``, and ``settings`` (``key=value``) modify it as ``--set`` does.
 
     Raises:
-        InputError: The trace cannot be read, an argument is wrong, or ``settings`` ask for windows.
+        InputError: The trace cannot be read, an argument is wrong, or ``settings`` request windows.
         SimulationError: The policy made an impossible decision, or waits although nothing can happen.
     """
     chosen = config_on_trace(trace, policy, cluster, config, settings, seed)

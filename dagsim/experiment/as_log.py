@@ -1,5 +1,5 @@
-"""Write a run as the log of a cluster: the jobs with their simulated starts, nodes and run
-times."""
+"""Write a run as the log of a cluster, with the simulated starts, nodes and run times of the
+jobs."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ def is_run(path: Path) -> bool:
 def write_run(
     path: Path, to: Path, to_format: str | None, counted: Callable[[Iterable[Job]], Iterator[Job]] = iter
 ) -> tuple[str, Written]:
-    """Write the first run of a folder as a log in ``to_format``; return what was left out, and the
-    files. A job's work is the length of its last run.
+    """Write the first run in a folder as a log in ``to_format``; return what was left out, and the
+    files. The work of a job is the length of its last run.
 
     Raises:
-        InputError: It is not a run of the GPU cluster, or its jobs cannot be generated again.
-        WorkloadError: The format cannot hold a job.
+        InputError: It is not a run on the GPU cluster, or its jobs cannot be generated again.
+        WorkloadError: The format cannot represent a job.
     """
     if to_format not in formats():
         refuse_missing("writers", to_format or "")
@@ -82,8 +82,8 @@ def _last_runs(store: Store) -> tuple[dict[int, _Run], int]:
 
 
 def _as_it_ran(job: Job, run: _Run, scenario: ClusterScenario) -> Job:
-    """Return the job with the run as its recorded one; identical instances on a node become a
-    single one."""
+    """Return the job with this run as its recorded one; identical instances on a node are merged
+    into one."""
     cluster: Cluster = scenario.cluster
     nodes = [cluster.nodes[number] for number in run.nodes]
     if len(job.tasks) > 1:

@@ -1,5 +1,5 @@
 """Carry out a plan: an executor runs the cells that are missing from the store, until all are done
-or it is stopped.
+or the plan is stopped.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ Watch = Callable[[RunProgress], None]
 
 
 def check_plan(plan: Plan) -> None:
-    """Check the plan by building everything that the cells need, with each policy once.
+    """Check the plan by building everything that the cells need, once with each policy.
 
     Raises:
         InputError: Something cannot be built.
-        PluginError, PolicyFailed: The code of a policy cannot be imported, or raised an exception. Outside a grid, one
-            of several policies may fail.
+        PluginError, PolicyFailed: The code of a policy cannot be imported, or raised an exception. Outside
+            a grid, one of several policies may fail.
     """
     several = plan.grid is None and len(plan.policies) > 1
     if plan.grid is None:
@@ -68,11 +68,11 @@ def carry_out(
 
     Apart from times, the final contents of the store do not depend on the executor or on
     interruptions. In a grid, a failed cell is recorded and the others continue. With several
-    policies, a policy that fails is skipped from then on. In both cases the state of the store is
+    policies, a policy that fails is skipped from then on. In both cases, the state of the store is
     ``failed``. With a single policy, its error is raised.
 
-    ``advise`` is called at most once, with a sentence, if the compiled engine could have run a long
-    run.
+    ``advise`` is called at most once, with a sentence, if the compiled engine could have executed a
+    long run.
 
     Returns the finished cells (without those of policies that failed) and the failed ones, which
     have an ``error``.
@@ -205,7 +205,8 @@ def raise_failures(runs: Mapping[Cell, CellRun]) -> None:
 
 
 def write_comparison(ranked: Sequence[PolicyResult], path: Path) -> None:
-    """Write the standings as CSV atomically, without clock times: equal runs give equal bytes.
+    """Write the standings as CSV atomically, without clock times, so that equal runs give equal
+    bytes.
 
     Raises:
         InputError: The file cannot be written.

@@ -55,7 +55,7 @@ class Pairing(NamedTuple):
 
 
 def paired_lines(folders: Sequence[Store]) -> Pairing:
-    """Return the runs of all folders on the seeds that they have in common.
+    """Return the runs in all folders for the seeds that they have in common.
 
     If a policy ran in several folders, its label includes the keys in which these differ, or else
     their names.
@@ -186,7 +186,7 @@ def grouped_standings(
 
 
 def _paired_only(rows: Sequence[CellRun], axis: Axis) -> list[CellRun]:
-    """Return the rows on the seeds that all labels have, in the order of the labels."""
+    """Return the rows for the seeds that all labels have, in the order of the labels."""
     seeds = [{row.seed for row in rows if row.policy == label} for label in axis.labels]
     common = set.intersection(*seeds)
     ordered = sorted(rows, key=lambda row: axis.labels.index(row.policy))
@@ -228,7 +228,7 @@ def block_ratios(folder: Store, policy: str, reference: str, blocks: int) -> Ove
     policy.
 
     Raises:
-        InputError: A job did not complete under one of the policies; or as in ``over_time``.
+        InputError: A job did not complete under one of the policies; see also ``over_time``.
     """
     return over_time(_jcts(folder, policy), _jcts(folder, reference), blocks)
 
@@ -254,8 +254,8 @@ class Precise:
     within: float
 
     def notes(self) -> Iterator[str]:
-        """Yield sentences: how many comparisons are precise enough, and how many seeds the others
-        need.
+        """Yield sentences that state how many comparisons are precise enough, and how many seeds
+        the others need.
         """
         enough = [name for name, look in self.looks.items() if look.ending in (Ending.ENOUGH, Ending.IDENTICAL)]
         n = max((look.n for look in self.looks.values()), default=0)
@@ -284,7 +284,7 @@ def rule_for(config: Config) -> Precision:
     disjoint windows are used up.
 
     Raises:
-        InputError: The whole trace is one sample, or there are too few windows to start.
+        InputError: The whole trace is only one sample, or there are too few windows to start with.
     """
     if config.precision is None:
         raise InputError("precision: the configuration sets no precision; set it with --precision")
@@ -379,7 +379,7 @@ def used_links(folder: Store, schedule: Schedule) -> list[LinkUse]:
 def explained_waits(
     folder: Store, schedule: Schedule, policy: str
 ) -> Callable[[int, Sequence[tuple[float, float]]], tuple[Stretch, ...]]:
-    """Return a function that finds the causes of the waits, given as periods, of a job in a run of
+    """Return a function that finds the causes of the waits, given as periods, of a job in a run in
     the folder.
 
     Raises:

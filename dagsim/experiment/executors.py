@@ -1,4 +1,4 @@
-"""Executors, which run cells: in processes on this machine (``--executor local:4``), or through
+"""Executors, which run cells in processes on this machine (``--executor local:4``) or through
 another named executor.
 
 An executor only runs cells. All files are written by the process that calls it.
@@ -61,7 +61,8 @@ class CellWork:
     """Folder with logs that were set aside because something failed after their simulations."""
 
     def __call__(self, cell: Cell, tell: Callable[[int], None]) -> CellRun:
-        """Simulate ``cell``; now and then, call ``tell`` with the number of jobs that have arrived.
+        """Simulate ``cell``; from time to time, call ``tell`` with the number of jobs that have
+        arrived.
 
         Raises:
             RunFolderError: The code here differs from that of the calling process.
@@ -93,7 +94,7 @@ class CellWork:
 
 
 def check_code(code: str) -> None:
-    """Check by its digest that the simulating code is the same as on the calling machine.
+    """Check by its digest that the simulation code is the same as on the calling machine.
 
     Raises:
         RunFolderError: The code differs.
@@ -103,7 +104,7 @@ def check_code(code: str) -> None:
 
 
 def with_trace_at(config: Config, path: str) -> Config:
-    """Return ``config`` with its trace at another path; ``config`` itself if it has no trace."""
+    """Return ``config`` with its trace at another path, or ``config`` itself if it has no trace."""
     return config if config.world.trace_path is None else config.model_copy(update=config.world.read_from(path))
 
 
@@ -113,11 +114,11 @@ class CellExecutor(Protocol):
     def run(
         self, work: CellWork, cells: Sequence[Cell], on_progress: OnProgress | None = None, wanted: Wanted | None = None
     ) -> Iterator[CellRun]:
-        """Yield the run of every cell once, as they finish. ``on_progress`` may be called for cells
+        """Yield the run of every cell once, as it finishes. ``on_progress`` may be called for cells
         in progress. Cells that are no longer ``wanted`` may be left out.
 
         Raises:
-            DagsimError: ``work`` raised this error, or all workers are lost.
+            DagsimError: ``work`` raised this error, or all workers have been lost.
         """
         ...
 
@@ -156,7 +157,7 @@ def cores() -> int:
 
 
 class Local:
-    """Runs cells in processes on this machine: ``address`` is their number, by default one per
+    """Runs cells in processes on this machine; ``address`` is their number, by default one per
     core.
 
     Raises:
@@ -200,11 +201,11 @@ def in_order(
     """Yield the results of all items that are still ``wanted`` at their turn, in order.
 
     This process begins the work itself, and starts workers once they clearly save time. The workers
-    end with the iterator and with this process, however it ends. If a worker is killed, new workers
-    continue with the remaining items.
+    end with the iterator and with this process, for whatever reason it ends. If a worker is killed,
+    new workers continue with the remaining items.
 
     Raises:
-        Exception: An error of ``work``, at the turn of its item.
+        Exception: An error raised by ``work``, at the turn of its item.
         SimulationError: Workers are killed repeatedly.
     """
     index, kills, began = 0, 0, process_time()
@@ -262,13 +263,14 @@ class _Pool(Generic[Item, Result]):
         return any(future.done() for future in self._first)
 
     def wait(self) -> None:
-        """Wait until a worker has started up, or failed to do so."""
+        """Wait until a worker has started up, or has failed to do so."""
         wait(self._first, return_when=FIRST_COMPLETED)
 
     def run(
         self, items: Sequence[Item], first: int, tell: OnProgress, wanted: Callable[[Item], bool]
     ) -> Iterator[tuple[int, Result]]:
-        """Yield the results of the items from ``first`` on, each with the index of the next item.
+        """Yield the results of the items from ``first`` onwards, each with the index of the next
+        item.
 
         Raises:
             BrokenProcessPool: A worker was killed.
@@ -336,7 +338,7 @@ def _begin(pickled: bytes, counts: Any) -> None:
 
 
 def _nothing() -> None:
-    """Do nothing: an empty task that makes a worker start up."""
+    """Do nothing. This is an empty task that makes a worker start up."""
 
 
 def _made(index: int, item: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""Folders for the cells of a grid, which end in any order (see ``store``)."""
+"""Folders for the cells of a grid, which finish in any order (see ``store``)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _CELLS, _PROGRESS = "cells", "progress.jsonl"
 
 
 class GridStore(Store):
-    """The folder of a sweep; ``whatif``, ``plan`` and others make sweeps, too."""
+    """The folder of a sweep; ``whatif``, ``plan`` and other commands create sweeps as well."""
 
     _holds = _CELLS
     _unit = "cells"
@@ -94,7 +94,7 @@ class GridStore(Store):
 
     @property
     def label(self) -> str:
-        """The name of the sweep, since its points may be different workloads."""
+        """The name of the sweep, because its points may be different workloads."""
         return f"sweep {self.sweep.name}"
 
     def as_grid(self) -> GridStore:
@@ -185,7 +185,7 @@ class GridStore(Store):
         return (self.path / "command.txt").read_text(encoding="utf-8").strip()
 
     def _mend(self) -> None:
-        """Do nothing, because a cell exists completely or not at all."""
+        """Do nothing, because a cell exists either completely or not at all."""
 
     def _cell(self, id_: str) -> CellRun | None:
         path = self.path / _CELLS / f"{id_}.json"

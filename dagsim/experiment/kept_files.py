@@ -1,5 +1,5 @@
-"""The files in a run folder: tables and the schedule of a finished run as bytes, JSON, files to
-which lines are only appended, and summaries of all runs.
+"""The files in a run folder: tables and the schedule of a finished run as bytes, JSON, files that
+only grow by appended lines, and summaries of all runs.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ FACTS_OF_LOG = ".facts.json"
 @dataclass(frozen=True, slots=True)
 class CellRun:
     """A finished or failed cell: its line in the store and, until they are written, its files. Any
-    process can make one; only a single process writes it.
+    process can create one, but only a single process writes it.
     """
 
     policy: str
@@ -333,8 +333,8 @@ def _fact_columns(file: Any) -> FactColumns:
 
 
 def engine_of(used: Mapping[str, EngineUse]) -> dict[str, str]:
-    """Return the manifest's entry on engines, by policy: the requested engine, the engine used, and
-    the reason.
+    """Return the manifest's entry for engines, by policy: the requested engine, the engine used,
+    and the reason.
     """
     asked = next(iter(used.values())).asked
     reasons: dict[tuple[str, str], list[str]] = {}
@@ -383,8 +383,8 @@ def cells_table(runs: Sequence[CellRun]) -> str:
 
 
 def rename_free(folder: Path, wanted: Path, *, numbered: bool) -> Path | None:
-    """Rename the folder to ``wanted`` and return its new path. If that name is taken, return None,
-    or with ``numbered`` use the first free name ``wanted-N``.
+    """Rename the folder to ``wanted`` and return its new path. If that name is taken, return None
+    or, with ``numbered``, use the first free name ``wanted-N``.
     """
     number = 1
     while True:
@@ -418,8 +418,8 @@ def value_in(line: Mapping[str, Any], key: str, file: str) -> Any:
 
 def check_shape(value: Any, shape: Any, where: object, *, inner: bool = False) -> None:
     """Check the types in a JSON file. A shape is a type, a list of one shape, or a mapping with the
-    shapes of its keys (``None`` stands for every key). Null is allowed everywhere except in lists.
-    Keys may be missing, but not those of an ``inner`` object.
+    shapes of its keys (``None`` represents every key). Null is allowed everywhere except in lists.
+    Keys may be missing, except for those of an ``inner`` object.
 
     Raises:
         RunFolderError: A value has another type.
@@ -450,7 +450,7 @@ def _expected(shape: Any) -> str:
 
 
 def whole_lines(path: Path) -> list[bytes]:
-    """Return the complete lines, with line ends. An incomplete last line that a stopped writer left
+    """Return the complete lines, with line ends. An incomplete last line left by a stopped writer
     is omitted."""
     try:
         lines = path.read_bytes().splitlines(keepends=True)
@@ -504,7 +504,7 @@ def write_whole(path: Path, text: str, *, durable: bool = False) -> None:
 
 
 def overwrite(path: Path, text: str) -> None:
-    """Overwrite the old text in place, because a full disk has no room for a second file."""
+    """Overwrite the old text in place, because a full disk has no space for a second file."""
     with path.open("r+b") as file:
         file.write(text.encode())
         file.truncate()

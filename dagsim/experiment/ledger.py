@@ -1,18 +1,18 @@
 """The ledger of test seeds: each published table and each training run has its own pool, and uses
 each seed only once.
 
-A ledger is the file ``seeds.yaml`` in the folder that holds the run folders. ``results/seeds.yaml``
-is the ledger of this project.
+A ledger is the file ``seeds.yaml`` in the folder that contains the run folders.
+``results/seeds.yaml`` is the ledger of this project.
 
-Each training run is tested on a block of seeds that no other training run in the same folder has
-(``claim_report_seeds``). If all used the same seeds, choosing the best of several training runs by
-their tests would be choosing on the test set. A training run claims its block at its first test,
+Each training run is tested on a block of seeds that no other training run in the same folder uses
+(``claim_report_seeds``). If all training runs used the same seeds, choosing the best of several by
+their tests would mean choosing on the test set. A training run claims its block at its first test,
 records it in its run folder, and keeps it when it is resumed.
 
 A script that makes a table requests seeds (``Ledger.spend``) before its first run, and closes the
 entry (``Ledger.close``) when the table is written. A second request for the same table is refused,
-unless the script takes unused seeds (``fresh``) or the table states how often its seeds were used
-(``again``). A script that was stopped continues with its open entry.
+unless the script takes unused seeds (``fresh``) or the table states how often its seeds have been
+used (``again``). A script that was stopped continues with its open entry.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _HEAD = "# Report seeds by published table: its pool, and who spent which (dagsi
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """Test seeds of a table, and how often they have been used for it."""
+    """Test seeds for a table, and how often they have been used for it."""
 
     table: str
     seeds: range
@@ -56,8 +56,8 @@ class Spending:
     """The commit at which a stopped script was continued, if it differs."""
 
     def sentence(self, method: str, unit: str = "report seeds", n: int | None = None) -> str:
-        """Return the line below a table that states command, commit, seeds, n (of those granted, if
-        not all) and method.
+        """Return the line below a table that states the command, the commit, the seeds, n (the
+        number used, if not all) and the method.
         """
         used = self.seeds[: len(self.seeds) if n is None else n]
         again = "" if self.times == 1 else f", used {self.times} times (results/seeds.yaml)"
@@ -72,8 +72,8 @@ def claim_report_seeds(folder: Path, count: int, first: int | None = None) -> tu
     """Return the test seeds of the training run in the run folder ``folder``.
 
     They are read from the run folder. A training run without seeds takes the next free block from
-    the ledger beside its run folder. With ``first`` it takes the seeds from there on, to repeat an
-    earlier test.
+    the ledger beside its run folder. With ``first``, it takes the seeds from that number onwards,
+    to repeat an earlier test.
 
     Raises:
         ConfigError: The ledger does not have enough seeds left, or ``first`` is not a test seed.
@@ -119,12 +119,12 @@ class Ledger:
     ) -> Spending:
         """Give ``count`` seeds to ``table``.
 
-        ``pool`` is used for a table with fixed seeds; other tables get a block of 1,000.
-        ``windows_of`` names the part of a trace whose windows the seeds number: such a seed is
-        the position of a window; nothing is drawn from it.
+        ``pool`` is used for a table with fixed seeds, whereas other tables get a block of 1,000.
+        ``windows_of`` names the part of a trace whose windows the seeds number. Such a seed is the
+        position of a window, and nothing is drawn from it.
 
         Raises:
-            ConfigError: The seeds were used before, or the pool has too few.
+            ConfigError: The seeds have been used before, or the pool has too few.
         """
         with self._locked():
             tables = self.tables()
@@ -165,7 +165,7 @@ class Ledger:
             return _spending(table, spent[-1], spent)
 
     def close(self, spending: Spending) -> None:
-        """Record that the table has been made, so its seeds are used up.
+        """Record that the table has been created, so its seeds are used up.
 
         Raises:
             ConfigError: The entry does not exist.
@@ -194,7 +194,8 @@ class Ledger:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Lock the ledger: other processes can neither read nor write entries while the block runs.
+        """Lock the ledger, so that other processes can neither read nor write entries while the
+        block is running.
 
         Raises:
             ConfigError: Another process has held the lock for a minute.
@@ -222,8 +223,8 @@ def _spending(table: str, entry: Mapping[str, Any], spent: list[dict[str, Any]])
 
 
 def _next_block(tables: Mapping[str, Any], count: int) -> range:
-    """Return the first free block of whole thousands that holds ``count`` seeds. Pools of windows,
-    and pools outside the report seeds, do not count.
+    """Return the first free block of whole thousands that contains ``count`` seeds. Pools of
+    windows, and pools outside the report seeds, do not count.
     """
     blocks = [entry["pool"][1] for entry in tables.values() if FIRST <= entry["pool"][0] < REPORT.stop]
     first = max(blocks, default=FIRST)

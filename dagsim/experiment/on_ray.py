@@ -30,8 +30,8 @@ PATIENCE_S = 600.0
 
 
 class OnRay:
-    """Runs cells on a Ray cluster: the one that runs on this machine or that ``RAY_ADDRESS`` names,
-    or else a new one on this machine. With ``address`` (``ray://HOST:10001``), it uses a remote
+    """Runs cells on a Ray cluster: the one running on this machine or named by ``RAY_ADDRESS``, or
+    else a new one on this machine. With ``address`` (``ray://HOST:10001``), it uses a remote
     cluster.
 
     Every machine needs the same version of dagsim. Traces are sent to the machines, and results are

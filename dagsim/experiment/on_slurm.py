@@ -71,8 +71,8 @@ class SubmitSettings:
 class OnSlurm:
     """Runs cells as Slurm jobs. ``address`` is parsed by ``SubmitSettings``.
 
-    Every machine needs the same dagsim, and the traces at the same paths. A job that is lost (its
-    node failed, or it reached its time limit) is submitted again, up to three times.
+    Every machine needs the same dagsim, and the traces at the same paths. A lost job (its node
+    failed, or it reached its time limit) is submitted again, up to three times.
 
     Raises:
         ConfigError: ``submitit`` or ``sbatch`` is not installed, or ``address`` is wrong.
@@ -96,7 +96,7 @@ class OnSlurm:
     def run(
         self, work: CellWork, cells: Sequence[Cell], on_progress: OnProgress | None = None, wanted: Wanted | None = None
     ) -> Iterator[CellRun]:
-        """Yield the runs of each job when it has ended.
+        """Yield the runs of each job when the job has ended.
 
         Raises:
             SimulationError: Slurm cannot be reached, or a job was lost repeatedly.
@@ -164,7 +164,7 @@ class OnSlurm:
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """The cells of one job."""
+    """The cells for one job."""
 
     work: CellWork
     cells: tuple[Cell, ...]

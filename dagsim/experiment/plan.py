@@ -36,7 +36,7 @@ _LABEL = 40
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One key of the configuration and its values, each with a label that tables show."""
+    """One key of the configuration and its values, each with a label for tables."""
 
     key: str
     labels: tuple[str, ...]
@@ -94,7 +94,7 @@ def _steps(first: Any, last: Any, step: Any, place: str) -> tuple[float, ...]:
 
 
 def _value(value: Any) -> Any:
-    """Return a value for the configuration; ``{file: best.pt}`` stands for the agent in that
+    """Return a value for the configuration; ``{file: best.pt}`` represents the agent in that
     checkpoint."""
     match value:
         case {"file": str(path), **rest} if not rest:
@@ -203,7 +203,7 @@ class SweepGrid:
 
 
 def read_grid(path: Path, name: str | None = None) -> SweepGrid:
-    """Read the sweep in a YAML file; its name is ``name``, or the name of the file.
+    """Read the sweep in a YAML file; its name is ``name``, or else the name of the file.
 
     Raises:
         ConfigError: The file cannot be read, or a key or value in it is wrong.
@@ -252,7 +252,8 @@ def _of_files(axis: Axis, path: Path, document: yaml.Document) -> Axis:
 
 
 def _base(value: Any, path: Path, place: str) -> Path | None:
-    """Return a file beside the sweep's or below the current folder, or a configuration by name."""
+    """Return a file in the folder of the sweep or in the current folder, or a configuration by
+    name."""
     if value is None:
         return None
     if not isinstance(value, str):
@@ -334,8 +335,8 @@ share an id is 10^-7.
 
 @dataclass(frozen=True, eq=False)
 class Cell:
-    """A single simulation in a plan: a configuration, a policy and a seed. It can be sent to
-    another process or machine."""
+    """A single simulation in a plan, defined by a configuration, a policy and a seed. It can be
+    sent to another process or machine."""
 
     config: Config
     policy: str
@@ -347,15 +348,15 @@ class Cell:
 
     @cached_property
     def id(self) -> str:
-        """Hash of everything on which the cell's numbers depend, in hexadecimal digits.
+        """Hash of everything that the cell's numbers depend on, in hexadecimal digits.
 
         Raises:
-            ConfigError: A file on which the cell depends is missing.
+            ConfigError: A file that the cell depends on is missing.
         """
         return sha256(f"{_content(self.config, self.policy)} {self.seed}".encode()).hexdigest()[:_ID]
 
     def trace(self) -> tuple[str, Path] | None:
-        """Return the SHA-256 and path of the trace from which the jobs come.
+        """Return the SHA-256 and path of the trace that the jobs come from.
 
         Raises:
             ConfigError: The file does not exist.
@@ -406,7 +407,7 @@ def _pickled(config: Config) -> bytes:
 
 @_last_config
 def _content(config: Config, policy: str) -> str:
-    """Return everything on which the numbers of a cell depend, except its seed."""
+    """Return everything that the numbers of a cell depend on, except its seed."""
     described = {key: value for key, value in plain(config).items() if key not in _NOT_THE_CELL}
     trace = config.world.trace_path
     if trace is not None:  # compare the contents of the trace, not its path
@@ -447,10 +448,10 @@ class Plan:
         label: str | None = None,
         name: str | None = None,
     ) -> Plan:
-        """Return a plan of all policies (default: the configured one) on all seeds (default: those
-        of the configuration).
+        """Return a plan for all policies (default: the configured one) on all seeds (default: those
+        in the configuration).
 
-        Cells are ordered by seed, so that a stopped plan has all policies on its first seeds.
+        Cells are ordered by seed, so that a stopped plan has run all policies on its first seeds.
         """
         policies = tuple(policies) or (config.policy,)
         cells = [
@@ -463,7 +464,7 @@ class Plan:
 
     @classmethod
     def of_grid(cls, grid: SweepGrid, command: str = "sweep") -> Plan:
-        """Return a plan of all points of a grid, on all seeds.
+        """Return a plan for all points of a grid, on all seeds.
 
         Raises:
             InputError: A configuration in the grid is wrong, or a file that it names cannot be
@@ -473,7 +474,7 @@ class Plan:
 
     @property
     def policies(self) -> tuple[str, ...]:
-        """Names of the policies (in a grid, of its points) in tables, each once."""
+        """Names of the policies (for a grid, of its points) in tables, each once."""
         return tuple(dict.fromkeys(cell.label for cell in self.cells))
 
     @property
@@ -484,7 +485,8 @@ class Plan:
 
 
 def _check_cluster(config: Config) -> None:
-    """Raise an error if a trace would run on the default cluster without being asked to."""
+    """Raise an error if a trace would run on the default cluster without this having been
+    requested."""
     described = {"cluster", "gpu_types"} & config.model_fields_set
     if config.trace_file is not None and not described:
         raise ConfigError(

@@ -42,7 +42,7 @@ Sources = dict[str, dict[str, Any]]
 
 def provenance(config: Config, policies: Iterable[str]) -> dict[str, Sources]:
     """Return the files that ``policies`` and ``config`` use, as ``code``, ``checkpoints`` and
-    ``traces``: by name ``{"file": path, "sha256": hex digits}``.
+    ``traces``, each by name as ``{"file": path, "sha256": hex digits}``.
 
     Raises:
         ConfigError: One of them is missing.
@@ -63,7 +63,7 @@ def provenance(config: Config, policies: Iterable[str]) -> dict[str, Sources]:
 
 
 def sources_of(config: Config, policy: str) -> Iterator[tuple[str, str, Path]]:
-    """Yield the files of a policy: the checkpoint of an agent, the user's own module, the files of
+    """Yield the files of a policy: the checkpoint of an agent, the user's own module, the files in
     the command that starts another program, or a scheduler's own configuration. Each comes with its
     kind (``code`` or ``checkpoints``) and the name under which it is recorded.
     """
@@ -87,7 +87,7 @@ def sources_of(config: Config, policy: str) -> Iterator[tuple[str, str, Path]]:
 
 def _checkpoints(scenario: Scenario, name: str) -> Callable[..., Iterable[Path]] | None:
     """Return the method that names a policy's checkpoints; None if there is none, or if the policy
-    cannot be imported. In that case its runs report the error, and the other policies still run.
+    cannot be imported. In that case, its runs report the error, and the other policies still run.
     """
     try:
         return getattr(scenario.policies.get(name), "checkpoints", None) if name in scenario.policies else None
@@ -102,9 +102,9 @@ def metric_files(config: Config) -> dict[str, Path]:
 
 
 def changes(recorded: Mapping[str, Any], now: Mapping[str, Any] | None = None) -> list[str]:
-    """Return one sentence for each difference between a manifest and ``now`` (``provenance``): in the
-    simulating code, or in a file. Without ``now``, compare with the files on disk. Names that are not
-    in ``now`` are not compared.
+    """Return one sentence for each difference between a manifest and ``now`` (``provenance``), in
+    the simulation code or in a file. Without ``now``, compare with the files on disk. Names that
+    are not in ``now`` are not compared.
     """
     sentences = [changed] if (changed := _code_changed(recorded)) else []
     for kind, noun in _KINDS.items():
@@ -127,7 +127,7 @@ def changes(recorded: Mapping[str, Any], now: Mapping[str, Any] | None = None) -
 
 @cache
 def code_digest() -> str:
-    """Return the SHA-256 of the simulating code and its data files, because another version makes
+    """Return the SHA-256 of the simulation code and its data files, because another version gives
     different cells."""
     total, root = sha256(dagsim.__version__.encode()), Path(dagsim.__file__).parent
     for path in digested_files(root):
@@ -151,7 +151,7 @@ def digested_files(package: Path) -> list[Path]:
 
 
 def _code_changed(recorded: Mapping[str, Any]) -> str:
-    """Say how the simulating code differs from that in a manifest; empty if it is the same."""
+    """Describe how the simulation code differs from that in a manifest; empty if it is the same."""
     code = recorded.get("code_sha256")
     if code == code_digest():
         return ""
@@ -161,8 +161,8 @@ def _code_changed(recorded: Mapping[str, Any]) -> str:
 
 
 def digest(path: Path) -> str:
-    """Return the SHA-256 of a file or folder. It is cached until the file's size or modification
-    time changes.
+    """Return the SHA-256 of a file or folder. The digest is cached until the file's size or
+    modification time changes.
 
     Raises:
         ConfigError: It does not exist.
@@ -188,8 +188,8 @@ def _source(name: str) -> Iterator[Path]:
 
 
 def _names_in(value: Any) -> Iterator[str]:
-    """Yield every ``module:attr`` in a configuration except its policy: values, and keys such as
-    those of ``reward``.
+    """Yield every ``module:attr`` in a configuration except its policy, both values and keys (such
+    as those of ``reward``).
     """
     if isinstance(value, str):
         name = value.partition("[")[0].strip()
@@ -248,15 +248,15 @@ def _version(package: str) -> str | None:
 
 
 def _commit(checkout: Path) -> str | None:
-    """Return the commit from which dagsim runs, with ``-dirty`` if files differ from it; ``None``
+    """Return the commit that dagsim runs from, with ``-dirty`` if files differ from it; ``None``
     outside a checkout.
     """
     return _git(checkout, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*") or None
 
 
 def code_commit(checkout: Path) -> str | None:
-    """Return the commit, with ``-dirty`` only if the code differs, because a script that makes a
-    table writes into ``results/``.
+    """Return the commit, with ``-dirty`` only if the code differs, because a script that creates a
+    table writes to ``results/``.
     """
     commit = _git(checkout, "rev-parse", "HEAD")
     changed = _git(checkout, "status", "--porcelain", "--untracked-files=no", "--", "dagsim", "scripts", "configs")

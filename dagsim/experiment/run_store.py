@@ -67,7 +67,7 @@ class RunStore(Store):
         """Create a new folder below ``root``, in the state ``running``. An existing folder is never
         reused.
 
-        ``label`` describes the run in the folder's name (default: the policy); ``name`` is the
+        ``label`` describes the run in the folder's name (default: the policy), and ``name`` is the
         user's name for it. ``seeds`` default to those of the configuration. ``policies`` and
         ``plan`` (further values of the command) are kept for ``--resume``.
 

@@ -1,5 +1,5 @@
-"""What a configuration describes: its scenario, its seeds and what they sample, and its workload in
-words.
+"""The contents of a configuration: its scenario, its seeds and what they sample, and its workload
+in words.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from dagsim.systems.seam import Scenario
 
 
 def scenario_of(config: Config) -> Scenario:
-    """Return the scenario that builds the kernels of ``config``, the same for every command.
+    """Return the scenario that builds the kernels of ``config``, which is the same for every
+    command.
 
     Raises:
         InputError: It cannot be built.
@@ -35,10 +36,10 @@ def on_its_cluster(
     """Return ``config`` with the cluster of its trace.
 
     If the workload is a trace, the first of these clusters that exists is used: ``cluster``
-    (``trace``, ``sized`` or a configuration), the cluster in the configuration, the machines that
-    the trace lists, a cluster sized to the trace. A whole trace runs on one seed unless more were
-    requested, because most other runs would be identical. ``watch`` sees the jobs that are read to
-    size a cluster.
+    (``trace``, ``sized`` or a configuration), the cluster in the configuration, the machines listed
+    in the trace, or a cluster sized for the trace. A whole trace runs on a single seed unless more
+    were requested, because most other runs would be identical. ``watch`` sees the jobs that are
+    read in order to size a cluster.
 
     Raises:
         InputError: The cluster is wrong, or the trace cannot be read; or no cluster is given, and
@@ -81,7 +82,7 @@ def window_seeds(config: Config, count: int) -> tuple[int, ...]:
 
 def replicate_seeds(root: int, count: int) -> tuple[int, ...]:
     """Return the seeds of ``count`` replicates: ``root`` itself, so that a single run uses the
-    given seed, then numbers drawn from it.
+    given seed, followed by numbers drawn from it.
 
     They are not ``root + 1`` and so on, because the experiments with roots 0 and 1 would then share
     all but one workload.
@@ -91,17 +92,17 @@ def replicate_seeds(root: int, count: int) -> tuple[int, ...]:
 
 
 def metric_of(config: Config) -> str:
-    """Return the metric by which policies are ranked, which the experiment's system defines
+    """Return the metric that policies are ranked by, which is defined by the experiment's system
     (``merit``)."""
     return config.world.merit
 
 
 def sample_of(config: Config) -> Sample:
-    """Return the kind of sample that one seed of the experiment is."""
+    """Return the kind of sample that one seed of the experiment represents."""
     return config.world.sample
 
 
 def workload_label(config: Config) -> str:
-    """Return the workload in a few words: ``heterogeneous, load 0.7``, or ``jobs.csv, windows of
-    200 jobs``."""
+    """Return a short description of the workload: ``heterogeneous, load 0.7``, or ``jobs.csv,
+    windows of 200 jobs``."""
     return config.world.label(WORKLOADS) or config.kind

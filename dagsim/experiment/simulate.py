@@ -1,4 +1,4 @@
-"""Run a policy once: find the heuristic, trained agent or program that its name stands for, and
+"""Run a policy once: find the heuristic, trained agent or program that its name refers to, and
 return the outcome."""
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def facts_of(decider: object, notes: Iterable[str] = ()) -> dict[str, Any]:
 
 
 def measured(config: Config, schedule: Schedule) -> Summary:
-    """Return every metric of a schedule, over the jobs that the configuration measures."""
+    """Return every metric of a schedule, over the jobs measured according to the configuration."""
     summary = summarize(schedule, measured=config.world.measured)
     return replace(summary, own=own_values(config.metrics, schedule)) if config.metrics else summary
 
@@ -144,7 +144,7 @@ def check(config: Config, policies: Iterable[str], *, keep_going: bool = False) 
 
 @contextmanager
 def _blamed(policy: str) -> Iterator[None]:
-    """Add the name of the policy to an exception that its own code raised."""
+    """Add the name of the policy to an exception raised by its own code."""
     try:
         yield
     except DagsimError:
@@ -161,11 +161,11 @@ def _blame(policy: str, error: Exception) -> PolicyFailed:
 
 
 class Timed:
-    """A policy with a stopwatch, which measures the CPU time of its decisions without the kernel's
-    work between them.
+    """A policy with a stopwatch, which measures the CPU time of its decisions without the work of
+    the kernel in between.
 
-    Because reading that clock takes longer than many decisions, long runs time only every 17th
-    call, which represents the others. (The number is odd because calls that decide alternate with
+    Reading that clock takes longer than many decisions, so only every 17th call is timed in long
+    runs, and it represents the others. (The number is odd because calls that decide alternate with
     calls that decide nothing more.)
     """
 
@@ -228,12 +228,11 @@ def agent_spec(
     root: Path = Path("results"),
     system: System | type[System] | None = None,
 ) -> str:
-    """Return the policy that ``--policy ALGO`` names, with its ``--checkpoint`` as a parameter.
+    """Return the policy named by ``--policy ALGO``, with its ``--checkpoint`` as a parameter.
 
-    The name of an algorithm stands for the agent from the newest training run for ``system`` (or
-    the default system) below ``root``, or else for the agent that ships with dagsim.
-    ``sb3:model.zip`` is the model of Stable-Baselines3 in that file. Any other name is already a
-    policy.
+    The name of an algorithm refers to the agent from the newest training run for ``system`` (or the
+    default system) below ``root``, or else to the agent that ships with dagsim. ``sb3:model.zip``
+    is the Stable-Baselines3 model in that file. Any other name is already a policy.
 
     Raises:
         UnknownName: The agent does not exist, or a checkpoint is given for a policy that is not trained.

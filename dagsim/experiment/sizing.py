@@ -1,4 +1,4 @@
-"""The cluster for a trace: its own machines, or a cluster sized so that its jobs offer a load of
+"""The cluster for a trace: its own machines, or a cluster sized so that the jobs offer a load of
 0.9."""
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class TotalDemand:
         self.gb_at_once += asked.gb_s * share
 
     def add_arrays(self, jobs: JobArrays, runtime: HasRates) -> None:
-        """Add all jobs at once; the totals equal those of adding them one by one."""
+        """Add all jobs at once; the totals equal those from adding them one by one."""
         self.arrivals.add_all(jobs.arrival_s)
         job = np.repeat(np.arange(len(jobs)), np.diff(jobs.first))
         shortest, mean_s = np.zeros(jobs.tasks), np.zeros(jobs.tasks)
@@ -169,7 +169,7 @@ def trace_cluster(
     invented: bool = True,
 ) -> tuple[str, Mapping[str, Any]]:
     """Return the option that selects the cluster, and the configuration keys for it, for
-    ``scenario.on_its_cluster``; no keys if the configuration already has the cluster.
+    ``scenario.on_its_cluster``; there are no keys if the configuration already has the cluster.
     """
     if cluster not in (None, "trace", "sized"):
         other = load_config(find_config(cluster), own=False)
@@ -201,7 +201,7 @@ def trace_cluster(
 def _sized_to_part(
     part: tuple[JobArrays, float], trace: TraceFile, every: JobArrays, runtime: Runtime
 ) -> ClusterSection:
-    """Return the cluster to which the jobs that arrive in a part of a log offer the usual load. It
+    """Return the cluster on which the jobs that arrive in a part of a log offer the usual load. It
     is large enough for the widest job in the whole log, because earlier jobs are running and
     waiting when the part begins.
     """
@@ -241,13 +241,13 @@ def cluster_for(demand: TotalDemand, load: float = LOAD) -> ClusterSection:
     """Return the smallest cluster of 8-GPU nodes on which ``demand`` is a load of ``load``. Its
     nodes have 96 cores, and no GPUs if no job needs any.
 
-    It has nodes with the types that tasks name, and for tasks that name none with the types of the
+    It has nodes with the types that tasks name and, for tasks that name none, with the types of the
     default cluster. There are enough of them for the widest gang. Nodes without GPUs are added if
     the nodes with GPUs have too few cores or too little memory.
 
-    The load refers to the period for which the arrivals stand (``ArrivalTimes``). If jobs last much
-    longer than that, this rule would give more machines than all jobs use at once; the cluster is then just
-    large enough that no job waits.
+    The load refers to the period that the arrivals represent (``ArrivalTimes``). If jobs last much
+    longer than that, this rule would give more machines than all jobs use at once. In that case,
+    the cluster is just large enough that no job waits.
 
     Raises:
         ConfigError: The cluster would be larger than any real one.

@@ -1,4 +1,4 @@
-"""The store: a folder that holds a plan, its finished cells, and their results.
+"""The store: a folder that contains a plan, its finished cells, and their results.
 
     results/20261120T193000Z-eval-sjf-s0-3fa9c1/
     ├── config.yaml       the whole configuration; `dagsim eval --config` of it writes the same tables, byte for byte
@@ -18,7 +18,8 @@
     │                     for a large run NNN.npz (both, in columns), without rows in the two tables
     └── plots/
 
-The cells of a grid end in any order, so the folder of a sweep (`whatif` and `plan` make sweeps, too) differs:
+The cells of a grid finish in any order, so the folder of a sweep (`whatif` and `plan` create sweeps
+as well) has a different layout:
 
     results/sweep-NAME/
     ├── sweep.yaml        the grid, with every value and its label; `dagsim sweep` on the folder continues it
@@ -30,10 +31,11 @@ The cells of a grid end in any order, so the folder of a sweep (`whatif` and `pl
     runs.jsonl, timing.jsonl, summary.json           at the end: the cells as the runs of a run
     folder
 
-Only one process writes. A cell is stored completely or not at all: the line in ``runs.jsonl``, or ``cells/ID.json``, is
-written last. ``runs.jsonl`` states the length of each table with the rows of the run (``ends``), so
-a later writer can cut off what a killed process left. So apart from clock times, a plan that was
-interrupted ends with the same bytes as one that was not.
+Only one process writes. A cell is stored either completely or not at all, because the line in
+``runs.jsonl``, or ``cells/ID.json``, is written last. ``runs.jsonl`` states the length of each
+table with the rows of the run (``ends``), so a later writer can cut off what a killed process left
+behind. Apart from clock times, an interrupted plan therefore ends with the same bytes as an
+uninterrupted one.
 """
 
 from __future__ import annotations
@@ -105,13 +107,13 @@ GRID, RUNS, TIMING, FAILURES = "sweep.yaml", "runs.jsonl", "timing.jsonl", "fail
 
 
 def is_sweep(path: Path) -> bool:
-    """Return True if the run folder at ``path`` holds the cells of a grid."""
+    """Return True if the run folder at ``path`` contains the cells of a grid."""
     return (path / GRID).is_file() and (path / "manifest.json").is_file()
 
 
 def recorded_code(path: Path) -> dict[str, str]:
-    """Return, by name, the SHA-256 of the source of all code outside dagsim that the run in the
-    folder ``path`` used; see ``own_code.Allowed``.
+    """Return, by name, the SHA-256 of the source of all code outside dagsim that was used by the
+    run in the folder ``path``; see ``own_code.Allowed``.
 
     Raises:
         RunFolderError: Its manifest cannot be read.
@@ -130,7 +132,7 @@ def _recorded_code(facts: Mapping[str, Any]) -> dict[str, str]:
 class Store(ABC):
     """One run folder: a ``RunStore``, or a ``GridStore`` for the cells of a grid.
 
-    Make it with ``begin``, or ``RunStore.create``; read it with ``open`` or ``read``.
+    Create it with ``begin`` or ``RunStore.create``; read it with ``open`` or ``read``.
     """
 
     _holds: str
@@ -149,7 +151,7 @@ class Store(ABC):
     @staticmethod
     def begin(root: Path, plan: Plan, *, argv: Sequence[str]) -> Store:
         """Return the folder of a plan below ``root``, ready for writing. The folder of a grid is
-        called ``COMMAND-NAME`` and may already exist; any other folder is always new.
+        called ``COMMAND-NAME`` and may already exist, whereas any other folder is always new.
 
         Raises:
             RunFolderError: Another process is writing to it, it belongs to something else, or it
@@ -203,10 +205,10 @@ class Store(ABC):
 
     @staticmethod
     def open(path: Path, *, own: bool = False) -> Store:
-        """Open the run folder at ``path``. If its process was killed, unfinished rows are cut off.
+        """Open the run folder at ``path``. If the process was killed, unfinished rows are cut off.
 
-        The folder is treated as data: code outside dagsim that its configuration names is imported
-        only with ``own=True``, which is needed to run the experiment again.
+        The folder is treated as data: code outside dagsim named in its configuration is only
+        imported with ``own=True``, which is needed to run the experiment again.
 
         Raises:
             RunFolderError: It is missing, damaged, from another version, or its configuration was
@@ -224,7 +226,7 @@ class Store(ABC):
     @staticmethod
     def read(path: Path, *, own: bool = False) -> Store:
         """Read the run folder at ``path`` without writing anything; another process may be writing
-        meanwhile.
+        at the same time.
 
         Raises:
             RunFolderError: As in ``open``.
@@ -265,7 +267,7 @@ class Store(ABC):
 
     @property
     def label(self) -> str:
-        """The user's name for it, if any, and its workload."""
+        """The user's name for the folder, if any, and the workload."""
         workload = workload_label(self.config)
         return workload if self.name is None else f"{self.name}: {workload}"
 
@@ -296,7 +298,8 @@ class Store(ABC):
 
     @property
     def dead(self) -> bool:
-        """True if the state is ``running`` but no process holds the lock: its process was killed."""
+        """True if the state is ``running`` but no process holds the lock, because the process was
+        killed."""
         return self.state == "running" and self._lock.is_free()
 
     def claim(self) -> None:
@@ -315,11 +318,11 @@ class Store(ABC):
             )
 
     def resume(self) -> None:
-        """Become the writer again, and cut off unfinished rows of the last one.
+        """Become the writer again, and cut off unfinished rows left by the last one.
 
         Raises:
-            RunFolderError: Another process writes to it, an older dagsim made it, a file that determines the run has
-                changed, or it cannot be written to.
+            RunFolderError: Another process writes to it, an older dagsim created it, a file that
+                determines the run has changed, or it cannot be written to.
         """
         if not self.manifest.get("policies"):
             raise RunFolderError(
@@ -363,7 +366,7 @@ class Store(ABC):
 
     @contextmanager
     def noting(self) -> Iterator[None]:
-        """Add to any error of the block what the folder keeps and the command that continues from
+        """Add to any error in the block what the folder has kept and which command continues from
         there."""
         try:
             yield
@@ -374,8 +377,8 @@ class Store(ABC):
             raise
 
     def _note(self, *, stopped: bool) -> str:
-        """Describe what the folder keeps, and name the command that continues; empty if an error
-        left nothing to keep."""
+        """Describe what the folder has kept, and name the command that continues; empty if nothing
+        was kept."""
         command = self.manifest["command"]
         if command == "train":
             return (
@@ -394,8 +397,8 @@ class Store(ABC):
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Be the writer while the block runs. If the block is stopped or fails, the state records
-        it.
+        """Be the writer while the block is running. If the block is stopped or fails, the state
+        records this.
 
         Raises:
             RunFolderError: Another process writes to it, or it cannot be written to.
@@ -421,7 +424,7 @@ class Store(ABC):
         self._lock.release()
 
     def mark(self, state: State, error: str | None = None) -> None:
-        """Replace ``status.json``; ``running`` claims the folder, any other state gives it back.
+        """Replace ``status.json``; ``running`` claims the folder, and any other state releases it.
 
         Raises:
             RunFolderError: Another process writes to it.
@@ -442,7 +445,8 @@ class Store(ABC):
             self._lock.release()
 
     def note_seeds(self, seeds: Sequence[int]) -> None:
-        """Change the seeds in the manifest, for runs whose precision decides their number.
+        """Change the seeds in the manifest, for runs in which the precision determines the number
+        of seeds.
 
         Raises:
             RunFolderError: It cannot be written.
@@ -498,7 +502,7 @@ class Store(ABC):
 
     @abstractmethod
     def _list_cells(self, plan: Plan, state: str) -> None:
-        """Bring finished cells into the form of runs, for the summary."""
+        """Convert finished cells to the form of runs, for the summary."""
 
     @property
     @abstractmethod
@@ -528,8 +532,8 @@ class Store(ABC):
 
     @property
     def aside(self) -> Path:
-        """The folder of logs of simulations after which something failed. The next start continues
-        from them."""
+        """The folder with logs of simulations after which something failed. The next start
+        continues from them."""
         return self.path / "aside"
 
     def set_aside(self, run: CellRun) -> None:
@@ -545,7 +549,7 @@ class Store(ABC):
             write_whole(self.aside / f"{run.id}{FACTS_OF_LOG}", json_text(facts))
 
     def _drop_aside(self, cell: Cell) -> None:
-        """Remove the log of a cell that is finished now."""
+        """Remove the log of a cell that has now been finished."""
         with suppress(OSError):
             for path in self.aside.glob(f"{cell.id}.*"):
                 path.unlink()
@@ -604,7 +608,7 @@ class Store(ABC):
         """Finished run ``number``.
 
         Raises:
-            InputError: The folder has no finished run of that number.
+            InputError: The folder has no finished run with that number.
         """
         lines = self.lines()
         if number >= len(lines):
@@ -636,8 +640,8 @@ class Store(ABC):
         return [run for run in self.lines() if run.policy not in failed]
 
     def missing(self) -> str | None:
-        """Return a sentence if the folder holds fewer runs than when it was finished, such as ``3
-        of 8 runs are there``.
+        """Return a sentence if the folder contains fewer runs than when it was finished, such as
+        ``3 of 8 runs are there``.
 
         Raises:
             RunFolderError: The runs cannot be read.
@@ -653,7 +657,7 @@ class Store(ABC):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Its state, summary and runs as plain values, safe for JSON."""
+        """Return its state, summary and runs as plain values, safe for JSON."""
         lines, failures = self.lines(), self.failures()
         failed = [{"policy": run.policy, "seed": run.seed, "error": run.error} for run in failures]
         return {

@@ -1,4 +1,5 @@
-"""Statistics of a trace: its jobs counted in one pass, next to the published figures (``PUBLISHED``)."""
+"""Statistics of a trace, whose jobs are counted in one pass, and the published figures to compare
+them with (``PUBLISHED``)."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ from dagsim.workload.info import Tally, WorkloadInfo
 
 @dataclass(slots=True)
 class ResourceHours:
-    """The jobs of one account, user or partition, and what they used and asked for."""
+    """The jobs of one account, user or partition, and the resources that they used and
+    requested."""
 
     jobs: int = 0
     gpu_hours: float = 0.0
@@ -126,8 +128,8 @@ def hours_by_owner(jobs: Iterable[Job]) -> dict[str, dict[str, ResourceHours]]:
 
 
 def _every_attempt(file: TraceFile, format: str) -> TraceFile:
-    """Return the same jobs with all of their attempts, and with those that still ran or held MIG
-    slices."""
+    """Return the same jobs with all of their attempts, and with jobs that were still running or
+    held MIG slices."""
     if format != "sacct":
         return file
     return replace(file, options=replace(file.options, protocol="all-attempts", keep_partial=True, mig=True))
@@ -144,7 +146,7 @@ def _value(info: WorkloadInfo, statistic: str) -> float:
 
 
 class PublishedFigure(NamedTuple):
-    """A published figure of a whole trace."""
+    """A published figure for a whole trace."""
 
     format: str
     path: str
@@ -188,5 +190,5 @@ PUBLISHED = (
 
 
 def published(format: str, path: str) -> list[PublishedFigure]:
-    """Published figures of the trace at ``path``."""
+    """Published figures for the trace at ``path``."""
     return [figure for figure in PUBLISHED if figure.format == format and fnmatch(path.lower(), figure.path)]

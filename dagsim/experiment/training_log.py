@@ -1,5 +1,5 @@
-"""The log of a training run: a CSV to which a resumed training appends, and TensorBoard events if
-it is installed.
+"""The log of a training run: a CSV file that a resumed training run appends to, and TensorBoard
+events if TensorBoard is installed.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class TrainingLog:
         self._events = _events(folder)
 
     def add(self, row: Mapping[str, float]) -> None:
-        """Write one row. Names without a column go to TensorBoard only."""
+        """Write one row. Names without a column are only sent to TensorBoard."""
         with self._path.open("a", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, COLUMNS, restval="", extrasaction="ignore", lineterminator="\n")
             writer.writerow({name: f"{value:.9g}" for name, value in row.items()})

@@ -33,7 +33,7 @@ TUNABLE: Mapping[str, Mapping[str, tuple[object, ...]]] = {
 
 
 def grid_of(policy: str, texts: Sequence[str] = ()) -> dict[str, tuple[object, ...]]:
-    """Return the values to try of each parameter, from ``texts`` (``param=value,value``) or from
+    """Return the values to try for each parameter, from ``texts`` (``param=value,value``) or from
     those kept for the policy.
 
     Raises:
@@ -58,7 +58,7 @@ def grid_of(policy: str, texts: Sequence[str] = ()) -> dict[str, tuple[object, .
 
 
 def candidates(policy: str, grid: Mapping[str, Sequence[object]]) -> tuple[str, ...]:
-    """Return ``policy`` itself, and with every combination of the values in ``grid``.
+    """Return ``policy`` itself, and the policy with every combination of the values in ``grid``.
 
     Raises:
         ConfigError: There are more than ``MOST`` combinations.

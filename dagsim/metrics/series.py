@@ -19,8 +19,9 @@ determine this ratio, and a log that happens not to contain any appears calm. Th
 has three parts (``_reach_of_change``): the spread of blocks, the number of busy periods that cause
 the difference, and the number of jobs that dominate the second moment of run times, on which mean
 waits depend (Pollaczek 1930, Kingman 1961). If these numbers are too small, there is no interval.
-The constants were chosen on some seeds of M/G/c queues; ``scripts/validate_coverage.py`` measures
-the coverage on others.
+There is none either if the log is short against the time in which a queue at that load forgets its
+past (``_relaxation_times``), however calm the log appears. The constants were chosen on some seeds
+of M/G/c queues; ``scripts/validate_coverage.py`` measures the coverage on others.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ import io
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import exp, isfinite, log, log1p, nan, sqrt
+from math import exp, inf, isfinite, log, log1p, nan, sqrt
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,9 +76,9 @@ _FEWEST, _MOST = 3, 16
 
 
 _PERIODS = 80
-"""Minimum length of a run, in integrated autocorrelation times, for an interval of a change. The
-interval from a run n times as long is widened by the factor 1 + 1 / n^2, because runs that look
-long by chance also look calm.
+"""Minimum length of a run, in integrated autocorrelation times and in relaxation times of its queue,
+for an interval of a change. The interval from a run n autocorrelation times as long is widened by
+the factor 1 + 1 / n^2, because runs that look long by chance also look calm.
 """
 _LONG_JOBS = 40
 """Minimum number of jobs that dominate the second moment of run times, for an interval of a
@@ -88,12 +89,13 @@ _CHANGE_BLOCKS = range(4, 17)
 """Numbers of blocks for which the spread of a change is computed; the largest spread counts."""
 _MOST_EPISODES = 100
 """Maximum number of blocks in which busy periods are counted."""
-_SKEW = 1.25
+_SKEW = 1.6
 """Factor on that spread, because differences are skewed and neighbouring blocks are correlated."""
 _EPISODES = 2.0
 """Factor on the uncertainty of the number of busy periods, which differ in size."""
-_LEAST_REACH = 1e-3
-"""An interval of a change is never narrower than this."""
+_LEAST_REACH = 5e-3
+"""An interval of a change is never narrower than half a percent: logs in which hardly a job waits do
+not show smaller changes."""
 
 
 class Period(NamedTuple):
@@ -145,6 +147,8 @@ class JobSeries:
     """False for the jobs at the same time, which say nothing of other periods: no intervals. Not
     part of the file.
     """
+    load: float = nan
+    """Load that the jobs offer to the cluster; NaN if unknown. Not part of the file."""
 
     @classmethod
     def of(cls, source: Source) -> JobSeries:
@@ -328,7 +332,8 @@ def _reach_of_change(series: JobSeries, before: JobSeries, metric: str, influenc
     slow = [*pieces, *[_means(waits, parts) for _, waits in with_waits]]
     periods = parts / max(map(_autocorrelation_time, slow))
     long_jobs = min(_equals(jobs.run_s() ** 2) for jobs in (series, before))
-    longer = max(_PERIODS / periods, _LONG_JOBS / long_jobs)
+    relaxations = min(map(_relaxation_times, (series, before)))
+    longer = max(_PERIODS / periods, _LONG_JOBS / long_jobs, _PERIODS / relaxations)
     if longer > 1:
         return nan, int(periods), longer
     spread = max(t_quantile(0.95, blocks - 1) * _spread(pieces, blocks) for blocks in _CHANGE_BLOCKS)
@@ -341,6 +346,24 @@ def _reach_of_change(series: JobSeries, before: JobSeries, metric: str, influenc
     reach = max(_SKEW * spread, abs(longer_waits), one_period)
     reach *= (1 + (_PERIODS / periods) ** 2) * max(_ENOUGH_LONG_JOBS / long_jobs, 1.0)
     return max(reach, _LEAST_REACH), int(periods), 1.0
+
+
+def _relaxation_times(series: JobSeries) -> float:
+    """Return the length of a run in relaxation times of its queue, the time in which the queue
+    forgets its length; infinite if the load is unknown, or 1 or more, where it has none.
+
+    In heavy traffic, the work that waits is a Brownian motion with drift, which relaxes within
+    (load / (1 - load))^2 (1 + cv^2) arrivals, where cv is the coefficient of variation of run times
+    (Abate and Whitt 1987, "Transient behavior of regulated Brownian motion I"). The log may have
+    missed long jobs, so the load is taken at one standard error above that of the log.
+    """
+    run_s = series.run_s()
+    if not 0 < series.load < 1 or not len(run_s):
+        return inf
+    spread = 1 + float(run_s.var() / run_s.mean() ** 2)
+    load = series.load * (1 + sqrt(spread / len(run_s)))
+    load = load if load < 1 else series.load
+    return len(run_s) * ((1 - load) / load) ** 2 / spread
 
 
 def _spread(pieces: Sequence[Floats], blocks: int) -> float:

@@ -1,5 +1,6 @@
-"""Pictures of a schedule at one moment: waiting jobs, the GPUs of every node, and the queue and use
-so far. Also the colours of every picture, plot and page, chosen for colour-blind readers.
+"""Pictures of a schedule at a single moment: waiting jobs, the GPUs of every node, and the queue
+and use so far. This module also defines the colours of every picture, plot and page, chosen for
+colour-blind readers.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ _TITLE = 14
 
 
 def rgb(colour: str) -> tuple[int, int, int]:
-    """Red, green and blue of ``#rrggbb``, 0 to 255."""
+    """Return red, green and blue of ``#rrggbb``, from 0 to 255."""
     return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
 
 
 def job_colour(number: int) -> tuple[float, float, float]:
     """Return the colour of a job as red, green and blue from 0 to 1.
 
-    Jobs use each hue unchanged, then lighter, then darker; consecutive jobs differ.
+    Jobs use each hue unchanged, then lighter, then darker, so that consecutive jobs differ.
     """
     hue, light, strength = colorsys.rgb_to_hls(*(part / 255 for part in rgb(COLOURS[number % len(COLOURS)])))
     factor = _SHADES[number // len(COLOURS) % len(_SHADES)]
@@ -131,7 +132,8 @@ _MOST_POINTS = 370
 
 
 class GpuPart(NamedTuple):
-    """A part of a GPU that a run holds at a moment. Lanes count from the first GPU of the node."""
+    """A part of a GPU that a run holds at a given moment. Lanes count from the first GPU of the
+    node."""
 
     entry: int
     job: int
@@ -143,7 +145,8 @@ class GpuPart(NamedTuple):
 
 
 class Scene:
-    """Pictures of one schedule. Colours stand for jobs; blocks fly from the queue to their GPUs and out again."""
+    """Pictures of one schedule. Colours represent jobs; blocks fly from the queue to their GPUs and
+    out again."""
 
     def __init__(self, source: Source, title: str = "") -> None:
         self._made = cols = columns(source)
@@ -164,11 +167,11 @@ class Scene:
         return self._made.start_s, self._made.end_s
 
     def shares(self, now_s: float) -> list[GpuPart]:
-        """Return the parts of GPUs that runs hold at a moment."""
+        """Return the parts of GPUs that runs hold at a given moment."""
         return self._shares((self._start_s <= now_s) & (self._end_s > now_s), now_s)
 
     def waiting(self, now_s: float) -> list[int]:
-        """Return the jobs in the system without a running run, by arrival."""
+        """Return the jobs in the system without a current run, by arrival."""
         runs = self._made.runs
         running = np.zeros(len(self._made.jobs), bool)
         running[runs.job[(runs.start_s <= now_s) & (runs.end_s > now_s)]] = True
@@ -207,7 +210,7 @@ class Scene:
         return whole.reduce(_FINE)
 
     def array(self, now_s: float) -> np.ndarray:
-        """Return the picture at a moment as (height, width, 3) uint8."""
+        """Return the picture at a given moment as (height, width, 3) uint8."""
         return np.asarray(self.image(now_s))
 
     def _shares(self, chosen: Flags, now_s: float) -> list[GpuPart]:
@@ -260,7 +263,7 @@ class Scene:
                     self._box(pen, cell, _CELL, round_=3)
 
     def _draw_strip(self, pen: ImageDraw, now_s: float) -> None:
-        """Draw the jobs that waited (orange) and the GPUs held (blue) up to now."""
+        """Draw the number of waiting jobs (orange) and held GPUs (blue) up to now."""
         start_s, end_s = self.span_s
         if not end_s > start_s:
             return
@@ -359,7 +362,7 @@ class Scene:
 
 
 def clock(time_s: float) -> str:
-    """Format a span of time for people: ``2 d 3 h``, ``14 min``, ``3.2 s``."""
+    """Format a duration for people: ``2 d 3 h``, ``14 min``, ``3.2 s``."""
     if time_s < 180:
         return f"{time_s:.1f} s"
     minutes = int(time_s // 60)

@@ -15,7 +15,7 @@ _FILE = "answer.json"
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """One value of a chart, with its interval if it has one."""
+    """One value in a chart, with its interval if it has one."""
 
     label: str
     value: float
@@ -29,7 +29,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A picture of an answer: a row for each mark, or a curve if the marks lie on two axes."""
+    """A picture in an answer: a row for each mark, or a curve if the marks lie on two axes."""
 
     title: str
     marks: tuple[Mark, ...]

@@ -30,7 +30,7 @@ _HEADS = {
 
 
 class ResultCells(NamedTuple):
-    """Cells of one result, the same in every table; ``-`` for a missing value."""
+    """Cells for one result, the same in every table; ``-`` for a missing value."""
 
     mean: str
     ratio: str
@@ -93,9 +93,9 @@ def comparison_table(
     """Compare policies on the same seeds, in the order of ``ranked``.
 
     ``ranked`` are the ``standings`` by ``metric``. Policies with equal results on every seed share
-    a row. Without ``wide`` the table fits 80 columns; ``wide`` adds the ratio of means, the median
-    ratio, Holm's p and other metrics. ``to_bound`` adds how far each policy has come towards a
-    lower bound (the family ``bounds``).
+    a row. Without ``wide``, the table fits 80 columns; ``wide`` adds the ratio of means, the median
+    ratio, Holm's p and other metrics. ``to_bound`` adds how much of the gap to a lower bound each
+    policy closes (the family ``bounds``).
     """
     sample, n = ranked[0].sample, ranked[0].n
     policies = "1 policy" if len(ranked) == 1 else f"{len(ranked)} policies"
@@ -162,8 +162,8 @@ def _unit(sample: Sample) -> str:
 
 
 def _merged(ranked: Sequence[PolicyResult], *, wide: bool) -> Iterator[list[PolicyResult]]:
-    """Group policies that share a row: those with equal results on every seed that are also equal
-    in everything that the table shows.
+    """Group policies that share a row, which are those with equal results on every seed that are
+    also equal in everything that the table shows.
     """
     done: set[str] = set()
     for result in ranked:
@@ -233,7 +233,7 @@ def sweep_table(
     sample: Sample = Sample.SEED,
     wide: bool = False,
 ) -> Grid:
-    """List all groups one below the other, each with its best result first.
+    """List all groups one below the other, with the best result first in each.
 
     ``wide`` adds a column for each of ``metrics`` except the first.
     """

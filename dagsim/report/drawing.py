@@ -81,8 +81,8 @@ def draw_comparison(
 
 
 def draw_trace(info: TraceInfo, folder: Path) -> Path:
-    """Draw the distributions of a workload into a PNG in ``folder``, named after the trace. Return
-    its path.
+    """Draw the distributions of a workload in a PNG file in ``folder``, named after the trace.
+    Return its path.
 
     Raises:
         InputError: The file cannot be written.
@@ -103,7 +103,8 @@ def film(schedule: Schedule, path: Path, title: str, frames: int = 90, width: in
     far.
 
     Raises:
-        InputError: The file name has another ending, ffmpeg is missing, or the file cannot be written.
+        InputError: The file name has a different ending, ffmpeg is missing, or the file cannot be
+        written.
     """
     if path.suffix not in _ENDINGS:
         raise InputError(f"{path}: the name of a film must end in {' or '.join(_ENDINGS)}")

@@ -1,5 +1,5 @@
-"""Tables of text cells for the terminal, Markdown and LaTeX, and the number formats of tables; and
-the tables of ``dagsim list``, which import their subject only on request.
+"""Tables of text cells for the terminal, Markdown and LaTeX, the number formats in tables, and the
+tables of ``dagsim list``, which only import their subject on request.
 """
 
 from __future__ import annotations
@@ -32,14 +32,16 @@ class TableFormat(StrEnum):
 
 
 class Lines(str):
-    """A cell of several lines. In other cells a line end comes from a name, and is no end of a line."""
+    """A cell with several lines. In other cells, a line end comes from a name, and does not end the
+    line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
     """Rows of text cells under column heads, with a title above and notes below.
 
-    ``texts`` are the columns of words, aligned left; all others hold numbers, aligned right.
+    ``texts`` are the columns that contain words, aligned left, whereas all other columns contain
+    numbers, aligned right.
     """
 
     title: str
@@ -96,7 +98,7 @@ class Grid:
         )
 
     def latex(self) -> str:
-        """Format as a LaTeX ``table`` with booktabs rules; the caption holds the title and the
+        """Format as a LaTeX ``table`` with booktabs rules; the caption contains the title and the
         notes.
         """
         columns = "".join("l" if place in self.texts else "r" for place in range(len(self.heads)))
@@ -127,12 +129,13 @@ letter.
 
 
 def _pieces(text: str) -> list[str]:
-    """Split ``text`` at the places where a line may break."""
+    """Split ``text`` at the places where a line may be broken."""
     return _PIECE.findall(text) or [""]
 
 
 def _broken(text: str, width: int) -> str:
-    """Break ``text`` into lines of at most ``width``; a longer piece gets a line of its own."""
+    """Break ``text`` into lines with at most ``width`` characters; a longer piece gets a line of
+    its own."""
     lines = [""]
     for piece in _pieces(text):
         if piece == "\n":
@@ -167,13 +170,14 @@ def plain_text(value: object) -> str:
 
 
 def short(value: float) -> str:
-    """Format like ``number``, but with an exponent from a million on: at most nine characters."""
+    """Format like ``number``, but with an exponent from a million onwards: at most nine
+    characters."""
     return f"{value:.3e}".replace("e+0", "e") if isfinite(value) and abs(value) >= 1e6 else number(value)
 
 
 def factor(value: float) -> str:
-    """Format a ratio: three decimals, but four significant digits from 10 on; ``-`` if it is not
-    finite.
+    """Format a ratio with three decimals, but with four significant digits from 10 onwards; ``-``
+    if it is not finite.
     """
     return f"{value:.3f}" if isfinite(value) and 0.001 <= value < 10 else number(value)
 
@@ -196,7 +200,7 @@ _GPU = (
 
 
 class Listing(NamedTuple):
-    """A table: its heads and rows."""
+    """A table, given as its heads and rows."""
 
     heads: Sequence[str]
     rows: Sequence[Sequence[Any]]
@@ -241,7 +245,8 @@ def _configs() -> Listing:
 
 
 def _where(path: Path) -> str:
-    """Return a relative path as text, and ``shipped`` for an absolute one, which belongs to dagsim."""
+    """Return a relative path as text, and ``shipped`` for an absolute one, which belongs to
+    dagsim."""
     return "shipped" if path.is_absolute() else str(path)
 
 

@@ -1,4 +1,4 @@
-"""Data series of pages and plots, prepared once for both."""
+"""Data series for pages and plots, prepared once for both."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class Panel:
 
 
 def jobs_over_time(cols: ScheduleColumns) -> list[Panel]:
-    """Return the jobs over time, and on a cluster with GPUs, GPUs by type and their power. Empty if
-    no time passed.
+    """Return the number of jobs over time and, on a cluster with GPUs, GPUs by type and their
+    power. Empty if no time passed.
     """
     if not cols.horizon_s > 0:
         return []
@@ -65,16 +65,17 @@ def links_over_time(cols: ScheduleColumns, usage: Sequence[LinkUse]) -> list[Pan
 
 
 def link_steps(cols: ScheduleColumns, use: LinkUse) -> Steps:
-    """Return the share of its bandwidth that a link carries over time."""
+    """Return the fraction of its bandwidth that a link carries over time."""
     start_s, end_s, bytes_s = np.array(use.traffic).T
     return Steps.of(start_s, end_s, bytes_s / use.link.bandwidth, window=(cols.start_s, cols.end_s))
 
 
 def jobs_within(cols: ScheduleColumns, figure: str, shortest: float = 0.0) -> tuple[Floats, Floats]:
-    """Return the sorted values of a figure, and the share of accepted jobs within each.
+    """Return the sorted values of a figure, and the fraction of accepted jobs that are within each
+    value.
 
-    Unfinished jobs are within none, so with them the last share is below 1. Values below
-    ``shortest`` are raised to it, because a logarithmic axis has no 0.
+    Unfinished jobs are within none of them, so the last fraction is below 1 if there are any.
+    Values below ``shortest`` are raised to it, because a logarithmic axis has no 0.
     """
     values = _OF[figure](cols)
     ordered = np.maximum(np.sort(values[np.isfinite(values)]), shortest)
@@ -109,8 +110,8 @@ def learning_panels(logs: Mapping[str, Sequence[Row]]) -> list[Learning]:
 
 
 def _common(curves: Sequence[tuple[Floats, Floats]]) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return the samples in the range of all curves, and there the mean, the lowest and the highest
-    value."""
+    """Return the samples in the range common to all curves, and the mean, the lowest and the
+    highest value there."""
     first, last = max(x[0] for x, _ in curves), min(x[-1] for x, _ in curves)
     if len(curves) < 2 or not last > first:
         none = np.zeros(0)

@@ -1,8 +1,8 @@
 """Schedules as Chrome trace events, for ui.perfetto.dev and chrome://tracing.
 
-Each node is a process and each GPU a thread. Slices of one thread must not overlap, so runs that
-share a GPU, and runs without one, get threads of their own. Counters show the queue, the GPUs and
-the watts; flow events draw the edges of jobs as arrows.
+Each node is a process and each GPU a thread. Slices in one thread must not overlap, so runs that
+share a GPU, and runs without a GPU, get separate threads. Counters show the queue, the GPUs and the
+watts, and flow events draw the edges of jobs as arrows.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _OUTCOMES = {int(Kind.FINISHED): "finished", int(Kind.PREEMPTED): "preempted", i
 
 
 class _Thread(NamedTuple):
-    """A thread of a node. ``slot`` is a GPU or ``_CPU``; ``share`` is 0 for whole GPUs and counts
-    shares from 1.
+    """A thread of a node. ``slot`` is a GPU or ``_CPU``; ``share`` is 0 for whole GPUs, and shares
+    are counted from 1.
     """
 
     node: int
@@ -72,7 +72,8 @@ def write_perfetto(schedule: Schedule, path: Path, title: str) -> Path:
 
 
 def trace_events(schedule: Schedule) -> Iterator[Event]:
-    """Yield the events, first the names of processes and threads. Times are whole microseconds."""
+    """Yield the events, starting with the names of processes and threads. Times are whole
+    microseconds."""
     cols = columns(schedule)
     entries, threads = _placed(cols)
     numbers = _numbered(threads)
@@ -88,7 +89,7 @@ def trace_events(schedule: Schedule) -> Iterator[Event]:
 
 
 def _placed(cols: ScheduleColumns) -> tuple[list[int], list[_Thread]]:
-    """Return, for each slice in order of start, its entry of ``Runs`` and its thread."""
+    """Return, for each slice in order of start, its entry in ``Runs`` and its thread."""
     runs, lanes = cols.runs, lanes_of(cols)
     bars = bars_of(cols, lanes)
     top = bars.top - lanes.first[runs.node[bars.run]]
@@ -107,10 +108,10 @@ def _placed(cols: ScheduleColumns) -> tuple[list[int], list[_Thread]]:
 
 
 def _apart(cols: ScheduleColumns, entry: Ints, slot: Ints, shared: np.ndarray) -> list[_Thread]:
-    """Assign each slice to the lowest free thread of its slot, so that no two slices of a thread
+    """Assign each slice to the lowest free thread of its slot, so that no two slices in a thread
     overlap.
 
-    Slices of shared GPUs use the threads of shares, from 1 on.
+    Slices on shared GPUs use the threads for shares, from 1 onwards.
     """
     runs = cols.runs
     start, end = _microseconds(runs.start_s[entry]), _microseconds(runs.end_s[entry])
@@ -123,8 +124,8 @@ def _apart(cols: ScheduleColumns, entry: Ints, slot: Ints, shared: np.ndarray) -
 
 
 def _numbered(threads: list[_Thread]) -> dict[_Thread, int]:
-    """Number the threads of each node from 1: GPUs in order, each before its shares;
-    runs without a GPU come last.
+    """Number the threads of each node from 1: GPUs in order, each before its shares, followed by
+    runs without a GPU.
     """
     numbers: dict[_Thread, int] = {}
     last: dict[int, int] = {}
@@ -224,7 +225,7 @@ def _microseconds(time_s: Floats) -> list[int]:
 
 
 class Place(NamedTuple):
-    """A slice on its thread. Times are in microseconds."""
+    """A slice and its thread. Times are in microseconds."""
 
     process: int
     thread: int
@@ -233,10 +234,10 @@ class Place(NamedTuple):
 
 
 def flows(facts: Sequence[JobFacts], cols: ScheduleColumns, places: dict[int, Place]) -> Iterator[dict[str, Any]]:
-    """Yield two events per edge: from the last run of the parent to the first run of the child.
+    """Yield two events per edge, from the last run of the parent to the first run of the child.
 
-    Both runs must have a slice. ``places`` has the slice of each entry of ``Runs``. An arrow starts
-    within the parent's slice, at the latest a microsecond before its end.
+    Both runs must have a slice. ``places`` contains the slice of each entry in ``Runs``. An arrow
+    starts within the parent's slice, at least a microsecond before its end.
     """
     tasks = task_columns(facts, cols)
     if not len(tasks):
@@ -253,7 +254,7 @@ def flows(facts: Sequence[JobFacts], cols: ScheduleColumns, places: dict[int, Pl
 
 
 def _outer_runs(tasks: TaskColumns, cols: ScheduleColumns) -> tuple[list[int], list[int]]:
-    """Return the first and last entry of ``Runs`` of each task, or -1 if it never ran."""
+    """Return the first and last entry in ``Runs`` of each task, or -1 if it never ran."""
     runs = cols.runs
     entries = np.flatnonzero(tasks.first[runs.job] >= 0)
     task = tasks.first[runs.job[entries]] + runs.task[entries]
@@ -263,7 +264,8 @@ def _outer_runs(tasks: TaskColumns, cols: ScheduleColumns) -> tuple[list[int], l
 
 
 def _last(task: Ints, entries: Ints, by: np.ndarray, count: int) -> list[int]:
-    """For each task, the entry with the largest value; of equal ones, the first entry."""
+    """For each task, return the entry with the largest value, or the first of several equal
+    ones."""
     order = np.lexsort((-entries, by, task))
     entry_of = np.full(count, -1, np.int64)
     entry_of[task[order]] = entries[order]

@@ -110,7 +110,8 @@ def summary_table(lines: Sequence[RunMetrics], *, workload: str = "", sample: Sa
 
 
 def _tells_something(name: str, lines: Sequence[RunMetrics]) -> bool:
-    """Return False for fairness among the jobs of one tenant, and for queueing times that are the waits."""
+    """Return False for fairness between the jobs of a single tenant, and for queueing times that
+    equal the waits."""
     if name == "jain_fairness_index":
         return any(
             sum(key.startswith("tenant[") and key.endswith(".arrived") for key in line.metrics) > 1 for line in lines
@@ -157,9 +158,9 @@ def observed_table(policy: str, waits: Mapping[str, Any], tenants: int = _TENANT
 
 
 def fidelity_lines(policy: str, waits: Mapping[str, Any]) -> list[str]:
-    """Return lines on how far the simulated waits are from the observed ones: the errors of the
-    mean and p95, overall and for the worst account, partition and size, and jobs that start too
-    early.
+    """Return lines that show how far the simulated waits are from the observed ones: the errors of
+    the mean and p95, overall and for the worst account, partition and size, and the number of jobs
+    that start too early.
     """
 
     def errors(pair: Mapping[str, Any]) -> str:
@@ -261,7 +262,7 @@ warning. Shipped agents see at most 0.05% of such values on their own workload, 
 
 
 def workload_notes(workloads: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return notes about the jobs of some runs: their load, and the part of a trace that was
+    """Return notes about the jobs in some runs: their load, and the part of a trace that was
     read."""
     loads = [max(of.get("gpu_load") or 0.0, of.get("cpu_load") or 0.0) for of in workloads]
     low, high = number(min(loads)), number(max(loads))
@@ -323,7 +324,7 @@ def _beginnings(workloads: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 def contradictions(workloads: Iterable[Mapping[str, Any]], *, urgent: bool = True) -> list[str]:
     """Return sentences about policies that know a log in hindsight, and about contradictions in the
-    input or with the site: either those that come before any result, or the others. If there are
+    input or with the site: either those that must precede any result, or the others. If there are
     several windows, the worst one counts.
     """
     from dagsim.systems.cluster.audit import Audit
@@ -345,7 +346,7 @@ def knowledge_of(workloads: Iterable[Mapping[str, Any]]) -> Knowledge | None:
 
 def run_notes(lines: Iterable[CellRun]) -> list[str]:
     """Return notes about policies that read true durations, about agents far from the jobs and
-    clusters of their training, about jobs that ask for other GPU types, and about nodes that fail
+    clusters of their training, about jobs that request other GPU types, and about nodes that fail
     faster than jobs run.
     """
     outside: dict[str, float] = {}
@@ -374,9 +375,9 @@ def run_notes(lines: Iterable[CellRun]) -> list[str]:
 
 
 def losses(lines: Iterable[CellRun]) -> list[str]:
-    """List what must precede the figures of some runs, because they leave it out: the jobs that did
-    not complete, with the reasons, for each policy that differs from the first, and the policies'
-    notes about their runs.
+    """List what must precede the figures of some runs, because the figures leave it out: the jobs
+    that did not complete, with the reasons, for each policy that differs from the first, and the
+    policies' notes about their runs.
     """
     lines = list(lines)
     by_policy: dict[str, list[Mapping[str, Any]]] = {}
@@ -419,7 +420,7 @@ def trace_notes(info: TraceInfo) -> list[str]:
 
 
 def published_table(info: TraceInfo) -> Table:
-    """Compare published figures for a whole trace with those of the part that was read."""
+    """Compare published figures for a whole trace with figures for the part that was read."""
     from rich.table import Table
 
     table = Table("", title="published of the whole trace", title_justify="left")
@@ -437,8 +438,8 @@ _WIDTH = 80
 def why_lines(wait: WaitReasons, run: str, bound: Sequence[Stretch] | None = None, unknown: str = "") -> Iterator[str]:
     """Yield sentences about the wait of a job: its length and its reasons.
 
-    If ``bound`` is None (``unknown`` says why), only GPUs and outages are reported, because the log
-    contains nothing else.
+    If ``bound`` is None (``unknown`` states the reason), only GPUs and outages are reported,
+    because the log contains nothing else.
     """
     for line in _lines(wait, run, bound, unknown):
         yield from wrap(on_one_line(line), _WIDTH, subsequent_indent="  ") or [""]
@@ -480,7 +481,7 @@ def causes_in_words(bound: Sequence[Stretch]) -> list[tuple[str, float]]:
 
 
 def why_tables(wait: WaitReasons, count: int) -> Iterator[Grid]:
-    """Yield tables of the jobs that held the GPUs during the wait and of those that went first,
+    """Yield tables of the jobs that held the GPUs during the wait and of the jobs that went first,
     with at most ``count`` rows each.
     """
     if wait.holders:

@@ -49,8 +49,8 @@ class _Console(Console):
 
 
 def console(*, wide: bool = False) -> Console:
-    """Return a console for standard output. If ``wide``, it ignores the width of the terminal;
-    without a terminal, the width is that in ``COLUMNS``.
+    """Return a console for standard output. With ``wide``, it ignores the width of the terminal;
+    without a terminal, the width is taken from ``COLUMNS``.
     """
     return _Console(width=_WIDE if wide else None if sys.stdout.isatty() or _columns() else _WIDTH)
 
@@ -68,7 +68,7 @@ def show_grid(grid: Grid, look: TableFormat = TableFormat.TEXT, *, wide: bool = 
 
 
 def show(heads: Sequence[str], rows: Iterable[Sequence[Any]], as_json: bool) -> None:
-    """Print rows as a table as wide as the terminal, or as one JSON array of objects.
+    """Print rows as a table with the width of the terminal, or as one JSON array of objects.
 
     The first column contains names, which are never cut or broken. In a pipe, each row is one line.
     """
@@ -91,8 +91,8 @@ def show(heads: Sequence[str], rows: Iterable[Sequence[Any]], as_json: bool) -> 
 
 @contextmanager
 def progress(wanted: bool, *, every_run: bool = False) -> Iterator[Watch | None]:
-    """Show the progress of a plan on standard error, if wanted: a bar on a terminal, otherwise
-    occasional lines, with ``every_run`` also one when a run begins.
+    """Show the progress of a plan on standard error, if requested: a bar on a terminal, or
+    otherwise occasional lines. With ``every_run``, there is also a line when a run begins.
     """
     if not wanted:
         yield None
@@ -113,7 +113,7 @@ def progress(wanted: bool, *, every_run: bool = False) -> Iterator[Watch | None]
 
 
 def _plan_lines(*, every_run: bool) -> Watch:
-    """Print a line of progress every 30 s, and with ``every_run`` when a run begins."""
+    """Print a line of progress every 30 s and, with ``every_run``, when a run begins."""
     last_s, last = time.monotonic(), ""
 
     def watch(step: RunProgress) -> None:
@@ -127,7 +127,7 @@ def _plan_lines(*, every_run: bool) -> Watch:
 
 
 def counted(what: str, wanted: bool, unit: str = "jobs", every: int = 1000) -> Callable[[Iterable[T]], Iterator[T]]:
-    """Yield the items, and count them on standard error if wanted: in one line on a terminal, or
+    """Yield the items, and count them on standard error if requested: in one line on a terminal, or
     else with a new line every 30 s.
     """
 
@@ -153,7 +153,8 @@ def counted(what: str, wanted: bool, unit: str = "jobs", every: int = 1000) -> C
 
 @contextmanager
 def downloading(wanted: bool) -> Iterator[Callable[[str, int, int | None], None] | None]:
-    """Show a progress bar for each downloaded file, if wanted and standard error is a terminal."""
+    """Show a progress bar for each downloaded file, if requested and standard error is a
+    terminal."""
     if not (wanted and sys.stderr.isatty()):
         yield None
         return

@@ -54,20 +54,20 @@ magnitude.
 
 
 def chain(*work: float) -> TaskGraph:
-    """Return one task after the other; its critical path is ``sum(work)``."""
+    """Return a chain of tasks; its critical path is ``sum(work)``."""
     return _graph(work, [(index, index + 1) for index in range(len(work) - 1)])
 
 
 def diamond(first: float = 1.0, left: float = 2.0, right: float = 5.0, last: float = 1.0) -> TaskGraph:
-    """Return a task, then two parallel tasks, then a last task; its critical path is ``first +
+    """Return a task, followed by two parallel tasks and a last task; its critical path is ``first +
     max(left, right) + last``.
     """
     return _graph((first, left, right, last), [(0, 1), (0, 2), (1, 3), (2, 3)])
 
 
 def fork_join(width: int, work: float = 1.0) -> TaskGraph:
-    """Return a task, then ``width`` parallel ones, then a last one, all equal: on m GPUs it takes
-    ``(2 + ceil(width / m)) * work``.
+    """Return a task, followed by ``width`` parallel ones and a last one, all equal. On m GPUs, it
+    takes ``(2 + ceil(width / m)) * work``.
     """
     inner = range(1, width + 1)
     edges = [(0, index) for index in inner] + [(index, width + 1) for index in inner]
@@ -78,9 +78,9 @@ def heft_example() -> TaskGraph:
     """Return the ten tasks of a published example, with seconds on the types P1, P2 and P3: figure
     2 of Topcuoglu, Hariri and Wu (2002).
 
-    Each edge carries as many GB as its communication cost in the paper, so at 1 GB/s it takes that
-    many seconds between nodes. With one processor per type the makespan of HEFT is 80, that of CPOP
-    86.
+    Each edge carries as many GB as its communication cost in the paper, so that it takes that many
+    seconds between nodes at 1 GB/s. With one processor per type, the makespan of HEFT is 80 and
+    that of CPOP is 86.
     """
     seconds = (
         (14, 16, 9),
@@ -119,20 +119,21 @@ def heft_example() -> TaskGraph:
 
 
 def check_policy(policy: ClusterPolicy | Callable[[], ClusterPolicy], workloads: int = 6) -> None:
-    """Raise unless the policy handles small, difficult workloads: DAGs, gangs, shares of GPUs,
-    CPU-only tasks, two GPU types, crowds that arrive at once, admission, wrong estimates, and
+    """Raise an error unless the policy handles small, difficult workloads: DAGs, gangs, shares of
+    GPUs, CPU-only tasks, two GPU types, crowds that arrive at once, admission, wrong estimates, and
     nodes that fail, leave for good or all go down at once.
 
     The policy must:
 
-    - finish every job that the remaining nodes can run, also when tasks of a day compete with tasks of seconds;
-    - decide the same with the same seed, and with different true durations behind equal estimates
-      (unless its class sets ``clairvoyant = True``);
-    - change nothing except by decisions;
+    - finish every job that the remaining nodes can run, even if tasks of a day compete with tasks
+      of seconds;
+    - make the same decisions with the same seed, and with different true durations behind equal
+      estimates (unless its class sets ``clairvoyant = True``);
+    - change nothing except through decisions;
     - continue from a deep copy in a fork.
 
     The log must obey every rule of ``violations``. ``policy`` is a factory (such as a class), or a
-    policy that can be deep-copied before its first decision. A case that a message names can be run
+    policy that can be deep-copied before its first decision. A case named in a message can be run
     again: ``dagsim.testing.random_case(3).play(policy)``.
 
     Raises:
@@ -152,7 +153,7 @@ def check_policy(policy: ClusterPolicy | Callable[[], ClusterPolicy], workloads:
 
 
 def _cases(workloads: int) -> Iterator[tuple[Case, str]]:
-    """Crowds on one GPU and on two, seeded workloads on all, then difficult random cases."""
+    """Crowds on one GPU and on two, seeded workloads on both, and then difficult random cases."""
     yield crowd(1), "(a crowd on one GPU)"
     yield crowd(2), "(a crowd on two GPUs)"
     yield patience(), "(tasks of a second to a day)"
@@ -183,12 +184,13 @@ def _check_repetition(case: Case, make: Callable[[], ClusterPolicy], where: str)
 
 
 def check_codec(make: Callable[[], Any], workloads: int = 4) -> None:
-    """Raise unless the codecs that ``make`` returns behave correctly under random choices, on the
-    workloads of ``check_policy``.
+    """Raise an error unless the codecs returned by ``make`` behave correctly under random choices,
+    on the workloads of ``check_policy``.
 
-    - Arrays have the columns that the codec names, in float32, finite and at most 1e4 in magnitude.
+    - Arrays have the columns named by the codec, in float32, finite and at most 1e4 in magnitude.
     - Encoding twice gives equal arrays.
-    - Every choice decodes to a decision that the kernel carries out; only the last choice decodes to waiting.
+    - Every choice decodes to a decision that the kernel carries out, and only the last choice
+      decodes to waiting.
     - All jobs finish, and the same choices give the same log.
     - True durations stay hidden: with different true durations behind equal estimates, the arrays
       are equal until a task ends.
@@ -207,11 +209,11 @@ def check_codec(make: Callable[[], Any], workloads: int = 4) -> None:
 
 
 def check_network(network: Network, workloads: int = 4) -> None:
-    """Raise unless the network works on the workloads of ``check_policy``, with gigabytes on their
-    edges.
+    """Raise an error unless the network works on the workloads of ``check_policy``, with gigabytes
+    on their edges.
 
     All jobs must finish. A second simulation with the same network must give the same log, and so
-    must a fork that runs next to it.
+    must a fork that runs beside it.
 
     Raises:
         AssertionError: A rule is broken; the message names it and the workload.

@@ -1,6 +1,6 @@
 """Difficult random cases: small clusters and jobs on which schedulers tend to fail, and a kernel
-for each. Checks of the information that a policy or codec uses, by different true durations with
-equal estimates, and of its writes into live state.
+for each. Also checks which information a policy or codec uses, by varying true durations with equal
+estimates, and whether it writes to live state.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ from dagsim.testing.violations import as_recorded, stuck, violations
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A cluster, jobs, and the models of the kernel. With ``admission`` each job must be admitted."""
+    """A cluster, jobs, and the models of the kernel. With ``admission``, each job must be
+    admitted."""
 
     cluster: Cluster
     jobs: list[Job]
@@ -62,7 +63,7 @@ class Case:
         return self.kernel().run(self.admitting(make()))
 
     def drive(self, kernel: ClusterKernel, policy: ClusterPolicy) -> bool:
-        """Run to the end; False if a ready task is left that needs nodes that are gone.
+        """Run to the end; return False if a ready task is left that needs nodes that are gone.
 
         Raises:
             IllegalDecision, Stalled: A decision is illegal, or the policy waits although it could continue.
@@ -71,7 +72,7 @@ class Case:
         return not stuck(kernel.schedule, self.jobs)
 
     def faults(self, make: Callable[[], ClusterPolicy]) -> list[str]:
-        """Return the faults of the schedule under a policy, found in its log alone.
+        """Return the faults in the schedule under a policy, found in its log alone.
 
         Raises:
             IllegalDecision, Stalled: As in ``drive``.
@@ -106,7 +107,7 @@ class Admitting:
 
 
 def crowd(gpus: int = 2, jobs: int = 9) -> Case:
-    """Return the jobs that all arrive at once, the longest first, and short jobs that arrive while
+    """Return jobs that all arrive at once, the longest first, and short jobs that arrive while
     those run, with far too few GPUs. They expose a policy that starts tasks before it checks later
     ones, and then tries to stop a run that it has just started.
     """
@@ -219,7 +220,8 @@ _DAY_S = 86_400.0
 
 
 def patience() -> Case:
-    """Long and short tasks, wide and narrow, with every priority: a policy that never starts one of them stalls."""
+    """Return long and short tasks, wide and narrow, with every priority; a policy that never starts
+    one of them stalls."""
     cluster = Cluster((Node("n", gpu_type("T4"), 4, 16, 64), Node("m", gpu_type("T4"), 4, 16, 64)))
     lengths = (1.0, 30.0, 600.0, 7_200.0, _DAY_S)
     jobs = [
@@ -236,7 +238,7 @@ def patience() -> Case:
 
 
 def check_blind(make: Callable[[], ClusterPolicy]) -> None:
-    """Raise if the decisions of the policy depend on true durations, unless its class says
+    """Raise an error if the decisions of the policy depend on true durations, unless its class sets
     ``clairvoyant = True``.
 
     It simulates the same jobs twice, with different true durations but equal estimates, up to the
@@ -297,7 +299,7 @@ def _until_first_end(kernel: ClusterKernel, policy: ClusterPolicy) -> Schedule:
 
 
 class Watched:
-    """A wrapper of a policy that compares everything its view shows before and after each step of
+    """A wrapper for a policy that compares everything its view shows before and after each step of
     its ``decide``.
     """
 

@@ -1,4 +1,4 @@
-"""Checks that systems and environments keep the contract of the system interface
+"""Checks that systems and environments comply with the contract of the system interface
 (``dagsim.systems.seam``)."""
 
 from __future__ import annotations
@@ -23,20 +23,21 @@ _LEAVES = (Kind.COMPLETED, Kind.REJECTED)
 
 
 def check_system(scenario: Scenario, policy: str | None = None, seed: int = 1) -> Schedule:
-    """Raise an error unless a system keeps the contract of the system interface, and return the
-    schedule for ``seed``. Use a small configuration of a few dozen jobs, whose seeds give different
-    jobs. ``policy`` names one of its policies; the default is the first.
+    """Raise an error unless a system complies with the contract of the system interface, and return
+    the schedule for ``seed``. Use a small configuration with a few dozen jobs, whose seeds give
+    different jobs. ``policy`` names one of its policies; the default is the first.
 
     - The scenario has a name, policies, a ranking metric and a cluster, passes its own ``check``, and
       can be sent to another process.
-    - The same seed gives the same log, byte for byte, however the kernel is driven; another seed
-      gives another log.
-    - Every job arrives and leaves once; every run starts and ends once, on nodes of the cluster.
-      Times do not decrease, and the schedule ends at its last row.
+    - The same seed gives the same log, byte for byte, however the kernel is driven, and another
+      seed gives a different log.
+    - Every job arrives and leaves once, and every run starts and ends once, on nodes of the
+      cluster. Times do not decrease, and the schedule ends at its last row.
     - A kernel stops at ``until_s``, and its past is the same as without.
-    - ``None`` and an empty answer mean the same, and anything that is not a decision raises
+    - ``None`` and an empty answer have the same meaning, and anything that is not a decision raises
       ``IllegalDecision``.
-    - Metrics and tables can be computed from the log, and ``facts`` and ``on_arrivals`` count the jobs.
+    - Metrics and tables can be computed from the log, and ``facts`` and ``on_arrivals`` count the
+      jobs.
 
     Raises:
         AssertionError: A rule is broken; the message names it.
@@ -85,7 +86,7 @@ def _driven(kernel: Kernel[Any, Any], policy: Policy[Any, Any], until_s: float =
 
 
 def _by_hand(kernel: Kernel[Any, Any], policy: Policy[Any, Any]) -> Schedule:
-    """Drive the kernel with whole lists of decisions instead of an iterator."""
+    """Run the kernel with whole lists of decisions instead of an iterator."""
     talk = Conversation(kernel)
     while talk.view is not None:
         assert talk.view.now == kernel.now, f"view.now is {talk.view.now!r}, but the kernel is at {kernel.now!r}"
@@ -165,11 +166,13 @@ def _check_counts(scenario: Scenario, make: Callable[[], Policy[Any, Any]], seed
 
 
 def check_env(make: Callable[[], Any], seed: int = 1, steps: int = 300) -> None:
-    """Raise unless the environments that ``make`` returns follow Gymnasium's interface and repeat.
+    """Raise an error unless the environments returned by ``make`` follow Gymnasium's interface and
+    are repeatable.
 
     - Observations are in ``observation_space``, rewards are finite, and flags are Boolean.
-    - The action mask, if there is one, always allows an action. Also when the episode is over, because a
-      vector of environments takes one more action in the step that starts the next episode.
+    - The action mask, if there is one, always allows an action. This also holds when the episode is
+      over, because a vector of environments takes one more action in the step that starts the next
+      episode.
     - The same seed and the same legal actions give the same observations, rewards and flags.
     - Another seed gives another episode.
 
@@ -185,7 +188,8 @@ def check_env(make: Callable[[], Any], seed: int = 1, steps: int = 300) -> None:
 
 
 def _episode(env: Any, seed: int, steps: int) -> list[tuple[bytes, float, bool, bool]]:
-    """Observations, rewards and flags of an episode with random legal actions, as plain values."""
+    """Return the observations, rewards and flags of an episode with random legal actions, as plain
+    values."""
     rng = np.random.default_rng(0)
     observation, info = env.reset(seed=seed)
     assert isinstance(info, dict), f"reset() returns {type(info).__name__} as info; expected a dictionary"
@@ -204,7 +208,8 @@ def _episode(env: Any, seed: int, steps: int) -> list[tuple[bytes, float, bool, 
 
 
 def _action(env: Any, rng: np.random.Generator, step: int) -> Any:
-    """Return a random legal action: of all masked choices one, for an action of one part."""
+    """Return a random legal action: one of the allowed choices, for an action with a single
+    part."""
     space = env.action_space
     masks = getattr(env.unwrapped, "action_masks", None)
     if masks is None:

@@ -1,4 +1,4 @@
-"""Violations of the rules of every schedule, found in its log alone, without the kernel."""
+"""Violations of the rules for every schedule, found in its log alone, without the kernel."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ def violations(
     whole: bool = True,
     sharing: bool = False,
 ) -> list[str]:
-    """Describe every impossible event of the log; empty if there is none.
+    """Describe every impossible event in the log; empty if there is none.
 
     The rules are:
 
     - Time never goes backwards.
     - Tasks start after their parents, and after the arrival and the admission of their job, on
-      nodes that are up and have an allowed type. Gangs start whole, on one type.
+      nodes that are up and have an allowed type. Gangs start as a whole, on one type.
     - No node has more GPUs, cores or memory in use than it has, and no GPU serves more than one
-      whole task (with ``sharing`` two) or shares of 1. A run that ends gives back the resources that
-      it took.
-    - A run fails only if one of its nodes went down at that instant. Nothing runs on a node that is
+      whole task (with ``sharing``, two) or shares that add up to more than 1. A run that ends
+      releases the resources that it took.
+    - A run only fails if one of its nodes went down at that moment. Nothing runs on a node that is
       down.
     - A job completes with its last task.
 
     With ``seconds``, a run must compute for as long as its task takes there (to the last bit if no
     run of the task was stopped before, and it had rate 1), and no task may end with work left. An
-    elastic task must make all of its progress. With ``keeps_work`` (no
-    work is lost, and runs compute from their start) no task may do more than its work, either. With
-    ``whole``, every job must be completed or rejected at the end.
+    elastic task must make all of its progress. With ``keeps_work`` (no work is lost, and runs
+    compute from their start), no task may do more than its work either. With ``whole``, every job
+    must be completed or rejected at the end.
     """
     reading = _Reading(schedule, jobs, seconds, 2 if sharing else 1)
     for record in schedule.log:
@@ -55,14 +55,15 @@ def violations(
 
 
 def as_recorded(task: Task, gpu: GpuType | None) -> float:
-    """Recorded seconds: the task's work divided by its own speed on the type, or by 1."""
+    """Return the recorded seconds: the task's work divided by its own speed on the type, or by 1."""
     speeds = task.speeds if task.gpus else None
     return task.work / speeds.get(gpu.name, 1.0) if speeds and gpu is not None else task.work
 
 
 def stuck(schedule: Schedule, jobs: Sequence[Job]) -> list[str]:
-    """Return the unfinished ready tasks that no node that is up at the end could hold, counting
-    nodes as empty. Only such tasks justify that a simulation has ended before all jobs have left.
+    """Return the unfinished ready tasks that could not run on any node that is up at the end,
+    counting nodes as empty. Only such tasks justify that a simulation has ended before all jobs
+    have left.
     """
     reading = _Reading(schedule, jobs, None)
     for record in schedule.log:
@@ -163,7 +164,7 @@ class _Reading:
                 self.fell_s[row.node] = row.time_s
 
     def close(self, keeps_work: bool, whole: bool) -> None:
-        """Checks at the end of the log."""
+        """Perform the checks at the end of the log."""
         if whole:
             left = [job for job in range(len(self.jobs)) if self.state.get(job) not in ("completed", "rejected")]
             if left:
@@ -179,7 +180,8 @@ class _Reading:
                 self.found.append(f"task {task} of job {job} did {done!r} of {work} instances' work")
 
     def ready(self) -> Iterator[tuple[int, int]]:
-        """Yield the tasks with parents done and instances that neither run nor have finished."""
+        """Yield the tasks whose parents are done and that have instances which neither run nor have
+        finished."""
         for number, state in self.state.items():
             if state not in ("arrived", "admitted"):
                 continue
@@ -189,8 +191,8 @@ class _Reading:
                     yield number, index
 
     def fits(self, job: int, task: int) -> bool:
-        """Return True if the nodes that are up could hold an instance (a gang: all of it) if they
-        were empty.
+        """Return True if the nodes that are up could hold an instance (for a gang: all of it) if
+        they were empty.
         """
         asked = self.jobs[job].tasks[task]
         room: Counter[GpuType | None] = Counter()
@@ -318,7 +320,8 @@ class _Reading:
             run.work, run.rate, run.since_s = run.done(row.time_s), row.value, row.time_s
 
     def _end_of_run(self, row: Record, run: _Running) -> None:
-        """Check the first row of a run's end: the reason of the failure, and the work done."""
+        """Check the first row at the end of a run: the reason for the failure, and the work
+        done."""
         if row.kind == Kind.FAILED and not any(self.fell_s.get(node) == row.time_s for node in run.rows):
             self.say(row, "none of its nodes went down now")
         if self.seconds is None:
@@ -377,7 +380,7 @@ class _Reading:
 
 
 def _range(task: Task) -> tuple[int, int]:
-    """Return the least and the largest number of instances of a task at one time."""
+    """Return the smallest and the largest number of instances of a task at any one time."""
     return (task.instances, task.instances) if task.elastic is None else (task.elastic.least, task.elastic.most)
 
 

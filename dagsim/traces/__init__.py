@@ -55,7 +55,7 @@ def recognise(path: Path | str) -> str:
     """Return the name of the format of ``path``.
 
     Raises:
-        TraceError: The file cannot be read, or no reader or more than one recognises it.
+        TraceError: The file cannot be read, or no reader or more than one reader recognises it.
     """
     source = Source(path)
     for name in READERS.names() if source.path.is_dir() else ():
@@ -80,8 +80,8 @@ def recognise(path: Path | str) -> str:
 
 
 def format_of(path: Path | str, options: TraceOptions) -> str:
-    """Return the name of the format in which to read ``path``; with ``--map`` it is a plain table
-    or SWF, and with named columns it is sacct's.
+    """Return the name of the format for reading ``path``. With ``--map``, it is a plain table or
+    SWF, and with named columns it is sacct.
 
     Raises:
         TraceError: The file cannot be read or is not recognised.
@@ -98,7 +98,7 @@ def open_trace(
 ) -> Trace:
     """Open the trace at ``path``. Without ``format``, recognise it.
 
-    ``path`` is anything that ``Source`` takes. ``full_report`` keeps every detail of the report
+    ``path`` is anything that ``Source`` accepts. ``full_report`` keeps every detail of the report
     instead of the first hundred.
 
     Raises:

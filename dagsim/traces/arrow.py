@@ -1,6 +1,6 @@
-"""Parquet and Arrow (Feather, IPC) files: their columns as numbers and texts, in batches.
+"""Parquet and Arrow (Feather, IPC) files: their columns as numbers and text, in batches.
 
-Reading them needs pyarrow, which is imported only when such a file is opened.
+Reading them requires pyarrow, which is only imported when such a file is opened.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ def import_pyarrow(purpose: str, module: str = "pyarrow", error: type[DagsimErro
     """Import a module of pyarrow.
 
     Raises:
-        DagsimError: pyarrow is not installed; ``error`` is the class, and ``purpose`` begins the message.
+        DagsimError: pyarrow is not installed; ``error`` is the class, and ``purpose`` begins the
+        message.
     """
     try:
         return import_module(module)
@@ -42,10 +43,10 @@ def import_pyarrow(purpose: str, module: str = "pyarrow", error: type[DagsimErro
 class ArrowFile:
     """The columns of one Parquet or Arrow IPC file.
 
-    A value becomes the number or the text that it would have in a CSV file of the same table. Nulls
-    and NaN are empty texts; timestamps and dates are ISO texts, those with a time zone in UTC;
-    durations are seconds; the elements of a list are joined by ``|``. Row r, from 0, counts as line
-    r + 2, because the column names count as line 1.
+    A value becomes the number or the text that it would have in a CSV file with the same table.
+    Nulls and NaN become empty text; timestamps and dates become ISO text, in UTC if they have a
+    time zone; durations become seconds; and the elements of a list are joined by ``|``. Row r, from
+    0, counts as line r + 2, because the column names count as line 1.
 
     Raises:
         TraceError: pyarrow is not installed, the file is damaged, or two columns share a name.
@@ -67,8 +68,8 @@ class ArrowFile:
             raise TraceError(f"{path}:1: two columns have the name {clipped_repr(twice)}; rename one of them")
 
     def batches(self, columns: Sequence[int], most: int = _ROWS) -> Iterator[tuple[int, list[Any]]]:
-        """Yield the columns at these indices in batches of at most ``most`` rows: the line of the
-        first row, and an Arrow array per column.
+        """Yield the columns at these indices in batches of at most ``most`` rows, with the line of
+        the first row and an Arrow array per column.
 
         Raises:
             TraceError: The data is damaged.
@@ -84,7 +85,8 @@ class ArrowFile:
             raise self._damaged(error) from None
 
     def numbers(self, array: Any) -> np.ndarray | None:
-        """(n,) float64: a numeric column, NaN where it is null; ``None`` for columns of other types."""
+        """Return (n,) float64: a numeric column, NaN where it is null; ``None`` for columns of
+        other types."""
         types, array = self._arrow.types, _plain(self._arrow, array)
         kind = array.type
         if types.is_duration(kind):
@@ -96,7 +98,7 @@ class ArrowFile:
         return None
 
     def texts(self, array: Any, column: int) -> np.ndarray:
-        """(n,) object: a column as text, empty where it is null.
+        """Return (n,) object: a column as text, empty where it is null.
 
         Raises:
             TraceError: The type of the column at index ``column`` cannot be represented as CSV
@@ -148,7 +150,8 @@ class ArrowFile:
         return values
 
     def _dates(self, array: Any) -> np.ndarray:
-        """(n,) object: ISO texts of timestamps and dates; fractions have at most microseconds."""
+        """Return (n,) object: ISO text of timestamps and dates; fractions have at most
+        microseconds."""
         zoned, is_day = getattr(array.type, "tz", None) is not None, self._arrow.types.is_date(array.type)
         missing = np.asarray(array.is_null())
         moments = np.asarray(array.to_numpy(zero_copy_only=False), "datetime64[us]")

@@ -1,5 +1,5 @@
 """Readers for batch systems whose accounting has one record per finished job. Each format defines
-what a record means (``BatchJob``); the checks, the notes and the columns are shared.
+what a record means (``BatchJob``), whereas the checks, the notes and the columns are shared.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ NOT_OVER = frozenset(
 
 
 class BatchJob(NamedTuple):
-    """A finished job of a batch system. Times are epoch seconds, NaN where unknown."""
+    """A finished job of a batch system. Times are epoch seconds, or NaN if unknown."""
 
     id: str
     arrival_s: float
@@ -93,7 +93,7 @@ _NUMBERS = range(_AT["arrival_s"], _AT["memory_gb"] + 1)
 
 
 class BatchReader(Reader):
-    """Makes a gang of each job that ran, however it ended. Rows with the same id but different
+    """Creates a gang for each job that ran, however it ended. Rows with the same id but different
     submissions are different jobs.
     """
 
@@ -181,7 +181,7 @@ def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
 
 def even_parts(slots: dict[str, int], gpus: float = 0.0) -> tuple[int, float, float]:
     """Return the number of parts of a job, and the cores and GPUs of each: one part per node if its
-    nodes have equal numbers of slots, else one per slot. ``gpus`` is a number per node.
+    nodes have equal numbers of slots, or else one part per slot. ``gpus`` is a number per node.
     """
     counts = list(slots.values())
     if len(set(counts)) == 1:

@@ -1,9 +1,9 @@
 """Published traces and their download addresses: the table of ``dagsim trace fetch``.
 
 Sizes and checksums come from the publishers or were measured on copies of the published bytes. An
-unknown value is ``None``, and the command then says that it cannot verify the file. Raw files in a
-repository are either pinned to the commit at which they were measured, or are the newest version
-(``HEAD``) and verified by checksum. The Parallel Workloads Archive publishes no checksums; ours
+unknown value is ``None``, and the command then states that it cannot verify the file. Raw files in
+a repository are either pinned to the commit at which they were measured, or are the newest version
+(``HEAD``) and verified by checksum. The Parallel Workloads Archive publishes no checksums, so ours
 come from a third party's lock file.
 """
 
@@ -48,7 +48,7 @@ class PublishedTrace:
 
     @property
     def bytes(self) -> int | None:
-        """Bytes to download, or ``None`` if the size of any file is unknown."""
+        """Number of bytes to download, or ``None`` if the size of any file is unknown."""
         sizes = [file.bytes for file in self.files]
         return None if not sizes or None in sizes else sum(size for size in sizes if size is not None)
 

@@ -103,11 +103,12 @@ def csv_form(
     separator: str = ",",
     header: bool = False,
 ) -> Form:
-    """Return the form of a CSV file, with ``columns`` and then ``optional`` ones, which are empty
+    """Return the form of a CSV file with ``columns`` followed by ``optional`` ones, which are empty
     if a file lacks them.
 
-    The first row of a file is its header if it holds every name of ``columns`` (in any case and order). Otherwise
-    its fields are named ``names``, or ``columns + optional``, in this order. ``header=True`` requires a header.
+    The first row of a file is its header if it contains every name in ``columns`` (in any case and
+    order). Otherwise its fields are named ``names``, or ``columns + optional``, in this order.
+    ``header=True`` requires a header.
     """
     wanted = [name.lower() for name in (*columns, *optional)]
 
@@ -130,7 +131,7 @@ def csv_form(
 
 
 class _Lines(NamedTuple):
-    """A block of whole lines, which is split only when a line is needed."""
+    """A block of whole lines, which is only split when a line is needed."""
 
     first: int
     """Number of the first line, as ``Source.where`` takes it."""
@@ -168,14 +169,14 @@ class Table:
         return any(layout.places[column] is not None for layout in self.layouts.values())
 
     def numbers(self, column: int, blank: float = nan) -> np.ndarray:
-        """(n,) float64: ``float`` of each text, NaN where that fails, ``blank`` where the text is
-        empty.
+        """Return (n,) float64: ``float`` of each text, NaN where that fails, and ``blank`` where
+        the text is empty.
         """
         values = self.values[column]
         return values if blank != blank else np.where(self.blank(column), blank, values)
 
     def blank(self, column: int) -> np.ndarray:
-        """(n,) bool: True where the text is empty or the file lacks the column."""
+        """Return (n,) bool: True where the text is empty or the file lacks the column."""
         if column in self.words_of:
             empty: np.ndarray = self.words_of[column] == ""
             return empty
@@ -183,7 +184,7 @@ class Table:
         return missing
 
     def unreadable(self, column: int) -> np.ndarray:
-        """(n,) bool: True where the text is not a number. ``nan`` counts as a number."""
+        """Return (n,) bool: True where the text is not a number. ``nan`` counts as a number."""
         wrong: np.ndarray = np.isnan(self.values[column])
         if column in self.words_of:
             texts = self.words_of[column]
@@ -192,7 +193,7 @@ class Table:
         return wrong
 
     def texts(self, column: int) -> np.ndarray:
-        """(n,) object: texts of a column that is read as text."""
+        """Return (n,) object: the text of a column that is read as text."""
         return self.words_of[column]
 
     def words(self, column: int) -> Labels:
@@ -258,7 +259,7 @@ class Table:
         return self.blocks[place].line(number) if place >= 0 else None
 
     def _places(self, row: int) -> Sequence[int | None]:
-        """Return the field index of each column in the file of a row."""
+        """Return the field index of each column in the file that a row comes from."""
         return self.layouts[int(self.line[row]) >> LINE_BITS].places
 
     def _text(self, column: int, row: int) -> str:
@@ -269,7 +270,7 @@ class Table:
         return "" if number != number else repr(number)
 
     def _all_texts(self, column: int) -> np.ndarray:
-        """Return the texts of a column; for a numeric column, only whether each is empty."""
+        """Return the text of a column; for a numeric column, only whether each value is empty."""
         if column in self.words_of:
             return self.words_of[column]
         values = self.values.get(column, np.full(len(self), nan))
@@ -277,7 +278,8 @@ class Table:
 
 
 def distinct_texts(texts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(n,) int: number of each text's value, in order of first appearance; and the values, object."""
+    """Return (n,) int: the number of each text's value, in order of first appearance; and the
+    values, object."""
     if len(texts) < _ROWS:
         place, words = numbered(texts.tolist())
         return place, objects(words)
@@ -288,7 +290,7 @@ def distinct_texts(texts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def read_tables(source: Source, form: Form, report: ReadReport) -> Iterator[Table]:
-    """Yield the rows of all files of a source in chunks. Count rows, and drop those with a wrong
+    """Yield the rows of all files of a source in chunks. Counts rows, and drops those with a wrong
     number of fields.
 
     Raises:
@@ -301,7 +303,7 @@ def read_tables(source: Source, form: Form, report: ReadReport) -> Iterator[Tabl
 def read_rows(
     source: Source, report: ReadReport, columns: Sequence[str], optional: Sequence[str] = (), *, header: bool = False
 ) -> Iterator[tuple[int, Sequence[str]]]:
-    """Yield the rows of a CSV source as texts, with the columns of ``csv_form``.
+    """Yield the rows of a CSV source as text, with the columns of ``csv_form``.
 
     Raises:
         TraceError: As in ``read_tables``.
@@ -313,8 +315,8 @@ def read_rows(
 
 
 def tables_of(source: Source, width: int, rows: Iterable[Row], numbers: Collection[int] = ()) -> Iterator[Table]:
-    """Yield records of a source as rows of ``width`` columns, in chunks. The columns ``numbers`` are also read as
-    numbers; others may hold any object.
+    """Yield records from a source as rows with ``width`` columns, in chunks. The columns
+    ``numbers`` are also read as numbers; others may contain any object.
     """
     layout, rows = FileLayout(range(width), width, False), iter(rows)
     form = Form(numbers, range(width), lambda first, where: layout)
@@ -465,7 +467,7 @@ class _File:
                 self._report.note("with a line break inside a text (joined)", self._where(begun))
 
     def _split(self, records: Iterator[tuple[int, list[str]]]) -> Iterator[Table]:
-        """Build a table from the texts of records."""
+        """Build a table from the text of records."""
         report, form = self._report, self._form
         while batch := list(islice(records, _ROWS)):
             lines, rows = [], []
@@ -511,7 +513,7 @@ def _typed(
     raw: np.ndarray,
     unread: Sequence[int] = (),
 ) -> Table:
-    """Build a table from ``fields`` by index; each is a sequence of texts or float64. ``unread``
+    """Build a table from ``fields`` by index; each is a sequence of strings or float64. ``unread``
     are additional columns to keep, because these rows have no lines.
     """
     values: dict[int, np.ndarray] = {}
@@ -532,8 +534,8 @@ def _typed(
 
 
 def local_seconds(texts: np.ndarray, zone: ZoneInfo | None) -> np.ndarray:
-    """(n,) float64: local dates in ``zone`` (default UTC) as seconds since 1970, NaN where a text
-    is not exactly a date.
+    """Return (n,) float64: local dates in ``zone`` (default UTC) as seconds since 1970, NaN where a
+    text is not exactly a date.
     """
     seconds = date_seconds(texts)
     if zone is not None:
@@ -547,8 +549,8 @@ def local_seconds(texts: np.ndarray, zone: ZoneInfo | None) -> np.ndarray:
 
 
 def date_seconds(texts: np.ndarray) -> np.ndarray:
-    """(n,) float64: texts like ``2017-10-09 07:01:55`` as seconds since 1970, NaN where a text has
-    any other form.
+    """Return (n,) float64: text such as ``2017-10-09 07:01:55`` as seconds since 1970, NaN where a
+    text has any other form.
     """
     blocks = [_seconds(texts[start : start + _ROWS]) for start in range(0, len(texts), _ROWS)]
     return np.concatenate(blocks) if blocks else np.zeros(0)
@@ -613,7 +615,7 @@ def _clean(data: bytes, start: bool) -> bytes:
 
 
 def _parsed(data: bytes, numbers: set[int], texts: set[int], separator: str) -> dict[int, np.ndarray] | None:
-    """Return the fields of lines by index: float64 where all are numbers or empty, else object.
+    """Return the fields of lines by index: float64 where all are numbers or empty, or else object.
     ``None`` if pandas fails.
     """
     import pandas as pd
@@ -677,7 +679,7 @@ def _picked(fields: Sequence[str], places: Sequence[int | None], strips: bool) -
 
 
 def _floats(texts: list[str]) -> np.ndarray:
-    """Convert each text by ``float``; NaN where that fails."""
+    """Convert each text with ``float``; NaN where that fails."""
     try:
         return np.array(list(map(float, texts)), np.float64)
     except ValueError:
@@ -693,6 +695,6 @@ def _float(text: str) -> float:
 
 def _exact(version: str) -> dict[str, Any]:
     """Return the option that makes pandas round floats as ``float`` does; pandas 3.1 and later
-    always do."""
+    always do so."""
     major, minor = (int(part) for part in version.split(".")[:2])
     return {} if (major, minor) >= (3, 1) else {"float_precision": "round_trip"}

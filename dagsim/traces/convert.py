@@ -1,16 +1,17 @@
-"""Convert a trace of any format to dagsim's own JSON Lines, to a Parquet table for analysis, or to a
-format of ``dagsim.traces.export``.
+"""Convert a trace in any format to dagsim's own JSON Lines, to a Parquet table for analysis, or to
+a format in ``dagsim.traces.export``.
 
-The table has one row per task, with its job's columns repeated. Rows are in order of arrival, and
-the rows of a job are adjacent. The columns are the fields of ``dagsim.model.Job`` and ``Task``
+The table has one row per task, with the columns of its job repeated. Rows are in order of arrival,
+and the rows of a job are adjacent. The columns are the fields of ``dagsim.model.Job`` and ``Task``
 under their own names, plus:
 
 - ``job_id``
 - ``task``: index of the task in its job
-- ``parents``: indices of the tasks it waits for
-- ``parent_bytes``: bytes it reads from each of them
+- ``parents``: indices of the tasks that it waits for
+- ``parent_bytes``: bytes that it reads from each of them
 
-The file's metadata holds the options that the trace was read with, as JSON under ``dagsim``.
+The metadata of the file contain the options with which the trace was read, as JSON under
+``dagsim``.
 """
 
 from __future__ import annotations
@@ -47,17 +48,18 @@ def convert(
     counted: Callable[[Iterable[Job]], Iterator[Job]] = iter,
     to_format: str | None = None,
 ) -> tuple[ReadReport, Written]:
-    """Write the jobs of the trace at ``path`` to ``to``, in the format of its ending or ``to_format``.
-    Return the report of rows read and dropped, and of what was written. Files are created
-    atomically.
+    """Write the jobs in the trace at ``path`` to ``to``, in the format given by its ending or by
+    ``to_format``. Return the report of rows read and dropped, and of what was written. Files are
+    created atomically.
 
     The jobs are read, passed through ``counted``, and written one at a time.
 
     Raises:
-        ConfigError: The name of ``to`` has none of ``ENDINGS``, or pyarrow for Parquet is missing.
+        ConfigError: The name of ``to`` has none of the ``ENDINGS``, or pyarrow is missing for
+        Parquet.
         UnknownName: There is no format ``to_format``.
         TraceError: The trace cannot be read.
-        WorkloadError: ``to`` cannot be written, or the format cannot hold a job.
+        WorkloadError: ``to`` cannot be written, or the format cannot represent a job.
     """
     if to_format is not None and to_format not in targets():
         refuse_missing("writers", to_format)
@@ -100,7 +102,7 @@ def write_parquet(path: Path, jobs: Iterable[Job], meta: Mapping[str, Any]) -> N
 
     Raises:
         ConfigError: pyarrow is not installed.
-        WorkloadError: The file cannot be written, or Parquet cannot hold a number of the jobs.
+        WorkloadError: The file cannot be written, or Parquet cannot represent a number in the jobs.
     """
     arrow, parquet = (import_pyarrow("writing Parquet", module) for module in ("pyarrow", "pyarrow.parquet"))
     schema = _schema(arrow)

@@ -1,5 +1,5 @@
-"""Incremental JSON reader, which yields the elements of a long list in a document of any size in
-bounded memory."""
+"""An incremental JSON reader, which yields the elements of a long list in a document of any size,
+using bounded memory."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ _UNDECIDED = 16
 
 
 def elements(source: Source, key: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the objects under ``key`` of each document, each with its line number. See
+    """Yield the objects under ``key`` in each document, each with its line number. See
     ``Source.where``.
 
     A document is an object with such a list, a plain list of objects, or an object without the
-    list, which is then yielded itself. So a file with one object per line can be read, too.
+    list, which is then yielded itself. A file with one object per line can therefore be read as
+    well.
 
     Raises:
         TraceError: The text is not JSON, or an element is not an object; the message names ``file:line``.
@@ -69,7 +70,7 @@ def text_in(value: Any, *keys: str) -> str:
 
 
 class _Document:
-    """A JSON text of which only the current part is in memory."""
+    """A JSON text, of which only the current part is in memory."""
 
     def __init__(self, text: TextIOWrapper, file: Source) -> None:
         self._text = text

@@ -1,7 +1,7 @@
 """Write jobs and machines in the formats of other simulators.
 
-Each format can hold only certain jobs. A job that another simulator would treat differently (a DAG
-in a format without dependencies, a share of a GPU) is refused by name. Attributes that only
+Each format can only represent certain jobs. A job that another simulator would treat differently (a
+DAG in a format without dependencies, a share of a GPU) is rejected by name. Attributes that only
 dagsim's own format has are left out, and the summary counts them.
 """
 
@@ -26,7 +26,8 @@ from dagsim.traces.arrow import import_pyarrow
 
 
 class Written(NamedTuple):
-    """The files of an export, and the number of jobs by attribute that the format cannot hold."""
+    """The files of an export, and the number of jobs by attribute that the format cannot
+    represent."""
 
     files: tuple[Path, ...]
     left_out: dict[str, int]
@@ -49,17 +50,18 @@ class Writer(NamedTuple):
 
 
 def formats() -> tuple[str, ...]:
-    """Return the names of the formats that ``export`` writes: dagsim's own, and those of
+    """Return the names of the formats that ``export`` writes: dagsim's own, and those from
     families."""
     return tuple(sorted({*_WRITERS, *(entry.name for _, entry in family_entries("writers"))}))
 
 
 def export(format: str, path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> Written:
-    """Write ``jobs``, in order of arrival, to ``path`` in one of ``formats()``. ``cluster`` is
-    the machine on which the jobs ran; without it, the platform is large enough for the widest job.
+    """Write ``jobs``, in order of arrival, to ``path`` in one of ``formats()``. ``cluster`` is the
+    machine on which the jobs ran; without it, the platform is large enough for the widest job.
 
     Raises:
-        WorkloadError: The format cannot hold a job (the message names it), or a file cannot be written.
+        WorkloadError: The format cannot represent a job (the message names it), or a file cannot be
+        written.
         UnknownName: There is no such format.
     """
     write, holds = _WRITERS.get(format) or service(format, "writers")
@@ -93,7 +95,7 @@ _ATTRIBUTES = tuple([(field.name, field.default) for field in fields(Job) if fie
 
 
 def processors(job: Job, task: Task, format: str) -> int:
-    """Return the GPUs of an instance, or its cores if it needs no GPU."""
+    """Return the number of GPUs of an instance, or of cores if it needs no GPU."""
     if task.speeds or task.model:
         raise refused(job, format, f"the duration of task {task.name!r} depends on the GPU type")
     amount = task.gpus or task.cpus
@@ -117,12 +119,12 @@ def single_task(job: Job, format: str) -> tuple[Task, int]:
 
 
 def refused(job: Job, format: str, reason: str) -> WorkloadError:
-    """Return the error for a job that the format cannot hold."""
+    """Return the error for a job that the format cannot represent."""
     return WorkloadError(f"job {job.id!r} cannot be written as {format}: {reason}")
 
 
 def machine_size(cluster: Cluster | None, widest: int) -> int:
-    """Return the processors of the machine: its GPUs, or its cores if it has none."""
+    """Return the number of processors of the machine: its GPUs, or its cores if it has none."""
     if cluster is None:
         return widest
     return int(sum(node.gpus for node in cluster.nodes) or sum(int(node.cpus) for node in cluster.nodes))

@@ -1,9 +1,9 @@
 """Download published traces: resume after an interruption, verify, and move a file into place only
 once it is complete.
 
-A file grows as ``NAME.part``, with the server's identification of its content in
-``NAME.part.version``. A part is resumed only if a mixture of two contents would be noticed: either
-the checksum is known, or the server is asked to send only the rest of that version.
+A file is downloaded to ``NAME.part``, with the server's identification of its content in
+``NAME.part.version``. A partial file is only resumed if a mixture of two contents would be noticed,
+because either the checksum is known or the server is asked to send only the rest of that version.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def fetch_file(file: Remote, to: Path, watch: Watch | None = None) -> Fetched:
 
     Raises:
         FetchError: As in ``fetch``.
-        KeyboardInterrupt: The user stopped the download; the part is kept.
+        KeyboardInterrupt: The user stopped the download; the downloaded part is kept.
     """
     try:
         if to.exists():
@@ -156,7 +156,7 @@ _LOOKED_AT = 1024
 
 @dataclass(slots=True)
 class Answer:
-    """The bytes from ``start`` on, of ``total`` if the server states it."""
+    """The bytes from ``start`` onwards, out of ``total`` if the server states it."""
 
     start: int
     total: int | None
@@ -186,9 +186,9 @@ class Answer:
 
 @contextmanager
 def ask(url: str, start: int = 0, version: str = "") -> Iterator[Answer]:
-    """Request ``url`` from byte ``start`` on, of this ``version`` if given.
+    """Request ``url`` from byte ``start`` onwards, in this ``version`` if given.
 
-    If the server cannot send a part, or now has another version, it sends the whole file and
+    If the server cannot send a part, or now has a different version, it sends the whole file and
     ``Answer.start`` is 0.
 
     Raises:

@@ -66,7 +66,7 @@ def count(text: str, field: str, least: int = 1, most: int = MOST_INSTANCES) -> 
 
 
 def are_counts(values: np.ndarray, least: int = 1, most: int = MOST_INSTANCES) -> np.ndarray:
-    """(n,) bool: True where ``count`` accepts the number."""
+    """Return (n,) bool: True where ``count`` accepts the number."""
     counted: np.ndarray = (values >= least) & (values <= most) & (values == np.floor(values))
     return counted
 
@@ -75,7 +75,7 @@ _EPOCH = datetime(1970, 1, 1)
 
 
 def seconds_since_1970(text: str, field: str) -> float:
-    """Parse a date like ``2017-10-09 07:01:55`` as seconds since 1970, without a time zone.
+    """Parse a date such as ``2017-10-09 07:01:55`` as seconds since 1970, without a time zone.
 
     Raises:
         Dirty: The text is empty, not such a date, or before 1970.
@@ -97,8 +97,8 @@ _FIRST_DATE_S = 1e8
 
 def instant_s(name: str, value: str | float, origin_s: float, zone: tzinfo | None) -> float:
     """Parse a time in a log as seconds after its first job, which arrived at ``origin_s`` on the
-    log's clock: a date (``2023-05-03T14:00``, in ``zone`` or UTC), or a time after the first job
-    (``36h``, ``7d``, or seconds).
+    log's clock. The time is a date (``2023-05-03T14:00``, in ``zone`` or UTC) or a time after the
+    first job (``36h``, ``7d``, or seconds).
 
     Raises:
         ConfigError: It is neither, or the log has no dates.
@@ -121,8 +121,8 @@ _UNITS_GB = {"K": 2.0**-20, "M": 2.0**-10, "G": 1.0, "T": 2.0**10, "P": 2.0**20}
 
 
 def memory_gb(text: str) -> float:
-    """Parse Slurm's ``128G`` as GB: units are powers of 1024, no letter means MB; the ``c`` or ``n`` of old
-    versions is removed.
+    """Parse Slurm's ``128G`` as GB. Units are powers of 1024, no letter means MB, and the ``c`` or
+    ``n`` of old versions is removed.
 
     Raises:
         Dirty: The text is not a size.

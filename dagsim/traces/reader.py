@@ -48,8 +48,8 @@ class WaitingJob(NamedTuple):
 
 
 class Reader(Protocol):
-    """Converts one trace format into jobs. A reader is stateless: ``read`` receives everything it
-    needs.
+    """Converts one trace format into jobs. A reader is stateless: ``read`` receives everything that
+    it needs.
     """
 
     name: ClassVar[str]
@@ -75,13 +75,13 @@ class Reader(Protocol):
         return None
 
     def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
-        """Yield the jobs in order of arrival, lazily. A reader defines ``read`` or ``blocks``; the
-        other follows from it.
+        """Yield the jobs in order of arrival, lazily. A reader defines either ``read`` or
+        ``blocks``, and the other one is derived from it.
 
-        ``arrival_s`` is on the trace's own clock, at least 0; the caller applies the window, the
+        ``arrival_s`` is on the trace's own clock and at least 0; the caller applies the window, the
         origin and the time scale. Work is in seconds. Rows read are counted in ``report.rows``. A
-        job's rows are added to ``report.kept`` right before the job is yielded; every other row is
-        dropped or skipped with a reason.
+        job's rows are added to ``report.kept`` right before the job is yielded, and every other row
+        is dropped or skipped with a reason.
 
         Raises:
             TraceError: The file cannot be read at all, or a row would be dropped in strict mode.
@@ -111,13 +111,13 @@ class Reader(Protocol):
         return None
 
     def downtimes(self, source: Source, options: TraceOptions) -> tuple[Downtime, ...]:
-        """Return the times when nodes of ``cluster`` join late, leave or are away, on the clock of
-        ``read``."""
+        """Return the times at which nodes of ``cluster`` join late, leave or are away, on the clock
+        of ``read``."""
         return ()
 
     def begins_s(self, source: Source, options: TraceOptions) -> float | None:
-        """When a run of the jobs begins, on the clock of ``read``, with the running jobs and wait
-        then; ``None`` for logs, which may begin anywhere.
+        """When a run of the jobs begins, on the clock of ``read``, with jobs running and waiting at
+        that time; ``None`` for logs, which may begin anywhere.
         """
         return None
 

@@ -1,10 +1,10 @@
-"""What reading a trace produced: rows read, rows dropped, and why."""
+"""The result of reading a trace: rows read, rows dropped, and why."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple
@@ -45,7 +45,7 @@ class Contradiction:
     """By reason, the number of jobs or rows, and the first of them: ids, or ``file:line``."""
 
     def add(self, reason: str, first: Iterable[str], count: int = 1) -> None:
-        """Add ``count`` jobs or rows to a reason, the first of which are named."""
+        """Add ``count`` jobs or rows to a reason, of which the first are named."""
         before, named = self.reasons.get(reason, (0, ()))
         self.reasons[reason] = before + count, (*named, *first)[:_IDS]
 
@@ -69,37 +69,37 @@ CONTRADICTIONS: Mapping[str, str] = {
 """Kinds of contradictions, each with the predicate of its sentence."""
 OF_ROWS = ("columns", "times", "ids", "text")
 """Kinds that readers find from the rows of a log alone."""
-_PHRASES = {
-    kind: re.compile("|".join(phrases))
-    for kind, phrases in {
-        "times": (
-            *("an end before the start", "times are out of order", "impossible time", "starts? before"),
-            *("after their start", "elapsed time is not", "wall time is not", "hours? change"),
-            *(
-                "hour that (is skipped|their zone)",
-                "end before a parent",
-                "negative [a-z ]*(time|duration|arrival|submi)",
-            ),
-        ),
-        "ids": ("id another", "(task|instance) another row", "id of an earlier"),
-        "columns": ("disagree", "did not request", "mix GPU types", "wider than the machine", "column twice"),
-        "text": ("only in (their )?(text|command)", "GPUs of (SubmitLine|its submit arguments)"),
-    }.items()
+PHRASES: Mapping[str, Sequence[str]] = {
+    "times": (
+        "an end before the start",
+        "times are out of order",
+        "impossible time",
+        "starts? before",
+        "after their start",
+        "elapsed time (is not|differs)",
+        "wall time (is not|differs)",
+        "hour that (occurs twice|does not exist)",
+        "end before one of their parents",
+        "negative [a-z ]*(time|duration|arrival|submi)",
+    ),
+    "ids": ("id another", "(task|instance) another row", "id of an earlier"),
+    "columns": ("disagree", "did not request", "mix GPU types", "wider than the machine", "column twice"),
+    "text": ("only in (their )?(text|command)", "GPUs (of|taken from) (SubmitLine|the submit arguments)"),
 }
-"""Words in a reason for dropping or noting a row that mark it as a contradiction."""
+"""Patterns that mark a reason for dropping or noting a row as a contradiction, by its kind."""
 
 
 @cache
 def contradiction_in(reason: str) -> str:
     """Return the kind of contradiction that a reason for dropping or noting a row describes; empty
     for other reasons."""
-    return next((kind for kind, phrases in _PHRASES.items() if phrases.search(reason)), "")
+    return next((kind for kind, phrases in PHRASES.items() if re.search("|".join(phrases), reason)), "")
 
 
 @dataclass(slots=True)
 class ReadReport:
-    """Counts that are updated while a trace is read. At the end of the trace, every row is kept,
-    dropped or skipped.
+    """Counts that are updated while a trace is read. At the end of the trace, every row has been
+    kept, dropped or skipped.
 
     - A *dropped* row is faulty.
     - A *noted* row is kept, although something about it had to be tolerated.
@@ -127,8 +127,8 @@ class ReadReport:
         """Count ``rows`` faulty rows under ``reason``, a phrase that follows a number (``cyclic``,
         ``without end``).
 
-        ``where`` is the ``file:line`` of the first of them; ``detail`` adds information about this
-        particular row.
+        ``where`` is the ``file:line`` of the first of them, and ``detail`` adds information about
+        this particular row.
 
         Raises:
             TraceError: Always, in strict mode.
@@ -150,8 +150,8 @@ class ReadReport:
         impossible: str = "that describe an impossible job",
     ) -> Dropping:
         """Drop rows if the body of the ``with`` statement raises ``Dirty`` (for its reason, with
-        the start of ``detail``) or ``ModelError`` (as ``impossible``). Each of ``places``, a ``file:line`` or a
-        function that returns one, stands for ``rows`` of them.
+        the start of ``detail``) or ``ModelError`` (as ``impossible``). Each of ``places``, a
+        ``file:line`` or a function that returns one, represents ``rows`` of them.
         """
         return Dropping(self, places, rows, detail, impossible)
 
@@ -181,7 +181,7 @@ class ReadReport:
 
     @property
     def open(self) -> int:
-        """Number of rows that were read but are neither kept, dropped nor skipped yet."""
+        """Number of rows that have been read but not yet kept, dropped or skipped."""
         return self.rows - self.kept - self.dropped.total() - self.skipped.total()
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,9 +1,9 @@
-"""Turn the rows of a table into jobs: find faults of rows, group them by job, and sort by arrival.
+"""Convert the rows of a table to jobs: find faults in rows, group them by job, and sort by arrival.
 
 A reader checks all rows of a table at once. ``Findings`` collects everything to report, each entry
 with the rows that it concerns. ``JobBatch.block`` reports these entries job by job, as if rows had
 been read one after the other. A table that does not fit into memory is split by arrival, so that
-each part holds whole jobs and the parts are in order (``in_parts``).
+each part contains whole jobs and the parts are in order (``in_parts``).
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _Finding(NamedTuple):
 
 
 class Findings:
-    """Everything to report about the rows of a table, in the order added."""
+    """Everything to report about the rows of a table, in the order in which it was added."""
 
     def __init__(self) -> None:
         self._listed: list[_Finding] = []
@@ -72,8 +72,8 @@ class Findings:
         counts: np.ndarray | None = None,
         details: Mapping[int, str] | None = None,
     ) -> None:
-        """Add rows that are dropped. ``counts`` is the number of rows that each stands for. They
-        are reported in row order unless ``order`` says otherwise.
+        """Add rows that are dropped. ``counts`` is the number of rows that each of them represents.
+        They are reported in row order unless ``order`` is given.
         """
         if len(rows):
             order = rows if order is None else order
@@ -101,7 +101,7 @@ class Findings:
         self._listed.append(_Finding(np.array([row]), text, drops, 0, order, np.array([count]), details))
 
     def forget(self, rows: np.ndarray) -> None:
-        """Remove all findings about the rows of a mask, (n,) bool."""
+        """Remove all findings about the rows in a mask, (n,) bool."""
         kept = [~rows[finding.rows] for finding in self._listed]
         self._listed = [
             finding._replace(
@@ -129,8 +129,8 @@ class Findings:
         last: int,
         hours: Callable[[np.ndarray], Hours] = lambda jobs: NO_HOURS,
     ) -> None:
-        """Report all findings of jobs up to ``last``; ``job`` is (n,), the job of each row of the
-        table, and ``hours`` returns the hours of jobs.
+        """Report all findings about jobs up to ``last``; ``job`` is (n,), the job of each row of
+        the table, and ``hours`` returns the hours of jobs.
 
         Raises:
             TraceError: A row is dropped in strict mode.
@@ -208,7 +208,8 @@ class JobBatch(NamedTuple):
 
 
 class Checks:
-    """Checks the fields of a table's rows, column by column; a row is dropped for its first fault."""
+    """Checks the fields in a table's rows, column by column; a row is dropped for its first
+    fault."""
 
     def __init__(self, table: Table) -> None:
         self.table = table
@@ -216,33 +217,34 @@ class Checks:
         self.usable = np.ones(len(table), bool)
 
     def drop(self, faulty: np.ndarray, reason: str, details: Mapping[int, str] | None = None) -> None:
-        """Drop the rows of a mask, (n,) bool, that are still usable."""
+        """Drop the rows in a mask, (n,) bool, that are still usable."""
         self.findings.drop(np.flatnonzero(faulty & self.usable), reason, details=details)
         self.usable &= ~faulty
 
     def drop_for(self, reasons: Labels) -> None:
-        """Drop the rows that have a reason; an empty text means no reason."""
+        """Drop the rows that have a reason; an empty text means that there is no reason."""
         for place, reason in enumerate(reasons.words):
             if reason:
                 self.drop(reasons.place == place, reason)
 
     def skip(self, rows: np.ndarray, reason: str, report: ReadReport) -> None:
-        """Skip the rows of a mask, (n,) bool, that are still usable."""
+        """Skip the rows in a mask, (n,) bool, that are still usable."""
         rows = rows & self.usable
         if rows.any():
             report.skip(reason, int(rows.sum()))
         self.usable &= ~rows
 
     def note(self, rows: np.ndarray, text: str) -> None:
-        """Add a note to the rows of a mask, (n,) bool, that are still usable."""
+        """Add a note to the rows in a mask, (n,) bool, that are still usable."""
         self.findings.note(np.flatnonzero(rows & self.usable), text)
 
     def number(self, column: int, field: str, blank: float = nan, where: np.ndarray | None = None) -> np.ndarray:
-        """(n,) float64: numbers of a column; drops rows (``where``) without a finite number."""
+        """Return (n,) float64: the numbers in a column; drops rows (``where``) without a finite
+        number."""
         return self.finite(self.table.numbers(column, blank), column, field, where)
 
     def finite(self, values: np.ndarray, column: int, field: str, where: np.ndarray | None = None) -> np.ndarray:
-        """Return the values of a column; drops rows (``where``) without a finite number."""
+        """Return the values in a column; drops rows (``where``) without a finite number."""
         faulty = ~np.isfinite(values)
         if where is not None:
             faulty &= where
@@ -265,14 +267,14 @@ class Checks:
         blank: float = nan,
         where: np.ndarray | None = None,
     ) -> np.ndarray:
-        """(n,) float64: whole numbers from ``least`` to ``most``; drops other rows."""
+        """Return (n,) float64: whole numbers from ``least`` to ``most``; drops other rows."""
         values = self.number(column, field, blank, where)
         faulty = ~are_counts(values, least, most)
         self.drop(faulty if where is None else faulty & where, f"whose {field} is impossible")
         return values
 
     def date(self, column: int, field: str, where: np.ndarray | None = None) -> np.ndarray:
-        """(n,) float64: dates without a zone as seconds since 1970; drops other rows."""
+        """Return (n,) float64: dates without a zone as seconds since 1970; drops other rows."""
         texts, seconds = self.table.texts(column), dates(self.table, column)
         reasons: dict[str, list[int]] = {}
         for row in np.flatnonzero(np.isnan(seconds) if where is None else np.isnan(seconds) & where).tolist():
@@ -285,7 +287,7 @@ class Checks:
         return seconds
 
     def impossible(self, jobs: JobArrays) -> None:
-        """Drop rows with impossible jobs, one per row."""
+        """Drop rows with impossible jobs, one job per row."""
         details = {row: str(error) for row, error in jobs.faults(self.usable)}
         self.drop(_mask(list(details), len(self.usable)), "that describe an impossible job", details)
 
@@ -300,10 +302,10 @@ def single_tasks(
     name: str = "job",
     **columns: Any,
 ) -> JobArrays:
-    """Make one job of one task per row, with the ids in column 0.
+    """Create one single-task job per row, with the ids in column 0.
 
-    Rows that are not usable may hold anything. ``kind`` makes the kind of a task from a row's
-    values of ``properties``; ``columns`` are further fields of ``JobArrays``.
+    Rows that are not usable may contain anything. ``kind`` creates the kind of a task from a row's
+    values of ``properties``, and ``columns`` are further fields of ``JobArrays``.
     """
     place, kinds = kinds_of_rows(checks.usable, properties, kind)
     return JobArrays.of_single_tasks(
@@ -332,8 +334,8 @@ class JobTimes(NamedTuple):
     eligible_s: np.ndarray | None = None
 
     def checked(self, checks: Checks, slack_s: float = _SLACK_S) -> JobTimes:
-        """Note times that contradict each other, and return possible ones: no start before the arrival, and
-        none before the job was eligible.
+        """Note times that contradict each other, and return possible ones: no start before the
+        arrival, and none before the job was eligible.
         """
         arrival_s, start_s, end_s, ran_s, eligible_s = self
         with np.errstate(invalid="ignore"):
@@ -361,12 +363,12 @@ _AGAIN = ("given twice", "whose id another row has")
 def single_rows(
     checks: Checks, jobs: JobArrays, ids: np.ndarray, times: np.ndarray, again: tuple[str, str] = _AGAIN
 ) -> JobBatch:
-    """Make one job per row, in order of arrival; of the rows with one id, keep only the earliest.
+    """Create one job per row, in order of arrival; of the rows with one id, keep only the earliest.
 
     ``jobs`` has one job per row. ``ids`` (n,) object and ``times`` (n,) float64 are the id and the
-    arrival of each row; the time is ``inf`` if it cannot be read. Rows that are not usable may hold
-    anything. ``again`` has the reasons for dropping a row that equals the earliest one, and one
-    that differs from it.
+    arrival of each row; the time is ``inf`` if it cannot be read. Rows that are not usable may
+    contain anything. ``again`` contains the reasons for dropping a row that equals the earliest
+    one, and a row that differs from it.
     """
     table, findings = checks.table, checks.findings
     groups = rows_by_job(ids, times)
@@ -399,10 +401,10 @@ def row_blocks(
 ) -> Iterator[Block]:
     """Return the jobs of a table with one row per job, sorted by arrival.
 
-    ``read`` reads the table; its column 0 holds the job ids. ``times`` returns the arrival of each
-    row, ``inf`` if it cannot be read. ``jobs`` makes one job per row and drops rows that cannot be
-    kept. ``again`` as in ``single_rows``. With ``apart``, rows with the same id that arrive at
-    different times are separate jobs.
+    ``read`` reads the table; its column 0 contains the job ids. ``times`` returns the arrival of
+    each row, ``inf`` if it cannot be read. ``jobs`` creates one job per row and drops rows that
+    cannot be kept. ``again`` as in ``single_rows``. With ``apart``, rows with the same id that
+    arrive at different times are separate jobs.
     """
 
     def keys(table: Table) -> tuple[np.ndarray, np.ndarray]:
@@ -443,8 +445,8 @@ class _Namesakes:
         """By id, the number of its rows so far, if there are several."""
 
     def numbered(self, ids: np.ndarray, times: np.ndarray) -> np.ndarray | None:
-        """Return the ids of the next part, with numbers on those that earlier rows have (``7``,
-        ``7#2``); None if all are new.
+        """Return the ids of the next part, with numbers added to those that earlier rows have
+        (``7``, ``7#2``); None if all are new.
         """
         code, names = distinct_texts(ids)
         hashes = _hashes(names)
@@ -471,7 +473,7 @@ def with_others(
     """Retry the jobs in the batch that are not kept, row by row, and add those that are valid.
 
     ``make`` receives the index of a job and its rows (those in ``members``, starting at the job's
-    entry of ``first``), and returns the job and the number of its rows.
+    entry in ``first``), and returns the job and the number of its rows.
     """
     retried = {}
     for place in np.flatnonzero(~batch.kept).tolist():
@@ -501,15 +503,15 @@ def job_blocks(batches: Iterable[JobBatch], report: ReadReport, most: int | None
 
 
 def arrivals(table: Table, column: int) -> np.ndarray:
-    """(n,) float64: seconds of a column, at least 0; 0 where it is empty, ``inf`` where it is not a
-    number.
+    """Return (n,) float64: the seconds in a column, at least 0; 0 where it is empty, and ``inf``
+    where it is not a number.
     """
     seconds = np.where(table.unreadable(column), inf, table.numbers(column))
     return np.where(table.blank(column), 0.0, np.fmax(seconds, 0.0))
 
 
 def dates(table: Table, column: int) -> np.ndarray:
-    """(n,) float64: dates without a zone as seconds since 1970, NaN for other texts."""
+    """Return (n,) float64: dates without a zone as seconds since 1970, NaN for other text."""
     texts = table.texts(column)
     seconds = date_seconds(texts)
     for row in np.flatnonzero(np.isnan(seconds) & (texts != "")).tolist():
@@ -528,11 +530,11 @@ class Grouped(NamedTuple):
 
     @property
     def job(self) -> np.ndarray:
-        """(n,) int64: job of each entry of ``row``."""
+        """Return (n,) int64: the job of each entry in ``row``."""
         return np.repeat(np.arange(len(self.ids)), np.diff(self.first))
 
     def job_of_row(self) -> np.ndarray:
-        """(n,) int64: job of each row of the table."""
+        """Return (n,) int64: the job of each row of the table."""
         job = np.empty(len(self.row), np.int64)
         job[self.row] = self.job
         return job
@@ -568,13 +570,13 @@ def in_parts(
     report: ReadReport,
     learn: Callable[[Table, bool], None] | None = None,
 ) -> Iterator[Table]:
-    """Yield the rows of ``read``, at most ``ROWS_IN_MEMORY`` at once: parts of whole jobs, in order
-    of arrival.
+    """Yield the rows of ``read``, at most ``ROWS_IN_MEMORY`` at once, as parts that contain whole
+    jobs, in order of arrival.
 
-    ``keys`` returns ids and times of rows, as ``rows_by_job`` takes them. A table that is too large
-    is read twice: once to find the arrival of each job, and once to write the rows to a temporary
-    file per part. ``learn`` is given all rows before ``keys``, which requires reading the table
-    once more; it is told whether a table contains all of them.
+    ``keys`` returns ids and times of rows in the form that ``rows_by_job`` takes. A table that is
+    too large is read twice: once to find the arrival of each job, and once to write the rows to a
+    temporary file per part. ``learn`` is given all rows before ``keys``, which requires reading the
+    table once more; it is told whether a table contains all of them.
     """
     tables, count, stream = [], 0, read(report)
     for table in stream:
@@ -636,7 +638,7 @@ class _Arrivals:
         return np.unique(self._times[order][np.flatnonzero(np.diff(rows)) + 1])
 
     def of(self, table: Table) -> np.ndarray:
-        """(n,) float64: arrival of each row's job."""
+        """Return (n,) float64: the arrival of each row's job."""
         times: np.ndarray = self._times[np.searchsorted(self._hashes, _hashes(self._keys(table)[0]))]
         return times
 
@@ -657,8 +659,8 @@ def _loaded(file: IO[bytes], like: Table) -> Iterator[Table]:
 def kinds_of_rows(
     usable: np.ndarray, columns: Sequence[np.ndarray], kind: Callable[..., TaskKind]
 ) -> tuple[np.ndarray, tuple[TaskKind, ...]]:
-    """(n,) int32: index of each row's kind, and the kinds: one per combination of values among the
-    ``usable`` rows.
+    """Return (n,) int32: the index of each row's kind; and the kinds, one per combination of values
+    among the ``usable`` rows.
     """
     if not usable.any():
         return np.zeros(len(usable), np.int32), (TaskKind(Demand(0.0)),)
@@ -690,7 +692,7 @@ def drop_repeated(checks: Checks, keys: np.ndarray, values: Sequence[np.ndarray]
 
 
 def repeated(keys: np.ndarray) -> np.ndarray:
-    """(n,) bool: True if an earlier row has the same key."""
+    """Return (n,) bool: True if an earlier row has the same key."""
     ordered = np.sort(keys)
     again = np.isin(keys, ordered[1:][ordered[1:] == ordered[:-1]])
     shared = np.flatnonzero(again)

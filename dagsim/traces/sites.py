@@ -50,7 +50,7 @@ _SHORT = 500  # in characters; a longer name is taken for damage
 
 
 def site_gpu(name: str, named: Mapping[str, str] | None = None) -> str:
-    """Return the catalogue name of the GPU type that a site calls ``name``; ``name`` itself if
+    """Return the catalogue name of the GPU type that a site calls ``name``, or ``name`` itself if
     there is none.
 
     ``named``, a mapping from the site's names in lower case, takes precedence. ``a100`` without a
@@ -95,7 +95,7 @@ def hosts(text: str, most: int = _MOST) -> tuple[str, ...]:
     suffixes.
 
     Raises:
-        ValueError: A bracket is not closed, or does not hold a list of numbers and ranges.
+        ValueError: A bracket is not closed, or does not contain a list of numbers and ranges.
     """
     return tuple(islice((name for part in _parts(text) for name in _expanded(part)), most))
 

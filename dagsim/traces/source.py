@@ -58,10 +58,10 @@ _DAMAGED = (EOFError, zlib.error, gzip.BadGzipFile, tarfile.TarError)
 
 
 class Source:
-    """File or files of a trace, opened only when read.
+    """The file or files of a trace, which are only opened when they are read.
 
     ``path`` is a file (plain or gzip, recognised by its first bytes), a directory of shards, an
-    archive (``.tar``, ``.tar.gz``, ``.tgz``: its members are the shards), or
+    archive (``.tar``, ``.tar.gz``, ``.tgz``, whose members are the shards), or
     ``archive.tar.gz:member``. Documents beside the data (``README*``, ``*.md``) are not shards. A
     Parquet or Arrow file reads as the CSV text of its table, with a header.
 
@@ -113,8 +113,8 @@ class Source:
         return inside if inside.files else self
 
     def beside(self, *patterns: str) -> Source:
-        """Return the shards that match one of ``patterns``, or else such files in the directory of
-        the file or archive.
+        """Return the shards that match one of ``patterns``, or else matching files in the directory
+        of the file or archive.
         """
         inside = self.select(*patterns)
         folder = self.path.parent
@@ -125,15 +125,15 @@ class Source:
         return around.select(*patterns)
 
     def matches(self, *patterns: str) -> bool:
-        """Return True if the name, or the path's end, matches one of ``patterns`` (shell patterns,
-        case-insensitive).
+        """Return True if the name, or the end of the path, matches one of ``patterns`` (shell
+        patterns, case-insensitive).
         """
         path = (self.member or self.path.as_posix()).lower()
         return any(fnmatch(path, text) or fnmatch(path, f"*/{text}") for text in map(str.lower, patterns))
 
     def head(self, lines: int = 32) -> list[str]:
-        """Return the first lines of the first shard (of its first 64 KB), to recognise its format;
-        undecodable bytes are replaced.
+        """Return the first lines of the first shard (from its first 64 KB), to recognise its
+        format; undecodable bytes are replaced.
         """
         return self._head[:lines]
 
@@ -142,7 +142,7 @@ class Source:
         """The columns of the first shard, if it is a Parquet or Arrow file.
 
         Raises:
-            TraceError: As above; or pyarrow is not installed.
+            TraceError: As above, or pyarrow is not installed.
         """
         file = self.files[0]
         if file is not self:
@@ -168,12 +168,12 @@ class Source:
             yield from file._lines(place << LINE_BITS)
 
     def where(self, number: int) -> str:
-        """``file:line`` of the row or line with this number."""
+        """Return ``file:line`` of the row or line with this number."""
         return f"{self.files[number >> LINE_BITS]}:{number & ((1 << LINE_BITS) - 1)}"
 
     @contextmanager
     def open_binary(self) -> Iterator[BinaryIO]:
-        """Decompressed bytes of a single file, as a stream."""
+        """Return the decompressed bytes of a single file, as a stream."""
         (file,) = self.files if len(self.files) == 1 else (self,)
         with file._opened() as stream:
             try:
@@ -194,7 +194,8 @@ class Source:
 
     @cached_property
     def _listed(self) -> tuple[Source, ...]:
-        """The files in a directory (without opening archives), or the members of an archive."""
+        """Return the files in a directory (without opening archives), or the members of an
+        archive."""
         if self.path.is_dir():
             files = sorted(file for file in self.path.rglob("*") if file.is_file())
             return tuple([Source(file) for file in files if _is_data(file.relative_to(self.path).as_posix())])
@@ -304,7 +305,8 @@ class Source:
 
 
 class _Gunzipped(gzip.GzipFile):
-    """Stream of decompressed bytes that raises an error if they far exceed the growth of any trace."""
+    """A stream of decompressed bytes that raises an error if they far exceed the growth of any
+    trace."""
 
     def __init__(self, packed: BufferedReader, where: str) -> None:
         super().__init__(fileobj=packed)
@@ -340,7 +342,7 @@ def _archive(path: Path) -> Iterator[tarfile.TarFile]:
 
 
 def _refuse_unending(path: Path) -> None:
-    """Refuse pipes and devices: a trace is read more than once, and to its end.
+    """Reject pipes and devices, because a trace is read more than once, and to its end.
 
     Raises:
         TraceError: The path is a pipe or a device.
@@ -355,7 +357,7 @@ def _is_data(path: str) -> bool:
 
 
 def _check(start: bytes, where: str) -> None:
-    """Refuse data that is clearly not a trace, with specific advice for each case."""
+    """Reject data that is clearly not a trace, with specific advice for each case."""
     text = start.lstrip(b"\xef\xbb\xbf \t\r\n").lower()
     if not text:
         raise TraceError(f"{where}: the file is empty")

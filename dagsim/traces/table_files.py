@@ -1,5 +1,5 @@
-"""Tables from any source: CSV or JSON Lines whose columns are found by our names or by those in
-``--map``.
+"""Tables from any source: CSV or JSON Lines whose columns are found by dagsim's names or by those
+in ``--map``.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ _SYNONYMS = {
 class NamedColumns:
     """Columns of a source, by name, and its rows.
 
-    ``mapping`` has the file's names for our columns; those in ``constant`` may be mapped to a
-    number, which then applies to all rows.
+    ``mapping`` contains the file's names for dagsim's columns; those in ``constant`` may be mapped
+    to a number, which then applies to all rows.
     """
 
     def __init__(
@@ -76,7 +76,8 @@ class NamedColumns:
         return self.name(ours).lower() in self.names
 
     def check(self, allowed: Sequence[str]) -> None:
-        """Check that every name is known: the names in the map, or without a map those in the file.
+        """Check that every name is known: the names in the map or, without a map, those in the
+        file.
 
         Raises:
             TraceError: A name is unknown.
@@ -127,8 +128,8 @@ class NamedColumns:
 
 
 def likely(names: Sequence[str], wanted: Sequence[str]) -> dict[str, str]:
-    """Return the ``names`` that probably hold our column ``wanted``: the same name, or a common
-    synonym."""
+    """Return the ``names`` that probably stand for dagsim's column ``wanted``: the same name, or a
+    common synonym."""
     columns = {}
     for ours in wanted:
         same = next((name for name in (ours, *_SYNONYMS.get(ours, ())) if name in names), None)
@@ -161,7 +162,7 @@ def _split(head: str, delimiter: str) -> list[str]:
 
 
 def _keys(source: Source) -> list[str]:
-    """Return the fields of the first record; names of nested ones have dots."""
+    """Return the fields of the first record; names of nested fields contain dots."""
     try:
         first = next(values(source, "jobs"), (0, None))[1]
     except TraceError:

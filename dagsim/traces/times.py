@@ -1,4 +1,5 @@
-"""Points and spans of time as schedulers write them, and what a change of summer time makes of local dates."""
+"""Points in time and durations as schedulers write them, and the effect of a change of summer time
+on local dates."""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ def duration_s(text: str, field: str) -> float | None:
 
 def moment_s(text: str, field: str, zone: ZoneInfo | None, fold: int = 0) -> float | None:
     """Return the seconds since 1970 from epoch seconds, or from a local date in ``zone`` (default
-    UTC); ``None`` if not set. A date in an hour that the zone repeats is the first or the second
+    UTC); ``None`` if not set. A date in an hour that occurs twice is the first or the second
     (``fold``).
 
     Raises:
@@ -74,8 +75,9 @@ def moment_s(text: str, field: str, zone: ZoneInfo | None, fold: int = 0) -> flo
 
 
 def span_s(start: str, end: str, duration: str = "", zone: ZoneInfo | None = None) -> tuple[float | None, float | None]:
-    """Start and end in seconds since 1970. In the hour that a change of summer time repeats, each is read
-    such that the end is later by the duration, or at least later.
+    """Return the start and end in seconds since 1970. In an hour that occurs twice because of a
+    change of summer time, each is interpreted so that the end is later by the duration, or at least
+    later.
 
     Raises:
         Dirty: One is not a point in time.
@@ -100,14 +102,15 @@ _MILLISECONDS = (1e11, 1e14)
 
 
 def are_milliseconds(moments: np.ndarray) -> np.ndarray:
-    """(n,) bool: True for moments that are milliseconds since 1970; as seconds they would lie after 5138."""
+    """Return (n,) bool: True for moments that are milliseconds since 1970; as seconds, they would
+    lie after the year 5138."""
     wide: np.ndarray = (moments >= _MILLISECONDS[0]) & (moments < _MILLISECONDS[1])
     return wide
 
 
 def folded_rows(texts: np.ndarray, zone: ZoneInfo) -> dict[int, bool]:
-    """Return the rows whose local dates lie in an hour that the zone repeats (True) or skips
-    (False)."""
+    """Return the rows whose local dates lie in an hour that occurs twice (True) or not at all
+    (False) in the zone."""
     seconds = date_seconds(texts)
     dated = np.flatnonzero(~np.isnan(seconds))
     quarters, place = np.unique(seconds[dated] // 900, return_inverse=True)
@@ -120,8 +123,9 @@ def folded_rows(texts: np.ndarray, zone: ZoneInfo) -> dict[int, bool]:
 
 
 def reading_of(texts: Sequence[str], lasts_s: float, zone: ZoneInfo) -> tuple[list[str], bool]:
-    """Write the local times of a row (submitted, eligible, started, ended; of ``lasts_s`` from the third to the
-    fourth) with offsets: of all readings the first that fits best. True if no other fits as well.
+    """Write the local times of a row (submitted, eligible, started, ended; with ``lasts_s`` from
+    the third to the fourth) with offsets, choosing the first of the best-fitting interpretations.
+    True if no other interpretation fits as well.
     """
     ways: dict[tuple[float, ...], tuple[tuple[int, int], list[str]]] = {}
     for folds in product((0, 1), repeat=len(texts)):
@@ -140,7 +144,7 @@ def with_offsets(
     table: Table, columns: Sequence[int], lasts_s: Callable[[int], float], zone: ZoneInfo, report: ReadReport
 ) -> Table:
     """Return the table with offsets on the local dates that a change of summer time makes
-    ambiguous. ``columns`` are those of ``reading_of``, and ``lasts_s`` returns how long the job of
+    ambiguous. ``columns`` are those of ``reading_of``, and ``lasts_s`` returns how long the job in
     a row ran.
     """
     texts = {column: table.words_of.get(column, objects([""] * len(table))) for column in columns}

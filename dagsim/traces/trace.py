@@ -1,4 +1,4 @@
-"""A trace opened for reading: lazy jobs, the report of the reading, and the assumptions made."""
+"""A trace opened for reading: lazy jobs, the report on reading it, and the assumptions made."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ replays.
 
 
 class Watcher(Protocol):
-    """Sees all jobs of each reading, as they are given out."""
+    """Sees all jobs each time the trace is read, as they are given out."""
 
     def begin(self) -> None:
         """A reading begins."""
         ...
 
     def add(self, jobs: JobArrays) -> None:
-        """See the next jobs of the reading."""
+        """Receive the next jobs."""
         ...
 
 
@@ -72,12 +72,13 @@ class Trace:
 
     @property
     def assumptions(self) -> dict[str, str]:
-        """Assumptions where the trace is silent."""
+        """Assumptions made where the trace does not state something."""
         return self._reader.assumptions(self.source, self.options)
 
     @cached_property
     def begins_s(self) -> float | None:
-        """When a run begins, on the trace's own clock, if the trace states what runs and waits then."""
+        """When a run begins, on the trace's own clock, if the trace states what is running and
+        waiting then."""
         stated = getattr(self._reader, "begins_s", None)  # Plug-ins may lack this attribute.
         return None if stated is None else stated(self.source, self.options)
 
@@ -86,8 +87,8 @@ class Trace:
         return self._reader.cluster(self.source, self.options)
 
     def downtimes(self) -> tuple[Downtime, ...]:
-        """Times when nodes of ``cluster()`` are absent, on the clock of the jobs; known once the
-        first job has been read.
+        """Return the times at which nodes of ``cluster()`` are absent, on the clock of the jobs;
+        known once the first job has been read.
 
         Raises:
             TraceError: No job has been read yet, or the trace's list of machines cannot be read.
@@ -104,13 +105,13 @@ class Trace:
         return tuple([downtime for downtime in moved if downtime.start_s < downtime.end_s])
 
     def jobs(self) -> Iterator[Job]:
-        """Yield the jobs of the window in order of arrival, the first at 0 s.
+        """Yield the jobs in the window in order of arrival, with the first at 0 s.
 
-        Each call reads the trace again, a block at a time, with a new ``report``.
+        Each call reads the trace again, one block at a time, with a new ``report``.
 
         Raises:
-            TraceError: The file cannot be read, there is no job to keep, or a row would be dropped in
-                strict mode.
+            TraceError: The file cannot be read, there is no job to keep, or a row would be dropped
+                in strict mode.
         """
         self._begin()
         return (job for jobs in self._windowed(self.report) for job in self._given(jobs).jobs())
@@ -124,7 +125,7 @@ class Trace:
         return self.source.size_bytes() > _COLUMNS_TO_B
 
     def arrays_if_large(self) -> JobArrays | None:
-        """``arrays`` of a large file, ``None`` for others. The last result is cached.
+        """Return ``arrays`` of a large file, or ``None`` for others. The last result is cached.
 
         Raises:
             TraceError: As in ``jobs``.
@@ -179,7 +180,7 @@ class Trace:
         return JobArrays.joined(list(self._windowed(self.report, scale)))
 
     def _windowed(self, report: ReadReport, scale: float | None = None) -> Iterator[JobArrays]:
-        """Yield the jobs of the window, shifted to the origin, block by block."""
+        """Yield the jobs in the window, shifted to the origin, block by block."""
         start, limit = self.options.start, self.options.limit
         scale = self.options.time_scale if scale is None else scale
         origin, last, passed = None, 0.0, 0

@@ -26,8 +26,8 @@ from dagsim.workload.windows import Measure, check_measure, most_windows, spread
 
 @dataclass(frozen=True, slots=True)
 class TraceFile:
-    """The jobs of the real trace at ``path``, the same for every seed; ``format`` is recognised by
-    default.
+    """The jobs in the real trace at ``path``, the same for every seed; by default, the ``format``
+    is recognised automatically.
     """
 
     path: str
@@ -73,8 +73,8 @@ class TraceFile:
             )
 
     def open(self, cluster: Cluster, runtime: WorkRuntime) -> Trace:
-        """Open the trace, with arrivals scaled to the requested load (which costs an extra
-        reading).
+        """Open the trace, with arrivals scaled to the requested load (which requires reading it
+        once more).
 
         Raises:
             TraceError: The trace cannot be read.
@@ -95,12 +95,12 @@ class TraceFile:
         return replace(self, options=replace(self.options, load=None, time_scale=scale))
 
     def period(self, origin_s: float, stated_s: float | None = None) -> tuple[float, float]:
-        """When the run begins and when arrivals end, in seconds after the first job, which arrived
-        at ``origin_s`` on the log's own clock. Without ``since``, the run begins at the instant
-        ``stated_s`` of that clock at which the trace itself states what runs.
+        """Return when the run begins and when arrivals end, in seconds after the first job, which
+        arrived at ``origin_s`` on the log's own clock. Without ``since``, the run begins at the
+        time ``stated_s`` on that clock at which the trace itself states what is running.
 
         Raises:
-            ConfigError: One of them is not an instant of this log, or nothing lies between them.
+            ConfigError: One of them is not a time in this log, or nothing lies between them.
         """
         zone = self.options.zone()
         begins_s = 0.0 if stated_s is None else max(stated_s - origin_s, 0.0)
@@ -124,17 +124,19 @@ class TraceFile:
         *,
         overlap: bool = False,
     ) -> JobArrays:
-        """Return the jobs of the window of ``seed``, starting at 0 s, with arrivals scaled to the
-        requested load. ``past`` returns those of earlier jobs that run or wait at a given time; the
-        clock then starts at the first arrival of these, and the run when the window begins.
+        """Return the jobs in the window of ``seed``, starting at 0 s, with arrivals scaled to the
+        requested load. ``past`` returns those of earlier jobs that are running or waiting at a
+        given time. The clock then starts at the first arrival of these, and the run starts when the
+        window begins.
 
-        Windows of experiments (``WINDOWS``) and of reports are disjoint, and so are those of
-        validation while there are enough. Training draws its windows at random. With ``overlap``, those
-        of reports may overlap where there are not enough.
+        Windows for experiments (``WINDOWS``) and for reports are disjoint, and so are those for
+        validation as long as there are enough. Training draws its windows at random. With
+        ``overlap``, those for reports may overlap if there are not enough.
 
         Raises:
             TraceError: The trace cannot be read.
-            WorkloadError: There are too few jobs for the window, or they offer no load that could be scaled.
+            WorkloadError: There are too few jobs for the window, or they offer no load that could
+            be scaled.
         """
         jobs = self.whole()
         where = self._place(seed, len(jobs), overlap)
@@ -148,7 +150,7 @@ class TraceFile:
         return window.shifted(float(window.arrival_s[0]), scale)
 
     def whole(self) -> JobArrays:
-        """Return all jobs of the trace from which windows are taken, as recorded.
+        """Return all jobs in the trace that windows are taken from, as recorded.
 
         Raises:
             TraceError: The trace cannot be read.
@@ -156,7 +158,7 @@ class TraceFile:
         return _all_jobs(self._whole())
 
     def most_windows(self) -> int:
-        """Return the number of disjoint windows that fit into the part of experiments.
+        """Return the number of disjoint windows that fit into the part for experiments.
 
         Raises:
             TraceError: The trace cannot be read.
@@ -165,7 +167,7 @@ class TraceFile:
         return most_windows(len(self.whole()), self.window, self._part(WINDOWS.start))
 
     def places(self, seeds: Iterable[int]) -> list[tuple[float, float]]:
-        """Return the windows of ``seeds``, each as two fractions of the jobs of the trace.
+        """Return the windows for ``seeds``, each as two fractions of the jobs in the trace.
 
         Raises:
             TraceError: The trace cannot be read.
@@ -181,8 +183,8 @@ class TraceFile:
         return replace(self, window=None, windows=None, part=None, options=replace(self.options, load=None))
 
     def _part(self, seed: int) -> tuple[float, float]:
-        """Return the part of the trace that has the window of ``seed``, as two fractions of its
-        jobs."""
+        """Return the part of the trace that contains the window of ``seed``, as two fractions of
+        its jobs."""
         part = part_of(seed)
         return self.part or part if part == (0.0, 1.0) else part
 
@@ -266,7 +268,7 @@ class TraceFile:
         return name, replace(self.options, reference_gpu=None)
 
     def _offered(self, cluster: Cluster, runtime: WorkRuntime) -> float:
-        """Load that the jobs of the period offer as recorded."""
+        """Return the load that the jobs in the period offer as recorded."""
         trace = self.as_recorded()
         if (part := self.part_of(trace)) is None:
             return self._offered_by(trace.jobs(), cluster, runtime)
@@ -303,22 +305,22 @@ class TraceFile:
 
     @property
     def has_period(self) -> bool:
-        """True if only a part of the log is run, from an instant or until one."""
+        """True if only part of the log is run, from one time or until one."""
         return self.since is not None or self.until is not None
 
     @property
     def source(self) -> Source:
-        """File or files of the trace."""
+        """The file or files of the trace."""
         return Source(self.path)
 
 
 @lru_cache(maxsize=1)
 def _machines(trace: TraceFile) -> Cluster | None:
-    """Return the machines of the trace; finding them may require reading large files."""
+    """Return the machines in the trace; finding them may require reading large files."""
     return open_trace(trace.path, *trace._chosen()).cluster()
 
 
 @lru_cache(maxsize=4)  # a mixture draws from several traces in turn
 def _all_jobs(trace: TraceFile) -> JobArrays:
-    """Return all jobs of the trace, from which windows are taken."""
+    """Return all jobs in the trace that windows are taken from."""
     return trace.as_recorded().arrays()

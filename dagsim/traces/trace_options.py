@@ -28,7 +28,7 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class TraceOptions:
-    """Options for reading a trace; the defaults take it as recorded.
+    """Options for reading a trace; with the defaults, the trace is read as recorded.
 
     Raises:
         ConfigError: A value is out of range; the message names option, value and range.
@@ -124,7 +124,7 @@ class TraceOptions:
         """Return the time zone of the option ``timezone``.
 
         Raises:
-            ConfigError: There is not a time zone of that name.
+            ConfigError: There is no time zone with that name.
         """
         if self.timezone is None:
             return None
@@ -138,7 +138,7 @@ class TraceOptions:
         return named_gpus(self.gpu_names)
 
     def mapping(self) -> dict[str, str]:
-        """Return the entries of ``map``: our column names, and the file's.
+        """Return the entries of ``map``: dagsim's column names, and the file's.
 
         Raises:
             ConfigError: A part is not a pair of names, or a name occurs twice.
@@ -169,7 +169,7 @@ class TraceOptions:
         return Labels(place, (*account.words, *user.words)).mapped(str)
 
     def cpu_demand(self, cpus: float, memory_gb: float) -> tuple[float, float, float]:
-        """Return the GPUs, cores and memory of an instance of a CPU-only trace: its own, or
+        """Return the GPUs, cores and memory of an instance in a CPU-only trace: its own, or
         ``gpus_per_task`` alone.
         """
         return (0.0, cpus, memory_gb) if self.gpus_per_task is None else (self.gpus_per_task, 0.0, 0.0)
@@ -190,7 +190,7 @@ class TraceOptions:
         return seconds * measured.fp32_tflops / gpu_type(self.reference_gpu).fp32_tflops
 
     def all_on_reference(self, seconds: np.ndarray, measured_on: Sequence[str | None], place: np.ndarray) -> np.ndarray:
-        """Convert (n,) seconds likewise, each measured on the type at its ``place``."""
+        """Convert (n,) seconds in the same way, each measured on the type at its ``place``."""
         if self.reference_gpu is None:
             return seconds
         counted = seconds.copy()

@@ -1,4 +1,5 @@
-"""Files that look like a trace, and are not read: each by its name, with what to do instead."""
+"""Files that look like a trace but are not read: each by its name, with advice on what to do
+instead."""
 
 from __future__ import annotations
 
@@ -62,14 +63,40 @@ _KINDS = tuple(
             (
                 "the output of qstat of Grid Engine",
                 "take the accounting instead: $SGE_ROOT/CELL/common/accounting",
-                r"job-ID\s+prior\s+name",
+                r"(job-ID\s+prior\s+name|.*<job_info)",
             ),
             (
                 "the output of qacct",
                 "take the file that it reads: $SGE_ROOT/CELL/common/accounting",
                 r"qname\s+\S+\s*$",
             ),
-            ("an XML listing of a batch system", "take qstat -f, with -F json in OpenPBS", r".*<(Data><Job>|job_info)"),
+            ("an XML listing of Torque", "take qstat -f without -x", r".*<Data><Job>"),
+            (
+                "a table of qstat, or the output of tracejob",
+                "take qstat -f (with -F json in OpenPBS), or the accounting: server_priv/accounting",
+                r"(Job id\s+Name\s+User\s|Job ID\s+Username\s+Queue\s|"
+                r"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d(\.\d+)?  ?[SLAM] )",
+            ),
+            (
+                "a table or XML of HTCondor",
+                "take the finished jobs as condor_history -json, or -long",
+                r"(\s*ID\s+OWNER\s+SUBMITTED\s+RUN_TIME|OWNER\s+BATCH_NAME\s+SUBMITTED|.*<classads>)",
+            ),
+            (
+                "a table of flux jobs",
+                "take flux jobs -a --json",
+                r"\s*JOBID\s+(QUEUE\s+)?USER\s+NAME\s+ST\s+NTASKS",
+            ),
+            (
+                "a table or a description of kubectl",
+                "take kubectl get pods -A -o json",
+                r"((NAMESPACE\s+)?NAME\s+(READY|AGE|COMPLETIONS|DESIRED|STATUS)\s|Namespace:\s)",
+            ),
+            (
+                "a file of Sonar",
+                "take the jobs from Slurm: sacct -P",
+                r".*\"producer\"\s*:\s*\"sonar\"",
+            ),
             (
                 "a scrape of Prometheus",
                 "it has metrics, not jobs; take the jobs from the scheduler",
@@ -86,7 +113,8 @@ _KINDS = tuple(
 
 
 def unread_kind(source: Source) -> UnreadKind | None:
-    """Return the kind of file that the source is, if it is a known one that dagsim does not read."""
+    """Return the kind of file that the source is, if it is a known kind that dagsim does not
+    read."""
     lines = source.head(80)
     for kind in _KINDS:
         pattern = re.compile(kind.lines)

@@ -1,4 +1,4 @@
-"""Shared parts of the readers of workflow files: loading a document, and making a job from named
+"""Shared parts of the readers for workflow files: loading a document, and creating a job from named
 tasks and edges.
 """
 
@@ -18,12 +18,12 @@ from dagsim.traces.source import Source
 
 
 def stem(file: Source) -> str:
-    """Return the file name without its endings: the id of its job."""
+    """Return the file name without its endings, which is the id of its job."""
     return file.name.split(".")[0] or file.name
 
 
 def read_json(file: Source) -> Any:
-    """Load the document in a JSON file, which is read whole.
+    """Load the document in a JSON file, which is read as a whole.
 
     Raises:
         TraceError: The file cannot be read or is not JSON.
@@ -39,7 +39,7 @@ def read_json(file: Source) -> Any:
 
 
 def value(raw: Any, field: str) -> float:
-    """Return a finite number in a document, as a number or as text.
+    """Return a finite number in a document, given as a number or as text.
 
     Raises:
         Dirty: There is no such number.
@@ -65,11 +65,11 @@ def workflow(
     where: str,
     rows: int | None = None,
 ) -> Job | None:
-    """Return the job of one file, arriving at 0, from edges ``(parent, child, bytes)`` by name. It
-    counts for ``rows`` rows, by default one per task.
+    """Return the job in one file, arriving at 0, from edges ``(parent, child, bytes)`` by name. It
+    counts as ``rows`` rows, by default one per task.
 
-    Edges to missing tasks count as satisfied, and duplicates once; both are noted. A job that is
-    not a DAG is dropped, and ``None`` returned.
+    Edges to missing tasks count as satisfied, and duplicates count once; both are noted. A job that
+    is not a DAG is dropped, and ``None`` returned.
     """
     rows = len(tasks) if rows is None else rows
     place = {task.name: index for index, task in enumerate(tasks)}

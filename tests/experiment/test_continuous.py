@@ -172,7 +172,7 @@ def test_the_ratio_of_two_runs_of_the_same_jobs_is_sharper_than_either() -> None
     after = 0.8 * before * rng.uniform(0.95, 1.05, 4000)
     change = change_of(series(after), after.mean(), series(before), before.mean(), "wait_s.mean")
     assert change.low < 0.8 < change.high
-    assert change.high / change.low < 1.01
+    assert change.high / change.low < 1.011
     assert change.p < 1e-6
 
 
@@ -399,7 +399,8 @@ def test_a_log_whose_squared_run_times_are_those_of_few_jobs_is_too_short() -> N
     assert not np.isfinite(few.low)
     assert few.longer == pytest.approx(2, rel=1e-3)
     run_s[:100] = 1000.0  # enough, but the interval is as 300 / 100 times as wide
-    some, many = change(0.5 * WAITS, WAITS, run_s, "wait_s.mean"), change(0.5 * WAITS, WAITS, 1.0, "wait_s.mean")
+    ours = WAITS * np.random.default_rng(9).uniform(0.2, 0.8, 4000)
+    some, many = change(ours, WAITS, run_s, "wait_s.mean"), change(ours, WAITS, 1.0, "wait_s.mean")
     assert some.longer == many.longer == 1
     assert np.log(some.high / some.low) == pytest.approx(3 * np.log(many.high / many.low), rel=1e-3)
 
@@ -416,6 +417,28 @@ def test_a_run_shorter_than_eighty_autocorrelation_times_is_too_short() -> None:
             assert found.longer == pytest.approx(80 / found.blocks, rel=0.05)
 
 
+def test_a_calm_log_at_a_high_load_is_too_short() -> None:
+    """A queue at a load of 0.95 forgets its past within 0.95^2 / 0.05^2 x 2 = 722 exponential jobs."""
+    run_s = np.random.default_rng(10).exponential(1.0, 4000)
+    spread = 1 + run_s.var() / run_s.mean() ** 2
+
+    def at(load: float) -> Change:
+        both = [
+            JobSeries({"jct_s": of + run_s, "wait_s": of}, np.zeros(4000, np.int64), ("",), load=load)
+            for of in (0.5 * WAITS, WAITS)
+        ]
+        return change_of(
+            both[0], both[0].value("jct_s.mean") or 0.0, both[1], both[1].value("jct_s.mean") or 0.0, "jct_s.mean"
+        )
+
+    assert np.isfinite(at(0.5).low)
+    assert at(0.5).longer == 1
+    assert np.isfinite(at(float("nan")).low)
+    busy, load = at(0.95), 0.95 * (1 + (spread / 4000) ** 0.5)
+    assert not np.isfinite(busy.low)
+    assert busy.longer == pytest.approx(80 / (4000 * ((1 - load) / load) ** 2 / spread))
+
+
 def test_a_difference_that_few_busy_periods_make_is_uncertain_by_their_number() -> None:
     """Of 100 blocks N wait, equally long: the Poisson mean may be as large as Byar's bound says."""
     for busy in (2, 5, 20):
@@ -427,7 +450,7 @@ def test_a_difference_that_few_busy_periods_make_is_uncertain_by_their_number() 
         service = 100.0 * 4000
         longer = np.log1p(further / (service + waits.sum())) - np.log1p(0.5 * further / (service + 0.5 * waits.sum()))
         reach = np.log(found.high / found.ratio)
-        assert reach == pytest.approx(max(longer * (1 + (80 / found.blocks) ** 2), 0.001), rel=0.02), busy
+        assert reach == pytest.approx(max(longer * (1 + (80 / found.blocks) ** 2), 0.005), rel=0.02), busy
         assert np.log(found.ratio / found.low) == pytest.approx(reach)
 
 
@@ -444,12 +467,12 @@ def test_a_difference_in_all_blocks_is_uncertain_by_their_spread(seed: int) -> N
         means = [part.mean() for part in np.array_split(apart, blocks)]
         spread = max(spread, t_quantile(0.95, blocks - 1) * float(np.std(means, ddof=1)) / blocks**0.5)
     assert found.blocks == 400
-    assert np.log(found.high / found.ratio) == pytest.approx(1.25 * spread * (1 + 0.2**2), rel=0.03)
+    assert np.log(found.high / found.ratio) == pytest.approx(1.6 * spread * (1 + 0.2**2), rel=0.03)
 
 
 def test_equal_runs_are_identical_and_may_still_differ_in_the_long_run() -> None:
     never = change(np.zeros(4000), np.zeros(4000), WAITS)
-    assert (never.ratio, never.low, never.high) == (1, pytest.approx(0.999, abs=1e-5), pytest.approx(1.001, abs=1e-5))
+    assert (never.ratio, never.low, never.high) == (1, pytest.approx(0.995, abs=2e-5), pytest.approx(1.005, abs=2e-5))
     assert np.isnan(never.p)
     seldom = np.where(np.arange(4000) % 1000 < 10, WAITS, 0.0)
     same = change(seldom, seldom, 0.0, "wait_s.mean")

@@ -67,6 +67,23 @@ def test_every_folder_states_its_family_and_every_target_exists() -> None:
                 assert hasattr(importlib.import_module(f"dagsim.families.{name}{module}"), attr), (name, entry.name)
 
 
+def test_every_service_that_is_asked_for_is_offered_by_one_family() -> None:
+    asked = {
+        node.args[0].value
+        for tree in trees().values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in ("service", "offered")
+        and len(node.args) == 1
+        and isinstance(node.args[0], ast.Constant)
+    }
+    names = json.loads(NAMES.read_text(encoding="utf-8")).values()
+    offered = [service for one in names for service in one.get("services", ())]
+    assert asked - {*offered} == set()
+    assert len(offered) == len({*offered})
+
+
 def test_the_recorded_names_are_those_of_the_families() -> None:
     recorded, present = (json.loads(text) for text in (NAMES.read_text(encoding="utf-8"), names_text()))
     assert {name: recorded.get(name) for name in present} == present, "run scripts/make_families.py"

@@ -162,7 +162,8 @@ def test_priorities_are_in_the_order_of_numbers(plan_of):
 
 def test_columns_give_the_same_summary(random_schedule):
     schedule = random_schedule(5, finish=True)
-    assert summarize(columns(schedule)) == summarize(schedule)
+    # From Python 3.13 on, dataclasses with NaN are unequal.
+    assert summarize(columns(schedule)).to_dict() == summarize(schedule).to_dict()
 
 
 def test_a_distribution_of_one_value_is_that_value():

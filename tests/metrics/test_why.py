@@ -139,7 +139,7 @@ def test_jobs_are_found_by_id_or_number() -> None:
     for name in ("c", "#9", "#-1", ""):
         with pytest.raises(InputError, match="no job"):
             find_job(schedule, name)
-    with pytest.raises(InputError, match="turned away"):
+    with pytest.raises(InputError, match="was rejected on arrival"):
         wait_reasons(schedule, 2)
     with pytest.raises(InputError, match="no job number"):
         wait_reasons(schedule, 3)

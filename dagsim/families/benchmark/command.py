@@ -7,8 +7,9 @@ import json
 import os
 import secrets
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -16,6 +17,12 @@ from dagsim.cli.app import App, app, say
 from dagsim.cli.options import Json, On, Out, Quiet, TableLook
 from dagsim.cli.shared import carried, trust
 from dagsim.report.grid import TableFormat
+
+if TYPE_CHECKING:
+    from dagsim.experiment.kept_files import CellRun
+    from dagsim.experiment.plan import Cell
+    from dagsim.experiment.store import Store
+    from dagsim.families.benchmark.bench import BenchEntry, BenchTask
 
 bench_app = App(help="Evaluate a scheduler on a frozen suite of tasks.", no_args_is_help=True)
 app.add_typer(bench_app, name="bench")
@@ -74,12 +81,10 @@ def run_bench(
     Example: dagsim bench run --policy easy-sjf --spark fair --task dags --seeds 2
     """
     from dagsim.errors import InputError
-    from dagsim.experiment.carry_out import check_plan
     from dagsim.experiment.executors import executor_for
     from dagsim.experiment.kept_files import slug
     from dagsim.experiment.simulate import agent_spec
-    from dagsim.experiment.store import Store
-    from dagsim.families.benchmark.bench import BenchEntry, bounds_of, entry_file, task_plan
+    from dagsim.families.benchmark.bench import BenchEntry, bounds_of, entry_file
     from dagsim.families.benchmark.page import entry_grid
     from dagsim.files import write_text
     from dagsim.report.terminal import counted, show_grid
@@ -97,20 +102,8 @@ def run_bench(
     label = name or " ".join(dict.fromkeys(spec for spec in chosen.values() if spec is not None))
     entry = BenchEntry(label, policies, division, draw, seeds)
     tasks = entry.tasks(task or ())
-    plans = {one.name: task_plan(one, entry) for one in tasks}
-    for plan in plans.values():
-        check_plan(plan)
     where = f"{division}-{'dev' if draw is None else draw}"
-    argv, runs = ["dagsim", *sys.argv[1:]], {}
-    for number, (task_name, plan) in enumerate(plans.items(), 1):
-        if watched:
-            say(f"task {number} of {len(plans)}: {task_name}", err=True)
-        # All entries share one store, so the references run only once.
-        store = Store.begin(out / f"bench-{where}", plan, argv=argv)
-        done = carried(store, plan, on, watched=watched)
-        if broken := next((run.error for run in done.values() if run.error), None):
-            raise InputError(f"task {task_name}: {broken}")
-        runs[task_name] = store, done
+    runs = _run_tasks(entry, tasks, out / f"bench-{where}", on, watched=watched)
     bounds = bounds_of(tasks, entry, counted("bounding", watched, "seeds", every=1)) if bound else {}
     content = entry_file(entry, tasks, runs, bounds)
     path = out / f"bench-{slug(label, 60)}-{where}.json"
@@ -120,6 +113,35 @@ def run_bench(
     elif not quiet:
         show_grid(entry_grid(content), TableFormat.TEXT)
         say(f"entry: {path}")
+
+
+def _run_tasks(
+    entry: BenchEntry, tasks: Iterable[BenchTask], folder: Path, on: str, *, watched: bool
+) -> dict[str, tuple[Store, dict[Cell, CellRun]]]:
+    """Run the tasks of an entry, and return the run folder and the cells of each. All entries share
+    the folders, so the references run only once.
+
+    Raises:
+        InputError: A cell failed.
+    """
+    from dagsim.errors import InputError
+    from dagsim.experiment.carry_out import check_plan
+    from dagsim.experiment.store import Store
+    from dagsim.families.benchmark.bench import task_plan
+
+    plans = {one.name: task_plan(one, entry) for one in tasks}
+    for plan in plans.values():
+        check_plan(plan)
+    runs = {}
+    for number, (name, plan) in enumerate(plans.items(), 1):
+        if watched:
+            say(f"task {number} of {len(plans)}: {name}", err=True)
+        store = Store.begin(folder, plan, argv=["dagsim", *sys.argv[1:]])
+        done = carried(store, plan, on, watched=watched)
+        if broken := next((run.error for run in done.values() if run.error), None):
+            raise InputError(f"task {name}: {broken}")
+        runs[name] = store, done
+    return runs
 
 
 @bench_app.command("verify")

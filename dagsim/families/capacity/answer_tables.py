@@ -68,8 +68,8 @@ def _whatif_notes(choices: Sequence[Alternative], demand: Load, begins: Beginnin
     short = [choice.change.longer for choice in choices if choice.verdict == "log too short"]
     if (longer := max(short, default=1.0)) > 1:
         yield (
-            "log too short: the log has too few busy periods or too few long jobs. An interval within a factor "
-            f"of 2 needs a log of at least {_longer(longer, demand)}."
+            "log too short: the log has too few busy periods for this load, or too few long jobs. An interval "
+            f"within a factor of 2 needs a log of at least {_longer(longer, demand)}."
         )
     if any(not choice.trial.keeps_up for choice in choices):
         yield (

@@ -553,12 +553,13 @@ def trials_of(store: Store, runs: Mapping[Cell, CellRun], config: Config, demand
         path = store.path / "cells" / f"{cell.id}.npz"
         try:
             series = JobSeries.read(path.read_bytes())
-            series = replace(series, labels=demand.labels, goes_on=not demand.is_snapshot)
+            load = demand.on(cell.config.cluster)
+            series = replace(series, labels=demand.labels, goes_on=not demand.is_snapshot, load=load.offered)
         except (OSError, ValueError, KeyError) as error:
             raise RunFolderError(f"{path}: cannot be read as per-job values ({error}); delete the folder") from None
         measure = config.trace().measure
         series = series if measure is None else series.between(*measure)
-        trials.append(Trial(run, series, demand.on(cell.config.cluster)))
+        trials.append(Trial(run, series, load))
     return trials
 
 

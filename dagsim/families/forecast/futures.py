@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
-from math import e, inf, log2
+from math import e, floor, inf, log2
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from dagsim.families.forecast.job_log import JobLog
 from dagsim.families.forecast.past_waits import RunTimes, classes_of
 from dagsim.families.slurm.slurm_backfill import load_compiled
 from dagsim.families.slurm.slurm_priority import Asked, Capacity, PriorityBook, PrioritySettings
-from dagsim.model import Cluster, QueueTree, Start, Wait
+from dagsim.model import Cluster, NodeReservation, QueueTree, Start, Wait
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.kernel import ClusterKernel
 from dagsim.systems.cluster.models.runtime import Estimates
@@ -349,16 +349,27 @@ def _on_clock(queues: QueueTree | None, zero_s: float, t: float) -> QueueTree | 
     are known in advance. Outages are known once they have begun, and their ends are unknown."""
     if queues is None:
         return None
-    reservations = [
-        replace(period, start_s=max(period.start_s - zero_s, 0.0), end_s=max(period.end_s - zero_s, _OVER_S))
-        for period in queues.reservations
-    ]
+    known = [period for period in queues.reservations if period.known_s is None or period.known_s <= t]
+    reservations = [moved for period in known for moved in _moved(period, zero_s)]
     outages = [
         replace(period, start_s=max(period.start_s - zero_s, 0.0), end_s=None)
         for period in queues.outages
         if period.start_s <= t and (period.end_s is None or period.end_s > t)
     ]
     return replace(queues, reservations=tuple(reservations), outages=tuple(outages))
+
+
+def _moved(period: NodeReservation, zero_s: float) -> Iterator[NodeReservation]:
+    """Yield a reservation on a clock that begins at ``zero_s``: of one that repeats, the time that
+    is under way then stands alone, because no time of it may begin before 0 s."""
+    start_s, end_s, every_s = period.start_s - zero_s, period.end_s - zero_s, period.every_s
+    if every_s is not None and start_s < 0:
+        over = 0 if end_s > 0 else floor(-end_s / every_s) + 1
+        start_s, end_s = start_s + over * every_s, end_s + over * every_s
+        if start_s < 0:
+            yield replace(period, start_s=0.0, end_s=end_s, every_s=None, known_s=None)
+            start_s, end_s = start_s + every_s, end_s + every_s
+    yield replace(period, start_s=max(start_s, 0.0), end_s=max(end_s, _OVER_S), known_s=None)
 
 
 def policy_of(config: Config) -> str:

@@ -9,6 +9,7 @@ after another.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -22,6 +23,8 @@ from dagsim.traces.source import Source
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.traces.workflow import read_json, shared_bytes, stem, value, workflow
 
+_UNVERSIONED = re.compile(r'"workflow"\s*:\s*\{[^{}\[]{0,2000}"(tasks|jobs|specification)"\s*:\s*[\[{]')
+"""Found in a document that does not state its version."""
 _Files = dict[str, dict[str, float]]
 """For each task, the files that it reads or writes, with their bytes."""
 
@@ -41,7 +44,9 @@ class WfCommons(Reader):
         ):
             return False
         head = source.head(200)
-        return any('"schemaVersion"' in line for line in head) and not any('"$schema"' in line for line in head[:8])
+        text = "\n".join(head)
+        is_workflow = '"schemaVersion"' in text or _UNVERSIONED.search(text) is not None
+        return is_workflow and not any('"$schema"' in line for line in head[:8])
 
     def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
         files = source.files if len(source.files) == 1 else source.select("*.json", "*.json.gz").files

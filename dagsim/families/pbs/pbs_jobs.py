@@ -56,6 +56,9 @@ _CORES = ("ncpus", "ppn", "mpiprocs")
 _SLOTS = re.compile(r"(?:^|\+)([^+/]{1,255})(?:/([^+*]*))?(?:\*(\d{1,9}))?")
 _LINE = re.compile(r"\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;[A-Za-z]+;[^;]*;")
 _PAIR = re.compile(r"""(?<!\S)([^\s=]+)=("[^"]*"|'[^']*'|\S*)""")
+_CONTINUES = re.compile(r"\t| {6}")
+"""Begins a line of ``qstat -f`` with the rest of a long value: a tab, or the spaces that copies make of
+it. Lines with names have four spaces."""
 _LONGEST = 1 << 20  # in bytes; lines of big jobs list every core, and 100 KB is normal
 _TYPE_KEYS = ("accelerator_model", "gpu_model", "gpu_type", "gputype")
 _HOST = re.compile(r"(?:^|\+)([^+/]{1,255})")
@@ -163,11 +166,8 @@ _TIMES = {
 
 def is_qstat(source: Source) -> bool:
     """Return True if the source is output of ``qstat -f``, as text or JSON."""
-    head = source.head(40)
-    if head[0].startswith("Job Id: "):
-        return True
-    text = "".join(head[:6])
-    return text.lstrip().startswith("{") and '"pbs_version"' in text
+    head = "\n".join(source.head(40)).lstrip()
+    return head.startswith("Job Id: ") or (head.startswith("{") and '"pbs_version"' in head[:2000])
 
 
 def _is_queue(source: Source) -> bool:
@@ -263,9 +263,11 @@ def _listed_jobs(source: Source) -> Iterator[tuple[int, str, dict[str, str]]]:
         if line.startswith("Job Id:"):
             if id:
                 yield place, id, job
-            id, place, job, last = line.partition(":")[2].strip(), number, {}, ""
-        elif line.startswith("\t") and last:
-            job[last] += line.strip()  # a long value continues on this line
+            id, *pairs = re.split(r"(?<!\\)\|", line.partition(":")[2])  # several fields on a line: -F dsv
+            id, place, last = id.strip(), number, ""
+            job = {key.strip(): value.replace("\\|", "|") for key, _, value in (pair.partition("=") for pair in pairs)}
+        elif _CONTINUES.match(line) and last:
+            job[last] += line.strip()  # a long value
         elif " = " in line:
             last, _, value = line.strip().partition(" = ")
             job[last] = value

@@ -74,7 +74,7 @@ _FAULTS = ("", "whose Suspended is not a duration", "whose ElapsedRaw is not a d
 """Reasons why a run time is unusable; the first is no reason."""
 _NOTES = (
     "",
-    "whose hours change between winter and summer time",
+    "whose elapsed time differs by an hour from Start to End, as at a change of summer time; it counts",
     "whose elapsed time is not that from Start to End without suspensions; it counts",
     "that start before their submission, taken as started then",
     "that start before they are eligible, taken as eligible then",

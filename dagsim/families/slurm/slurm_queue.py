@@ -53,7 +53,8 @@ def _form_of(source: Source) -> str:
     """Return ``json``, ``scontrol`` or ``squeue``; empty if the source does not list a queue."""
     head = "\n".join(source.head(1 << 16))
     if head.lstrip().startswith("{"):
-        return "json" if all(f'"{key}"' in head for key in ("jobs", "job_state", "submit_time")) else ""
+        listed = re.search(r'"jobs"\s*:\s*\[', head) and '"job_state"' in head and '"submit_time"' in head
+        return "json" if listed else ""
     first = next((line for line in source.head(40) if line.strip()), "")
     if first.lstrip().startswith("JobId=") and "JobState=" in head:
         return "scontrol"

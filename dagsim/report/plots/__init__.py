@@ -1,4 +1,4 @@
-"""Plots of schedules as matplotlib figures and files. matplotlib is imported with the first plot."""
+"""Plots of schedules as matplotlib figures and files. matplotlib is imported for the first plot."""
 
 from __future__ import annotations
 

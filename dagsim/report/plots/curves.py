@@ -36,7 +36,8 @@ _DASHES = ("-", "--", "-.", ":")
 
 
 def jct_cdf(runs: Mapping[str, Source]) -> Figure:
-    """Plot the fraction of accepted jobs completed within a time, one curve per named schedule.
+    """Plot the fraction of accepted jobs completed within a given time, with one curve per named
+    schedule.
 
     The curve of a schedule with unfinished jobs ends below 1.
     """
@@ -61,8 +62,8 @@ def jct_cdf(runs: Mapping[str, Source]) -> Figure:
 
 
 def timeline(source: Source) -> Figure:
-    """Plot GPUs held over time, stacked by type, under the GPUs that are up. Below: running and
-    waiting jobs.
+    """Plot held GPUs over time, stacked by type, below a line for the GPUs that are up. Below that,
+    plot running and waiting jobs.
     """
     cols = columns(source)
     unit = unit_of(cols.horizon_s)
@@ -125,8 +126,8 @@ def _legend_beside(axes: Axes, *, top_first: bool) -> None:
 
 
 def _cdf(cols: ScheduleColumns) -> tuple[Floats, Floats, str]:
-    """Return the sorted completion times, the share of accepted jobs completed by each, and a
-    remark.
+    """Return the sorted completion times, the fraction of accepted jobs completed by each of them,
+    and a remark.
     """
     times_s, shares = jobs_within(cols, "jct", SHORTEST_S)
     accepted = int(cols.jobs.accepted.sum())
@@ -139,8 +140,8 @@ def _cdf(cols: ScheduleColumns) -> tuple[Floats, Floats, str]:
 
 
 def _common_times(steps: list[Steps], start_s: float, end_s: float) -> tuple[Floats, str]:
-    """Return the moments at which one of the steps changes. If there are too many to tell apart,
-    the edges of bins.
+    """Return the moments at which one of the step functions changes. If there are too many to
+    distinguish, return the edges of bins instead.
     """
     time_s = np.unique(np.concatenate([np.append(curve.time_s, (start_s, end_s)) for curve in steps]))
     if len(time_s) <= _MOST_STEPS:
@@ -152,7 +153,7 @@ def _common_times(steps: list[Steps], start_s: float, end_s: float) -> tuple[Flo
 
 def _values(steps: Steps, time_s: Floats) -> Floats:
     """Return the average between consecutive moments. The last average is repeated, so that a step
-    curve reaches the end.
+    curve extends to the end.
     """
     averages = steps.binned(time_s)
     return np.append(averages, averages[-1])
@@ -163,7 +164,7 @@ _NAMED = 8
 
 
 def learning_curves(runs: Mapping[str, Sequence[Row]]) -> Figure:
-    """Plot a panel per measure over the samples seen.
+    """Plot one panel per measure over the number of samples seen.
 
     Several runs are drawn as thin lines, with their mean and the band from the lowest to the
     highest. A measure that no run has is left out.
@@ -196,8 +197,8 @@ def _draw(axes: Axes, panel: Learning) -> None:
 
 
 def _most_of(values: Sequence[float]) -> tuple[float, float]:
-    """Return the axis limits that show nearly all values and 1. Otherwise the first scores of a
-    training would flatten the rest.
+    """Return the axis limits that show nearly all values and 1. Otherwise, the first scores of a
+    training run would flatten the rest.
     """
     low, high = min(*values, 1.0), max(float(np.quantile(values, 0.85)), 1.0)
     room = 0.08 * max(high - low, 0.02)

@@ -1,5 +1,5 @@
-"""The Gantt chart: each GPU over time, one colour per job. Large schedules get one row per node,
-shaded by use.
+"""The Gantt chart: each GPU over time, with one colour per job. Large schedules get one row per
+node, shaded by use.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _MOST_LABELS = 400
 
 
 def gantt(source: Source) -> Figure:
-    """Plot a lane per GPU and a bar per run in the colour of its job. In large schedules, nodes are
-    shaded by the share of held GPUs.
+    """Plot a lane per GPU, with a bar per run in the colour of its job. In large schedules, nodes
+    are shaded by the fraction of held GPUs.
 
-    A hatched beginning is set-up or transfer. A cross marks the end of a failed run, and a stroke
-    that of a preempted run. A node that is down is grey.
+    A hatched beginning represents set-up or transfer. A cross marks the end of a failed run, and a
+    stroke marks the end of a preempted run. A node that is down is grey.
     """
     cols = columns(source)
     lanes = lanes_of(cols)
@@ -152,7 +152,7 @@ def _draw_labels(axes: Axes, cols: ScheduleColumns, bars: Bars, unit: Unit, inch
 
 
 def _name_lanes(axes: Axes, cols: ScheduleColumns, lanes: Lanes) -> None:
-    """Label lanes with node names at the middle, and with GPU numbers if they fit."""
+    """Label lanes with node names at the middle, and with GPU numbers if these fit."""
     nodes = [place for place, count in enumerate(lanes.count.tolist()) if count]
     middles = [float(lanes.first[place] + lanes.count[place] / 2) for place in nodes]
     numbered = bool(cols.cluster.gpus) and lanes.total <= 48
@@ -166,8 +166,8 @@ def _name_lanes(axes: Axes, cols: ScheduleColumns, lanes: Lanes) -> None:
 
 
 def _number_gpus(axes: Axes, first: float, count: int) -> None:
-    """Number the lanes from ``first`` on, left of the axes. The numbers are plain text, because
-    ticks are far slower.
+    """Number the lanes from ``first`` onwards, to the left of the axes. The numbers are plain text,
+    because ticks are far slower.
     """
     from matplotlib.transforms import ScaledTranslation
 
@@ -187,15 +187,15 @@ def _number_gpus(axes: Axes, first: float, count: int) -> None:
 
 
 def _boxes(left: Floats, right: Floats, top: Floats, bottom: Floats) -> Any:
-    """Return the corners of each box, (n, 4, 2). matplotlib accepts an array here, but its type
-    stubs do not."""
+    """Return the corners of each box, (n, 4, 2). matplotlib accepts an array here, although its
+    type stubs do not."""
     return np.stack(
         [np.stack(corner, axis=-1) for corner in ((left, top), (right, top), (right, bottom), (left, bottom))], axis=1
     )
 
 
 def _colours(jobs: Ints) -> np.ndarray:
-    """Colour of each job, (n, 3)."""
+    """Return the colour of each job, (n, 3)."""
     numbers, place = np.unique(jobs, return_inverse=True)
     return np.array([job_colour(number) for number in numbers.tolist()])[place]
 
@@ -211,7 +211,7 @@ _MOST_ROWS = 600
 
 
 def shaded_nodes(cols: ScheduleColumns, title: str, note: str) -> Figure:
-    """Plot nodes as rows, shaded by the share of held GPUs over time. A node that is down is
+    """Plot nodes as rows, shaded by the fraction of held GPUs over time. A node that is down is
     orange.
 
     On a cluster without GPUs, rows are shaded by the number of runs on the node.

@@ -108,7 +108,8 @@ many jobs.
 
 
 def by_priority(source: Source) -> Figure:
-    """Plot completion times by priority: quartiles, mean, whiskers at the 5th and 95th percentile."""
+    """Plot completion times by priority: quartiles, mean, and whiskers at the 5th and 95th
+    percentile."""
     cols = columns(source)
     done = cols.jobs.finished
     times_s, priority = np.maximum(jct(cols)[done], SHORTEST_S), cols.jobs.priority[done]

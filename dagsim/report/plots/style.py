@@ -1,6 +1,6 @@
-"""The style of all plots: colours for colour-blind readers, light axes, units on every label.
+"""The style of all plots: colours for colour-blind readers, light axes, and units on every label.
 
-Nothing here touches matplotlib's global settings. Figures are drawn by the Agg backend, never
+Nothing here changes matplotlib's global settings. Figures are drawn by the Agg backend, never
 through pyplot.
 """
 
@@ -162,14 +162,14 @@ def whole_numbers(axes: Axes) -> None:
 
 
 def nothing(axes: Axes, text: str) -> None:
-    """Write the reason why axes are empty into their middle."""
+    """Write into the middle of empty axes why they are empty."""
     axes.text(0.5, 0.5, text, ha="center", va="center", transform=axes.transAxes, fontsize=11, color=GREY)
     axes.set_xticks([])
     axes.set_yticks([])
 
 
 def save(drawn: Figure, path: Path) -> Path:
-    """Write the figure and return ``path``; missing folders are created. For a given version of
+    """Write the figure and return ``path``; missing folders are created. With a given version of
     matplotlib, equal figures give equal bytes.
 
     Raises:
@@ -184,7 +184,7 @@ def save(drawn: Figure, path: Path) -> Path:
 
 
 def _make_plain(drawn: Figure) -> None:
-    """Make every text of a figure plain, because names from files may be long, or contain control
+    """Make all text in a figure plain, because names from files may be long, or contain control
     characters or formulas."""
     from matplotlib.text import Text
     from matplotlib.ticker import FuncFormatter

@@ -113,8 +113,8 @@ def _over_time(axes: Axes, arrivals_s: np.ndarray) -> None:
 
 
 def _cdf(axes: Axes, values: np.ndarray, label: str, colour: str) -> None:
-    """Fraction of values at or below each value, reduced to few points however many values there
-    are.
+    """Return the fraction of values at or below each value, reduced to a few points however many
+    values there are.
     """
     levels, counts = np.unique(values, return_counts=True)
     if not len(levels):

@@ -5,9 +5,9 @@ their unfinished runs.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from heapq import merge
-from math import inf, isnan, nan, nextafter
+from math import inf, nextafter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -71,18 +71,18 @@ _ENDS, _FAILS, _ARRIVES, _DECIDED = range(4)
 """The order of events at one time."""
 
 
-def with_past(schedule: Schedule, jobs: Sequence[Job], at_s: float, runtime: Runtime) -> list[Job]:
+def with_past(schedule: Schedule, jobs: Sequence[Job], at_s: float, pieces: Mapping[int, int]) -> list[Job]:
     """Add to the jobs their runs that started before ``at_s`` in a schedule, so that a simulation
     can begin at that time. ``jobs`` are the jobs in the schedule, in order of arrival. Jobs that a
     policy ended before that time are left out.
 
-    The log does not state the piece of a run. If its instances may have come from several pieces,
-    the piece whose work takes as long as the run is used.
+    A log does not state whose instances a run resumes. ``pieces`` states it: the number of the
+    piece of each run (``TaskState.piece``), which is 0 or counts the stops of runs in the log.
     """
-    types = ClusterState(schedule.cluster).types
-    type_of = [types.index(node.gpu) for node in schedule.cluster.nodes]
     rows = list(schedule.log)
     ended = {row.run: (place, row) for place, row in enumerate(rows) if row.kind in _STOPS}
+    stopped = [row.run for row in rows if row.kind in (Kind.PREEMPTED, Kind.FAILED)]
+    stopped = [-1, *dict.fromkeys(stopped)]
     ended_by_policy = {
         row.job for row in rows if row.kind == Kind.REJECTED and row.time_s < at_s and row.value not in _IMPOSSIBLE
     }
@@ -95,31 +95,18 @@ def with_past(schedule: Schedule, jobs: Sequence[Job], at_s: float, runtime: Run
             gpu = row.gpus.bit_length() - 1 if 0 < demand < 1 and row.gpus.bit_count() == 1 else None
             shares.setdefault(row.run, []).append(Share(row.node, row.instances, gpu))
     runs: dict[int, list[InFlight]] = {}
-    pieces: dict[tuple[int, int], list[_Piece]] = {}
     for number, (place, row) in first.items():
-        task = jobs[row.job].graph.tasks[row.task]
-        seconds, held = runtime.seconds(task, types), shares[number]
-        known = pieces.setdefault((row.job, row.task), [_Piece(-1, task.instances, 1.0, -inf)])
-        count, (last, end) = sum(share.instances for share in held), ended.get(number, (-1, None))
-        whole_s = max(seconds[type_of[share.node]] for share in held)
-        open_ = [piece for piece in known if piece.waiting >= count and piece.since_s <= row.time_s]
-        finished_s = end.time_s if end is not None and end.kind == Kind.FINISHED else nan
-        misfits = [abs(row.time_s + whole_s * piece.left - finished_s) for piece in open_]
-        misfits = [0.0 if isnan(error_s) else round(error_s, 6) for error_s in misfits]
-        ranked = sorted(zip(misfits, [piece.waiting != count for piece in open_], range(len(open_)), strict=True))
-        piece = open_[ranked[0][2]] if ranked else max(known, key=lambda piece: piece.waiting)
-        piece.waiting -= count
-        stopped: Literal["", "preempted", "failed"] = ""
-        until_s = None if end is None or end.time_s >= at_s else end.time_s
-        if end is not None and end.kind != Kind.FINISHED:
-            ran = (end.time_s - row.time_s) / (whole_s * piece.left) if whole_s * piece.left else 0.0
-            known.append(_Piece(place, count, piece.left * max(0.0, 1.0 - ran), end.time_s))
-            stopped = "preempted" if end.kind == Kind.PREEMPTED else "failed"
-        if until_s is None:
-            last, stopped = -1, ""
-        runs.setdefault(row.job, []).append(
-            InFlight(row.time_s, tuple(held), row.task, until_s, stopped, (place, last), piece.run)
-        )
+        last, end = ended.get(number, (-1, None))
+        over = end is not None and end.time_s < at_s
+        stop: Literal["", "preempted", "failed"] = ""
+        if end is not None and over and end.kind != Kind.FINISHED:
+            stop = "preempted" if end.kind == Kind.PREEMPTED else "failed"
+        until_s = end.time_s if end is not None and over else None
+        resumed = stopped[pieces[number]]
+        resumes = first[resumed][0] if resumed >= 0 else -1
+        marks = (place, last if over else -1)
+        flight = InFlight(row.time_s, tuple(shares[number]), row.task, until_s, stop, marks, resumes)
+        runs.setdefault(row.job, []).append(flight)
     return [
         replace(job, in_flight=tuple(runs.get(number, ()))) if job.arrival_s < at_s else job
         for number, job in enumerate(jobs)
@@ -129,17 +116,6 @@ def with_past(schedule: Schedule, jobs: Sequence[Job], at_s: float, runtime: Run
 
 _IMPOSSIBLE = (RejectReason.TOO_LARGE, RejectReason.NO_SUCH_GPU)
 _STOPS = (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED)
-
-
-@dataclass(slots=True)
-class _Piece:
-    """Instances of a task that wait together, with the row of the stopped run that they come from
-    and the remaining work."""
-
-    run: int
-    waiting: int
-    left: float
-    since_s: float
 
 
 class PastEvents:

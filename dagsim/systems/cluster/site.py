@@ -7,8 +7,11 @@ and a part of its demand class. ``SiteState`` keeps the *open* nodes of all such
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 from math import inf, nextafter
+from operator import attrgetter, or_
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -82,6 +85,7 @@ class ClosedTime(NamedTuple):
     known_s: float = 0.0
 
 
+_start_s, _end_s = attrgetter("start_s"), attrgetter("end_s")
 _NO_REQUEST = Request()
 
 
@@ -94,7 +98,6 @@ class SiteState(Forked):
 
     __slots__ = {
         "_chosen": COPIED,
-        "_ends_s": COPIED,
         "_features": SAME,
         "_magnets": SAME,
         "_members": SAME,
@@ -103,7 +106,9 @@ class SiteState(Forked):
         "_over": SAME,
         "_owned": SAME,
         "_partitions": SAME,
+        "_times": SAME,
         "all_nodes": SAME,
+        "boundaries": SAME,
         "closed": SAME,
         "doubt_s": SAME,
         "drained": SAME,
@@ -134,40 +139,43 @@ class SiteState(Forked):
         self._features = tuple([node.features for node in cluster.nodes])
         self._partitions = MappingProxyType({part.name: part for part in queues.partitions})
         self._members = MappingProxyType({part.name: members(part, names) for part in queues.partitions})
-        reserved: list[ClosedTime] = []
+        held: list[tuple[ClosedTime, ...]] = []
         self._magnets = tuple([one for one in queues.reservations if one.magnetic])
         numbers = {reservation.name: number for number, reservation in enumerate(queues.reservations)}
         for reservation in queues.reservations:
             nodes = members(NodePartition(f"{reservation.name} (reservation)", reservation.nodes), names)
             known_s = 0.0 if reservation.known_s is None else max(0.0, reservation.known_s - origin_s)
-            for start_s, end_s in reservation.times():
-                times = (max(0.0, start_s - origin_s), end_s - origin_s)
-                if times[1] > known_s:
-                    number = numbers[reservation.name]
-                    reserved.append(ClosedTime(reservation.name, nodes, *times, number, known_s))
-        reserved.sort(key=lambda closed: closed.start_s)
+            number = numbers[reservation.name]
+            times = [
+                ClosedTime(reservation.name, nodes, max(0.0, start_s - origin_s), end_s - origin_s, number, known_s)
+                for start_s, end_s in reservation.times()
+                if end_s - origin_s > known_s
+            ]
+            held += [tuple(times)] * bool(times)
+        reserved = sorted([closed for times in held for closed in times], key=_start_s)
         known = {reservation.name for reservation in queues.reservations}
         self._over = frozenset(known - {closed.name for closed in reserved})
         """Reservations that were over before the simulation begins."""
         drained: list[ClosedTime] = []
         for outage in sorted(queues.outages, key=lambda one: one.start_s):
             nodes = members(NodePartition("(outage)", outage.nodes), names)
-            times = (max(0.0, outage.start_s - origin_s), (inf if outage.end_s is None else outage.end_s) - origin_s)
-            if outage.kind == "drain" and times[1] > 0:
-                drained.append(ClosedTime("outage", nodes, *times))
+            end_s = (inf if outage.end_s is None else outage.end_s) - origin_s
+            if outage.kind == "drain" and end_s > 0:
+                drained.append(ClosedTime("outage", nodes, max(0.0, outage.start_s - origin_s), end_s))
         self.closed = tuple(reserved)
         """The reservations, in order of their starts."""
         self.drained = tuple(drained)
         """Times at which nothing starts on some nodes, in order of their starts."""
         self._numbers = MappingProxyType({closed.name: closed.number for closed in reserved})
-        self._ends_s: dict[int, float] = {}
-        """The time at which each reservation is over for good, by number."""
-        for closed in reserved:
-            self._ends_s[closed.number] = max(closed.end_s, self._ends_s.get(closed.number, 0.0))
+        self._times = tuple(held)
+        """The times of each reservation, in order; they do not overlap."""
+        limits = {time_s for closed in (*reserved, *drained) for time_s in (closed.start_s, closed.end_s)}
+        self.boundaries = tuple(sorted((limits | {closed.known_s for closed in reserved}) - {inf}))
+        """Times at which a reservation or a drain of nodes begins or ends."""
         self._owned = MappingProxyType(dict(queues.licences))
         self.licences = dict(queues.licences)
         """Number of each licence that is free."""
-        gone_s = [*self._ends_s.values()] + [drain.start_s for drain in drained if drain.end_s == inf]
+        gone_s = [times[-1].end_s for times in held] + [drain.start_s for drain in drained if drain.end_s == inf]
         self.doubt_s = min(gone_s, default=inf)
         """The time from which some tasks may wait forever, because a reservation is over or nodes
         are drained for good."""
@@ -196,7 +204,7 @@ class SiteState(Forked):
 
     def pending(self, now: float) -> bool:
         """Return True if nodes will open or close after ``now``."""
-        return any(time_s > now for time_s in self.boundaries)
+        return bool(self.boundaries) and self.boundaries[-1] > now
 
     @classmethod
     def binds(cls, cluster: Cluster, queues: QueueTree | None) -> bool:
@@ -206,12 +214,6 @@ class SiteState(Forked):
         if queues is not None and any(part.nodes for part in queues.partitions):
             return True
         return any(node.features for node in cluster.nodes)
-
-    @property
-    def boundaries(self) -> list[float]:
-        """Times at which a reservation or a drain of nodes begins or ends."""
-        times = {time_s for closed in (*self.closed, *self.drained) for time_s in (closed.start_s, closed.end_s)}
-        return sorted((times | {closed.known_s for closed in self.closed}) - {inf})
 
     def terms(self, job: Job, limit_s: float, gang: int = 0) -> Terms | None:
         """Return the terms for a task of the job, which has a time limit, and for ``gang``
@@ -241,7 +243,7 @@ class SiteState(Forked):
 
     def reserved_nodes(self, number: int) -> int:
         """Return the nodes of a reservation, as a bit set."""
-        return next((closed.nodes for closed in self.closed if closed.number == number), 0)
+        return reduce(or_, [times[0].nodes for times in self._times if times[0].number == number], 0)
 
     def _attracting(self, job: Job) -> Iterator[NodeReservation]:
         """Yield the magnetic reservations that a job may use."""
@@ -283,15 +285,17 @@ class SiteState(Forked):
         request = job.request or _NO_REQUEST
         if any(count > self._owned.get(name, inf) for name, count in request.licences):
             return RejectReason.TOO_LARGE
-        number = self._numbers.get(request.reservation, -1)
-        over = self._ends_s[number] <= now if number >= 0 else request.reservation in self._over
-        return RejectReason.CANCELLED if over else None
+        return RejectReason.CANCELLED if self.is_over(request.reservation, now) else None
+
+    def is_over(self, name: str, now: float) -> bool:
+        """Return True if a reservation is over for good."""
+        return name in self._over or (name in self._numbers and self.held(self._numbers[name], now) is None)
 
     def lasting(self, terms: Terms | None, now: float) -> int:
         """Return the nodes on which a task with these terms may start now or at any later time, as
         a bit set."""
         nodes = self.all_nodes if terms is None else terms.nodes
-        if terms is not None and terms.reservation >= 0 and self._ends_s[terms.reservation] <= now:
+        if terms is not None and terms.reservation >= 0 and self.held(terms.reservation, now) is None:
             return 0
         for drain in self.drained:
             if drain.end_s == inf and drain.start_s <= now:
@@ -310,35 +314,55 @@ class SiteState(Forked):
         """
         nodes = terms.nodes
         if terms.reservation >= 0:
-            nodes &= self.reserved_nodes(terms.reservation) if self.is_under_way(terms.reservation, begin_s) else 0
-        for closed in self.closed:
-            if closed.number == terms.reservation or not (begin_s < closed.end_s and end_s > closed.start_s):
-                continue
-            if begin_s >= closed.known_s and not (closed.number in terms.welcome and closed.start_s <= begin_s):
-                nodes &= ~closed.nodes
+            own = self.held(terms.reservation, begin_s)
+            nodes &= own.nodes if own is not None and own.start_s <= begin_s else 0
+        for closed in self.met(terms, begin_s, end_s):
+            nodes &= ~closed.nodes
         for drain in self.drained:
             if drain.start_s <= begin_s < drain.end_s:
                 nodes &= ~drain.nodes
         return nodes
 
+    def met(self, terms: Terms, begin_s: float, end_s: float) -> Iterator[ClosedTime]:
+        """Yield the first time of each reservation of others that a task with these terms would meet
+        if it ran from ``begin_s`` to ``end_s`` on all nodes.
+        """
+        for times in self._times:
+            number = times[0].number
+            if number == terms.reservation or begin_s < times[0].known_s:
+                continue
+            place = bisect_right(times, begin_s, key=_end_s)
+            if number in terms.welcome and place < len(times) and times[place].start_s <= begin_s:
+                place += 1
+            if place < len(times) and times[place].start_s < end_s:
+                yield times[place]
+
+    def held(self, number: int, now: float) -> ClosedTime | None:
+        """Return the current time of a reservation, else the next one; None if it is over for good."""
+        places = [(times, bisect_right(times, now, key=_end_s)) for times in self._times if times[0].number == number]
+        return min([times[place] for times, place in places if place < len(times)], key=_start_s, default=None)
+
     def is_under_way(self, number: int, time_s: float) -> bool:
         """Return True if a reservation is in effect at a time."""
-        return any(one.number == number and one.start_s <= time_s < one.end_s for one in self.closed)
+        held = self.held(number, time_s)
+        return held is not None and held.start_s <= time_s
 
     def next_s(self, terms: Terms, now: float) -> float:
         """Return the next time at which the open nodes for these terms may change by themselves. A
         task may end at the very time at which a reservation begins. Until its last possible start,
         nodes are therefore open, and they close just after it.
         """
-        times = [closed.end_s for closed in self.closed]
-        for closed in self.closed:
-            if now + terms.limit_s <= closed.start_s:
-                times.append(max(closed.start_s - terms.limit_s, nextafter(now, inf)))
+        changes_s = [time_s for drain in self.drained for time_s in (drain.start_s, drain.end_s)]
         own = (terms.reservation, *terms.welcome)
-        times += [time_s for one in self.closed if one.number in own for time_s in (one.start_s, one.end_s)]
-        times += [closed.known_s for closed in self.closed]
-        times += [time_s for drain in self.drained for time_s in (drain.start_s, drain.end_s)]
-        return min([time_s for time_s in times if time_s > now], default=inf)
+        for times in self._times:
+            changes_s.append(times[0].known_s)
+            place = bisect_right(times, now, key=_end_s)
+            for held in times[place : place + 1]:
+                changes_s += [held.end_s, held.start_s] if held.number in own else [held.end_s]
+            place = bisect_left(times, now + terms.limit_s, key=_start_s)
+            if place < len(times):
+                changes_s.append(max(times[place].start_s - terms.limit_s, nextafter(now, inf)))
+        return min([time_s for time_s in changes_s if time_s > now], default=inf)
 
     def take(self, licences: Iterable[tuple[str, int]], sign: int) -> None:
         """Take licences (``sign`` 1) or return them (-1)."""

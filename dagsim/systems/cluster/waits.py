@@ -7,8 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum, StrEnum
+from functools import reduce
 from itertools import count
 from math import inf
+from operator import or_
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -658,22 +660,16 @@ class Present:
         if site is None or terms is None:
             return []
         nodes = terms.nodes & self.rules.nodes(task)
-        return [
-            closed
-            for number, closed in enumerate(site.closed)
-            if number != terms.reservation
-            and closed.nodes & nodes
-            and now < closed.end_s
-            and now + terms.limit_s > closed.start_s
-        ]
+        met = [closed for closed in site.met(terms, now, now + terms.limit_s) if closed.nodes & nodes]
+        return sorted(met, key=lambda closed: closed.start_s)
 
     def own_reservation(self, task: TaskState) -> ClosedTime | None:
         """Return the reservation that the task runs in, if it has not begun yet."""
         site, terms = self._view.machines.site, task.demand.terms
         if site is None or terms is None or terms.reservation < 0:
             return None
-        own = site.closed[terms.reservation]
-        return own if self._view.now < own.start_s else None
+        own = site.held(terms.reservation, self._view.now)
+        return own if own is not None and self._view.now < own.start_s else None
 
     def licences(self, task: TaskState) -> list[tuple[str, int, float]]:
         """Return the missing licences: name, number requested and number free."""
@@ -778,13 +774,11 @@ class Obstacles:
             return _too_large(task, None, "its partition")
         if request.constraint and not self._holds(task, nodes := site.nodes_of(job.partition, request)):
             return f"BadConstraints: {_too_large(task, None, f'what satisfies {request.constraint!r}')}"
-        for reservation in self._queues.reservations if request.reservation else ():
-            if reservation.name == request.reservation:
-                if reservation.end_s <= now_s:
-                    return f"Reservation: {reservation.name!r} is over"
-                own = next((closed.nodes for closed in site.closed if closed.name == reservation.name), 0)
-                if not self._holds(task, nodes & own):
-                    return _too_large(task, None, f"the reservation {reservation.name!r}")
+        if site.is_over(request.reservation, now_s - site.origin_s):
+            return f"Reservation: {request.reservation!r} is over"
+        own = [closed.nodes for closed in site.closed if closed.name == request.reservation]
+        if own and not self._holds(task, nodes & reduce(or_, own)):
+            return _too_large(task, None, f"the reservation {request.reservation!r}")
         return ""
 
     def _holds(self, task: Task, nodes: int) -> bool:

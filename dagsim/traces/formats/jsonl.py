@@ -14,7 +14,7 @@ from dagsim.workload import records
 
 
 class JsonLines(Reader):
-    """Jobs exactly as written, streamed: the file is in order of arrival.
+    """Jobs exactly as written, streamed, because the file is in order of arrival.
 
     Because the file was written by a program, an invalid line means damage and raises an error
     instead of being dropped.

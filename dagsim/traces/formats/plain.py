@@ -1,8 +1,8 @@
 """Plain CSV or JSON Lines for your own logs, with one row per job, or per task of a job.
 
-The header names the columns, in any order; ``--map`` says which columns of a foreign file hold them, or a number for
-all rows (``gpus=0``). Required: ``id, arrival_s``, ``gpus`` or ``cpus``, and either ``duration_s`` or both ``start_s``
-and ``end_s``. Also allowed:
+The header names the columns, in any order. ``--map`` states which columns of a foreign file contain
+them, or gives a number for all rows (``gpus=0``). Required: ``id, arrival_s``, ``gpus`` or
+``cpus``, and either ``duration_s`` or both ``start_s`` and ``end_s``. Also allowed:
 
 ==================  =====================================================================================
 ``gpu_type``        GPU types that the job may use, ``A100-40|V100-16``; if empty, any
@@ -126,7 +126,7 @@ _YES_OR_NO = {"": True, "yes": True, "true": True, "1": True, "no": False, "fals
 
 
 class Plain(Reader):
-    """One job per row; with a ``task`` column, one task per row and one job per ``id``."""
+    """One job per row or, with a ``task`` column, one task per row and one job per ``id``."""
 
     name = "plain"
     summary = "plain CSV of your own: id,arrival_s,gpus,duration_s[,gpu_type,priority,...]"
@@ -195,7 +195,7 @@ def _columns(source: Source, options: TraceOptions) -> NamedColumns:
 
 
 def _missing(columns: NamedColumns) -> list[str]:
-    """Required columns that the table lacks."""
+    """Return the required columns that the table lacks."""
     missing = [ours for ours in _NEEDED if not columns.has(ours)]
     if not ({"gpus", "cpus"} & columns.constants.keys() or columns.has("gpus") or columns.has("cpus")):
         missing.append("gpus")
@@ -213,7 +213,7 @@ class _Rows:
         self._named = options.named_gpus()
 
     def in_order(self, table: Table, report: ReadReport) -> Table:
-        """Return the table, with local dates in repeated hours interpreted such that they fit their
+        """Return the table, with local dates in repeated hours interpreted so that they fit their
         order and the durations."""
         if self._zone is None or not any(_AT[name] in table.words_of for name in _DATES):
             return table
@@ -221,7 +221,7 @@ class _Rows:
         return with_offsets(table, [_AT[name] for name in _DATES], lambda row: stated[row], self._zone, report)
 
     def arrivals(self, table: Table) -> np.ndarray:
-        """(n,) float64: arrival of the job of each row, ``inf`` if it cannot be read."""
+        """Return (n,) float64: the arrival of the job of each row, ``inf`` if it cannot be read."""
         seconds = self._moments(table, "arrival_s")
         seconds = np.where(np.isnan(seconds) & table.unreadable(_ARRIVAL), inf, np.fmax(seconds, 0.0))
         return np.where(table.blank(_ARRIVAL), 0.0, seconds)
@@ -235,7 +235,7 @@ class _Rows:
         return replace(tasks, arrival_s=arrival_s, **self.facts(checks, arrival_s, self._seconds(checks)))
 
     def tasks(self, checks: Checks) -> JobArrays:
-        """Return the task of each row, as a job of its own."""
+        """Return the task of each row, as a separate job."""
         table, options = checks.table, self._options
         seconds = self._seconds(checks)
         constants = self._constants
@@ -284,7 +284,7 @@ class _Rows:
 
     def facts(self, checks: Checks, arrival_s: np.ndarray, ran_s: np.ndarray | None = None) -> dict[str, Any]:
         """Return the job columns that do not describe tasks, one row per job; ``ran_s`` contains
-        their durations if they have one task.
+        their durations if they have a single task.
         """
         start_s, eligible_s = (self._moment(checks, name) for name in ("start_s", "eligible_s"))
         end_s = self._moments(checks.table, "end_s") if checks.table.has(_AT["end_s"]) else None
@@ -337,13 +337,13 @@ class _Rows:
         )
 
     def checked_arrivals(self, checks: Checks) -> np.ndarray:
-        """(n,) float64: arrival of the job of each row."""
+        """Return (n,) float64: the arrival of the job of each row."""
         arrival = checks.finite(self._moments(checks.table, "arrival_s"), _ARRIVAL, "arrival_s")
         checks.drop(arrival < 0, "with a negative arrival_s")
         return arrival
 
     def _seconds(self, checks: Checks) -> np.ndarray:
-        """(n,) float64: duration of each row, in seconds."""
+        """Return (n,) float64: the duration of each row, in seconds."""
         blank = checks.table.blank(_AT["duration_s"])
         seconds = self._duration(checks, "duration_s", ~blank)
         if blank.any():
@@ -355,7 +355,7 @@ class _Rows:
         return seconds
 
     def _duration(self, checks: Checks, name: str, where: np.ndarray) -> np.ndarray:
-        """(n,) float64: durations, as seconds or ``[DD-]HH:MM:SS``."""
+        """Return (n,) float64: durations, given as seconds or ``[DD-]HH:MM:SS``."""
         table, column = checks.table, _AT[name]
         seconds = table.numbers(column)
         odd = np.flatnonzero(np.isnan(seconds) & ~table.blank(column))
@@ -371,7 +371,7 @@ class _Rows:
         return checks.finite(seconds, column, name, where=where)
 
     def _moments(self, table: Table, name: str) -> np.ndarray:
-        """(n,) float64: seconds, or dates as seconds since 1970; NaN for other texts."""
+        """Return (n,) float64: seconds, or dates as seconds since 1970; NaN for other text."""
         column = _AT[name]
         seconds = table.numbers(column)
         odd = np.flatnonzero(np.isnan(seconds) & ~table.blank(column))
@@ -407,7 +407,7 @@ class _Rows:
 
 
 def _constrained(text: str) -> tuple[Request, bool]:
-    """Return the request for nodes from an expression over their features, and False if only a part
+    """Return the request for nodes from an expression over their features, and False if only part
     of it can be read."""
     text = "" if is_unset(text) else text.strip()
     try:
@@ -440,7 +440,7 @@ def _over_nodes(
     memory: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """Return the instances and the demand of each where ``nodes`` are stated: one per node, or one
-    per GPU if the GPUs are not even over the nodes.
+    per GPU if the GPUs are not spread evenly over the nodes.
     """
     # replace invalid numbers by 1; their rows are dropped later
     nodes = np.where(are_counts(nodes), nodes, 1.0)
@@ -522,8 +522,8 @@ def _graphs(table: Table, rows: _Rows, groups: Grouped) -> JobBatch:
 def _parents(
     table: Table, tasks: JobArrays, groups: Grouped, whole: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, dict[int, str]]:
-    """``waits`` and ``parent`` of the ``whole`` jobs, and the reason why each of the others is not
-    a DAG.
+    """Return ``waits`` and ``parent`` of the ``whole`` jobs, and the reason why each of the others
+    is not a DAG.
     """
     texts, waits, parent, wrong = table.texts(_AT["parents"]), np.zeros(len(table), np.int64), [], {}
     for job in np.flatnonzero(whole).tolist():

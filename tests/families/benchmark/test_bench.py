@@ -153,7 +153,7 @@ def test_damaged_files_and_unknown_names_are_errors(file: Path, tmp_path: Path) 
     broken = tmp_path / "broken.json"
     for text, message in (
         ("[]", "not a benchmark entry"),
-        ("{", "not readable"),
+        ("{", "cannot be read as a benchmark entry"),
         (json.dumps(read_entry(file) | {"suite": "v9"}), "for suite 'v9'"),
         (json.dumps(read_entry(file) | {"tasks": {"dags": {}}}), "damaged"),
         (json.dumps(read_entry(file) | {"timing": {"dags": {}}}), "damaged"),

@@ -141,8 +141,8 @@ def test_the_words_of_the_one_table_of_reasons_are_used(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["why", "--state", "{now}", "-c", "{site}", "9"], "job 9 is not in the snapshot"),
-        (["why", "--state", "{now}", "-c", "{site}", "1"], "job 1 runs since 5 min"),
+        (["why", "--state", "{now}", "-c", "{site}", "9"], "job 9 is neither running nor waiting in the snapshot"),
+        (["why", "--state", "{now}", "-c", "{site}", "1"], "job 1 has been running for 5 min"),
         (["why", "--state", "{now}", "2"], "give --config site.yaml"),
         (["why", "--state", "{now}", "-c", "{site}", "run", "2"], "takes one job and no run folder"),
         (["why", "2"], "expected RUN JOB"),
@@ -166,3 +166,13 @@ def test_the_table_says_what_the_json_says(tmp_path: Path) -> None:
     assert "With 2 instead of 4 GPUs it would start in" in text
     assert "Running jobs that free what it needs" in text
     assert "If all jobs run to their limits and nobody else comes, it starts in 55 min." in text
+
+
+@pytest.mark.parametrize("others", ["", "  - {name: early, nodes: [n], start_s: 1699990000, end_s: 1699999000}\n"])
+def test_a_job_waits_for_the_next_time_of_its_own_reservation(tmp_path: Path, others: str) -> None:
+    """Its first time was an hour ago, and it is held every three hours; reservations come in any order."""
+    class_ = f"  - {{name: class, nodes: [n], start_s: {NOW_S - 3600}, end_s: {NOW_S - 1800}, every_s: 10800}}\n"
+    site = SITE.replace("  scheduler:", f"{class_}{others}  scheduler:")
+    answer = why(tmp_path, [queued(1, 1, "RUNNING"), queued(2, 1, resv_name="class")], "2", site)
+    assert answer["reason"] == "Reservation"
+    assert "waits for its reservation class, which begins in 2.0 h" in answer["sentence"]

@@ -134,6 +134,31 @@ def test_text_and_json_of_qstat_are_the_same_jobs(read: Reading, samples: Path, 
     assert read(tmp_path / "qstat.txt").jobs == read(samples / "pbs" / "qstat-x.json").jobs
 
 
+CUT = (
+    "Job Id: 41.srv\n    Job_Owner = ada@login\n    job_state = F\n    ctime = Tue Mar  3 10:00:00 2026\n"
+    "    stime = Tue Mar  3 10:00:00 2026\n    obittime = Tue Mar  3 12:00:00 2026\n"
+    "    resources_used.walltime = 02:00:00\n    Resource_List.select = 2:ncpus=8:mem=16gb:ng\n\tpus=4\n"
+)
+
+
+@pytest.mark.parametrize("rest", ["\t", " " * 8])
+@pytest.mark.parametrize("before", ["", "\n"])
+def test_a_long_value_of_qstat_goes_on_after_a_tab_or_the_spaces_that_copies_make_of_it(
+    read: Reading, tmp_path: Path, before: str, rest: str
+) -> None:
+    (tmp_path / "qstat.txt").write_text(before + CUT.replace("\t", rest))
+    (job,) = read(tmp_path / "qstat.txt").jobs
+    task = job.graph.tasks[0]
+    assert (task.instances, task.gpus, task.cpus, task.work) == (2, 4, 8, 7200)
+
+
+def test_delimited_records_of_qstat_are_read(read: Reading, tmp_path: Path) -> None:
+    (tmp_path / "qstat.txt").write_text(CUT)
+    fields = [line.strip().replace(" = ", "=") for line in CUT.replace("\n\t", "").splitlines()]
+    (tmp_path / "qstat.dsv").write_text("|".join([*fields, r"Job_Name=a\|b=c"]) + "\n")
+    assert read(tmp_path / "qstat.dsv").jobs == read(tmp_path / "qstat.txt").jobs
+
+
 @pytest.mark.parametrize("name", ["lsf/lsb.acct", "gridengine/accounting", "htcondor/history", "pbs/qstat-x.json"])
 def test_a_cut_record_is_dropped_or_named(samples: Path, tmp_path: Path, name: str) -> None:
     text = (samples / name).read_text()
@@ -141,7 +166,7 @@ def test_a_cut_record_is_dropped_or_named(samples: Path, tmp_path: Path, name: s
         (tmp_path / "log").write_text(text[:cut])
         trace = open_trace(tmp_path / "log", name.partition("/")[0])
         if name.endswith("json"):
-            with pytest.raises(TraceError, match=r"log:\d+: not JSON"):
+            with pytest.raises(TraceError, match=r"log:\d+: invalid JSON"):
                 list(trace.jobs())
         else:
             assert list(trace.jobs())

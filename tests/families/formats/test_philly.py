@@ -48,7 +48,7 @@ def test_every_unusable_job_is_dropped_for_its_reason(log: Any) -> None:
 def test_a_log_that_breaks_off_names_its_line(samples: Path, tmp_path: Path) -> None:
     text = (samples / "philly" / "cluster_job_log").read_text()
     (tmp_path / "cluster_job_log").write_text(text[:-4])
-    with pytest.raises(TraceError, match=r"cluster_job_log:\d+: not JSON"):
+    with pytest.raises(TraceError, match=r"cluster_job_log:\d+: invalid JSON"):
         list(open_trace(tmp_path / "cluster_job_log").jobs())
 
 

@@ -37,6 +37,7 @@ def test_sia_lists_say_no_durations(read: Reading, samples: Path) -> None:
     assert "no durations" in got.trace.assumptions["work"]
 
 
+@pytest.mark.family("elastic")
 @pytest.mark.parametrize("beside", ["list", "folder"])
 def test_profiles_near_a_list_of_pollux_say_how_long_its_jobs_train(read: Reading, tmp_path: Path, beside: str) -> None:
     # 12 samples in .2 s on one GPU, 24 in .3 s on two; the gradient has no noise, so that 100 iterations are needed.

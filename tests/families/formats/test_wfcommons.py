@@ -43,7 +43,7 @@ def test_a_task_without_runtime_loses_the_job(tmp_path: Path, samples: Path) -> 
 
 def test_broken_json_names_its_line(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"schemaVersion": "1.5",\n "workflow": {,}}\n')
-    with pytest.raises(TraceError, match=r"a\.json:2: not JSON"):
+    with pytest.raises(TraceError, match=r"a\.json:2: invalid JSON"):
         list(open_trace(tmp_path / "a.json").jobs())
 
 
@@ -65,7 +65,8 @@ def test_every_file_has_the_measured_critical_path(read: Reading, data: Path) ->
         assert job.graph.critical_path(seconds) == pytest.approx(float(row["critical_path_s"]), abs=0.06), row["file"]
 
 
-def test_the_oldest_versions_list_jobs(read: Reading, tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [{"schemaVersion": "1.2"}, {}], ids=["stated", "not stated"])
+def test_the_oldest_versions_list_jobs(read: Reading, tmp_path: Path, version: dict[str, str]) -> None:
     jobs = [
         {"name": "cut", "type": "compute", "runtime": 4, "cores": 2,
          "files": [{"name": "x", "size": 7, "link": "output"}]},
@@ -73,7 +74,7 @@ def test_the_oldest_versions_list_jobs(read: Reading, tmp_path: Path) -> None:
          "files": [{"name": "x", "size": 7, "link": "input"}]},
     ]  # fmt: skip
     (tmp_path / "old.json").write_text(
-        json.dumps({"name": "old", "schemaVersion": "1.2", "workflow": {"makespan": 15, "jobs": jobs}})
+        json.dumps({"name": "old", **version, "workflow": {"makespan": 15, "jobs": jobs}})
     )
     (job,) = read(tmp_path / "old.json").jobs
     assert [(task.name, task.work, task.cpus) for task in job.tasks] == [("cut", 4, 2), ("paste", 9, 1)]

@@ -145,7 +145,7 @@ def own(**changes: object) -> str:
         ),
         ("m.pbtxt", COST_GRAPH.replace("preceding_node: 1", "preceding_node: 8"), TraceError, "node 8: no such node"),
         ("m.pbtxt", "node {\n  id: 1\n", TraceError, r"m.pbtxt:1: this node has no closing bracket"),
-        ("m.json", "{", TraceError, r"m.json:1: not JSON"),
+        ("m.json", "{", TraceError, r"m.json:1: invalid JSON"),
         ("m.json", "[]", TraceError, r"expected .*ops"),
         ("m.json", own(activation_bytes=None), TraceError, r"op 0 lacks 'activation_bytes'"),
         ("m.json", own(forward="long"), TraceError, r"not a number"),

@@ -357,7 +357,9 @@ def test_at_the_change_to_summer_time_elapsed_is_trusted(read: Reading, log: Log
     row = {"Submit": "2026-03-29T00:30:00", "Start": "2026-03-29T01:30:00", "End": "2026-03-29T03:30:00"}
     got = read(log(row | {"ElapsedRaw": "3600"}))
     assert _only(got).work == 3600
-    assert got.noted == {"whose hours change between winter and summer time": 1}
+    assert got.noted == {
+        "whose elapsed time differs by an hour from Start to End, as at a change of summer time; it counts": 1
+    }
     assert read(log(row | {"ElapsedRaw": "3600"}), timezone="Europe/Berlin").noted == {}
 
 

@@ -228,12 +228,17 @@ def test_a_task_in_flight_needs_its_parents_done() -> None:
         Job("j", graph, 0.0, in_flight=(InFlight(3.0, (Share(0),), 1),))
 
 
-def test_pieces_of_a_preempted_task_are_told_apart_by_their_work() -> None:
-    jobs = [Job.single(f"j{number}", Task("t", 90.0, instances=2), 10.0 * number) for number in range(4)]
-    whole = drive(ClusterScenario(TWO, jobs).kernel(0), POLICIES.create("las[quantum_s=20]"))
-    for at_s in (95.0, 200.0, 333.0):
-        scenario = ClusterScenario(TWO, jobs)
-        rest = play(with_past(whole, jobs, at_s, scenario.runtime), "las[quantum_s=20]", at_s)
+@pytest.mark.parametrize("policy", ["las[quantum_s=20]", "srsf", "srtf"])
+def test_pieces_of_a_preempted_task_keep_their_own_work(policy: str) -> None:
+    lengths_s = (90.0, 61.0, 35.0, 20.0)
+    jobs = [
+        Job.single(f"j{number}", Task("t", of_s, instances=2), 10.0 * number) for number, of_s in enumerate(lengths_s)
+    ]
+    scenario, pieces = ClusterScenario(TWO, jobs), dict[int, int]()
+    whole, _ = check_rest.play(scenario, policy, pieces=pieces)
+    assert len({*pieces.values()}) > 4
+    for at_s in (25.0, 41.0, 95.0, 200.0):
+        rest = play(with_past(whole, jobs, at_s, pieces), policy, at_s)
         assert [row for row in rest.log if row.time_s > at_s] == [row for row in whole.log if row.time_s > at_s]
 
 
@@ -250,12 +255,15 @@ class _Halfway:
                 yield Wait(5.0)
 
 
-def test_the_rest_of_a_run_preempted_halfway_is_the_run_that_takes_half_as_long() -> None:
+def test_a_run_in_flight_states_the_start_of_the_run_that_it_resumes() -> None:
     jobs = [Job.single("j", Task("t", 10.0, instances=2), 0.0)]
     one = Cluster((Node("a", T4, 1),))
-    whole = drive(ClusterScenario(one, jobs).kernel(0), _Halfway())
+    kernel, pieces = ClusterScenario(one, jobs).kernel(0), dict[int, int]()
+    kernel.frontier.started.append(lambda run, _: pieces.setdefault(run.id, run.task.piece))
+    whole = drive(kernel, _Halfway())
     begun = [(place, row.time_s) for place, row in enumerate(whole.log) if row.kind == Kind.STARTED]
     assert [time_s for _, time_s in begun] == [0.0, 5.0, 10.0]
-    [job] = with_past(whole, jobs, 12.0, ClusterScenario(one, jobs).runtime)
+    assert [*pieces.values()] == [0, 1, 0]
+    [job] = with_past(whole, jobs, 12.0, pieces)
     runs = [(run.since_s, run.until_s, run.resumes) for run in job.in_flight]
     assert runs == [(0.0, 5.0, -1), (5.0, 10.0, begun[0][0]), (10.0, None, -1)]

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import re
+from pathlib import Path
+
 import pytest
 
+import dagsim
 from dagsim.errors import TraceError
 from dagsim.traces import ReadReport
+from dagsim.traces.report import PHRASES, contradiction_in
 
 
 def test_it_reads_as_a_sentence() -> None:
@@ -52,3 +58,28 @@ def test_a_detail_as_long_as_a_file_is_cut_off() -> None:
     report = ReadReport()
     report.drop("cyclic", "a.csv:1", detail="x" * 70_000)
     assert report.details == [f"a.csv:1: dropped, cyclic: {'x' * 400} ..."]
+
+
+def test_every_pattern_of_contradictions_still_matches_a_reason_of_a_reader() -> None:
+    """A reworded reason would silently leave the report of contradictions, and ``--strict`` would accept it."""
+    package = Path(dagsim.__file__).parent
+    files = [*(package / "traces").rglob("*.py"), *(package / "families").rglob("*.py")]
+    nodes = (node for file in files if file.name != "report.py" for node in ast.walk(ast.parse(file.read_text())))
+    texts = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    for kind, patterns in PHRASES.items():
+        for pattern in patterns:
+            assert any(re.search(pattern, text) for text in texts if "\n" not in text), (kind, pattern)
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [
+        ("in an hour that occurs twice in their time zone (taken as the first)", "times"),
+        ("with GPUs taken from the submit arguments, because no resource states any", "text"),
+        ("with the id of an earlier row (treated as separate jobs)", "ids"),
+        ("whose list of nodes and NNodes disagree", "columns"),
+        ("of daemon sets", ""),
+    ],
+)
+def test_a_reason_has_the_kind_of_its_contradiction(reason: str, kind: str) -> None:
+    assert contradiction_in(reason) == kind

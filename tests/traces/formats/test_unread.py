@@ -23,7 +23,14 @@ FILES = {
     "the output of bjobs": "JOBID   USER    STAT  QUEUE      FROM_HOST   EXEC_HOST   JOB_NAME   SUBMIT_TIME\n",
     "the output of qstat of Grid Engine": "job-ID  prior   name       user         state submit/start at     queue\n",
     "the output of qacct": "=====\nqname        all.q\nhostname     n1\n",
-    "an XML listing of a batch system": "<Data><Job><Job_Id>7.server</Job_Id></Job></Data>\n",
+    "an XML listing of Torque": "<Data><Job><Job_Id>7.server</Job_Id></Job></Data>\n",
+    "the output of qstat of Grid Engine, which": "<?xml version='1.0'?>\n<job_info  xmlns:xsd='x'>\n  <queue_info>\n",
+    "a table of qstat": "Job id            Name     User     Time Use S Queue\n-------  ----\n7.srv a mia 0 R batch\n",
+    "a table of qstat, or the output of tracejob": "\nJob: 7.srv\n\n03/02/2026 08:00:01  S    Job Queued\n",
+    "a table or XML of HTCondor": " ID     OWNER          SUBMITTED   RUN_TIME     ST COMPLETED   CMD\n",
+    "a table of flux jobs": "       JOBID QUEUE    USER     NAME       ST NTASKS NNODES     TIME INFO\n",
+    "a table or a description of kubectl": "NAMESPACE   NAME      READY   STATUS\nlab a-0 1/1 Running\n",
+    "a file of Sonar": '{\n "meta": {"producer":"sonar"}, "data": {"type":"jobs", "slurm_jobs":[{"job_state":"R"}]}}\n',
     "a scrape of Prometheus": "# HELP node_cpu seconds\n# TYPE node_cpu counter\nnode_cpu 7\n",
 }
 

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from dagsim.model import Task, TaskGraph
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.policies.job_orders import PathLeft, WorkLeft
 from dagsim.systems.cluster.policies.orders import _Columns
 
@@ -50,7 +51,7 @@ def test_what_is_left_of_a_wide_job_is_added_up_to_the_same_bits():
     work, path = WorkLeft(), PathLeft()
     for at in rng.sample(range(200), 199):
         for _ in range(2):
-            assert work(job) == sum([task.best_s * task.unfinished * (task.task.gpus or 1.0) for task in tasks])
+            assert work(job) == ordered_sum([task.best_s * task.unfinished * (task.task.gpus or 1.0) for task in tasks])
             assert path(job) == max(task.rank_s for task in tasks if task.unfinished)
             work.ended(SimpleNamespace(job=job, task=tasks[at]))
             tasks[at].unfinished -= 1
