@@ -51,7 +51,7 @@ def test_spent_seeds_are_refused(ledger: Ledger) -> None:
 def test_a_stopped_command_gets_its_seeds_back_and_no_other_does(ledger: Ledger) -> None:
     opened = ledger.spend("grid", 30, "make grid")
     assert ledger.spend("grid", 30, "make grid") == opened
-    with pytest.raises(ConfigError, match="were spent"):
+    with pytest.raises(ConfigError, match="have been used"):
         ledger.spend("grid", 30, "make another grid")
 
 
@@ -90,7 +90,7 @@ def test_a_pool_has_an_end(ledger: Ledger) -> None:
     windows = range(REPORT.start, REPORT.start + 69)
     assert ledger.spend("itp", 69, "judge", pool=windows).seeds == windows
     ledger.close(ledger.spend("itp", 69, "judge"))
-    with pytest.raises(ConfigError, match="has 0 seeds left"):
+    with pytest.raises(ConfigError, match="has only 0 seeds left"):
         ledger.spend("itp", 1, "judge", fresh=True)
 
 
