@@ -115,8 +115,8 @@ def convert_trace(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="jsonl, parquet, batsim, openb2023, plain, plain-arrow, plain-parquet, sacct, slurm-events, "
-            "stg, swf, tiresias or wfcommons (default: jsonl or parquet, according to the file name).",
+            help="jsonl, parquet, batsim, openb2023, plain, plain-arrow, plain-parquet, sacct, slurm-events, stg, swf, "
+            "tiresias or wfcommons (default: by the ending, .jsonl or .parquet).",
         ),
     ] = None,
 ) -> None:

@@ -165,7 +165,7 @@ Windows = Annotated[
     _of_trace(
         metavar="N[xJOBS]",
         parser=WindowCount.parse,
-        help="Simulate N disjoint windows from across the trace, each with 1000 (or JOBS) jobs.",
+        help="Simulate N disjoint windows of 1000 (or JOBS) jobs each, spread over the trace.",
     ),
 ]
 

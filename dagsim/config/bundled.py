@@ -43,7 +43,7 @@ def shipped_folder(kind: Kind, name: str) -> Path:
     for root in (package, package.parent):
         if (root / kind / name).is_dir():
             return root / kind / name
-    raise UnknownName(f"dagsim does not ship a folder named {name!r}")
+    raise UnknownName(f"no folder {name!r} ships with dagsim")
 
 
 def find_config(text: str) -> Path:

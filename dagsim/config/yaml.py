@@ -179,7 +179,7 @@ def load(text: str, source: str) -> Document:
     except yaml.YAMLError as error:
         raise ConfigError(f"{source}: invalid YAML: {' '.join(str(error).split())}") from None
     except RecursionError:
-        raise ConfigError(f"{source}: the values are nested too deeply") from None
+        raise ConfigError(f"{source}: nested too deeply") from None
     document = Document(None, source)
     faults: list[str] = []
     if node is not None:

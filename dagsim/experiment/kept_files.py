@@ -429,7 +429,7 @@ def check_shape(value: Any, shape: Any, where: object, *, inner: bool = False) -
     else:
         right = isinstance(value, type(shape))
     if not right:
-        raise RunFolderError(f"{where}: damaged: expected {_expected(shape)}, got {value!r:.60}")
+        raise RunFolderError(f"{where}: damaged: {value!r:.60} where {_expected(shape)} should be")
     if isinstance(shape, list):
         for item in value:
             check_shape(item, shape[0], where)

@@ -245,9 +245,7 @@ def agent_spec(
         return algo
     if "checkpoint" in spec.params:
         if checkpoint is not None:
-            raise ConfigError(
-                f"--checkpoint {checkpoint}: --policy {algo} also names a checkpoint; leave one of them out"
-            )
+            raise ConfigError(f"--checkpoint {checkpoint}: --policy {algo} also names one; leave one of them out")
         return str(spec.call)
     if checkpoint is None:
         checkpoint = service("newest_agent")(spec.name, root, system.system)

@@ -311,8 +311,7 @@ def _whole(amount: float, what: str) -> int:
     """
     if not amount <= _MOST[what]:
         raise ConfigError(
-            f"the trace needs a cluster with {amount:.3g} {what}, but the limit is {_MOST[what]:,}; "
-            "probably a field is damaged or jobs never end; read fewer jobs with --max-jobs, or give a "
-            "cluster with --cluster"
+            f"the trace needs a cluster of {amount:.3g} {what}; the limit is {_MOST[what]:,}: "
+            "a field is damaged, or jobs never end; read fewer jobs with --max-jobs, or give a cluster with --cluster"
         )
     return ceil(amount)

@@ -232,14 +232,14 @@ class Store(ABC):
             RunFolderError: As in ``open``.
         """
         if not path.is_dir():
-            raise RunFolderError(f"{path}: there is no such run folder")
+            raise RunFolderError(f"{path}: no such run folder")
         if not (path / "manifest.json").exists():
             raise RunFolderError(f"{path}: not a run folder, because it has no manifest.json")
         facts = read_json_file(path / "manifest.json")
         if not isinstance(facts, dict) or facts.get("schema") != SCHEMA:
             raise RunFolderError(
-                f"{path / 'manifest.json'}: this version only reads run folders with schema {SCHEMA}; "
-                "repeat the run with the command in command.txt"
+                f"{path / 'manifest.json'}: not from a run folder that this version can read (schema {SCHEMA}); run it "
+                "again: its command is in command.txt"
             )
         check_shape(facts, _MANIFEST, path / "manifest.json")
         names = allowed()
@@ -292,7 +292,7 @@ class Store(ABC):
         """The state of the run according to ``status.json``."""
         status = read_json_file(self.path / "status.json")
         if not isinstance(status, dict) or status.get("state") not in get_args(State):
-            raise RunFolderError(f"{self.path / 'status.json'}: the state must be one of {', '.join(get_args(State))}")
+            raise RunFolderError(f"{self.path / 'status.json'}: its state is not one of {', '.join(get_args(State))}")
         state: State = status["state"]
         return state
 
@@ -313,9 +313,7 @@ class Store(ABC):
             pid = None
             with suppress(RunFolderError, AttributeError):
                 pid = read_json_file(self.path / "status.json").get("pid")
-            raise RunFolderError(
-                f"{self.path}: another process ({pid}) is writing to this folder; wait until it has ended"
-            )
+            raise RunFolderError(f"{self.path}: another process ({pid}) is writing to it; wait until it has ended")
 
     def resume(self) -> None:
         """Become the writer again, and cut off unfinished rows left by the last one.
@@ -326,8 +324,8 @@ class Store(ABC):
         """
         if not self.manifest.get("policies"):
             raise RunFolderError(
-                f"{self.path}: cannot be resumed, because the manifest does not list the policies of a "
-                "command without --resume; repeat the run with the command in command.txt"
+                f"{self.path}: cannot be resumed: its manifest does not say which policies were to run, because its "
+                "command has no --resume; run it again: its command is in command.txt"
             )
         self.check_unchanged()
         try:

@@ -171,8 +171,8 @@ def log_ratios(
     a, b = np.asarray(values, float), np.asarray(reference, float)
     if a.ndim != 1 or a.shape != b.shape or not len(a) or (seeds is not None and len(seeds) != len(a)):
         raise InputError(
-            f"paired comparison: expected two lists of values with the same length, got shapes {a.shape} "
-            f"and {b.shape}" + ("" if seeds is None else f" for {len(seeds)} seeds")
+            f"paired comparison: needs two equally long lists of values, got shapes {a.shape} and {b.shape}"
+            + ("" if seeds is None else f" for {len(seeds)} seeds")
         )
     for column, name in ((a, names[0]), (b, names[1])):
         _check_positive(column, name, seeds)

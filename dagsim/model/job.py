@@ -405,13 +405,13 @@ def linked(kind: str, names: Sequence[str], edges: Iterable[tuple[int, int]]) ->
     if len(set(names)) != count:
         seen: set[str] = set()
         twice = next(name for name in names if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise GraphError(f"two {kind}s have the name {twice!r}")
+        raise GraphError(f"two {kind}s are called {twice!r}")
     parents: list[list[int]] = [[] for _ in names]
     children: list[list[int]] = [[] for _ in names]
     seen_edges: set[tuple[int, int]] = set()
     for parent, child in edges:
         if not (0 <= parent < count and 0 <= child < count):
-            raise GraphError(f"edge {parent} -> {child} points outside the {count} {kind}s")
+            raise GraphError(f"edge {parent} -> {child} leads outside the {count} {kind}s")
         if parent == child:
             raise GraphError(f"{kind} {names[child]!r} waits for itself")
         if (parent, child) in seen_edges:
@@ -528,9 +528,7 @@ class Task:
 
     def _check_elastic(self, elastic: Elastic) -> None:
         if not self.gang or self.gpus != 1:
-            raise ModelError(
-                f"an elastic task must be a gang of instances with one GPU each, got {self.gpus!r} GPUs per instance"
-            )
+            raise ModelError(f"an elastic task is a gang of instances of one GPU, got {self.gpus!r} GPUs per instance")
         if not elastic.least <= self.instances <= elastic.most:
             raise ModelError(
                 f"instances must lie in the task's range of {elastic.least} to {elastic.most}, got {self.instances}"

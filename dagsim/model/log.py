@@ -243,10 +243,10 @@ class FactColumns(Sequence[JobFacts]):
         if any(len(column) != jobs for column in (*numbers, self.tenant, self.graph)):
             raise ValueError("the columns of jobs have different lengths")
         if len(self.first) != jobs + 1 or self.first[-1] != len(self.name) or (np.diff(self.first) < 0).any():
-            raise ValueError("some tasks belong to no job")
+            raise ValueError("tasks that are of no job")
         for places, of in ((self.name, self.names), (self.graph, self.graphs)):
             if len(places) and not 0 <= places.min() <= places.max() < len(of):
-                raise ValueError("an index points beyond its list")
+                raise ValueError("a place beyond its list")
 
     @classmethod
     def of(cls, facts: Sequence[JobFacts]) -> FactColumns:

@@ -109,9 +109,7 @@ def film(schedule: Schedule, path: Path, title: str, frames: int = 90, width: in
     if path.suffix not in _ENDINGS:
         raise InputError(f"{path}: the name of a film must end in {' or '.join(_ENDINGS)}")
     if path.suffix == ".mp4" and shutil.which("ffmpeg") is None:
-        raise InputError(
-            f"{path}: .mp4 requires the program ffmpeg, which is not installed; .gif has no such requirement"
-        )
+        raise InputError(f"{path}: .mp4 needs the program ffmpeg, which is not installed; .gif needs nothing")
     images = _frames(schedule, title, frames, width)
     with writing(path) as temporary:
         (_write_mp4 if path.suffix == ".mp4" else _write_gif)(images, temporary)

@@ -117,7 +117,7 @@ def csv_form(
         missing = [name for name in columns if name.lower() not in there]
         if header and missing:
             raise TraceError(
-                f"{where}: the header lacks {', '.join(map(repr, missing))}; it only has {clipped(', '.join(first))}"
+                f"{where}: the header lacks {', '.join(map(repr, missing))}; it has {clipped(', '.join(first))}"
             )
         if missing:
             headless = names or (*columns, *optional)[: max(len(first), len(columns))]
@@ -358,9 +358,7 @@ class _File:
         self._layout = layout = form.layout(names, self._where(1))
         if layout.width != len(names):
             there = clipped(", ".join(names))
-            raise TraceError(
-                f"{self._where(1)}: expected {layout.width} columns, got {len(names)}; the file has {there}"
-            )
+            raise TraceError(f"{self._where(1)}: {len(names)} columns instead of {layout.width}; it has {there}")
         wanted = sorted({place for place in layout.places if place is not None})
         numbers = {place for column in form.numbers if (place := layout.places[column]) is not None}
         for line, arrays in columns.batches(wanted):
@@ -459,12 +457,12 @@ class _File:
             if row:
                 yield begun, row
                 if cut:
-                    self._report.note("with a line break inside a text (joined)", self._where(begun))
+                    self._report.note("with a line break within a text, joined", self._where(begun))
             row, begun, cut = fields, line, False
         if row:
             yield begun, row
             if cut:
-                self._report.note("with a line break inside a text (joined)", self._where(begun))
+                self._report.note("with a line break within a text, joined", self._where(begun))
 
     def _split(self, records: Iterator[tuple[int, list[str]]]) -> Iterator[Table]:
         """Build a table from the text of records."""
@@ -482,7 +480,9 @@ class _File:
                 if len(row) != self._layout.width:
                     repaired = form.misfit(row, self._layout.width, self._where(line))
                     if repaired is not None:
-                        report.note("with columns shifted by a separator inside a text (repaired)", self._where(line))
+                        report.note(
+                            "whose columns were shifted by a separator within a text, repaired", self._where(line)
+                        )
                         row = repaired
                 if len(row) == self._layout.width:
                     lines.append(line)

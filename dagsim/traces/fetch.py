@@ -216,7 +216,7 @@ def ask(url: str, start: int = 0, version: str = "") -> Iterator[Answer]:
         raise FetchError(f"{url}: {_refusal(error)}") from None
     except (urllib.error.URLError, HTTPException, OSError) as error:
         reason = getattr(error, "reason", error)
-        raise FetchError(f"{url}: the server cannot be reached ({reason}); check the network connection") from None
+        raise FetchError(f"{url}: the server cannot be reached ({reason}); is there a network?") from None
     with response:
         yield _answer(url, start, response)
 
@@ -226,7 +226,7 @@ def _answer(url: str, asked: int, response: HTTPResponse) -> Answer:
     if response.status == HTTPStatus.PARTIAL_CONTENT:
         sent = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", ""))
         if sent is None or int(sent[1]) != asked:
-            raise FetchError(f"{url}: the server did not send the part that starts at byte {asked:,}")
+            raise FetchError(f"{url}: the server sent another part than the one from byte {asked:,} on")
         start, total = asked, None if sent[2] == "*" else int(sent[2])
     answer = Answer(start, total, _version(response), _response=response)
     if start == 0:

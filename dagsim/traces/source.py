@@ -239,7 +239,7 @@ class Source:
             try:
                 yield from zip(numbers, map(str.removesuffix, text, repeat("\n")), strict=False)
             except UnicodeDecodeError:
-                raise TraceError(f"{self}:{self._undecodable_line()}: the text is not UTF-8") from None
+                raise TraceError(f"{self}:{self._undecodable_line()}: not UTF-8 text") from None
             except _DAMAGED as error:
                 # zip had already consumed the number when reading the line failed
                 line = next(numbers) - first - 1
@@ -383,7 +383,7 @@ def _check(start: bytes, where: str) -> None:
             f"{where}: this is an HTML page instead of a trace, probably an error or login page from the download"
         )
     if start.startswith(MAGIC):
-        raise TraceError(f"{where}: this is a Parquet or Arrow file inside an archive or gzip file; unpack it first")
+        raise TraceError(f"{where}: a Parquet or Arrow file within an archive or gzip file; unpack it first")
     for magic, kind in _PACKED.items():
         if start.startswith(magic):
             raise TraceError(f"{where}: {kind}")

@@ -274,7 +274,7 @@ class TraceFile:
             return self._offered_by(trace.jobs(), cluster, runtime)
         jobs, begins_s = part
         if not len(jobs) or not jobs.arrival_s[-1] > begins_s:
-            raise WorkloadError(f"{self.path}: only {len(jobs)} jobs arrive in this part, so its load cannot be scaled")
+            raise WorkloadError(f"{self.path}: {len(jobs)} jobs arrive in its part, whose load cannot be scaled")
         meter = LoadMeter(cluster, runtime)
         meter.arrivals.begins_s = begins_s
         meter.add_arrays(jobs, seconds_of(jobs, runtime, cluster.gpu_types))

@@ -146,9 +146,7 @@ class TraceOptions:
         pairs = [pair.partition("=") for pair in self.map.split(",")] if self.map else []
         names = {ours.strip(): theirs.strip() for ours, _, theirs in pairs}
         if len(names) < len(pairs) or not all(ours and theirs for ours, theirs in names.items()):
-            raise ConfigError(
-                f"map must be pairs such as arrival_s=submitted_at, separated by commas, got {self.map!r}"
-            )
+            raise ConfigError(f"map must be pairs like arrival_s=submitted_at, separated by commas, got {self.map!r}")
         return names
 
     def named_columns(self) -> tuple[str, ...]:

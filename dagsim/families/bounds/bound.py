@@ -104,7 +104,7 @@ def scenario_bound(
         InputError: The cluster can run none of the jobs, or jobs may be rejected.
     """
     if scenario.admission:
-        raise InputError("bound: policies may reject jobs when admission is on, so no bound above 0 holds")
+        raise InputError("bound: with admission, a policy may reject jobs, so no bound above 0 holds")
     stream = scenario.jobs(seed)
     if stream.elastic:
         raise InputError("bound: elastic tasks may run on more GPUs than they requested, so they have no bound")

@@ -113,7 +113,7 @@ def calibrate(
     if trace is None:
         raise InputError("calibrate: the workload is not a log; give --trace FILE")
     if trace.window is not None or trace.has_period:
-        raise InputError("calibrate: expected a whole log, without windows or periods")
+        raise InputError("calibrate: takes a whole log, without windows and periods")
     whole = _Replay(config)
     jobs = len(whole.started_s)
     fitted = round(share * jobs)
@@ -149,7 +149,7 @@ class _Replay:
         observed = started_s, self._eligible_s, self._partitions
         waits = observed_against_simulated(self.schedule, *observed, self._became_eligible_s)
         if waits is None:
-            raise InputError("calibrate: no job in this part has both a recorded and a simulated start")
+            raise InputError("calibrate: no job of this part has both an observed and a simulated start")
         return waits
 
     def most_gpus(self) -> dict[str, float]:

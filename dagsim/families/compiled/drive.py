@@ -230,6 +230,5 @@ def _check(loop: Loop) -> None:
     waiting = np.flatnonzero((s.jobs.left[:-1] > 0) & (s.jobs.rejected[:-1] == 0))
     if len(waiting):
         raise Stalled(
-            f"at {s.clock.now_s:g} s: nothing is running, but job {waiting[0]} and {len(waiting) - 1} "
-            "others are unfinished"
+            f"at {s.clock.now_s:g} s: job {waiting[0]} and {len(waiting) - 1} others are not done, nothing runs"
         )

@@ -254,9 +254,7 @@ class DecimaNet(ActorNet):
         self, batch: StageBatch, rng: np.random.Generator | None, explore: float | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         if explore is not None:
-            raise ConfigError(
-                "net 'decima' has no action values to explore with; use ppo or reinforce, which sample actions"
-            )
+            raise ConfigError("net 'decima' has no values to explore by; use ppo or reinforce, which draw choices")
         observations, graphs = batch
         with torch.inference_mode():
             embedded = self.embed(graphs)

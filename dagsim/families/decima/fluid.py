@@ -85,9 +85,7 @@ class FluidWitness:
 
     def __init__(self, kernel: Kernel[Any, Any]) -> None:
         if not isinstance(kernel, SparkKernel):
-            raise ConfigError(
-                "advantage 'fluid' only works with the system 'spark'; other systems have replicas and critic"
-            )
+            raise ConfigError("advantage 'fluid' is for the system 'spark'; allowed elsewhere: replicas, critic")
         self._kernel = kernel
         self._task_s = TaskSeconds(len(kernel.cluster.executors))
 

@@ -302,7 +302,7 @@ def table_rows(
             reader = csv.DictReader(file)
             for column in (*texts, *numbers):
                 if column not in (reader.fieldnames or ()):
-                    raise TraceError(f"{path}:1: there is no column {column!r}")
+                    raise TraceError(f"{path}:1: no column {column!r}")
             for row in reader:
                 where = f"{path}:{reader.line_num}"
                 values = tuple([_number(row[column], column, where) for column in numbers])

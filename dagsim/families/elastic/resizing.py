@@ -58,8 +58,7 @@ class _ElasticTask:
         elastic = piece.task.elastic
         if elastic is None or not isinstance(piece.training, GoodputProgress | Training):
             raise ConfigError(
-                f"elastic policies need a goodput model to choose GPUs, but the elastic task {piece.name} "
-                "has a different kind of model"
+                f"elastic policies choose GPUs by a goodput model; the elastic task {piece.name} has another model"
             )
         self.order = piece.order
         self.elastic: Elastic = elastic

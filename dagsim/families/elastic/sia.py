@@ -65,8 +65,8 @@ def choose_configurations(
     jobs, width = goodputs.shape
     if width != len(options) or len(present) != jobs or len(restart_factors) != jobs:
         raise ModelError(
-            f"the shapes do not match: {jobs} x {width} goodputs, {len(options)} configurations, "
-            f"{len(present)} present configurations and{len(restart_factors)} restart factors"
+            f"{jobs} x {width} goodputs for {len(options)} configurations, {len(present)} present ones and "
+            f"{len(restart_factors)} restart factors"
         )
     if not (goodputs > 0).all() or power >= 0:
         raise ModelError("Sia's program needs positive goodputs and a negative power")

@@ -62,8 +62,8 @@ class GroupTraffic:
     def __post_init__(self) -> None:
         if not 0 <= self.gb < inf or self.size < 2 or self.stride < 1:
             raise ModelError(
-                f"communication: every group needs gb >= 0, size >= 2 and stride >= 1, got {self.gb!r}, "
-                f"{self.size!r} and {self.stride!r}"
+                "communication: groups need gb of 0 or more, a size of 2 or more and a stride of 1 or more, got "
+                f"{self.gb!r}, {self.size!r} and {self.stride!r}"
             )
 
     def moved(self) -> float:

@@ -141,7 +141,7 @@ def compute_s(training: LlmTraining, gpu: GpuType, fit: LlmFit = FITTED) -> floa
         raise ModelError(f"llm: there are no measured runs on {gpu.name}; allowed: A100 and H100")
     hopper, fp8 = family == "H100", training.precision == "fp8"
     if fp8 and not hopper:
-        raise ModelError(f"llm: {gpu.name} does not support FP8")
+        raise ModelError(f"llm: {gpu.name} has no FP8")
     peak = gpu.tflops("fp16") * 1e12
     products = peak * (2 * fit.h100_fp8 if fp8 else fit.h100 if hopper else fit.a100)
     attention = peak * (fit.h100_attention if hopper else fit.a100_attention)

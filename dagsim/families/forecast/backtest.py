@@ -206,7 +206,7 @@ def run_backtest(
     """
     if not instants:
         raise InputError(
-            "there are no forecast times, because no job is submitted between --forecast-from and --forecast-until"
+            "there is no time to forecast at: nothing is submitted between --forecast-from and --forecast-until"
         )
     count = min(workers, len(instants))
     forecasts = (

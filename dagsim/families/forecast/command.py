@@ -258,7 +258,7 @@ def explain_waiting(
     from dagsim.report.terminal import show_grid
 
     if is_idle(state):
-        raise InputError(f"{state}: the snapshot contains no running or waiting jobs, so there is no job {job}")
+        raise InputError(f"{state}: nothing runs or waits there, so that no job {job} waits")
     config = _of_snapshot(state, asked, TraceFlags(), watched=False)
     audit = audited(config, told=not as_json)
     question = Question.read(config, state, history, algo, futures, 0)

@@ -95,11 +95,11 @@ class JobLog:
         """
         seen_s = jobs.observed_start_s if start_s is None else start_s
         if seen_s is None or (np.isnan(seen_s).all() and start_s is None):
-            raise TraceError("the log contains no start times, so there are no waits to forecast")
+            raise TraceError("the log has no starts of jobs, so there are no waits to forecast")
         submission = jobs.ids.tolist()
         if (np.diff(jobs.first) != 1).any():
             if len(jobs.parent):
-                raise TraceError("forecasts need a log in which the tasks of a job do not wait for each other")
+                raise TraceError("forecasts need a log of jobs whose tasks do not wait for each other")
             components = np.diff(jobs.first)
             submission, seen_s = np.repeat(jobs.ids, components).tolist(), np.repeat(seen_s, components)
             jobs = jobs.apart()

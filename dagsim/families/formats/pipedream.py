@@ -84,7 +84,7 @@ def _job(file: Source, options: TraceOptions, report: ReadReport) -> Job | None:
             rows += 1
             report.rows += 1
             if node is None:
-                raise Dirty("that are neither a node nor an edge")
+                raise Dirty("that are neither node nor edge")
             if int(node[1]) in ops:
                 raise Dirty("whose id another node has")
             ops[int(node[1])] = _op(node)

@@ -137,10 +137,7 @@ def _nodes_field(source: Source, options: TraceOptions) -> int | None:
     mapping = options.mapping()
     text = mapping.pop("nodes", "")
     if mapping or (options.map and not (text.isascii() and text.isdecimal() and 1 <= int(text) <= _MOST_FIELDS)):
-        raise ConfigError(
-            "map: swf expects nodes=NUMBER, the position (from 1) of the field with a job's node count, got "
-            f"{options.map!r}"
-        )
+        raise ConfigError(f"map: swf takes nodes=NUMBER, a field (from 1) with the nodes of a job, got {options.map!r}")
     if text:
         return int(text)
     described = [match for line in source.head(1000) if (match := _DESCRIBED.match(line))]

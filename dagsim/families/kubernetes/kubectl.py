@@ -210,7 +210,7 @@ class _Reading:
                     return
                 pieces = [pod(object, self.scheduled.get(text_in(object, "metadata", "uid")), self.around)]
                 for what in unmodelled_of(object_in(object, "spec")):
-                    self.report.note(f"pods request {what} (not modelled)", self.source.where(place))
+                    self.report.note(f"pods request {what}: not modelled", self.source.where(place))
             case "Workload":
                 pieces = list(kueue_workload(object, self.around, now=self.without_gpus))
                 if not pieces:

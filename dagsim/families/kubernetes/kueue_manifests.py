@@ -374,7 +374,7 @@ def _number(owner: str, key: str, value: Any) -> float:
     try:
         return float(value)
     except (TypeError, ValueError):
-        raise TraceError(f"{owner}: {key} must be a number, got {value!r}") from None
+        raise TraceError(f"{owner}: {key} is not a number: {value!r}") from None
 
 
 def _moment(where: str, text: Any) -> float:
@@ -399,5 +399,5 @@ def _duration(key: str, value: Any, default: float) -> float:
 
 def _word(owner: str, key: str, word: str, known: Sequence[str]) -> Any:
     if word not in known:
-        raise TraceError(f"{owner}: {key} must be one of {', '.join(known)}, got {word!r}")
+        raise TraceError(f"{owner}: {key} is {word!r}; known: {', '.join(known)}")
     return word

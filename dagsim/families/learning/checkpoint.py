@@ -253,9 +253,9 @@ def read_plain(path: Path) -> dict[str, Any]:
         raise RunFolderError(f"{path}: not a checkpoint from dagsim")
     digest = plain.pop("digest", None)
     if digest is None:
-        raise RunFolderError(f"{path}: not a checkpoint from this version of dagsim, because it has no digest")
+        raise RunFolderError(f"{path}: not a checkpoint of this version of dagsim (it has no digest)")
     if digest != _digest(plain):
-        raise RunFolderError(f"{path}: damaged, because the content does not match the digest")
+        raise RunFolderError(f"{path}: damaged: its content does not match its digest")
     return plain
 
 
@@ -341,9 +341,7 @@ def _features(codec: CodecSettings) -> list[str]:
 def _same_features(path: Path, trained: list[str], now: list[str]) -> None:
     if trained != now:
         differing = sorted(set(trained) ^ set(now)) or ["their order"]
-        raise RunFolderError(
-            f"{path}: was trained on different observations; the differences are in {', '.join(differing)}"
-        )
+        raise RunFolderError(f"{path}: was trained on other observations; they differ in {', '.join(differing)}")
 
 
 @dataclass(slots=True)

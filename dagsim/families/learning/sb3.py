@@ -118,21 +118,19 @@ def _read(path: Path) -> tuple[Mapping[str, Tensor], type[nn.Module] | None]:
     except FileNotFoundError:
         raise RunFolderError(f"{path}: there is no such model") from None
     except KeyError as error:
-        raise RunFolderError(f"{path}: not a model from Stable-Baselines3 ({error.args[0]})") from None
+        raise RunFolderError(f"{path}: not a model of Stable-Baselines3 ({error.args[0]})") from None
     except RunFolderError:
         raise
     except Exception as error:  # a damaged zip or pickle can raise any exception
         kind = "not a zip file" if isinstance(error, BadZipFile) else f"{type(error).__name__}: {error}".splitlines()[0]
         raise RunFolderError(f"{path}: the Stable-Baselines3 model cannot be read ({kind[:160]})") from None
     if not isinstance(weights, Mapping) or not isinstance(settings, dict):
-        raise RunFolderError(f"{path}: not a model from Stable-Baselines3")
+        raise RunFolderError(f"{path}: not a model of Stable-Baselines3")
     chosen = settings.get("policy_kwargs")
     text = str(chosen.get("activation_fn", "")) if isinstance(chosen, dict) else ""
     name = re.fullmatch(r"<class 'torch\.nn\.modules\.activation\.(\w+)'>", text)
     if text and (name is None or name[1] not in _ACTIVATIONS):
-        raise RunFolderError(
-            f"{path}: the activation function must be one of {', '.join(_ACTIVATIONS)}, got {text[:80]!r}"
-        )
+        raise RunFolderError(f"{path}: its activation is {text[:80]!r}; it must be one of {', '.join(_ACTIVATIONS)}")
     return weights, _ACTIVATIONS[name[1]] if name else None
 
 
@@ -157,8 +155,9 @@ def _model(path: Path, state: Mapping[str, Any], activation: type[nn.Module] | N
             layers.setdefault(1 << 30, {})[match[1]] = value
         elif not _IGNORED.match(str(name)):
             raise RunFolderError(
-                f"{path}: the model has weights {str(name)[:60]!r}; only MlpPolicy and MultiInputPolicy "
-                "from PPO, MaskablePPO, A2C and DQN with discrete actions can be read"
+                f"{path}: the model has weights {str(name)[:60]!r}; only the policies MlpPolicy "
+                "and MultiInputPolicy of PPO, "
+                "MaskablePPO, A2C and DQN with discrete actions can be read"
             )
     modules: list[nn.Module] = []
     width = None

@@ -130,7 +130,7 @@ def _records(source: Source, options: TraceOptions, report: ReadReport) -> Itera
             continue
         report.rows += 1
         if len(line) > _LONGEST:
-            raise TraceError(f"{source.where(place)}: the line has {len(line):,} characters, which is too long")
+            raise TraceError(f"{source.where(place)}: a line of {len(line):,} characters")
         if not _LINE.match(line):
             report.drop("that are not records", source.where(place))
             continue

@@ -104,9 +104,7 @@ class ComputationGraph:
         for parent, child in edges:
             for end in (parent, child):
                 if end not in place:
-                    raise GraphError(
-                        f"graph {model!r}: the edge {parent!r} -> {child!r} names {end!r}, but there is no such op"
-                    )
+                    raise GraphError(f"graph {model!r}: the edge {parent!r} -> {child!r} names {end!r}: no such op")
             numbered.append((place[parent], place[child]))
         return cls(model, ops, numbered)
 

@@ -141,9 +141,7 @@ def partitioned(graph: ComputationGraph, splits: tuple[int, ...], rules: Rules) 
     """
     count = len(graph)
     if len(splits) != count:
-        raise ModelError(
-            f"graph {graph.model!r} has {count} operations, but {len(splits)} numbers of pieces were given"
-        )
+        raise ModelError(f"graph {graph.model!r} has {count} operations, but {len(splits)} counts of pieces were given")
     for op, pieces in zip(graph.ops, splits, strict=True):
         if pieces != 1 and (pieces < 1 or pieces % 2):
             raise ModelError(

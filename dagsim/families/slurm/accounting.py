@@ -701,8 +701,9 @@ def _check_header(names: Sequence[str], where: str) -> None:
     ]
     if missing:
         raise TraceError(
-            f"{where}: the header lacks {', '.join(missing)}; it has {clipped(', '.join(names))}; to "
-            f"print all columns, use{COMMAND}"
+            f"{where}: the header lacks {', '.join(missing)}; it has {clipped(', '.join(names))}; "
+            "this command prints all columns: "
+            f"{COMMAND}"
         )
 
 

@@ -21,7 +21,7 @@ def _write_slurm_events(path: Path, jobs: Iterable[Job], cluster: Cluster | None
         for job in jobs:
             task, _ = single_task(job, "slurm-events")
             if task.cpus < 1 or task.cpus != int(task.cpus) or task.gpus != int(task.gpus):
-                raise refused(job, "slurm-events", "it needs a fraction of a core or of a GPU, or no core")
+                raise refused(job, "slurm-events", "it needs a part of a core or of a GPU, or no core")
             if task.memory_gb * 1024 != int(task.memory_gb * 1024):
                 raise refused(job, "slurm-events", f"{task.memory_gb:g} GB is not a whole number of MB")
             limit = task.estimate
@@ -71,7 +71,7 @@ def _sacct_rows(jobs: Iterable[Job]) -> Iterator[list[Any]]:
         amounts = [nodes * amount for amount in (task.cpus, task.gpus, 1024 * task.memory_gb)]
         cpus, gpus, memory = map(round, amounts)  # a third of a job's memory need not be whole, all of it must be
         if any(abs(amount - round(amount)) > 1e-6 for amount in amounts):
-            raise refused(job, "sacct", "its total CPUs, GPUs or memory (in MB) is not a whole number")
+            raise refused(job, "sacct", "all its CPUs, GPUs or memory (MB) are not whole numbers")
         limit = (
             ""
             if task.estimate is None

@@ -646,7 +646,7 @@ class _Reading:
         elif asked.is_stated and not row["ReqTRES"] and is_unset(row["ReqGRES"]):
             asked = asked.with_gpus_of(allocated)._replace(types=())
         if asked.gpus and nodes > 1 and not is_unset(row["ReqGRES"]) and not has_total:
-            self._note("with GPUs taken from ReqGRES as a number per node", place)
+            self._note("whose GPUs are those of ReqGRES, taken as a number per node", place)
         return _Attempt(
             place,
             row["JobID"] or row["JobIDRaw"],
@@ -733,9 +733,7 @@ class _Reading:
         if ran and not attempts[-1].is_over and not self.options.keep_partial:
             self._note(_UNFINISHED, attempts[-1].place)
         if ran and ran[0].restarts:
-            self._note(
-                "of requeued jobs without their first attempts, which only sacct --duplicates lists", ran[0].place
-            )
+            self._note("of requeued jobs whose first attempts are not in the file (sacct --duplicates)", ran[0].place)
         return ran
 
     def _unusable(self, attempt: _Attempt) -> str | None:
@@ -859,7 +857,7 @@ class _Reading:
         if taken.gpus:
             if taken.gpus % nodes == 0:
                 return nodes, taken.gpus // nodes
-            self._note("with GPUs spread unevenly over their nodes (treated as single GPUs)", attempt.place)
+            self._note("whose GPUs are not even over their nodes, taken one by one", attempt.place)
             return taken.gpus, 1
         if taken.shards:
             if self.options.shards is None:
@@ -878,9 +876,9 @@ def _refuse_again(attempt: _Attempt, earlier: list[_Attempt]) -> None:
     for place, other in enumerate(earlier):
         if (other.submit_s, other.start_s) == (attempt.submit_s, attempt.start_s) and attempt.start_s is not None:
             if other.is_over or not attempt.is_over:
-                raise Dirty("for an attempt that another row describes")
+                raise Dirty("of an attempt that another row describes")
             earlier[place] = attempt
-            raise Dirty("for an attempt that another row describes")
+            raise Dirty("of an attempt that another row describes")
 
 
 def _submitted(row: dict[str, str]) -> tuple[str, str, str, str]:

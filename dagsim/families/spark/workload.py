@@ -378,7 +378,7 @@ def _written(job: SparkJob) -> dict[str, object]:
     stages = []
     for place, durations in enumerate(job.durations):
         if not isinstance(durations, RecordedDurations):
-            raise ModelError(f"job {job.id!r}: the durations of its stages are sampled rather than recorded")
+            raise ModelError(f"job {job.id!r}: the durations of its stages are drawn, not recorded")
         stages.append(
             {
                 "id": place,

@@ -38,7 +38,7 @@ def serve(
     host: Annotated[
         str, typer.Option(help="Address to serve from. Any address except loopback makes the runs visible to others.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to serve from (0: any free port).")] = 8765,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to serve from; 0 takes any free port.")] = 8765,
     config: Annotated[
         str | None,
         typer.Option(

@@ -160,7 +160,7 @@ def stopped(kernel: Simulation, run_id: object) -> Run:
     number = _whole(run_id)
     run = None if number is None else kernel.running.get(number)
     if run is None:
-        _refuse(kernel.now, f"run {run_id!r} is not running, so it cannot be preempted; choose a key from view.running")
+        _refuse(kernel.now, f"run {run_id!r} is not running, so it cannot be preempted; take a key of view.running")
     # otherwise, a policy could reverse its decisions for ever without time passing
     if run.started_s == kernel.now:
         _refuse(

@@ -52,8 +52,8 @@ def past_of(jobs: Sequence[Job], begins_s: float) -> Iterator[tuple[float, int, 
         for run in job.in_flight:
             if run.since_s >= begins_s:
                 raise ModelError(
-                    f"job {job.id!r} has been running since {run.since_s!r} s, but the simulation begins "
-                    f"at {begins_s!r} s; the policy must start any run that begins then or later"
+                    f"job {job.id!r} runs since {run.since_s!r} s, but the simulation begins at {begins_s!r} s; "
+                    "what begins then or later is to be started by the policy"
                 )
             first, last = run.rows
             events.append((run.since_s, _DECIDED, first, number, number, run))
@@ -370,7 +370,7 @@ def check_in_flight(job: Job, run: InFlight, demand: DemandClass | None, machine
         if machine.type != machines.list[nodes[0]].type and not may_mix_types(job, demand.demand):
             raise ModelError(f"{where} {machine.node.name!r} and on one of another GPU type")
         if gpu is not None and machine.room_on(gpu, demand) < instances:
-            raise ModelError(f"{where} {machine.node.name!r}, whose GPU {gpu} does not fit {instances} such shares")
+            raise ModelError(f"{where} {machine.node.name!r}, whose GPU {gpu} has no room for {instances} such shares")
         if (room := _room_for_run(machine, demand)) < instances:
             raise ModelError(
                 f"{where} {machine.node.name!r} with {instances} x {demand_words(demand.demand)}, but "
@@ -589,8 +589,8 @@ def _flights(
         if placement is None or sum(share.instances for share in placement) < task.instances:
             if exact and job.observed_nodes:
                 raise ModelError(
-                    f"job {job.id!r} runs on node {', '.join(map(repr, job.observed_nodes))}, which the "
-                    f"cluster lacks or which does not fit {task.instances} x {demand_words(task.demand)}"
+                    f"job {job.id!r} runs on node {', '.join(map(repr, job.observed_nodes))}, which the cluster lacks "
+                    f"or where there is no room for {task.instances} x {demand_words(task.demand)}"
                 )
             unplaced.append((-task.gpus * task.instances, number, job, demand))
             continue

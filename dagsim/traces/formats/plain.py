@@ -187,9 +187,9 @@ def _columns(source: Source, options: TraceOptions) -> NamedColumns:
     columns.check(_COLUMNS)
     if missing := _missing(columns):
         raise TraceError(
-            f"{source}:1: there is no column for {', '.join(missing)} among "
-            f"{clipped(', '.join(columns.names))}; name the right columns with "
-            f"{map_command(source, options.mapping(), missing)}"
+            f"{source}:1: there is no column for {', '.join(missing)}; "
+            f"there are {clipped(', '.join(columns.names))}; "
+            f"say which hold them: {map_command(source, options.mapping(), missing)}"
         )
     return columns
 
@@ -446,7 +446,7 @@ def _over_nodes(
     nodes = np.where(are_counts(nodes), nodes, 1.0)
     checks.drop((nodes > 1) & (instances > 1), "with both nodes and instances")
     uneven = (nodes > 1) & (np.where(np.isfinite(gpus), gpus, 0.0) % nodes > 0)
-    checks.note(uneven, "with GPUs spread unevenly over their nodes (treated as single GPUs)")
+    checks.note(uneven, "whose GPUs are not even over their nodes, taken one by one")
     parts = np.where(uneven, np.maximum(np.floor(gpus), 1.0), nodes)
     return np.where(nodes > 1, parts, instances), gpus / parts, cpus / parts, memory / parts
 

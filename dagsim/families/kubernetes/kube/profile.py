@@ -126,7 +126,7 @@ def profile_of(document: Mapping[str, Any], where: str, name: str = "") -> Profi
     profiles = list_in(document, "profiles") or [{}]
     names = [text_in(entry, "schedulerName") or "default-scheduler" for entry in profiles]
     if name and name not in names:
-        raise ConfigError(f"{where}: there is no profile {name!r}; profiles: {', '.join(map(repr, names))}")
+        raise ConfigError(f"{where}: no profile {name!r}; it has {', '.join(map(repr, names))}")
     reading = _Reading(where, names.index(name) if name else 0)
     return reading.profile(document, profiles[reading.number])
 
