@@ -381,7 +381,7 @@ def test_one_trace_has_no_interval_and_says_why(tmp_path: Path) -> None:
     table = fine("replay", "-t", TRACE, "-a", "sjf", "--reference", "fifo", "--out", tmp_path / "b", "--no-plots")
     assert "no interval and no verdict" in " ".join(table.stdout.split())
     refused = dagsim("replay", "-t", TRACE, "-a", "sjf", "--blocks", 5, "--out", tmp_path / "c", "--no-plots")
-    assert "needs 10,000 jobs or more" in refused.output
+    assert "needs at least 10,000 jobs" in refused.output
 
 
 def test_a_trace_is_run_once_unless_seeds_or_windows_are_asked_for(tmp_path: Path) -> None:

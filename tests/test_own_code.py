@@ -264,7 +264,7 @@ def test_a_system_of_ones_own_is_read_with_its_code_only_if_that_is_allowed(fold
     assert run("compare", path).exit_code == 0
     refused = run("report", path)
     assert refused.exit_code == 2
-    assert "its system 'own_world:World' is code outside dagsim, which was not imported" in refused.output
+    assert "the system 'own_world:World' is code outside dagsim, which was not imported" in refused.output
     assert imported(folder) == []
     assert run("report", path, "--allow-code").exit_code == 0
     assert imported(folder) == ["own_world"]

@@ -19,6 +19,10 @@ WHOLE_NUMBERS = {
         "sum( taint.effect in effects and not any(toleration.tolerates(taint) for toleration in tolerations) "
         "for taint in self.taints )"
     },
+    "families/kubernetes/kueue_site.py": {
+        "sum(record.count * (record.demand.gpus + 1) for record in records if record.demand.on_gpu)",
+        "sum(queue in local_queues for queue in queues)",
+    },
     "families/kubernetes/kubectl.py": {
         "sum(not entry.piece.is_workload for entry in current)",
         "sum(not entry.piece.is_workload for entry in pieces)",

@@ -238,8 +238,8 @@ class Store(ABC):
         facts = read_json_file(path / "manifest.json")
         if not isinstance(facts, dict) or facts.get("schema") != SCHEMA:
             raise RunFolderError(
-                f"{path / 'manifest.json'}: not from a run folder that this version can read (schema {SCHEMA}); run it "
-                "again: its command is in command.txt"
+                f"{path / 'manifest.json'}: this version only reads run folders with schema {SCHEMA}; "
+                "repeat the run with the command in command.txt"
             )
         check_shape(facts, _MANIFEST, path / "manifest.json")
         names = allowed()

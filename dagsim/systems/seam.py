@@ -472,14 +472,14 @@ def decisions_of(answer: object, now: float) -> Iterator[Any]:
     if isinstance(answer, tuple) and hasattr(answer, "_fields"):
         kind = type(answer).__name__
         raise IllegalDecision(
-            f"at {now:g} s: decide() answered a {kind} itself; it must yield decisions or return a list of them: "
-            f"yield {kind}(...), or return [{kind}(...)]"
+            f"at {now:g} s: decide() returned a bare {kind}, but it must yield decisions or return a list "
+            f"of them: yield {kind}(...), or return [{kind}(...)]"
         )
     try:
         return iter(answer)  # type: ignore[call-overload,no-any-return]
     except TypeError:
         raise IllegalDecision(
-            f"at {now:g} s: decide() answered {answer!r}; it must yield decisions or return a list of them"
+            f"at {now:g} s: decide() returned {answer!r}, but it must yield decisions or return a list of them"
         ) from None
 
 

@@ -457,12 +457,12 @@ class _File:
             if row:
                 yield begun, row
                 if cut:
-                    self._report.note("with a line break within a text, joined", self._where(begun))
+                    self._report.note("with a line break inside a text (joined)", self._where(begun))
             row, begun, cut = fields, line, False
         if row:
             yield begun, row
             if cut:
-                self._report.note("with a line break within a text, joined", self._where(begun))
+                self._report.note("with a line break inside a text (joined)", self._where(begun))
 
     def _split(self, records: Iterator[tuple[int, list[str]]]) -> Iterator[Table]:
         """Build a table from the text of records."""
@@ -480,9 +480,7 @@ class _File:
                 if len(row) != self._layout.width:
                     repaired = form.misfit(row, self._layout.width, self._where(line))
                     if repaired is not None:
-                        report.note(
-                            "whose columns were shifted by a separator within a text, repaired", self._where(line)
-                        )
+                        report.note("with columns shifted by a separator inside a text (repaired)", self._where(line))
                         row = repaired
                 if len(row) == self._layout.width:
                     lines.append(line)

@@ -226,7 +226,7 @@ def _answer(url: str, asked: int, response: HTTPResponse) -> Answer:
     if response.status == HTTPStatus.PARTIAL_CONTENT:
         sent = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", response.headers.get("Content-Range", ""))
         if sent is None or int(sent[1]) != asked:
-            raise FetchError(f"{url}: the server sent another part than the one from byte {asked:,} on")
+            raise FetchError(f"{url}: the server did not send the part that starts at byte {asked:,}")
         start, total = asked, None if sent[2] == "*" else int(sent[2])
     answer = Answer(start, total, _version(response), _response=response)
     if start == 0:

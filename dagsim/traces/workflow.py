@@ -76,7 +76,7 @@ def workflow(
     sizes: dict[tuple[int, int], float] = {}
     for parent, child, size in edges:
         if parent not in place or child not in place:
-            report.note("edges to tasks that are not there (taken as satisfied)", where)
+            report.note("edges to missing tasks (taken as satisfied)", where)
         elif (place[parent], place[child]) in sizes:
             report.note("edges given twice", where)
         else:

@@ -284,5 +284,5 @@ def test_what_no_node_can_hold_and_nodes_that_are_not_there_name_their_line(
 def test_of_the_names_of_nodes_the_one_that_is_there_twice_is_named(tmp_path: Path) -> None:
     group = "  - {{name: {}, hosts: '{}', count: 2, cpus: 4}}\n"
     text = "cluster:\n  groups:\n" + group.format("a", "n[1-2]") + group.format("b", "n[2-3]")
-    with pytest.raises(ConfigError, match="two nodes would be called 'n2'"):
+    with pytest.raises(ConfigError, match="two nodes would have the name 'n2'"):
         load_config(write(tmp_path, text))

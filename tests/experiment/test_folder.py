@@ -174,7 +174,7 @@ def damage(path: Path, name: str, content: bytes | None) -> None:
         (
             "schedules/000.json.gz",
             gzip.compress(b'{"fields": ["id"]}', mtime=0),
-            r"from another version \(its fields are id\)",
+            r"written by another version \(its fields are id\)",
         ),
         ("status.json", b"", r"status\.json: cannot be read as JSON"),
         ("status.json", b"[]", r"status\.json: its state is not one of running, done, failed, interrupted"),

@@ -54,7 +54,7 @@ def test_training_validation_and_report_share_no_job(trace: Path) -> None:
 def test_windows_of_reports_and_experiments_are_disjoint_or_refused(trace: Path, pool: range, most: int) -> None:
     jobs = [job for seed in pool[:most] for job in window(trace, seed)]
     assert len(jobs) == len(set(jobs)) == 8 * most
-    with pytest.raises(WorkloadError, match=rf"window {most + 1} of 8 jobs would overlap others .* {most} fit"):
+    with pytest.raises(WorkloadError, match=rf"window {most + 1} of 8 jobs would overlap .* only {most} windows fit"):
         window(trace, pool[most])
 
 

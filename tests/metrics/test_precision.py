@@ -93,9 +93,9 @@ def test_the_interval_at_the_end_still_covers() -> None:
     ("options", "message"),
     [
         ({"within": 0.0}, "between 0% and 100%, got 0%"),
-        ({"within": 1.0}, "got 100 %"),
-        ({"within": 2.0}, "got 200 %"),
-        ({"within": 0.02, "start": 3}, "start must be 5 or more"),
+        ({"within": 1.0}, "got 100%"),
+        ({"within": 2.0}, "got 200%"),
+        ({"within": 0.02, "start": 3}, "start must be at least 5"),
         ({"within": 0.02, "cap": 12}, "needs 20 seeds or windows to start with, but there are only 12"),
     ],
 )

@@ -99,7 +99,7 @@ def test_the_integral_of_a_series_is_the_sum_over_its_minutes(name: str) -> None
         ("", "has no rows"),
         (HEAD, "has no rows"),
         ("when,price\n", r"series\.csv:1: expected the columns time,value"),
-        (HEAD + "2026-03-01T00:00,1\n", r"series\.csv:2: the time 2026-03-01T00:00 has no zone"),
+        (HEAD + "2026-03-01T00:00,1\n", r"series\.csv:2: the time 2026-03-01T00:00 has no time zone"),
         (HEAD + "noon,1\n", r"series\.csv:2: 'noon' is not an ISO date"),
         (HEAD + "2026-03-01T00:00Z,dear\n", r"series\.csv:2: expected a number, got 'dear'"),
         (HEAD + "2026-03-01T00:00Z,inf\n", r"series\.csv:2: expected a number"),
@@ -125,7 +125,7 @@ def test_a_wrong_series_ends_a_command_before_it_simulates(tmp_path, monkeypatch
     metric = f'metrics=["energy_cost[series={series}]"]'
     ended = CliRunner().invoke(app, ["eval", "--policy", "fifo", "--seeds", "1", "--set", metric])
     assert ended.exit_code == 2
-    assert "series.csv:2: the time 2026-03-01T00:00 has no zone" in ended.output
+    assert "series.csv:2: the time 2026-03-01T00:00 has no time zone" in ended.output
     assert not (tmp_path / "results").exists()
 
 

@@ -234,7 +234,7 @@ def test_a_full_disk_is_said_before_and_while_writing(
 
 
 def test_what_cannot_be_fetched_says_where_it_is(tmp_path: Path) -> None:
-    with pytest.raises(FetchError, match=r"by hand: http://www\.kasahara"):
+    with pytest.raises(FetchError, match=r"by hand from http://www\.kasahara"):
         fetch(published_trace("stg"), tmp_path)
 
 

@@ -159,7 +159,10 @@ class EpochTraining:
         """
         measured = self.epoch_s.get(gpu, {})
         if batch not in measured:
-            raise ModelError(f"no seconds of an epoch with batch {batch} on {gpu}; measured: {sorted(measured)}")
+            raise ModelError(
+                f"the duration of an epoch with batch {batch} on {gpu} was not measured; measured batches: "
+                f"{sorted(measured)}"
+            )
         return measured[batch]
 
     def start(self) -> EpochProgress:

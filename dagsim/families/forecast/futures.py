@@ -29,7 +29,7 @@ from dagsim.systems.cluster.past import jobs_at
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.cluster.state import TaskState
 from dagsim.systems.cluster.view import ClusterView
-from dagsim.systems.cluster.waits import Obstacles, Outcome, Present
+from dagsim.systems.cluster.waits import NextStep, Obstacles, Present
 from dagsim.systems.seam import Conversation
 from dagsim.workload.arrays import JobArrays, Labels, objects
 
@@ -317,7 +317,7 @@ class Player:
         policy = make_policy(self._estimated, self._policy, 0)
         return getattr(policy, "decides_at_once", False) and getattr(policy, "outlook", None) is not None
 
-    def said(self, state: QueueState) -> dict[str, Outcome]:
+    def said(self, state: QueueState) -> dict[str, NextStep]:
         """Return what the policy does about each waiting job at the present, by id; empty for policies whose first
         decisions in a snapshot are not those of the real scheduler.
         """

@@ -25,7 +25,7 @@ from dagsim.families.forecast.scores import LEVELS, log_wait, quantiles_of
 from dagsim.model import Cluster, QueueTree
 from dagsim.systems.cluster.past import forgotten
 from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
-from dagsim.systems.cluster.waits import Outcome
+from dagsim.systems.cluster.waits import NextStep
 from dagsim.traces import TraceOptions, format_of
 from dagsim.traces.documents import elements
 from dagsim.traces.source import Source
@@ -372,7 +372,7 @@ def _test(log: JobLog, several: Sequence[Forecasts], count: int) -> np.ndarray:
 
 
 def _shown(
-    log: JobLog, several: Sequence[Forecasts], rows: Rows, listing: Listing | None, said: Mapping[str, Outcome]
+    log: JobLog, several: Sequence[Forecasts], rows: Rows, listing: Listing | None, said: Mapping[str, NextStep]
 ) -> list[Expected]:
     """Return the forecasts of the last rows. What the policy says about a job at the present (``said``) is the cause
     of its wait; a job that the policy starts at once in every future starts now, whatever the past waits were.

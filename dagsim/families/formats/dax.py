@@ -112,7 +112,7 @@ def _parse(file: Source) -> _Document:
     except expat.ExpatError as error:
         raise TraceError(f"{file}:{error.lineno}: invalid XML ({expat.errors.messages[error.code]})") from None
     except (LookupError, ValueError):  # the encoding is unknown or multi-byte
-        raise TraceError(f"{file}:1: not XML (it declares an encoding that cannot be read; UTF-8 can)") from None
+        raise TraceError(f"{file}:1: the declared encoding is not supported; convert the file to UTF-8") from None
     return document
 
 

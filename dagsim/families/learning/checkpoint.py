@@ -341,7 +341,9 @@ def _features(codec: CodecSettings) -> list[str]:
 def _same_features(path: Path, trained: list[str], now: list[str]) -> None:
     if trained != now:
         differing = sorted(set(trained) ^ set(now)) or ["their order"]
-        raise RunFolderError(f"{path}: was trained on other observations; they differ in {', '.join(differing)}")
+        raise RunFolderError(
+            f"{path}: was trained on different observations; the differences are in {', '.join(differing)}"
+        )
 
 
 @dataclass(slots=True)

@@ -267,7 +267,9 @@ class RampKernel:
         if not isinstance(decision, Partition):
             raise IllegalDecision(f"{where}: expected a Partition")
         if not self._waiting:
-            raise IllegalDecision(f"{where}: no job waits for a decision; job {self.queued_number} has had its own")
+            raise IllegalDecision(
+                f"{where}: no job is waiting for a decision, because job {self.queued_number} has already had one"
+            )
         name = f"at {self.now:g} s: job {decision.job!r}"
         if decision.job != self.queued_number:
             raise IllegalDecision(f"{name} is not waiting for a decision, but job {self.queued_number} is")

@@ -71,7 +71,7 @@ def _sacct_rows(jobs: Iterable[Job]) -> Iterator[list[Any]]:
         amounts = [nodes * amount for amount in (task.cpus, task.gpus, 1024 * task.memory_gb)]
         cpus, gpus, memory = map(round, amounts)  # a third of a job's memory need not be whole, all of it must be
         if any(abs(amount - round(amount)) > 1e-6 for amount in amounts):
-            raise refused(job, "sacct", "all its CPUs, GPUs or memory (MB) are not whole numbers")
+            raise refused(job, "sacct", "its total CPUs, GPUs or memory (in MB) is not a whole number")
         limit = (
             ""
             if task.estimate is None

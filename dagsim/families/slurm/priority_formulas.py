@@ -110,7 +110,7 @@ class ShareTree:
         self._below: dict[str | None, list[str]] = {}
         for account in accounts:
             if account.parent is not None and account.parent not in self.accounts:
-                raise ConfigError(f"account {account.name!r}: there is no account {account.parent!r} above it")
+                raise ConfigError(f"account {account.name!r}: its parent account {account.parent!r} does not exist")
             self._below.setdefault(account.parent, []).append(account.name)
         if self._below.get(None) != [ROOT]:
             raise ConfigError(f"one account, {ROOT!r}, must stand above all others")
@@ -139,7 +139,7 @@ class ShareTree:
             ConfigError: Its parent account does not exist.
         """
         if account.parent not in self.accounts:
-            raise ConfigError(f"account {account.name!r}: there is no account {account.parent!r} above it")
+            raise ConfigError(f"account {account.name!r}: its parent account {account.parent!r} does not exist")
         self.accounts[account.name] = account
         self._usage[account.name] = 0.0
         self._below.setdefault(account.parent, []).append(account.name)

@@ -733,7 +733,9 @@ class _Reading:
         if ran and not attempts[-1].is_over and not self.options.keep_partial:
             self._note(_UNFINISHED, attempts[-1].place)
         if ran and ran[0].restarts:
-            self._note("of requeued jobs whose first attempts are not in the file (sacct --duplicates)", ran[0].place)
+            self._note(
+                "of requeued jobs without their first attempts, which only sacct --duplicates lists", ran[0].place
+            )
         return ran
 
     def _unusable(self, attempt: _Attempt) -> str | None:
@@ -857,7 +859,7 @@ class _Reading:
         if taken.gpus:
             if taken.gpus % nodes == 0:
                 return nodes, taken.gpus // nodes
-            self._note("whose GPUs are not even over their nodes, taken one by one", attempt.place)
+            self._note("with GPUs spread unevenly over their nodes (treated as single GPUs)", attempt.place)
             return taken.gpus, 1
         if taken.shards:
             if self.options.shards is None:

@@ -687,7 +687,9 @@ def _of_cluster(site: SlurmSite, rows: list[dict[str, str]], file: Path) -> list
     if not ours:
         raise TraceError(f"{file}: the file lists several clusters ({listed}); add slurm.conf, which names one")
     if ours not in names:
-        raise TraceError(f"{file}: it belongs to another cluster ({listed}) than slurm.conf ({ours}); keep one of them")
+        raise TraceError(
+            f"{file}: the file belongs to a different cluster ({listed}) than slurm.conf ({ours}); keep one of them"
+        )
     if len(names) > 1:
         site.drop(f"{file.name}: rows from clusters other than {ours}")
     return [row for row in rows if row.get("cluster", "").lower() in ("", ours)]

@@ -268,7 +268,7 @@ class SparkKernel:
         self._next = next(self._arrivals, None)
         self._next_ms = inf if self._next is None else self._next.arrival_ms
         if self._next_ms < last_ms:
-            raise ModelError(f"job {self._next.id!r} is listed after a later arrival")  # type: ignore[union-attr]
+            raise ModelError(f"job {self._next.id!r} is listed after a job that arrives later")  # type: ignore[union-attr]
 
     def _checked(self, decision: object) -> tuple[StageState, int]:
         """Return the stage and the number of executors of a legal decision, changing nothing.

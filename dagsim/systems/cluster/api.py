@@ -120,7 +120,7 @@ from dagsim.systems.cluster.past import nodes_by_name, placement_on
 from dagsim.systems.cluster.site import SiteState, Terms, members
 from dagsim.systems.cluster.state import Index, JobState, Key, Queue, Run, RunIndex, TaskState, TypedKey, TypedQueue
 from dagsim.systems.cluster.view import NEVER_S, ClusterPolicy, ClusterView, ExpectedFree, Simulation
-from dagsim.systems.cluster.waits import Outcome, ReachedLimit, Standing
+from dagsim.systems.cluster.waits import NextStep, ReachedLimit, Standing
 
 __all__ = [
     "MICRO",
@@ -133,8 +133,8 @@ __all__ = [
     "Index",
     "JobState",
     "Key",
+    "NextStep",
     "NodeState",
-    "Outcome",
     "Queue",
     "ReachedLimit",
     "Run",

@@ -471,7 +471,7 @@ def queues_on(queues: QueueTree, section: ClusterSection) -> QueueTree:
         for name in [host for text in part.nodes for host in _hosts(text)]:
             if name not in names:
                 raise ModelError(
-                    f"partition {part.name!r}: there is no node and no group {name!r}{nearest(name, names)}; "
+                    f"partition {part.name!r}: there is no node or group {name!r}{nearest(name, names)}; "
                     f"groups: {', '.join(group.name for group in section.groups)}"
                 )
     parts = [replace(part, nodes=_spelled(part.nodes, section)) for part in queues.partitions]

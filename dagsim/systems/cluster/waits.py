@@ -126,7 +126,7 @@ class ReachedLimit(NamedTuple):
         return {name: value for name, value in self._asdict().items() if name != "runs"} | {"excess": self.excess}
 
 
-class Outcome(NamedTuple):
+class NextStep(NamedTuple):
     """What a scheduler does about a waiting task at the present, in its own words."""
 
     reason: str
@@ -155,7 +155,7 @@ class Standing(NamedTuple):
     """The parts that add up to the priority, by name."""
     nodes: int
     """The nodes of the group, as a bit set."""
-    outcome: Outcome | None = None
+    outcome: NextStep | None = None
     """What the policy does about it, if it can tell without the nodes."""
 
 

@@ -446,7 +446,7 @@ def _over_nodes(
     nodes = np.where(are_counts(nodes), nodes, 1.0)
     checks.drop((nodes > 1) & (instances > 1), "with both nodes and instances")
     uneven = (nodes > 1) & (np.where(np.isfinite(gpus), gpus, 0.0) % nodes > 0)
-    checks.note(uneven, "whose GPUs are not even over their nodes, taken one by one")
+    checks.note(uneven, "with GPUs spread unevenly over their nodes (treated as single GPUs)")
     parts = np.where(uneven, np.maximum(np.floor(gpus), 1.0), nodes)
     return np.where(nodes > 1, parts, instances), gpus / parts, cpus / parts, memory / parts
 

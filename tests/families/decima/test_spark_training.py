@@ -123,7 +123,7 @@ def test_progress_counts_the_iterations_that_the_minutes_allow(tmp_path: Path, m
 
 def test_other_algorithms_say_what_they_need(tmp_path: Path) -> None:
     for algorithm, message in (
-        ("{kind: ppo, advantage: critic}", "a critic reads observations with tokens"),
+        ("{kind: ppo, advantage: critic}", "a critic reads observations with the fields tokens"),
         ("d3qn", "d3qn needs a net that scores every choice"),
     ):
         folder = RunStore.create(tmp_path, "train", small(f"train.algorithm={algorithm}"), argv=[])

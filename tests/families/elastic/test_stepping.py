@@ -45,7 +45,7 @@ def test_a_larger_batch_gains_by_its_noise() -> None:
 
 
 def test_a_job_that_does_not_run_has_no_rate() -> None:
-    with pytest.raises(ModelError, match="job does not run"):
+    with pytest.raises(ModelError, match="job is not running"):
         Training(job(), 10).pace()
 
 

@@ -459,7 +459,7 @@ TWO_RACKS = "network={kind: shared, topology: {kind: fat_tree, down: [2, 2], up:
 
 def test_a_level_that_the_network_lacks_is_an_error_of_the_configuration() -> None:
     for level, network, message in [
-        ("pod", [TWO_RACKS], "no level 'pod'; levels: host, rack"),
+        ("pod", [TWO_RACKS], "no level 'pod'; its levels are host, rack"),
         ("rack", [], "no level 'rack'; there is no network with levels"),
     ]:
         with pytest.raises(ConfigError, match=message):

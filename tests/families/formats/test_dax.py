@@ -31,7 +31,7 @@ def test_missing_parents_and_doubled_edges_are_noted(read: Reading, samples: Pat
 
 def test_broken_xml_names_its_line(tmp_path: Path) -> None:
     (tmp_path / "a.xml").write_text('<adag>\n<job id="1" runtime="2">\n</adag>\n')
-    with pytest.raises(TraceError, match=r"a\.xml:3: not XML"):
+    with pytest.raises(TraceError, match=r"a\.xml:3: invalid XML"):
         list(open_trace(tmp_path / "a.xml").jobs())
 
 

@@ -62,7 +62,7 @@ def test_limits_do_where_there_are_no_requests(pods: Any) -> None:
 def test_the_same_index_again_is_another_attempt(pods: Any) -> None:
     job = pods.job("optics/scan")
     assert (job.arrival_s, job.tasks[0].instances, job.tasks[0].work, job.observed_start_s) == (0, 1, 120, 420)
-    assert pods.noted == {"attempts of pods were followed by another": 2}
+    assert pods.noted == {"attempts of pods were followed by another attempt": 2}
 
 
 def test_a_pod_created_after_another_failed_is_its_next_attempt(pods: Any) -> None:

@@ -102,7 +102,7 @@ def test_queues_of_other_systems_are_named_in_the_error(group: str, system: str,
     ]
     path = tmp_path / "queues.json"
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": queues}))
-    with pytest.raises(TraceError, match=rf"queues\.json: 2 queues of {system} .*'red'"):
+    with pytest.raises(TraceError, match=rf"queues\.json: it contains 2 queues of {system} .*'red'"):
         read_kueue_site([path])
 
 

@@ -167,7 +167,7 @@ def wrong_files(folder: Path) -> Iterator[tuple[Path, str]]:
     yield written(folder / "crossed.zip", crossed), "the shapes of its layers are not compatible"
     yield (
         written(folder / "cnn.zip", state() | {"features_extractor.cnn.0.weight": torch.zeros(2)}),
-        "only MlpPolicy",
+        "only the policies MlpPolicy",
     )
     yield written(folder / "continuous.zip", state() | {"log_std": torch.zeros(2)}), "has weights 'log_std'"
     strange = {"policy_kwargs": {"activation_fn": "<class 'os.system'>"}}

@@ -400,7 +400,7 @@ def test_settings_beside_a_configuration_object_are_refused() -> None:
 
 
 def test_without_a_training_there_is_no_agent(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no trained sac below"):
+    with pytest.raises(InputError, match="no trained sac agent"):
         agent_spec("sac", root=tmp_path)
     with pytest.raises(InputError, match="--checkpoint applies only to --policy decima, ppo"):
         agent_spec("fifo", Path("best.pt"))

@@ -300,7 +300,7 @@ def test_endpoints_and_parameters_are_checked() -> None:
         Batsim("tcp://x:1", timeout_s=0)
     with pytest.raises(UnknownName, match="no-such-program"):
         Batsim("tcp://x:1", start="no-such-program")
-    with pytest.raises(UnknownName, match="'cluster' only"):
+    with pytest.raises(UnknownName, match="only schedule the system 'cluster'"):
         make_policy(scenario_of(load_config(None, ["system=spark"])), "batsim:tcp://x:1")
     with pytest.raises(UnknownName, match="no parameter 'time'"):
         make_policy(scenario_of(load_config(None)), "batsim[time=3]:tcp://x:1")

@@ -86,7 +86,7 @@ for line in sys.stdin:
     ],
 )
 def test_nonsense_is_named(answer: str, message: str, tmp_path: Path) -> None:
-    with pytest.raises(PolicyFailed, match=r"own\.py' at 0 s: it answered") as error:
+    with pytest.raises(PolicyFailed, match=r"own\.py' at 0 s: the program answered") as error:
         run(program(tmp_path, ONCE.replace("{answer!r}", repr(answer))))
     assert message in str(error.value)
 
@@ -144,7 +144,7 @@ def test_what_cannot_be_a_command_is_refused() -> None:
         External("true", 0)
     with pytest.raises(PolicyFailed, match="cannot be forked"):
         copy.deepcopy(External("true"))
-    with pytest.raises(UnknownName, match="'cluster' only"):
+    with pytest.raises(UnknownName, match="only schedule the system 'cluster'"):
         make_policy(scenario_of(load_config(None, ["system=spark"])), "exec:true")
     with pytest.raises(UnknownName, match="no parameter 'time'"):
         make_policy(scenario_of(load_config(None)), "exec[time=3]:true")

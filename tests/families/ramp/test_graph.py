@@ -68,7 +68,7 @@ def test_digest_is_equal_for_equal_graphs_and_no_others() -> None:
 
 
 def test_a_cycle_is_named() -> None:
-    words = r"graph 'bad': operations wait for each other in a circle: '[123]'( -> '[123]'){3}$"
+    words = r"graph 'bad': the operations wait for each other in a circle: '[123]'( -> '[123]'){3}$"
     with pytest.raises(GraphError, match=words):
         ComputationGraph.of("bad", map(op, "123"), [("1", "2"), ("2", "3"), ("3", "1")])
 

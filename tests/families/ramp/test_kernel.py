@@ -149,8 +149,8 @@ def test_no_decision_and_degree_0_turn_a_job_away() -> None:
     ("decision", "words"),
     [
         (Partition(0, 3), "at 1 s: job 0 cannot be split into 3 parts now; offered: 0, 1, 2, 4"),
-        (Partition(0, -1), "cannot be split -1 ways"),
-        (Partition(0, 8), "cannot be split 8 ways"),
+        (Partition(0, -1), "cannot be split into -1 parts"),
+        (Partition(0, 8), "cannot be split into 8 parts"),
         (Partition(5, 2), "job 5 is not waiting for a decision, but job 0 is"),
         (Partition(0, 2.0), "a degree must be a whole number, got 2.0"),
         (Partition(0, True), "a degree must be a whole number, got True"),

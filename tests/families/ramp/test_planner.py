@@ -97,7 +97,7 @@ def test_an_unknown_option_is_refused(options: dict[str, str], error: type[Excep
         (OpPlacement(0, ((0, 3),), (0, 0)), "server 1-1-0 already has a job"),
         (OpPlacement(0, ((1, 1),), (0, 0)), "contains a server twice"),
         (OpPlacement(0, ((0, 1),), (0, 1)), "op '2' names block 1, which does not exist"),
-        (OpPlacement(0, ((0, 1), (2,)), (0, 1)), "op '2' has 2 pieces, but its block 1 servers"),
+        (OpPlacement(0, ((0, 1), (2,)), (0, 1)), "op '2' has 2 pieces, but its block has 1 servers"),
     ],
 )
 def test_what_a_placer_must_not_take_is_refused(placement: OpPlacement, words: str) -> None:

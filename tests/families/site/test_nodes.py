@@ -281,5 +281,5 @@ items:
         "status": {"allocatable": {"pods": "20", "example.com/fpga": "2"}},
     }
     (tmp_path / "nodes.yaml").write_text("apiVersion: v1\nkind: Node\nallocatable: [")
-    with pytest.raises(TraceError, match=r"nodes.yaml:4: not YAML"):
+    with pytest.raises(TraceError, match=r"nodes.yaml:4: invalid YAML"):
         read_nodes(Source(tmp_path / "nodes.yaml"))

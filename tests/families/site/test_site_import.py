@@ -247,7 +247,7 @@ def test_jobs_reach_their_cluster_queue_by_their_local_queue(tmp_path: Path) -> 
             r"ClusterQueue vision: reclaimWithinCohort is 'Sometimes'; known: Never, LowerPriority, Any",
         ),
         ("parentName: site", "parentName: team", r"Cohort 'team': it is its own ancestor \(team > team\)"),
-        ("metadata: {name: vision}", "metadata: {name: vision", r"kueue:16: not YAML"),
+        ("metadata: {name: vision}", "metadata: {name: vision", r"kueue:16: invalid YAML"),
         ("cohort: site", "cohort: *site", r"kueue(:\d+)?: not YAML|aliases"),
     ],
 )
@@ -293,7 +293,7 @@ def test_limits_that_are_no_list_are_an_error(tmp_path: Path) -> None:
         "set queue long max_run = [u:PBS_GENERIC=5]\nset queue long max_run +=", "set queue long max_run ="
     )
     folder = _folder(tmp_path, qmgr=text.replace("[o:PBS_ALL=50]", "50"), nodes=PBSNODES)
-    with pytest.raises(TraceError, match=r"queue long: max_run = '50' is not a list of limits"):
+    with pytest.raises(TraceError, match=r"queue long: max_run must be a list of limits"):
         read_site(site_files([folder])).queues()  # type: ignore[union-attr]
 
 

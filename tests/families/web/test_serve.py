@@ -364,7 +364,7 @@ def test_a_port_in_use_and_a_missing_folder_are_said_plainly(results: Path, tmp_
         port = str(taken.getsockname()[1])
         done = CliRunner().invoke(commands, ["serve", str(results), "--port", port])
     assert done.exit_code == 2
-    assert f"port {port} of 127.0.0.1 is in use" in done.stderr
+    assert f"port {port} of 127.0.0.1 is already in use" in done.stderr
     gone = CliRunner().invoke(commands, ["serve", str(tmp_path / "none")])
     assert gone.exit_code == 2
     assert "no such folder" in gone.stderr

@@ -81,14 +81,14 @@ def test_beside_finds_the_neighbours_of_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", ":1: a Git LFS pointer"),
-        (b"<!DOCTYPE html>\n<html>", ":1: an HTML page"),
-        (b"  <html lang=en>", ":1: an HTML page"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n", ":1: this is a Git LFS pointer"),
+        (b"<!DOCTYPE html>\n<html>", ":1: this is an HTML page"),
+        (b"  <html lang=en>", ":1: this is an HTML page"),
         (b"", ":1: the file is empty"),
         (b"\n \n", ":1: the file is empty"),
         (packed(""), ":1: the file is empty"),
         (b"PK\x03\x04\0\0\0", ":1: a ZIP archive or a spreadsheet"),
-        (bytes(range(1, 32)), ":1: binary data"),
+        (bytes(range(1, 32)), ":1: this is binary data"),
         (b"\x1f\x8b\x08garbage that is no gzip", ":1: the compressed data is damaged or cut off"),
         (b"a\nb\n\xff\xfe\n", ":3: not UTF-8 text"),
     ],

@@ -16,7 +16,7 @@ from dagsim.families.kubernetes.kueue.offers import Carried, Site
 from dagsim.families.kubernetes.kueue.quota_waits import KueueWaits, Rehearsal
 from dagsim.families.kubernetes.kueue_objects import KueueObjects, PodSetAssignment, Workload
 from dagsim.model import Decision, Job, Kill, Placement, Preempt, RejectReason, Share, Start, Wait
-from dagsim.systems.cluster.api import ClusterView, Outcome, Run, Standing, TaskState
+from dagsim.systems.cluster.api import ClusterView, NextStep, Run, Standing, TaskState
 
 _Place: TypeAlias = tuple[int, int, int]
 """Numbers of the job, the task and the piece."""
@@ -122,7 +122,7 @@ class Kueue:
         if name is None and carried is not None:
             queue = task.job.job.partition
             what = "it is deactivated" if carried.spec is None else f"LocalQueue {queue} doesn't exist"
-            outcome = Outcome("Inadmissible", f"waits: {what}", what, outside=True)
+            outcome = NextStep("Inadmissible", f"waits: {what}", what, outside=True)
         return Standing(task, "", 0, task.job.job.priority, {}, 0, outcome)
 
     def started(self, run: Run, now: float) -> None:

@@ -11,7 +11,7 @@ from dagsim.families.kubernetes.kueue.offers import Site
 from dagsim.families.kubernetes.kueue.quota import Amounts, QuotaForest, QuotaNode
 from dagsim.families.kubernetes.kueue.workloads import WorkloadState
 from dagsim.families.kubernetes.kueue_objects import ClusterQueue, Workload
-from dagsim.systems.cluster.api import ClusterView, Outcome, ReachedLimit, TaskState
+from dagsim.systems.cluster.api import ClusterView, NextStep, ReachedLimit, TaskState
 
 
 class KueueWaits:
@@ -216,7 +216,7 @@ class Rehearsal:
         except EndlessPreemption:  # the policy notes it
             pass
 
-    def outcome(self, name: str, never: Iterable[str]) -> Outcome | None:
+    def outcome(self, name: str, never: Iterable[str]) -> NextStep | None:
         """Return what Kueue does about a workload; None if the workload holds quota already.
         ``never`` are the reasons for which it can never be admitted.
         """
@@ -232,7 +232,7 @@ class Rehearsal:
             if is_stopped:
                 why = self._engine.snapshot.inactive.get(owner, "Stopped") if kind == "ClusterQueue" else "Stopped"
                 words = f"{kind} {owner.rpartition('/')[2]} is inactive"
-                return Outcome("Inadmissible", f"waits: {words} ({why})", words, outside=True)
+                return NextStep("Inadmissible", f"waits: {words} ({why})", words, outside=True)
         line = self._line[queue.name]
         place = next(number for number, one in enumerate(line, 1) if one is workload)
         where = f"number {place} of {len(line)} in the ClusterQueue {queue.name} ({queue.spec.queueing_strategy})"
@@ -243,22 +243,22 @@ class Rehearsal:
             blocks = len(line) - place if queue.spec.queueing_strategy == "StrictFIFO" else 0
             behind = f", and blocks {blocks} behind it" if blocks else ""
             now = f" (now: {message})" if message not in ("", alone) else ""
-            return Outcome(
+            return NextStep(
                 "quota", f"can never be admitted: {alone}{now}; it is {where}{behind}", _short(alone), never=True
             )
         if not message:
             head = line[0]
             why = self._said.get(head.name, "")
-            return Outcome(
+            return NextStep(
                 "Priority",
                 f"waits for its turn: it is {where}, behind {head.name}{f', which waits: {why}' if why else ''}",
                 f"its turn: {place} of {len(line)} in {queue.name}, behind {head.name}",
             )
-        return Outcome(
+        return NextStep(
             "quota", f"waits for quota: {message}; it is {where}", _short(message), tuple(self._limits(workload))
         )
 
-    def _admitted(self, workload: WorkloadState, where: str) -> Outcome:
+    def _admitted(self, workload: WorkloadState, where: str) -> NextStep:
         number, targets = self._cycle_of[workload.name], self._targets.get(workload.name, {})
         assigned = "; ".join(
             ", ".join(
@@ -268,9 +268,9 @@ class Rehearsal:
         )
         which = "the next scheduling cycle" if number == 1 else f"scheduling cycle {number} from now"
         if not targets:
-            return Outcome("None", f"is {where}, and is admitted in {which}: {assigned}", "the next cycles")
+            return NextStep("None", f"is {where}, and is admitted in {which}: {assigned}", "the next cycles")
         gone = ", ".join(f"{name} ({reason})" for name, reason in targets.items())
-        return Outcome(
+        return NextStep(
             "Preempting",
             f"is {where}; it preempts {gone}, and is admitted in {which}: {assigned}",
             f"preemption of {', '.join(targets)}",
