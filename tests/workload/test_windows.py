@@ -30,7 +30,7 @@ def test_windows_that_would_overlap_are_refused_with_what_fits() -> None:
         WorkloadError, match=r"21 windows of 50 jobs would overlap in jobs 0 to 1,000, where only 20 fit"
     ):
         spread_windows(1000, 21, 50)
-    with pytest.raises(WorkloadError, match=r"jobs 800 to 1,000: 4 fit"):
+    with pytest.raises(WorkloadError, match=r"jobs 800 to 1,000, where only 4 fit"):
         spread_windows(1000, 5, 50, (0.8, 1.0))
 
 

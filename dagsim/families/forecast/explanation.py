@@ -265,7 +265,9 @@ def _refuse_running(state: QueueState, name: str, t: float) -> None:
     log = state.log
     for place in state.running.tolist():
         if log.array[place] == name:
-            raise InputError(f"job {name} runs since {span(t - float(log.start_s[place]))}: it does not wait")
+            raise InputError(
+                f"job {name} has been running for {span(t - float(log.start_s[place]))}, so it is not waiting"
+            )
     raise InputError(f"job {name} is neither running nor waiting in the snapshot")
 
 

@@ -281,7 +281,7 @@ def test_a_file_of_another_system_codec_or_version_is_refused(tmp_path: Path) ->
     with pytest.raises(RunFolderError, match="version 7 of the codec 'stages', which now has version 1"):
         load_agent(path)
     write_plain(path, plain | {"codec": {"kind": "candidates"}, "system": "cluster"})
-    with pytest.raises(RunFolderError, match="trained on other observations"):
+    with pytest.raises(RunFolderError, match="trained on different observations"):
         load_agent(path)
     with pytest.raises(ConfigError, match="works only with the codec 'stages', not with 'candidates'"):
         DecimaNetConfig().build(CandidatesConfig())

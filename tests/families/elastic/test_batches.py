@@ -97,7 +97,7 @@ def test_a_batch_that_was_not_measured_names_those_that_were():
     training.place([1], V100.name)
     training.end_epoch()
     with pytest.raises(
-        ModelError, match=r"the duration of an epoch with batch 64 on V100 was not measured.*\[16, 32\]"
+        ModelError, match=r"the duration of an epoch with batch 64 on V100-16 was not measured.*\[16, 32\]"
     ):
         training.pace()
 

@@ -171,7 +171,7 @@ def wrong_files(folder: Path) -> Iterator[tuple[Path, str]]:
     )
     yield written(folder / "continuous.zip", state() | {"log_std": torch.zeros(2)}), "has weights 'log_std'"
     strange = {"policy_kwargs": {"activation_fn": "<class 'os.system'>"}}
-    yield written(folder / "strange.zip", state(), strange), "got \"<class 'os.system'>\""
+    yield written(folder / "strange.zip", state(), strange), "its activation is \"<class 'os.system'>\""
 
 
 def test_wrong_files_are_refused(tmp_path: Path) -> None:

@@ -547,7 +547,7 @@ def test_limits_without_a_word_on_their_enforcement_are_taken_with_a_note(folder
         (
             "events",
             "Cluster|NodeName|TimeStart|TimeEnd|State\nebb|n1|5|9|DOWN\n",
-            "events: it belongs to another cluster",
+            "events: the file belongs to a different cluster",
         ),
     ],
 )

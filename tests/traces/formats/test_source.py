@@ -144,7 +144,7 @@ def test_rows_of_another_width_are_dropped_and_counted(tmp_path: Path) -> None:
 
 def test_a_quote_that_never_closes_is_an_error_and_no_hang(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text('a,1\nb,"2\n' + "c,3\n" * 100_000)
-    with pytest.raises(TraceError, match=r"t\.csv:2: not CSV"):
+    with pytest.raises(TraceError, match=r"t\.csv:2: invalid CSV"):
         fields(Source(tmp_path / "t.csv"), "id size")
 
 
