@@ -303,7 +303,10 @@ def resume_kept(command: str, output: Output, *groups: Experiment | TraceFlags, 
     folder = Store.open(output.resume, own=True)
     made_by = folder.manifest["command"]
     if made_by != command:
-        raise InputError(f"{folder.path}: was made by dagsim {made_by}: dagsim {made_by} --resume {folder.path}")
+        raise InputError(
+            f"{folder.path}: was created by dagsim {made_by}; to continue it, run dagsim {made_by} --resume "
+            f"{folder.path}"
+        )
     where = output.where()
     folder.resume()
     return _kept(folder, folder.plan(), where, output)

@@ -100,7 +100,7 @@ def check_code(code: str) -> None:
         RunFolderError: The code differs.
     """
     if code != code_digest():
-        raise RunFolderError("the version of dagsim on this worker differs from that of the calling machine")
+        raise RunFolderError("this worker and the calling machine have different versions of dagsim")
 
 
 def with_trace_at(config: Config, path: str) -> Config:

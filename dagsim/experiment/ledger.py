@@ -141,9 +141,9 @@ class Ledger:
                 return _spending(table, last, spent)
             if last and not (fresh or again):
                 raise ConfigError(
-                    f"{self.path}: seeds {last['seeds'][0]} to {last['seeds'][1] - 1} of {table!r} were spent on "
-                    f"{last['on']} by {last['command']!r}; --fresh takes unused seeds of its pool, "
-                    "--again the same seeds, and the table then says so"
+                    f"{self.path}: seeds {last['seeds'][0]} to {last['seeds'][1] - 1} of {table!r} have "
+                    f"been used on {last['on']} by {last['command']!r}; give --fresh to take unused seeds "
+                    "from its pool, or --again to use the same seeds again, which the table then states"
                 )
             unused = max((record["seeds"][1] for record in spent), default=whole.start)
             first = last["seeds"][0] if last and again else unused

@@ -132,8 +132,8 @@ class Node:
             if self.gpu is None or self.gpu.name not in MIG_TABLES:
                 name = "CPU machine" if self.gpu is None else self.gpu.name
                 raise ModelError(
-                    f"node {self.name!r}: a {name} has no MIG, so mig_s must be left out; "
-                    f"allowed: {', '.join(MIG_TABLES)}"
+                    f"node {self.name!r}: {name} does not support MIG, so leave out mig_s; types with "
+                    f"MIG: {', '.join(MIG_TABLES)}"
                 )
 
 

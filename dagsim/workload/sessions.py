@@ -189,7 +189,7 @@ class Sessions:
         meter, last_s = LoadMeter(cluster, runtime), float(drawn.arrival_s[-1] * stretch)
         meter.add_arrays(drawn, seconds_of(drawn, runtime, cluster.gpu_types))
         if not last_s or not meter.busy_s > 0:
-            raise WorkloadError(f"workload: {cluster} can run none of this work, or all of it comes at once")
+            raise WorkloadError(f"workload: {cluster} cannot run any of this work, or all of it arrives at once")
         return meter.busy_s / last_s
 
     def _drawn(self, seed: int) -> JobArrays:
@@ -335,7 +335,7 @@ def _stretch(workload: Sessions, cluster: Cluster, runtime: WorkRuntime) -> floa
     """Return the factor on times that meets the load."""
     natural = workload.natural_load(cluster, runtime)
     if not 0 < natural < inf:
-        raise WorkloadError(f"workload: {cluster} can run none of this work, so no load can be set")
+        raise WorkloadError(f"workload: {cluster} cannot run any of this work, so no load can be set")
     return natural / workload.load
 
 

@@ -169,7 +169,7 @@ class Synthetic:
         else:
             busy_s = self.count * _expected_s(self, cluster, runtime)
         if not busy_s > 0:
-            raise WorkloadError(f"workload: {cluster} can run none of this work, so no load can be set")
+            raise WorkloadError(f"workload: {cluster} cannot run any of this work, so no load can be set")
         span_s = busy_s / self.load
         times = self.arrivals.times(stream(seed, "arrivals"), self.count, span_s)
         if self.load_mode == "expected":

@@ -94,8 +94,8 @@ def check_measure(measure: Measure | None, count: int | None = None) -> None:
         tenth = count // 10
         shorter = f"workload.measure={tenth}:-{tenth} leaves out 10 % at each end, " if tenth else ""
         raise WorkloadError(
-            f"measure {first}:{'' if last is None else last} holds none of {count:,} jobs; "
-            f"{shorter}workload.measure=null counts all"
+            f"measure {first}:{'' if last is None else last} contains none of the {count:,} jobs; "
+            f"{shorter}workload.measure=null counts all of them"
         )
     if first < 0 or (last is not None and 0 <= last <= first):
         raise WorkloadError(f"measure must go from a job to a later one, got {first}:{'' if last is None else last}")

@@ -170,7 +170,7 @@ def test_real_traces_have_a_preset_each():
         ({"count": 0}, "count must be"),
         ({"load": -1.0}, "load must be above 0"),
         ({"tenants": -1}, "tenants and zipf"),
-        ({"measure": (3000, None)}, "holds none"),
+        ({"measure": (3000, None)}, "contains none"),
     ],
 )
 def test_wrong_values_are_refused(changes, message):

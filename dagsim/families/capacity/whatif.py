@@ -537,9 +537,7 @@ class WhatIf:
             changed = resized(config.cluster, added, removed, demand.arrival_s)
             clusters[label] = changed.model_copy(update={"accept": accepted})
             if demand.is_snapshot and (displaced := demand.displaced(changed)):
-                raise InputError(
-                    f"{label}: on this cluster, there is no room for {displaced:,} of the jobs that run now"
-                )
+                raise InputError(f"{label}: {displaced:,} of the jobs running now do not fit on this cluster")
         for group in on_demand:
             label = " ".join([f"+{group}", *accept])
             clusters[label] = with_on_demand(config.cluster, group).model_copy(update={"accept": accepted})

@@ -181,7 +181,7 @@ class Events:
         note(lives.attempts > 1, "tasks with several attempts (merged into one)")
         asked = [table.words(column).chosen(lives.asked) for column in (_CPUS, _MEMORY)]
         blank = [np.array([not word for word in words.words])[words.place] for words in asked]
-        note(blank[0] & blank[1], "tasks without a request (nothing requested)")
+        note(blank[0] & blank[1], "tasks without a request (taken as no request)")
         amounts = []
         for words, field in zip(asked, ("CPU request", "memory request"), strict=True):
             values, reasons = zip(*[requested_amount(word, field) for word in words.words], strict=True)

@@ -255,7 +255,7 @@ def read_plain(path: Path) -> dict[str, Any]:
     if digest is None:
         raise RunFolderError(f"{path}: not a checkpoint of this version of dagsim (it has no digest)")
     if digest != _digest(plain):
-        raise RunFolderError(f"{path}: damaged: its content does not match its digest")
+        raise RunFolderError(f"{path}: damaged, because the content does not match the digest")
     return plain
 
 

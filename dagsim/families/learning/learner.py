@@ -167,7 +167,7 @@ def clone(
         ConfigError: There is nothing to fit.
     """
     if not observations:
-        raise ConfigError("train.warm_start: none of its policy's decisions is among the choices of train.codec")
+        raise ConfigError("train.warm_start: train.codec offers none of the decisions that the warm-start policy makes")
     store, targets = net.store(observations), np.array(choices, np.int64)
     optimizer = torch.optim.Adam(net.parameters(), how.lr)
     mean = float("nan")

@@ -108,7 +108,7 @@ class MultiObjective(_PerDecision):
     ) -> None:
         super().__init__(kernel)
         if not kernel.examples:
-            raise ConfigError("multi_objective_jct_blocking needs a kernel with examples of jobs")
+            raise ConfigError("multi_objective_jct_blocking needs a kernel with example jobs")
         times = [job.sequential_s for job in kernel.examples]
         self.weight, self._least, self._most = weight, min(times), max(times)
         self._shape = _Shape(inverse, sign, log)
@@ -200,7 +200,7 @@ def _best_rate(kernel: RampKernel, info: Info) -> float:
     """Return the bytes per second if all servers ran the operation with the most memory per second
     and every channel were busy."""
     if not kernel.examples:
-        raise ConfigError(f"mean_{info}_throughput: normalised needs a kernel with examples of jobs")
+        raise ConfigError(f"mean_{info}_throughput: normalised needs a kernel with example jobs")
     graphs = {job.graph.digest: job.graph for job in kernel.examples}.values()
     rates = [
         op.memory_bytes / cost

@@ -75,7 +75,7 @@ def test_every_sink_joins_the_passes_and_in_ddls_the_last_one() -> None:
     assert [edge[:2] for edge in partitioned(fork, (1, 1, 1), DDLS).edges[4:]] == [(2, 5)]
 
 
-@pytest.mark.parametrize(("splits", "words"), [((1, 1), "2 numbers of pieces"), ((3, 1, 1), "op '1' must be split")])
+@pytest.mark.parametrize(("splits", "words"), [((1, 1), "2 counts of pieces"), ((3, 1, 1), "op '1' must be split")])
 def test_pieces_that_cannot_be_are_refused(splits: tuple[int, ...], words: str) -> None:
     with pytest.raises(ModelError, match=words):
         partitioned(graph(), splits, DDLS)
