@@ -186,7 +186,7 @@ def test_wrong_rates_are_refused_with_their_key():
 
 
 def test_a_cluster_that_can_do_nothing_of_it_is_refused():
-    with pytest.raises(WorkloadError, match="can run none"):
+    with pytest.raises(WorkloadError, match="cannot run any"):
         next(iter(ALONE.jobs(_cpu_only(), RUNTIME, 1)))
 
 
