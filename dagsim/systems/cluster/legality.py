@@ -248,7 +248,7 @@ def _allotted(
     if not placement:
         _refuse_start(kernel, task, "an empty placement; there must be a Share for each node")
     elastic, demand = task.task.elastic, task.demand
-    demand.nodes = demand.opened  # use the set of nodes from before the last search for a domain
+    demand.nodes = demand.opened  # a search may have restricted ``nodes`` to a single domain
     shares = [_share(kernel, task, waiting, share, machines) for share in placement]
     total = sum(share.instances for share in shares)
     distinct = len({share.machine.index for share in shares}) == len(shares)
