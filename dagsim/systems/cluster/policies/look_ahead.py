@@ -1,5 +1,6 @@
-"""Policies that look ahead: earliest finish with waiting, integer programs, assignment,
-roll-outs."""
+"""Policies that look ahead: earliest finish with waiting, integer programs, assignment, and
+roll-outs.
+"""
 
 from __future__ import annotations
 
@@ -32,25 +33,26 @@ from dagsim.systems.cluster.policies.placement import PlacementRule, placing
 
 
 class EftWait:
-    """Start the first pair of task and GPU type that fits and is worth starting now. A pair is
-    skipped if the task would finish sooner by waiting for its fastest type, which means ``eta +
+    """Start the first pair of a task and a GPU type that fits and is worth starting now. A pair is
+    skipped if the task would finish sooner by waiting for its fastest type, that is, if ``eta +
     p_best < theta * p_here``. If all pairs are skipped, the policy waits.
 
     ``eta`` is the time until enough GPUs of the fastest type are expected to be free, according to
     the estimates of the runs there. ``theta`` below 1 makes waiting less likely. ``order`` is one
     of
 
-    - ``task``: shortest on this type first,
-    - ``path``: the shortest path to the end of the job, starting here, first,
-    - ``work``: the job with the least work left when the task became ready, first.
+    - ``task``: the shortest task on this type first,
+    - ``path``: the task with the shortest path to the end of its job, if it starts on this type,
+      first,
+    - ``work``: the task whose job had the least work left when the task became ready, first.
 
     The defaults are those that perform best on average among 26 heuristics over ten workloads
     (``results/agents/matrix.csv``).
 
-    On a single GPU type, ``task`` is SJF. Uses estimates; not preemptive. O(speed profiles x types)
-    per decision plus O(GPUs needed) per ``eta``; a speed profile is a set of tasks with the same
-    ratios between types. The rule is TetriSched's plan-ahead (Tumanov et al., EuroSys 2016) reduced
-    to one alternative.
+    On a single GPU type, ``task`` is SJF. Uses estimates; not preemptive. Costs O(speed profiles x
+    types) per decision, plus O(GPUs needed) per ``eta``. A speed profile is a set of tasks with the
+    same speed ratios between types. The rule is TetriSched's plan-ahead (Tumanov et al., EuroSys
+    2016) reduced to one alternative.
 
     Raises:
         ConfigError: The order is unknown.
@@ -80,7 +82,7 @@ class EftWait:
         self, view: ClusterView, task: TaskState, type_: int, etas: dict[_Place, float] | None = None
     ) -> bool:
         """Return True if the task would finish sooner by waiting for its fastest type than by
-        starting on ``type_`` now. ``etas`` caches the expected waits at this time.
+        starting on ``type_`` now. ``etas`` caches the expected waits at the current time.
         """
         best_s, threshold = task.best_s, self.theta * task.seconds[type_]
         if best_s >= threshold or best_s >= task.seconds[type_]:
@@ -94,8 +96,8 @@ class EftWait:
         return eta_s + best_s < threshold
 
     def eta_s(self, view: ClusterView, demand: DemandClass, type_: int) -> float:
-        """Return the seconds until ``type_`` is expected to have enough GPUs for ``demand``
-        (regardless of nodes).
+        """Return the seconds until ``type_`` is expected to have enough idle GPUs for ``demand``,
+        regardless of how these are distributed over nodes.
         """
         machines = view.machines
         if machines.fits_on(demand, type_):
@@ -126,9 +128,9 @@ _Heap: TypeAlias = list[tuple[float, int, TaskState]]
 
 
 class _Profiles:
-    """Ready tasks grouped by demand class, type and speed profile, in order and by time. Within a
-    group, a longer task is skipped whenever a shorter one is, so only the first and the shortest
-    task need checking.
+    """Ready tasks in groups with the same demand class, type and speed profile. Each group is
+    sorted by rank and by duration. If a task in a group is skipped, longer ones would be skipped as
+    well, so only the first and the shortest task of a group have to be checked.
     """
 
     def __init__(self, machines: ClusterState, key: TypedKey) -> None:
@@ -150,7 +152,9 @@ class _Profiles:
                 heappush(heaps[1], (task.seconds[type_], task.order, task))
 
     def first(self, policy: EftWait, view: ClusterView) -> tuple[TaskState, int] | None:
-        """Return the first pair that fits and is not worth delaying."""
+        """Return the first pair of a task and a type that fits and that the policy should not
+        delay.
+        """
         best: tuple[float, int, TaskState] | None = None
         on = -1
         fits_on = self._machines.fits_on
@@ -176,16 +180,17 @@ class _Profiles:
 
 
 class PlanAhead:
-    """Plan the ``window`` shortest ready tasks over the next ``slots`` times, which are now and the
-    next expected ends of runs. Each task starts at most once, on one type. The GPUs held at each of
-    these times do not exceed those that will be free. The plan minimises the sum of completion
-    times, where tasks that are left out count as ending after everything else. Tasks that the plan
-    starts now are started, and the rest is planned again when something changes.
+    """Plan the starts of the ``window`` shortest ready tasks. A task may start at ``slots``
+    different times: now, or at one of the next expected ends of runs. In a plan, each task starts
+    at most once, on one type, and at no time do the tasks hold more GPUs than will be free. The
+    plan minimises the sum of completion times, where tasks that are left out count as if they ended
+    after everything else. Tasks that the plan starts now are started; all others are planned again
+    when something changes.
 
     This is TetriSched's plan-ahead with exact start times, and with the value function "the sooner
-    the better" instead of its space-time language (Tumanov et al., EuroSys 2016). Uses estimates;
-    not preemptive. Costly by definition: an integer program with window x types x slots choices
-    takes some 10 ms.
+    the better" instead of the language STRL (Tumanov et al., EuroSys 2016). Uses estimates; not
+    preemptive. Costly by definition: an integer program with window x types x slots choices takes
+    some 10 ms.
 
     Raises:
         ConfigError: ``window`` or ``slots`` is less than 1.
@@ -223,12 +228,13 @@ class PlanAhead:
 def plan_slots(
     seconds: np.ndarray, gpus: np.ndarray, starts: np.ndarray, free: np.ndarray
 ) -> list[tuple[int, int, int]]:
-    """Return triples of task, type and slot that minimise the sum of completion times, the shortest
-    tasks first.
+    """Return the triples of task, type and slot that minimise the sum of completion times, with the
+    shortest tasks first.
 
-    ``seconds`` (tasks, types) float64, ``inf`` where a task may not run; ``gpus`` (tasks,) needed
-    at once; ``starts`` (slots,) rising times; ``free`` (types, slots) GPUs that are free at each
-    time if nothing is started.
+    ``seconds`` (tasks, types), float64, is ``inf`` where a task may not run. ``gpus`` (tasks,)
+    contains the GPUs that each task needs at once. ``starts`` (slots,) contains the times of the
+    slots, in increasing order. ``free`` (types, slots) contains the GPUs that are free at each of
+    these times if nothing is started.
     """
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_array
