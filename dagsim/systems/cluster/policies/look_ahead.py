@@ -280,11 +280,11 @@ _STUCK_S = 1e9
 
 
 class Rollout:
-    """One step of policy iteration (Bertsekas, Tsitsiklis and Wu 1997). The candidates are
-    ``width`` pairs of ready task and GPU type that fit, shortest first, and waiting. Each candidate
-    is tried in ``ClusterView.fork()``, which knows estimates but neither the truth nor future
-    arrivals. The ``base`` policy then finishes the present jobs. The candidate with the smallest
-    sum of completion times is carried out. Ties go to waiting.
+    """One step of policy iteration (Bertsekas, Tsitsiklis and Wu 1997). The candidates are waiting,
+    and up to ``width`` pairs of a ready task and a GPU type that fit, shortest first. Each
+    candidate is tried out in a ``ClusterView.fork()``, which uses estimates, and contains neither
+    true durations nor future arrivals. There, the ``base`` policy then finishes the current jobs.
+    The candidate with the smallest sum of completion times is carried out. Ties go to waiting.
 
     Uses estimates; not preemptive. Costly by definition: ``width`` + 1 simulations of the jobs in
     the system per decision.
@@ -327,14 +327,14 @@ class Rollout:
         return candidates
 
     def _cost(self, view: ClusterView, start: tuple[TaskState, Placement] | None) -> float:
-        """Return the sum of completion times of the present jobs if this candidate is carried out
-        now. Waiting lasts until the next end.
+        """Return the sum of the completion times of the current jobs if this candidate is carried
+        out now. If the candidate is waiting, it lasts until the next end of a run.
         """
         if start is None and not view.running:
             return inf
         fork = view.fork()
         written = len(fork.schedule.log)
-        # these jobs are on nodes that are down for an unknown time
+        # these jobs need nodes that are down for an unknown time
         stuck = _play(fork, _policies().create(self.base), start)
         rows, jobs = fork.schedule.log.since(written), fork.schedule.jobs
         done = [row[1] - jobs[row[2]].arrival_s for row in rows if row[0] == Kind.COMPLETED]
@@ -342,8 +342,8 @@ class Rollout:
 
 
 def _play(fork: Simulation, base: ClusterPolicy, start: tuple[TaskState, Placement] | None) -> int:
-    """Carry out the first decision, and let the base policy finish; return the number of jobs that
-    it could not finish.
+    """Carry out the candidate, and let the base policy finish. Return the number of jobs that it
+    could not finish.
     """
     conversation = fork.decisions()
     view = next(conversation)
@@ -374,16 +374,16 @@ def _policies() -> Registry[ClusterPolicy]:
 
 
 class AlloX:
-    """Minimise the sum of completion times of the ``window`` ready tasks. Each task is assigned to
-    a lane (a GPU of some type, or as many parallel GPUs as it needs) and a position counted from
-    the end of that lane's queue. A task at position k from the end delays k completions by its
-    seconds there, and waits until the lane is free. The first tasks on lanes that are free now are
-    started. The problem is solved again whenever something has changed.
+    """Minimise the sum of completion times of ``window`` ready tasks. Each task is assigned to a
+    lane (a GPU of some type, or as many parallel GPUs as the task needs) and to a position in that
+    lane's queue, counted from its end. A task at position k from the end delays k completions by
+    its seconds there, and waits until the lane is free. The first tasks on all lanes that are free
+    now are started. The problem is solved again whenever something has changed.
 
-    ``window`` limits the number of competing tasks: 25% are the tasks that have waited longest, so
-    that none starves, and the others are the tasks with the least GPU time. Uses estimates; not
-    preemptive. Costly by definition: an assignment of window x (lanes x places) takes about 1 ms
-    (based on AlloX, Le et al., EuroSys 2020; Bruno, Coffman and Sethi 1974).
+    ``window`` limits the number of tasks that are considered. Of these, 25% are the tasks that have
+    waited longest, so that no task starves, and the others are the tasks with the least GPU time.
+    Uses estimates; not preemptive. Costly by definition: an assignment of window x (lanes x places)
+    takes about 1 ms (based on AlloX, Le et al., EuroSys 2020; Bruno, Coffman and Sethi 1974).
     """
 
     def __init__(self, window: int = 24, placement: str | PlacementRule = "best-fit") -> None:
@@ -400,8 +400,9 @@ class AlloX:
         yield from start_those(view, self._first(view, tasks), self._place)
 
     def _first(self, view: ClusterView, tasks: list[TaskState]) -> Iterator[tuple[TaskState, int]]:
-        """Yield the tasks assigned to lanes that are free now: first the task at the front of each
-        lane, then later tasks, which use resources that a wide task at the front could not.
+        """Yield the tasks that are assigned to lanes that are free now. The tasks at the front of
+        these lanes come first. They are followed by later tasks, which can use resources that are
+        left free because a wide task at the front does not fit.
         """
         lanes = [
             (type_, max(time - view.now, 0.0))
@@ -422,11 +423,12 @@ class AlloX:
 
 
 def assign(seconds: np.ndarray, wait_s: np.ndarray, places: int) -> list[list[int]]:
-    """Assign tasks to lanes, in order, minimising the sum of completion times.
+    """Assign tasks to lanes so that the sum of completion times is minimal. Return the tasks of
+    each lane in order.
 
-    ``seconds`` (tasks, lanes) float64 with ``inf`` where a task may not run, and ``wait_s``
-    (lanes,) the time until each lane is free. There are up to ``places`` tasks per lane, or more if
-    that is not enough for all tasks.
+    ``seconds`` (tasks, lanes), float64, is ``inf`` where a task may not run. ``wait_s`` (lanes,) is
+    the time until each lane is free. There are up to ``places`` tasks per lane, or more if that is
+    not enough for all tasks.
     """
     from scipy.optimize import linear_sum_assignment
 
@@ -447,14 +449,16 @@ def _area(task: TaskState) -> float:
 
 
 def _share(view: ClusterView, task: TaskState, type_: int) -> float:
-    """Return the number of lanes that the task takes, which is its number of GPUs because each lane
-    is one GPU."""
+    """Return the number of lanes that the task takes. Each lane is one GPU, so this is the task's
+    number of GPUs.
+    """
     return max(width(task), 1.0) if type_ in task.demand.types else inf
 
 
 class Profile:
-    """A step function of time: ``free[i]`` GPUs, or units of anything else, are free from
-    ``times[i]`` onwards."""
+    """A step function of time. From ``times[i]`` onwards, ``free[i]`` GPUs (or units of another
+    resource) are free.
+    """
 
     def __init__(self, now: float, free: float) -> None:
         self.times = [now]
@@ -466,14 +470,14 @@ class Profile:
             self.free[place] += gpus
 
     def take(self, start: float, end: float, gpus: float) -> None:
-        """Make ``gpus`` fewer GPUs free between the two times."""
+        """Make ``gpus`` fewer GPUs free from ``start`` to ``end``."""
         first, last = self._cut(start), self._cut(end) if end < inf else len(self.free)
         for place in range(first, last):
             self.free[place] -= gpus
 
     def earliest(self, gpus: float, seconds: float, after: float = -inf) -> float:
         """Return the first time, not before ``after``, from which ``gpus`` GPUs are free for
-        ``seconds``; ``inf`` if they never are. O(steps).
+        ``seconds``; ``inf`` if there is none. Costs O(steps).
         """
         start, times = max(self.times[0], after), self.times
         for place, free in enumerate(self.free):
@@ -487,7 +491,7 @@ class Profile:
         return inf
 
     def forget(self, now: float) -> None:
-        """Drop the steps before ``now``."""
+        """Drop the steps that end before ``now``."""
         gone = bisect_right(self.times, now) - 1
         if gone > 0:
             del self.times[:gone], self.free[:gone]
