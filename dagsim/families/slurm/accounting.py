@@ -19,7 +19,7 @@ from dagsim.traces.batch import ENDED, NOT_OVER
 from dagsim.traces.chunks import FileLayout, Form, Table, read_tables, tables_of
 from dagsim.traces.documents import elements, list_in, object_in, text_in
 from dagsim.traces.fields import MOST_GPUS, Dirty, finite_number, memory_gb
-from dagsim.traces.report import ReadReport
+from dagsim.traces.report import Disagreement, ImpossibleTimes, ReadReport
 from dagsim.traces.source import Row, Source
 from dagsim.traces.times import NO_DURATION, duration_s, is_unset
 from dagsim.workload.records import clipped, clipped_repr
@@ -216,7 +216,7 @@ def limit_s(raw: str, text: str) -> float | None:
         if limit is None:
             return None
         if limit < 0:
-            raise Dirty("with a negative time limit")
+            raise Dirty(ImpossibleTimes("with a negative time limit"))
         return min(limit, UNLIMITED_S)
     return None
 
@@ -468,7 +468,7 @@ def _form(
                 f"{clipped(', '.join(columns))}"
             )
         for name in sorted({name for name in names if name in _READ and names.count(name) > 1}):
-            report.note(f"column twice ({name}; the first counts)", where)
+            report.note(Disagreement(f"column twice ({name}; the first counts)"), where)
         places = [names.index(name.lower()) if name.lower() in names else None for name in COLUMNS]
         if "alloctres" not in names:  # the requested resources are all that is known
             places[COLUMNS.index("AllocTRES")] = places[COLUMNS.index("ReqTRES")]
@@ -660,7 +660,7 @@ def _joined_tables(parts: FolderParts, report: ReadReport, delimiter: str | None
         for reason, count in scratch.noted.items():
             report.note(reason, str(file), count)
         for reason, count in scratch.dropped.items():
-            report.note(f"from a further file {reason} (not joined)", str(file), count)
+            report.note(type(reason)(f"from a further file {reason} (not joined)"), str(file), count)
     if parts.left_out:
         report.note(f"files list the same jobs again and were not read: {', '.join(parts.left_out)}", str(parts.logs))
     raw, alias = COLUMNS.index("JobIDRaw"), COLUMNS.index("JobID")

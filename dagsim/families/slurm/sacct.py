@@ -47,7 +47,7 @@ from dagsim.traces.batch import NOT_OVER
 from dagsim.traces.chunks import Table, local_seconds
 from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.reader import Block, Reader
-from dagsim.traces.report import ReadReport
+from dagsim.traces.report import Disagreement, ImpossibleTimes, OnlyInText, ReadReport, RepeatedId
 from dagsim.traces.rows import (
     Findings,
     Grouped,
@@ -70,25 +70,28 @@ _NEVER_KEPT = {"BOOT_FAIL": "whose nodes did not boot", "REVOKED": "revoked by a
 _HOUR_S = 3600.0
 _MOMENTS = ("Submit", "Eligible", "Start", "End")
 _FAULTS = ("", "whose Suspended is not a duration", "whose ElapsedRaw is not a duration",
-           "whose Elapsed is not a duration", "without End and Elapsed", "with an end before the start")  # fmt: skip
+           "whose Elapsed is not a duration", "without End and Elapsed",
+           ImpossibleTimes("with an end before the start"))  # fmt: skip
 """Reasons why a run time is unusable; the first is no reason."""
 _NOTES = (
     "",
-    "whose elapsed time differs by an hour from Start to End, as at a change of summer time; it counts",
-    "whose elapsed time is not that from Start to End without suspensions; it counts",
-    "that start before their submission, taken as started then",
-    "that start before they are eligible, taken as eligible then",
+    ImpossibleTimes(
+        "whose elapsed time differs by an hour from Start to End, as at a change of summer time; it counts"
+    ),
+    ImpossibleTimes("whose elapsed time is not that from Start to End without suspensions; it counts"),
+    ImpossibleTimes("that start before their submission, taken as started then"),
+    ImpossibleTimes("that start before they are eligible, taken as eligible then"),
 )
 """Flaws in a run time that is used all the same; the first is no flaw."""
-_IN_LINE = "with the GPUs of SubmitLine, since no list of resources has any (AccountingStorageTRES)"
-_AGAIN = "with the id of an earlier job of another time, user or cluster; jobs of their own"
+_IN_LINE = OnlyInText("with the GPUs of SubmitLine, since no list of resources has any (AccountingStorageTRES)")
+_AGAIN = RepeatedId("with the id of an earlier job of another time, user or cluster; jobs of their own")
 _NO_LIST = "whose list of nodes cannot be read, so their nodes are unknown"
 _UNFINISHED = "of requeued jobs that are not over at the end, taken to run for as long as their longest attempt"
-_OTHER_CPUS = "whose NCPUS and AllocTRES disagree; taken as AllocTRES"
-_OTHER_LENGTH = "whose list of nodes and NNodes disagree"
+_OTHER_CPUS = Disagreement("whose NCPUS and AllocTRES disagree; taken as AllocTRES")
+_OTHER_LENGTH = Disagreement("whose list of nodes and NNodes disagree")
 _DAY_S = 86400.0
 _SHORT_TIME = 8  # in characters; a shorter text is a number of seconds, not a date
-_MIXED = "that mix GPU types on a node, which all run on one type here"
+_MIXED = Disagreement("that mix GPU types on a node, which all run on one type here")
 _CLOCK_S = 1.0
 """Slurm's clock counts whole seconds, and each column is rounded separately."""
 _AT = {name: place for place, name in enumerate(COLUMNS)}
@@ -648,7 +651,9 @@ class _Reading:
         )
         if not allocated.has_gpus and asked.has_gpus and ran:
             self._note(
-                "whose ReqTRES and AllocTRES disagree: GPUs were requested but none allocated; taken as allocated",
+                Disagreement(
+                    "whose ReqTRES and AllocTRES disagree: GPUs were requested but none allocated; taken as allocated"
+                ),
                 place,
             )
             allocated = allocated.with_gpus_of(asked)
@@ -814,7 +819,7 @@ class _Reading:
         last = attempts[-1]
         allocated, nodes = last.allocated, last.nodes
         if allocated.gpus > last.asked.gpus and last.asked.is_stated:
-            self._note("that hold GPUs that they did not request", last.place)
+            self._note(Disagreement("that hold GPUs that they did not request"), last.place)
         requested = self.options.demand == "requested" and last.asked.is_stated
         if requested or allocated.slices or len(allocated.types) < 2:
             return [attempts]

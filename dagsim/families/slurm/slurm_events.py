@@ -19,7 +19,7 @@ from dagsim.model import Demand
 from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.fields import Dirty, memory_gb
 from dagsim.traces.reader import Block, Reader
-from dagsim.traces.report import ReadReport
+from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
 from dagsim.traces.source import Row, Source
 from dagsim.traces.times import duration_s
@@ -132,7 +132,7 @@ def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
     """Build the jobs of all submissions."""
     table = checks.table
     time, claimed = checks.number(_TIME, "dt"), checks.number(_SECONDS, "sim-walltime")
-    checks.drop(time < 0, "with a negative time")
+    checks.drop(time < 0, ImpossibleTimes("with a negative time"))
     limit, tasks = checks.number(_LIMIT, "time limit"), checks.count(_TASKS, "ntasks")
     per_node, cores = checks.count(_PER_NODE, "ntasks-per-node", 0), checks.count(_CORES, "cpus-per-task")
     checks.drop((claimed < 0) & (limit <= 0), "that should run to their limit, but have none")

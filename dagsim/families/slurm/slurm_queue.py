@@ -23,7 +23,7 @@ from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.documents import elements, list_in, text_in
 from dagsim.traces.fields import Dirty
 from dagsim.traces.reader import WaitingJob
-from dagsim.traces.report import ReadReport
+from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.sites import readable_hosts
 from dagsim.traces.source import Row, Source
 from dagsim.traces.times import UNSET_MOMENTS, duration_s, moment_s, reading_of
@@ -350,7 +350,9 @@ def _squeue_rows(source: Source, report: ReadReport, zone: ZoneInfo | None) -> I
         report.rows += len(ids)
         if job.get("two_readings"):
             report.note(
-                "in an hour that occurs twice in their time zone (taken as the first)", source.where(number), len(ids)
+                ImpossibleTimes("in an hour that occurs twice in their time zone (taken as the first)"),
+                source.where(number),
+                len(ids),
             )
         state, reason = _squeue_state(job)
         conditions = _conditions(job) if state == "PENDING" and reason == "Dependency" else ""
