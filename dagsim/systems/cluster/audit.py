@@ -87,7 +87,7 @@ class Audit:
         """Describe the urgent contradictions. If ``urgent`` is False, describe the others, and the
         names that occur only in the site.
         """
-        kinds = [kind for kind in CONTRADICTIONS if kind in self.contradictions and self.is_urgent(kind) is urgent]
+        kinds = [kind for kind in self._kinds() if self.is_urgent(kind) is urgent]
         sentences = [f"{'warning: ' * urgent}{self._sentence(kind)}" for kind in kinds]
         sentences += [f"warning: {doubt}" for doubt in self.doubts if urgent]
         if not urgent:
@@ -107,7 +107,7 @@ class Audit:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the audit as plain data."""
-        kinds = [kind for kind in CONTRADICTIONS if kind in self.contradictions]
+        kinds = self._kinds()
         of = {kind: self.contradictions[kind] for kind in kinds}
         most = {kind: sorted(of[kind].reasons.items(), key=lambda told: -told[1][0])[:_KEPT] for kind in kinds}
         return {
@@ -148,6 +148,10 @@ class Audit:
         hours = Hours(facts["gpu_hours"], facts["core_hours"])
         doubts = tuple(facts.get("doubts", ()))
         return cls(facts["jobs"], facts["rows"], hours, kinds, unused, facts["hint"], doubts)
+
+    def _kinds(self) -> list[str]:
+        """Return the kinds of contradictions in this input, in their order; all of them are known."""
+        return sorted(self.contradictions, key=list(CONTRADICTIONS).index)
 
     def _whole(self, kind: str) -> int:
         """Return the total number of jobs, or of rows if the contradiction is between rows."""
