@@ -20,8 +20,8 @@ _BLOCK = 1024
 
 
 class Downtime(NamedTuple):
-    """Absence of a node of the trace's cluster from ``start_s`` to ``end_s``, which may be ``inf``.
-    ``node`` is its index in the cluster.
+    """A period from ``start_s`` to ``end_s`` (which may be ``inf``) in which a node of the trace's
+    cluster is absent. ``node`` is the node's index in the cluster.
     """
 
     node: int
@@ -48,8 +48,8 @@ class WaitingJob(NamedTuple):
 
 
 class Reader(Protocol):
-    """Converts one trace format into jobs. A reader is stateless: ``read`` receives everything that
-    it needs.
+    """The interface of a reader, which converts one trace format into jobs. A reader is stateless,
+    because ``read`` receives everything that it needs.
     """
 
     name: ClassVar[str]

@@ -126,7 +126,9 @@ _YES_OR_NO = {"": True, "yes": True, "true": True, "1": True, "no": False, "fals
 
 
 class Plain(Reader):
-    """One job per row or, with a ``task`` column, one task per row and one job per ``id``."""
+    """A reader that creates one job per row or, with a ``task`` column, one task per row and one job
+    per ``id``.
+    """
 
     name = "plain"
     summary = "plain CSV of your own: id,arrival_s,gpus,duration_s[,gpu_type,priority,...]"
@@ -175,7 +177,7 @@ class Plain(Reader):
 
 
 def _columns(source: Source, options: TraceOptions) -> NamedColumns:
-    """Return the table, with all required columns.
+    """Return the columns of the table, all of which have been checked.
 
     Raises:
         TraceError: A column is missing or unknown.
@@ -213,8 +215,9 @@ class _Rows:
         self._named = options.named_gpus()
 
     def in_order(self, table: Table, report: ReadReport) -> Table:
-        """Return the table, with local dates in repeated hours interpreted so that they fit their
-        order and the durations."""
+        """Return the table. Where clocks went back, local dates in the repeated hour are interpreted
+        such that they fit the order of the dates and the durations.
+        """
         if self._zone is None or not any(_AT[name] in table.words_of for name in _DATES):
             return table
         stated = table.numbers(_AT["duration_s"])
@@ -439,10 +442,11 @@ def _over_nodes(
     cpus: np.ndarray,
     memory: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the instances and the demand of each where ``nodes`` are stated: one per node, or one
-    per GPU if the GPUs are not spread evenly over the nodes.
+    """Return the number of instances, and the GPUs, cores and memory of each. Where ``nodes`` are
+    stated, there is one instance per node, or one per GPU if the GPUs are not spread evenly over
+    the nodes.
     """
-    # replace invalid numbers by 1; their rows are dropped later
+    # replace invalid numbers with 1; their rows are dropped later
     nodes = np.where(are_counts(nodes), nodes, 1.0)
     checks.drop((nodes > 1) & (instances > 1), "with both nodes and instances")
     uneven = (nodes > 1) & (np.where(np.isfinite(gpus), gpus, 0.0) % nodes > 0)
@@ -470,7 +474,7 @@ def _task_blocks(columns: NamedColumns, rows: _Rows, report: ReadReport, most: i
 
 
 def _graphs(table: Table, rows: _Rows, groups: Grouped) -> JobBatch:
-    """Return the jobs of task rows."""
+    """Build the jobs from rows that each describe a task."""
     checks = Checks(table)
     tasks, group = rows.tasks(checks), groups.job_of_row()
     checks.drop(repeated(group * np.int64(len(tasks.names)) + tasks.name), "whose task another row has")
@@ -478,7 +482,7 @@ def _graphs(table: Table, rows: _Rows, groups: Grouped) -> JobBatch:
     usable = checks.usable[groups.row]
     kept = np.bincount(groups.job, usable, len(groups.ids)).astype(np.int64)
     leads = np.minimum.reduceat(np.where(usable, np.arange(len(usable)), len(usable) - 1), groups.first[:-1])
-    lead = groups.row[leads]  # Values of the job are taken from its first usable row.
+    lead = groups.row[leads]  # Values that belong to the job are taken from its first usable row.
 
     def drop(reason: str, jobs: np.ndarray, details: Mapping[int, str]) -> None:
         checks.findings.drop(
