@@ -16,7 +16,7 @@ import numpy as np
 from dagsim.model import Demand
 from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.reader import Block, Reader
-from dagsim.traces.report import ReadReport
+from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.rows import Checks, JobTimes, arrivals, row_blocks, single_tasks
 from dagsim.traces.sites import site_gpu
 from dagsim.traces.source import Source
@@ -149,7 +149,7 @@ def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
     with np.errstate(invalid="ignore"):
         ran_s = np.where(np.isnan(numbers["ran_s"]), end_s - start_s, numbers["ran_s"])
         checks.drop(np.isnan(ran_s), "that never ran")
-        checks.drop(ran_s < 0, "with an end before the start")
+        checks.drop(ran_s < 0, ImpossibleTimes("with an end before the start"))
     remarks = table.words(_AT["remark"])
     for place, word in enumerate(remarks.words):
         if word:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 from dagsim.errors import ModelError, TraceError
 from dagsim.traces.fields import Dirty
@@ -69,31 +67,46 @@ CONTRADICTIONS: Mapping[str, str] = {
 """Kinds of contradictions, each with the predicate of its sentence."""
 OF_ROWS = ("columns", "times", "ids", "text")
 """Kinds that readers find from the rows of a log alone."""
-PHRASES: Mapping[str, Sequence[str]] = {
-    "times": (
-        "an end before the start",
-        "times are out of order",
-        "impossible time",
-        "starts? before",
-        "after their start",
-        "elapsed time (is not|differs)",
-        "wall time (is not|differs)",
-        "hour that (occurs twice|does not exist)",
-        "end before one of their parents",
-        "negative [a-z ]*(time|duration|arrival|submi)",
-    ),
-    "ids": ("id another", "(task|instance) another row", "id of an earlier"),
-    "columns": ("disagree", "did not request", "mix GPU types", "wider than the machine", "column twice"),
-    "text": ("only in (their )?(text|command)", "GPUs (of|taken from) (SubmitLine|the submit arguments)"),
-}
-"""Patterns that mark a reason for dropping or noting a row as a contradiction, by its kind."""
 
 
-@cache
-def contradiction_in(reason: str) -> str:
-    """Return the kind of contradiction that a reason for dropping or noting a row describes; empty
-    for other reasons."""
-    return next((kind for kind, phrases in PHRASES.items() if re.search("|".join(phrases), reason)), "")
+class Contradictory(str):
+    """A reason for dropping or noting a row that contradicts itself or another row.
+
+    The class of a reason declares its kind, so that its words may change. A reason is also the text
+    that is shown and counted, and ``str()`` keeps its class. A text that is made from a reason has
+    to be given the class again (``type(reason)(...)``).
+    """
+
+    __slots__ = ()
+    kind: ClassVar[str]
+    """One of ``OF_ROWS``."""
+
+    def __str__(self) -> Self:
+        return self  # str's own method would return a plain text, for example from Dirty(reason)
+
+
+class Disagreement(Contradictory):
+    """A reason for rows whose columns disagree."""
+
+    kind = "columns"
+
+
+class ImpossibleTimes(Contradictory):
+    """A reason for rows whose times cannot be."""
+
+    kind = "times"
+
+
+class RepeatedId(Contradictory):
+    """A reason for rows that have the id of another row."""
+
+    kind = "ids"
+
+
+class OnlyInText(Contradictory):
+    """A reason for rows that state their GPUs only in text."""
+
+    kind = "text"
 
 
 @dataclass(slots=True)
@@ -166,9 +179,10 @@ class ReadReport:
         the hours of all jobs to which they belong.
         """
         (self.dropped if drops else self.noted)[reason] += rows
-        if kind := contradiction_in(reason):
-            self._contradict(reason, "", rows)
-            self.contradictions[kind].hours = self.contradictions[kind].hours.plus(hours)
+        self._contradict(reason, "", rows)
+        if isinstance(reason, Contradictory):
+            told = self.contradictions[reason.kind]
+            told.hours = told.hours.plus(hours)
 
     def skip(self, reason: str, rows: int = 1) -> None:
         """Count rows that are valid but were not requested."""
@@ -203,8 +217,8 @@ class ReadReport:
         return f"read {self.rows:,} rows: " + "; ".join(parts)
 
     def _contradict(self, reason: str, where: str, rows: int) -> None:
-        if kind := contradiction_in(reason):
-            of = self.contradictions.setdefault(kind, Contradiction())
+        if isinstance(reason, Contradictory):
+            of = self.contradictions.setdefault(reason.kind, Contradiction())
             of.count += rows
             of.add(reason, [where] if where else [], rows)
 

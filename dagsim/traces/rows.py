@@ -24,7 +24,7 @@ from dagsim.model import Demand, Job
 from dagsim.traces.chunks import Table, date_seconds, distinct_texts
 from dagsim.traces.fields import Dirty, are_counts, seconds_since_1970
 from dagsim.traces.reader import Block
-from dagsim.traces.report import NO_HOURS, Hours, ReadReport, contradiction_in
+from dagsim.traces.report import NO_HOURS, Contradictory, Hours, ImpossibleTimes, ReadReport, RepeatedId
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations, objects, ranges
 from dagsim.workload.records import MOST_INSTANCES
 
@@ -168,9 +168,9 @@ class Findings:
         totals = np.bincount(which[rest], counts[rest], len(self._listed)).astype(np.int64)
         for place in dict.fromkeys(which[order].tolist()):
             found = self._listed[place]
-            if totals[place] or contradiction_in(found.text):
+            if totals[place] or isinstance(found.text, Contradictory):
                 jobs = np.unique(job[found.rows])
-                told = hours(jobs[jobs <= last]) if contradiction_in(found.text) else NO_HOURS
+                told = hours(jobs[jobs <= last]) if isinstance(found.text, Contradictory) else NO_HOURS
                 report.count(found.text, drops=found.drops, rows=int(totals[place]), hours=told)
 
 
@@ -349,25 +349,33 @@ class JobTimes(NamedTuple):
         """
         arrival_s, start_s, end_s, ran_s, eligible_s = self
         with np.errstate(invalid="ignore"):
-            checks.note(start_s < arrival_s - slack_s, "that start before they arrive (taken to start on arrival)")
+            checks.note(
+                start_s < arrival_s - slack_s,
+                ImpossibleTimes("that start before they arrive (taken to start on arrival)"),
+            )
             if end_s is not None and ran_s is not None:
-                checks.note(end_s < start_s - slack_s, "with an end before the start (the run time counts)")
+                checks.note(
+                    end_s < start_s - slack_s, ImpossibleTimes("with an end before the start (the run time counts)")
+                )
                 apart = (end_s >= start_s - slack_s) & (np.abs(end_s - start_s - ran_s) > slack_s)
                 checks.note(
-                    apart, "whose elapsed time differs from the time between start and end (the elapsed time counts)"
+                    apart,
+                    ImpossibleTimes(
+                        "whose elapsed time differs from the time between start and end (the elapsed time counts)"
+                    ),
                 )
             start_s = np.where(start_s < arrival_s, arrival_s, start_s)
             if eligible_s is not None:
                 checks.note(
                     eligible_s > start_s + slack_s,
-                    "that become eligible after their start (taken as eligible at the start)",
+                    ImpossibleTimes("that become eligible after their start (taken as eligible at the start)"),
                 )
                 eligible_s = np.where(eligible_s > start_s, start_s, eligible_s)
                 eligible_s = np.where(eligible_s < arrival_s, arrival_s, eligible_s)
         return JobTimes(arrival_s, start_s, end_s, ran_s, eligible_s)
 
 
-_AGAIN = ("given twice", "whose id another row has")
+_AGAIN = ("given twice", RepeatedId("whose id another row has"))
 
 
 def single_rows(
@@ -438,7 +446,7 @@ def row_blocks(
         arrays = jobs(checks)
         ids, seconds = keys(table)
         if apart and (own := namesakes.numbered(ids, seconds)) is not None:
-            checks.note(own != ids, "with the id of an earlier row (treated as separate jobs)")
+            checks.note(own != ids, RepeatedId("with the id of an earlier row (treated as separate jobs)"))
             ids, arrays = own, replace(arrays, ids=np.where(own != ids, own, arrays.ids))
         checks.impossible(arrays)
         return single_rows(checks, arrays, ids, seconds, again)

@@ -16,7 +16,7 @@ import numpy as np
 
 from dagsim.traces.chunks import Table, date_seconds
 from dagsim.traces.fields import Dirty
-from dagsim.traces.report import ReadReport
+from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.workload.arrays import objects
 
 _UNSET = frozenset({"", "none", "unknown", "n/a", "(null)", "invalid"})
@@ -160,11 +160,15 @@ def with_offsets(
     for row, repeats in rows.items():
         if not repeats:
             report.note(
-                "with a time in an hour that does not exist in their time zone (check timezone)", table.where(row)
+                ImpossibleTimes("with a time in an hour that does not exist in their time zone (check timezone)"),
+                table.where(row),
             )
         dated, only = reading_of([texts[column][row] for column in columns], lasts_s(row), zone)
         if repeats and not only:
-            report.note("in an hour that occurs twice in their time zone (taken as the first)", table.where(row))
+            report.note(
+                ImpossibleTimes("in an hour that occurs twice in their time zone (taken as the first)"),
+                table.where(row),
+            )
         for column, text in zip(columns, dated, strict=True):
             texts[column][row] = text
     return replace(table, words_of=table.words_of | {column: texts[column] for column in columns})

@@ -55,7 +55,7 @@ from dagsim.traces.batch import ENDED, NOT_OVER
 from dagsim.traces.chunks import Table, local_seconds
 from dagsim.traces.fields import Dirty, are_counts
 from dagsim.traces.reader import Block, Reader
-from dagsim.traces.report import ReadReport
+from dagsim.traces.report import Disagreement, ImpossibleTimes, ReadReport, RepeatedId
 from dagsim.traces.rows import (
     Checks,
     Grouped,
@@ -246,7 +246,7 @@ class _Rows:
         gang = table.words(_AT["gang"])
         together = [_YES_OR_NO.get(word.strip().lower()) for word in gang.words]
         checks.drop(np.array([word is None for word in together])[gang.place], "whose gang is neither yes nor no")
-        checks.drop(seconds < 0, "with a negative duration_s")
+        checks.drop(seconds < 0, ImpossibleTimes("with a negative duration_s"))
         claimed = ~table.blank(_AT["estimate_s"])
         estimate = np.where(claimed, self._duration(checks, "estimate_s", claimed), nan)
         gpus = checks.number(_AT["gpus"], "gpus", nan if table.has(_AT["gpus"]) else constants.get("gpus", 0))
@@ -342,7 +342,7 @@ class _Rows:
     def checked_arrivals(self, checks: Checks) -> np.ndarray:
         """Return (n,) float64: the arrival of the job of each row."""
         arrival = checks.finite(self._moments(checks.table, "arrival_s"), _ARRIVAL, "arrival_s")
-        checks.drop(arrival < 0, "with a negative arrival_s")
+        checks.drop(arrival < 0, ImpossibleTimes("with a negative arrival_s"))
         return arrival
 
     def _seconds(self, checks: Checks) -> np.ndarray:
@@ -448,7 +448,7 @@ def _over_nodes(
     """
     # replace invalid numbers with 1; their rows are dropped later
     nodes = np.where(are_counts(nodes), nodes, 1.0)
-    checks.drop((nodes > 1) & (instances > 1), "with both nodes and instances")
+    checks.drop((nodes > 1) & (instances > 1), Disagreement("with both nodes and instances"))
     uneven = (nodes > 1) & (np.where(np.isfinite(gpus), gpus, 0.0) % nodes > 0)
     checks.note(uneven, "with GPUs spread unevenly over their nodes (treated as single GPUs)")
     parts = np.where(uneven, np.maximum(np.floor(gpus), 1.0), nodes)
@@ -477,7 +477,7 @@ def _graphs(table: Table, rows: _Rows, groups: Grouped) -> JobBatch:
     """Build the jobs from rows that each describe a task."""
     checks = Checks(table)
     tasks, group = rows.tasks(checks), groups.job_of_row()
-    checks.drop(repeated(group * np.int64(len(tasks.names)) + tasks.name), "whose task another row has")
+    checks.drop(repeated(group * np.int64(len(tasks.names)) + tasks.name), RepeatedId("whose task another row has"))
     checks.impossible(tasks)
     usable = checks.usable[groups.row]
     kept = np.bincount(groups.job, usable, len(groups.ids)).astype(np.int64)
