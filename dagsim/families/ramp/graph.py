@@ -169,8 +169,7 @@ class ComputationGraph:
 
     @property
     def dep_bytes(self) -> float:
-        """The bytes sent over the unsplit edges of both passes; each edge carries its source's output.
-        """
+        """The bytes sent over the unsplit edges of both passes; each edge carries its source's output."""
         outputs = [op.activation_bytes for op in self.ops]
         return ordered_sum(outputs[parent] + outputs[child] for parent, child in self.edges) + outputs[self.last]
 

@@ -215,8 +215,7 @@ class RampKernel:
         return other
 
     def _advance(self, until_s: float) -> bool:
-        """Let time pass until the next job has arrived; return False at the end of the simulation.
-        """
+        """Let time pass until the next job has arrived; return False at the end of the simulation."""
         following = len(self.outcomes)
         arrival_s = self.jobs[following].arrival_s if following < len(self.jobs) else inf
         while self.running and self.running[0].end_s < min(arrival_s, until_s) - self.planner.rules.same_s:

@@ -27,8 +27,7 @@ from dagsim.files import parsed_json, write_text
 
 
 class StepTime(NamedTuple):
-    """The duration of one training step and its parts; computation and communication may overlap.
-    """
+    """The duration of one training step and its parts; computation and communication may overlap."""
 
     seconds: float
     communication_s: float
@@ -196,8 +195,7 @@ class _Walk:
         return moving, next_s
 
     def _ended(self) -> list[int]:
-        """End the running pieces that are complete, and return them; their servers may choose again.
-        """
+        """End the running pieces that are complete, and return them; their servers may choose again."""
         ended = []
         for server, piece in self.running.items():
             if self.left[piece] <= 0.0:

@@ -170,8 +170,7 @@ class Planner:
         return seconds
 
     def step(self, parts: PartitionedGraph, placement: OpPlacement) -> StepTime:
-        """Return the time of a training step with this placement, from the memo or by look-ahead.
-        """
+        """Return the time of a training step with this placement, from the memo or by look-ahead."""
         near = (parts.graph.digest, parts.splits, placement)
         step = self._steps.get(near)
         if step is None:

@@ -1,5 +1,4 @@
-"""Policies for RAMP, which choose the degree to which each arriving job is split, or 0 to reject it.
-"""
+"""Policies for RAMP, which choose the degree to which each arriving job is split, or 0 to reject it."""
 
 from __future__ import annotations
 

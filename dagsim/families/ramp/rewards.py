@@ -47,8 +47,7 @@ class _PerDecision(ABC):
 
 
 class JobAcceptance(_PerDecision):
-    """``success`` for an accepted job and ``fail`` for a blocked one, which is PAC-ML's own reward.
-    """
+    """``success`` for an accepted job and ``fail`` for a blocked one, which is PAC-ML's own reward."""
 
     def __init__(self, kernel: RampKernel, success: float = 1.0, fail: float = -1.0) -> None:
         super().__init__(kernel)

@@ -23,8 +23,7 @@ from dagsim.registry import Entry, Registry
 
 
 class Bundle(NamedTuple):
-    """Dependencies that take equally long, from the pieces of one pass operation to those of another.
-    """
+    """Dependencies that take equally long, from the pieces of one pass operation to those of another."""
 
     target: int
     seconds: float
@@ -122,8 +121,7 @@ class _Pricing:
             prices[number] = seconds
 
     def _same_ends(self, edges: list[PieceEdge]) -> bool:
-        """Return True if every server is the source of as many dependencies as it is the target of.
-        """
+        """Return True if every server is the source of as many dependencies as it is the target of."""
         if len({self.blocks[end] for edge in edges for end in edge[:2]}) == 1:
             return True
         balance: Counter[int] = Counter()

@@ -44,8 +44,7 @@ class Topology(Protocol):
         """
 
     def blocks(self, size: int) -> tuple[Block, ...]:
-        """Return all blocks of ``size`` servers in first-fit order; only a selection if ``anywhere``.
-        """
+        """Return all blocks of ``size`` servers in first-fit order; only a selection if ``anywhere``."""
 
     def free_blocks(self, size: int, free: list[int]) -> Iterable[Block]:
         """Return blocks of free servers, in the order in which they are tried."""
@@ -63,8 +62,7 @@ class Topology(Protocol):
         """Return a key for the cost of a collective among the servers."""
 
     def collective_s(self, group: Hashable, total_bytes: float) -> float:
-        """Return the seconds that a collective of ``total_bytes`` in total takes; 0 on one server.
-        """
+        """Return the seconds that a collective of ``total_bytes`` in total takes; 0 on one server."""
 
     def pattern(self, blocks: tuple[Block, ...]) -> Hashable:
         """Return a key that is equal for lists of blocks with the same costs, wherever they are on
@@ -234,8 +232,7 @@ class TorusBoxes:
         return path
 
     def transfer_s(self, pair: Hashable, size_bytes: float) -> float:
-        """Return the latency of all hops plus the time to send the bytes over one link (cut-through).
-        """
+        """Return the latency of all hops plus the time to send the bytes over one link (cut-through)."""
         return cast("int", pair) * self.hop_s + size_bytes / self.link_bytes_per_s
 
     def group(self, servers: frozenset[int]) -> tuple[int, ...]:

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
 
 class RampView:
-    """The waiting job and the fabric as it is now. The view belongs to the kernel, so do not keep it.
-    """
+    """The waiting job and the fabric as it is now. The view belongs to the kernel, so do not keep it."""
 
     __slots__ = ("_kernel",)
 
@@ -102,8 +101,7 @@ class RampView:
 
     @property
     def examples(self) -> tuple[RampJob, ...]:
-        """Examples of jobs like those to come (but not the jobs to come themselves), if there are any.
-        """
+        """Examples of jobs like those to come (but not the jobs to come themselves), if there are any."""
         return self._kernel.examples
 
     def outlook(self, degree: int, placer: str | None = None, servers: int | None = None) -> Outlook | None:
@@ -149,8 +147,7 @@ _KEPT = 100_000
 
 
 class _Blocks:
-    """All distinct blocks on a fabric as bits in words; the blocks in a word all have the same size.
-    """
+    """All distinct blocks on a fabric as bits in words; the blocks in a word all have the same size."""
 
     def __init__(self, fabric: Fabric) -> None:
         of_size = [blocks_of(fabric, size) for size in SIZES]
@@ -180,8 +177,7 @@ _made: WeakKeyDictionary[Fabric, _Blocks] = WeakKeyDictionary()
 
 
 class Room:
-    """The number of free blocks at the next arrivals, by ``ARRIVALS`` (rows) and ``SIZES`` (columns).
-    """
+    """The number of free blocks at the next arrivals, by ``ARRIVALS`` (rows) and ``SIZES`` (columns)."""
 
     def __init__(self, view: RampView) -> None:
         self._blocks = blocks = _blocks_of(view.fabric)
