@@ -306,8 +306,8 @@ class OnDemandNodes(Forked):
         return sorted(machine.index for machine in coming[booting:])
 
     def _twins(self, state: int) -> Iterator[NodeState]:
-        """Yield copies of the nodes in a power state that boot for pending tasks. Tasks can be
-        placed on the copies.
+        """Of the nodes that boot for pending tasks, yield copies of those in a power state. Tasks
+        can be placed on the copies.
         """
         for node, rule in self._rules.items():
             if rule.trigger == "pending" and self.states[node] == state and not self._kernel.is_down(node):
