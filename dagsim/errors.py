@@ -3,21 +3,21 @@
 DagsimError
 ├── InputError (ValueError)         something the user wrote is wrong: exit code 2, no traceback
 │   ├── ModelError                  an impossible GPU type, node, task, graph or job
-│   │   ├── GraphError              a cycle, a dangling or duplicate edge
-│   │   └── NestedTooDeeply         a constraint with too many brackets inside each other
+│   │   ├── GraphError              a cycle, or a dangling or duplicate edge
+│   │   └── NestedTooDeeply         a constraint with too many nested brackets
 │   ├── ConfigError                 YAML or --set: file, line, key, what is allowed
 │   ├── TraceError                  a trace file: file:line and what is wrong with it
-│   │   └── NotRecognised           a file that no reader takes for its format
-│   ├── FetchError                  a published trace that cannot be downloaded, or differs from what was published
+│   │   └── NotRecognised           a file whose format no reader recognises
+│   ├── FetchError                  a published trace that cannot be downloaded, or has changed
 │   ├── WorkloadError               a synthetic workload that cannot be generated
 │   ├── UnknownName                 no policy, network, reader or other object with that name
 │   ├── PluginError                 code from another package or a user that cannot be imported
-│   ├── CodeNotAllowed              code that is named by a file which is only data
-│   └── RunFolderError              a run folder or checkpoint that is missing, damaged or from elsewhere
+│   ├── CodeNotAllowed              code named in a file that may only contain data
+│   └── RunFolderError              a run folder or checkpoint that is missing, damaged or foreign
 └── SimulationError
     ├── IllegalDecision             an impossible decision: task, time, reason
     ├── PolicyFailed                the policy's code raised another exception
-    └── Stalled                     the policy waits although nothing will happen, or forever
+    └── Stalled                     the policy waits although nothing will happen, or waits for ever
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Read and write YAML. Words are read as people mean them, the position of each value is recorded,
-and faults are reported with their position and a remedy.
+"""Read and write YAML. Unquoted words are read as people mean them, the position of each value is
+recorded, and faults are reported with their position and a remedy.
 
-Plain words follow YAML 1.2 (``dagsim.registry``), a duplicate key is an error, and mapping keys are
-strings.
+Unquoted words follow YAML 1.2 (``dagsim.registry``), a duplicate key is an error, and all keys of
+mappings are strings.
 """
 
 from __future__ import annotations
@@ -168,8 +168,8 @@ def load(text: str, source: str) -> Document:
     """Parse ``text``; ``source`` is its name in error messages.
 
     Raises:
-        ConfigError: The text is not YAML (with line and column), contains several documents or a
-            tag, or has duplicate keys (all of them are listed).
+        ConfigError: The text is not YAML (the message gives line and column), contains several
+            documents or a tag, or has duplicate keys (the message lists all of them).
     """
     try:
         node = yaml.compose(text, Loader=yaml.BaseLoader)

@@ -75,7 +75,7 @@ T = TypeVar("T")
 def numbered(values: Iterable[T]) -> tuple[np.ndarray, tuple[T, ...]]:
     """Number the distinct values in the order of their first appearance.
 
-    Returns (n,) int32, the number of each value, and the distinct values.
+    Return an int32 array of shape (n,) with the number of each value, and the distinct values.
     """
     number_of: defaultdict[T, int] = defaultdict(count().__next__)
     numbers = np.fromiter(map(number_of.__getitem__, values), np.int32)

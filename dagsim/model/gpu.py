@@ -3,7 +3,7 @@ each figure.
 
 A single speed per GPU type is a simplification. Relative to a T4, a V100 and an A100 were measured
 to train BERT 2.6 and 5.2 times as fast, but DeepSpeech2 2.3 and 1.5 times as fast (Sia, SOSP 2023,
-artifact profiles). Where it matters, give a task its own ``speeds`` or use the throughput table
+artifact profiles). Where this matters, give a task its own ``speeds`` or use the throughput table
 (``dagsim.systems.cluster.models.runtime``).
 
 Prices are list prices for on-demand machines. They were recorded with a source and a year, and have
@@ -176,8 +176,8 @@ _SLICES, _A30_SLICES = 7, 4
 
 
 def mig_slice(gpu: GpuType, profile: str) -> GpuType:
-    """Return a GPU type for a slot of a MIG profile, such as ``1g.5gb``, on ``gpu``. It has a share
-    of the compute slices, and the memory given in the profile's name.
+    """Return the GPU type that represents one partition of ``gpu`` with a MIG profile such as
+    ``1g.5gb``. It has a share of the compute slices, and the memory given in the profile's name.
 
     Raises:
         ModelError: The GPU has no such profile.

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class Caps:
     """Maximum resources held at the same time; None means no limit. ``jobs`` counts runs, ``nodes``
     counts distinct nodes, and ``gpus_of`` limits GPUs by type. ``minutes`` limits ``gpus``,
-    ``cpus``, ``memory_gb`` or ``nodes`` multiplied by minutes. The amount already used counts,
-    together with the amount that current runs may still use until their time limits.
+    ``cpus``, ``memory_gb`` or ``nodes`` multiplied by minutes. Both the amount already used and the
+    amount that current runs may still use until their time limits count.
 
     Raises:
         ModelError: A limit is negative, or there is no such resource.
