@@ -141,8 +141,7 @@ class DecimaEnv(EpisodeEnv):
         return choice
 
     def action_masks(self) -> np.ndarray:
-        """Return (most_stages + 1 + executors,) bool: both masks, concatenated for maskable agents.
-        """
+        """Return (most_stages + 1 + executors,) bool: both masks, concatenated for maskable agents."""
         return np.concatenate(list(self.codec.masks.values())).astype(bool)
 
     def _text(self) -> str:
@@ -216,8 +215,7 @@ def bars(launches: Sequence[Launch]) -> list[Bar]:
 
 
 def colour(job: int) -> tuple[float, float, float]:
-    """Return a colour for the job. Close numbers get distant hues, and moves between jobs are grey.
-    """
+    """Return a colour for the job. Close numbers get distant hues, and moves between jobs are grey."""
     if job < 0:
         return 0.85, 0.85, 0.85
     return colorsys.hsv_to_rgb(job * 0.618034 % 1, 0.55 + 0.35 * (job % 3) / 2, 0.9 - 0.25 * (job % 2))

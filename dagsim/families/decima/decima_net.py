@@ -27,8 +27,7 @@ _ADDED = np.array([name in ("added", "log added", "all that can go") for name in
 
 
 class Level(NamedTuple):
-    """The stages with one height, in rows ``begin`` to ``end`` - 1, and the E edges to their children.
-    """
+    """The stages with one height, in rows ``begin`` to ``end`` - 1, and the E edges to their children."""
 
     begin: int
     end: int
@@ -154,8 +153,7 @@ class StageStore:
 
 
 def _joined(parts: list[np.ndarray], offsets: Sequence[int] | None = None) -> np.ndarray:
-    """Concatenate the parts after adding each one's offset to it. The result must not be written to.
-    """
+    """Concatenate the parts after adding each one's offset to it. The result must not be written to."""
     if len(parts) == 1:
         return parts[0]
     if offsets is not None:

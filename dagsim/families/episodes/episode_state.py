@@ -173,8 +173,7 @@ def most_in_flight(scene: EngineScenario) -> tuple[int, np.ndarray]:
 
 
 def new_episode(scene: EngineScenario, codec: EpisodeCodec, terms: EpisodeReward, log: np.recarray) -> EpisodeState:
-    """Build the state of an episode before its first event. ``play.prepare`` must be called next.
-    """
+    """Build the state of an episode before its first event. ``play.prepare`` must be called next."""
     work, classes = scene.work, scene.classes
     tasks, types = work.seconds.shape
     jobs = len(work.jobs.arrival_s)

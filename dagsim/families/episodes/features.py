@@ -165,8 +165,7 @@ def _ends_s(e: EpisodeState, kind: int, task: int) -> tuple[float, float, float]
 
 @inner
 def eta_s(e: EpisodeState, kind: int, type_: int) -> float:
-    """Return the seconds until a demand class fits on a type; they are computed once per observation.
-    """
+    """Return the seconds until a demand class fits on a type; they are computed once per observation."""
     if e.eta_s[kind, type_] < 0:
         s = e.state
         if not s.may[kind, type_]:
@@ -181,8 +180,7 @@ def eta_s(e: EpisodeState, kind: int, type_: int) -> float:
 
 @inner
 def _job_left(e: EpisodeState, job: int) -> float:
-    """Return the logarithm of the seconds that the job's unfinished tasks take on their fastest types.
-    """
+    """Return the logarithm of the seconds that the job's unfinished tasks take on their fastest types."""
     s = e.state
     if s.jobs[job].left != e.jobs[job].tasks_left:
         total = 0.0
@@ -302,8 +300,7 @@ def show_relative(e: EpisodeState, tokens: np.ndarray, first: int, choices: int)
 
 @inner
 def _show_ranks(e: EpisodeState, tokens: np.ndarray, first: int, choices: int, value: int, column: int) -> None:
-    """Fill a column with the rank of each row's value, from 0 to 1; equal values have equal ranks.
-    """
+    """Fill a column with the rank of each row's value, from 0 to 1; equal values have equal ranks."""
     distinct = int64(0)
     for choice in range(e.tally.choices):
         one = e.works[choice, value]

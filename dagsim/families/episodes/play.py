@@ -328,8 +328,7 @@ def _offer_proposals(e: EpisodeState, choices: int) -> int:
 
 @inner
 def _head(e: EpisodeState, heap: np.recarray, group: int, short: bool) -> int:
-    """Return the first task in a group's heap that is still waiting, or -1. Drop the tasks before it.
-    """
+    """Return the first task in a group's heap that is still waiting, or -1. Drop the tasks before it."""
     at = e.groups[group].at
     held = e.groups[group].short if short else e.groups[group].last
     task = int64(-1)

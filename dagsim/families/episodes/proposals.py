@@ -86,8 +86,7 @@ def _is_parent(e: EpisodeState, parent: int, task: int) -> bool:
 
 @inner
 def work_left_s(e: EpisodeState, job: int) -> float:
-    """Return a job's remaining GPU-seconds on its fastest types, as the order ``work`` counts them.
-    """
+    """Return a job's remaining GPU-seconds on its fastest types, as the order ``work`` counts them."""
     if e.jobs[job].stale:
         s, wide_s, work_s = e.state, 0.0, 0.0
         for task in range(s.jobs[job].first, s.jobs[job + 1].first):

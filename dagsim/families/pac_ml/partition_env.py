@@ -123,8 +123,7 @@ class PartitionEnv(EpisodeEnv):
         return mask
 
     def action_of(self, decision: Any) -> int | None:
-        """Return the action that represents a heuristic's ``Partition`` (``None`` blocks the job).
-        """
+        """Return the action that represents a heuristic's ``Partition`` (``None`` blocks the job)."""
         row = self.codec.choice_of(() if decision is None else (decision,))
         return None if row is None else self.codec.ways[row].degree
 

@@ -158,8 +158,7 @@ class _Session:
             self._events.append(_completed(now, id_, "COMPLETED_SUCCESSFULLY", resources))
 
     def decisions(self, view: ClusterView) -> Iterator[Decision]:
-        """Yield the decisions for the current time: orders that are due, then replies to new events.
-        """
+        """Yield the decisions for the current time: orders that are due, then replies to new events."""
         while not self._ended:
             while self._orders and self._orders[0][0] <= view.now + _RESOLUTION_S:
                 yield from self._carry_out(view, self._orders.popleft()[1])

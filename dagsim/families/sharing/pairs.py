@@ -175,8 +175,7 @@ def _relative(rows: Mapping[str, Any]) -> Iterator[tuple[tuple[TaskKey, TaskKey]
 
 
 def _key(kind: str) -> TaskKey:
-    """Return the model and the batch size of a job type, as the reader of Gavel's traces names them.
-    """
+    """Return the model and the batch size of a job type, as the reader of Gavel's traces names them."""
     name = ast.literal_eval(kind)[0]
     batch = re.fullmatch(r"(.*) \(batch size (\d+)\)", name)
     return (batch[1], int(batch[2])) if batch else (name, None)

@@ -199,8 +199,7 @@ class TiresiasEvents:
         self._queues[0].append(served)
 
     def _count(self, task: _Served, event_s: float) -> None:
-        """Count the service or the waiting time of a task up to the event, and move it between queues.
-        """
+        """Count the service or the waiting time of a task up to the event, and move it between queues."""
         passed_s, task.since_s = event_s - task.since_s, event_s
         if task.runs:
             task.counted_s += passed_s
@@ -219,8 +218,7 @@ class TiresiasEvents:
         return task.counted_s * (task.gpus if self.schedule == "dlas-gpu" else 1)
 
     def _index(self, task: _Served) -> float:
-        """Return the Gittins index of a task, which is that of the first sample above its service.
-        """
+        """Return the Gittins index of a task, which is that of the first sample above its service."""
         return [*self._indices, 0.0][bisect_right(self.samples, self._service(task))]
 
     def _move(self, task: _Served, queue: int) -> None:
