@@ -248,7 +248,7 @@ def with_room(view: ClusterView, demand: DemandClass, type_: int) -> Iterator[No
 
 def fill(task: TaskState, machines: Iterable[NodeState]) -> Placement | None:
     """Place the waiting instances on the first of ``machines`` on which any fit. A gang goes to the
-    first machines on which together all of it fits.
+    first machines that can hold all of it together.
     """
     demand, shares = task.demand, []
     needed = demand.gang or task.waiting
