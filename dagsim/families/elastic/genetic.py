@@ -51,7 +51,7 @@ class SearchedJob(Protocol):
 
     @property
     def largest_measured(self) -> int:
-        """Largest number of replicas with which it has run."""
+        """Largest number of replicas with which the job has run."""
         ...
 
     def most_replicas(self, batch: int) -> int:
