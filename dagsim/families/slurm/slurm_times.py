@@ -37,7 +37,7 @@ FIRST_WINDOW_S = 30.0
 
 
 class Where(NamedTuple):
-    """The nodes in which a start of one demand is searched for, and the end of the search."""
+    """The nodes on which a start of one demand is searched for, and the time at which the search ends."""
 
     nodes: Any
     """The nodes that may be taken, in the order in which they are tried."""
@@ -227,8 +227,8 @@ def earliest(
                 usable += 1
                 for place in range(node * runs_stride, node * runs_stride + runs[node]):
                     marks[ranks[place]] = 1
-        # least: the earliest time at which any node fits an instance; most: how many instances fit
-        # once all runs have ended
+        # least: the earliest time at which an instance fits on any node; most: how many instances
+        # fit once all runs have ended
         least, most = inf, 0.0
         for index in range(len(nodes) if usable else 0):
             node = nodes[index]

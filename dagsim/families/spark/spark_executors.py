@@ -242,7 +242,8 @@ class ExecutorPools:
         comes first.
         """
         executors = self.executors
-        # Iterate in the order of a set in CPython that has been copied in the same way.
+        # spark-sched-sim iterates over a CPython set, so use the order of a set after the same
+        # copies.
         if self.parity:
             return [
                 executors[number]
