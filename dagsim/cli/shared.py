@@ -273,7 +273,7 @@ def run_kept(
     """Run the policies into a new folder while showing progress. Ctrl-C keeps the finished runs and
     exits with code 130.
 
-    ``seeds`` default to those in the configuration, or to as many as its precision needs.
+    ``seeds`` default to those in the configuration, or to as many as the requested precision needs.
     """
     from dagsim.experiment.carry_out import check_plan
     from dagsim.experiment.compare import rule_for, seeds_for

@@ -75,7 +75,7 @@ def carry_out(
     ``advise`` is called at most once, with a sentence, if the compiled engine could have executed a
     long run.
 
-    Returns the finished cells (without those of policies that failed) and the failed ones, which
+    Returns the finished cells (but no cells of policies that failed) and the failed ones, which
     have an ``error``.
 
     Raises:
