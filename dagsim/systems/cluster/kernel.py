@@ -95,9 +95,9 @@ class ClusterKernel(Forked):
     arguments and ``seed`` give the same log, byte for byte.
 
     The simulation begins at ``begins_s``. Jobs that arrived earlier are then in the system, and
-    their runs continue (``Job.in_flight``), so the log starts with this past. Times of failures
-    count from the beginning. ``left`` contains the jobs that had left by then, with their runs; it
-    is None if they are unknown. Only policies that remember finished jobs receive them.
+    their runs continue (``Job.in_flight``), so the log starts with this past. The times of failures
+    are counted from this beginning. ``left`` contains the jobs that had left by then, with their
+    runs; it is None if they are unknown. Only policies that remember finished jobs receive them.
 
     Raises:
         ModelError: An instance in flight does not fit into the cluster, or gangs communicate
@@ -694,8 +694,8 @@ class ClusterKernel(Forked):
         return again
 
     def piece(self, run: Run, kind: int, kept: KeptWork) -> TaskState:
-        """Create the piece of a task that consists of the instances of a stopped run. The piece has
-        the number counted last.
+        """Create the piece of a task that consists of the instances of a stopped run. It gets the
+        latest piece number.
         """
         task = run.task
         if self.life is not None:

@@ -91,7 +91,7 @@ def resizable(kernel: Simulation, run: Run, placement: object) -> list[Allotted]
 
 
 def placed(kernel: Simulation, task: TaskState, shares: Sequence[Allotted]) -> TrainingState:
-    """Return the training state of an elastic task on the shares.
+    """Return a copy of an elastic task's training state, placed on the shares.
 
     Raises:
         IllegalDecision: The task's model has no entry for this placement.
@@ -172,7 +172,7 @@ def stopped(kernel: Simulation, run_id: object) -> Run:
 
 
 def wake_up(now: float, until_s: object) -> float:
-    """Return the time until which a ``Wait`` waits.
+    """Return the time at which a ``Wait`` ends.
 
     Raises:
         IllegalDecision: The time is not later than now.
@@ -187,7 +187,7 @@ def wake_up(now: float, until_s: object) -> float:
 
 
 def applicant(kernel: Simulation, number: object) -> JobState:
-    """Return the job of an ``Admit`` or ``Reject``.
+    """Return the job to which an ``Admit`` or ``Reject`` refers.
 
     Raises:
         IllegalDecision: The job is not waiting for admission.
@@ -200,7 +200,7 @@ def applicant(kernel: Simulation, number: object) -> JobState:
 
 
 def resident(kernel: Simulation, decision: Kill) -> tuple[JobState, RejectReason]:
-    """Return the job of a ``Kill``, and the reason.
+    """Return the job that a ``Kill`` ends, and the reason for ending it.
 
     Raises:
         IllegalDecision: The job is not in the system, one of its runs started at the current time,

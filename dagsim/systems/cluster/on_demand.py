@@ -1,8 +1,8 @@
 """Nodes that are powered up when work needs them, and powered down when they are idle.
 
-The states of such a node, and what ends each of them:
+These are the states of such a node, and the events that end them:
 
-    OFF ── a task is placed on it, or waits without room ──> BOOTING ── the boot time ──> UP
+    OFF ── a task is placed on it, or fits nowhere else ──> BOOTING ── the boot time ──> UP
     UP ── idle for ``idle_s`` ──> STOPPING ── the time to shut down ──> OFF
 
 This order follows Slurm's documentation for power saving and cloud nodes
@@ -306,8 +306,8 @@ class OnDemandNodes(Forked):
         return sorted(machine.index for machine in coming[booting:])
 
     def _twins(self, state: int) -> Iterator[NodeState]:
-        """Yield copies of the nodes in a power state that boot for pending tasks. Tasks can be
-        placed on the copies.
+        """Of the nodes that boot for pending tasks, yield copies of those in a power state. Tasks
+        can be placed on the copies.
         """
         for node, rule in self._rules.items():
             if rule.trigger == "pending" and self.states[node] == state and not self._kernel.is_down(node):

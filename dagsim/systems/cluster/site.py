@@ -332,8 +332,8 @@ class SiteState(Forked):
         return nodes
 
     def met(self, terms: Terms, begin_s: float, end_s: float) -> Iterator[ClosedTime]:
-        """Yield, for each reservation that belongs to others, its first period that a task with
-        these terms would overlap if it ran from ``begin_s`` to ``end_s`` on all nodes.
+        """For each reservation other than the task's own, yield the first period with which a task
+        with these terms would overlap if it ran from ``begin_s`` to ``end_s`` on all nodes.
         """
         for times in self._times:
             number = times[0].number
@@ -429,7 +429,7 @@ def down_windows(
 
 
 def members(part: NodePartition, names: Sequence[str]) -> int:
-    """Return a bit set of the nodes in a partition, which names nodes and node groups.
+    """Return a bit set of the nodes in a partition. The partition may name nodes and node groups.
 
     Raises:
         ConfigError: A name matches no node.
