@@ -444,6 +444,8 @@ class ClusterKernel(Forked):
         """Create the state of a job with its tasks; also return why the job can never run, if
         so."""
         graph, machines, seconds_of = job.graph, self.machines, self.models.runtime.seconds
+        if machines.site is None and SiteState.is_needed_for(job.request):
+            machines.site = SiteState(self.schedule.cluster, self.queues)
         types, restricts = machines.types, machines.site is not None
         active = JobState(job, number)
         active.shows_truth = self._shows_truth

@@ -23,6 +23,7 @@ from dagsim.model import (
     Node,
     OnDemand,
     PowerState,
+    Request,
     Share,
     Task,
     TaskGraph,
@@ -346,3 +347,32 @@ def test_a_configuration_says_how_the_nodes_of_a_group_are_powered() -> None:
     assert [node.on_demand for node in cluster.nodes] == [OnDemand((200.0, 240.0), price_per_h=2.5)] * 2
     with pytest.raises(ConfigError, match="on_demand"):
         load_config(None, [f"cluster.groups={groups.replace('200', '-1')}"])
+
+
+@pytest.mark.parametrize(
+    ("features", "constraint", "booted"),
+    [
+        (["", "a", "a", "b"], "a*2", {"n1", "n2"}),  # the first node that is off has no "a"
+        (["a", "b", "b", "a"], "[a|b]", {"n3"}),  # n0 is up, and n3 alone completes its kind
+        (["", "a", "b", ""], "[a*1&b*1]", {"n1", "n2"}),
+    ],
+)
+def test_nodes_that_boot_for_a_pending_gang_meet_its_constraint(
+    features: list[str], constraint: str, booted: set[str]
+) -> None:
+    """Worked by hand: n0 is up, the others are off and boot for pending tasks."""
+    off = OnDemand((10.0,), None, 0.0, "pending", 5.0)
+    rules = (None, off, off, off)
+    cluster = Cluster(
+        tuple(
+            [
+                Node(f"n{at}", gpu_type("T4"), 1, on_demand=rule, features=tuple(feature))
+                for at, (rule, feature) in enumerate(zip(rules, features, strict=True))
+            ]
+        )
+    )
+    gang = Job.single("gang", Task("t", 5.0, 2, True, 1), request=Request(constraint))
+    schedule = run(cluster, [gang])
+    up = {f"n{row.node}" for row in schedule.log if row.kind == Kind.POWER and row.value == PowerState.UP}
+    assert up == booted
+    assert [row.kind for row in schedule.log][-1] == Kind.COMPLETED
