@@ -280,8 +280,11 @@ class OnDemandNodes(Forked):
 
     def _scan(self, _: Event) -> None:
         self._scan_s = inf
-        for node in self._wanted():
+        wanted = self._wanted()
+        for node in wanted:
             self._boot(node)
+        if not wanted:
+            self._kernel.changed = True  # a policy may have waited for a boot
 
     def _wanted(self) -> list[int]:
         """Return the nodes to boot: the first ones on which waiting tasks fit that fit on no node that
