@@ -74,8 +74,8 @@ class GridStore(Store):
             raise RunFolderError(f"{path}: belongs to dagsim {before.get('command')}; use another --name or --out")
         if before is not None and before.get("code_sha256") != facts["code_sha256"]:
             raise RunFolderError(
-                f"{path}: its cells come from another version of dagsim's code, so the sweep cannot be "
-                "continued; useanother --name or --out, or delete the folder"
+                f"{path}: its cells come from another version of dagsim's code, so the sweep cannot be continued; "
+                "use another --name or --out, or delete the folder"
             )
         facts["created"] = facts["created"] if before is None else before["created"]
         store = cls(path, plan.config, facts)

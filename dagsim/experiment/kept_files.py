@@ -245,8 +245,8 @@ def _checked(schedule: Schedule, path: Path) -> Schedule:
         schedule.check()
     except (ValueError, TypeError) as error:
         raise RunFolderError(
-            f"{path}: not a schedule from a simulation of this cluster ({error}); the files have been "
-            "changed, so restorethem, or run the command in command.txt again"
+            f"{path}: not a schedule from a simulation of this cluster ({error}); the files have been changed, so "
+            "restore them, or run the command in command.txt again"
         ) from None
     return schedule
 
@@ -475,8 +475,8 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
                 raise ValueError(f"expected an object, got {value!r:.60}")
         except ValueError as error:  # catches UnicodeDecodeError as well, which is a ValueError
             raise RunFolderError(
-                f"{path}:{number}: damaged: this line is not valid JSON ({error}); restore the file, or "
-                "runthe command in command.txt again"
+                f"{path}:{number}: damaged: this line is not valid JSON ({error}); restore the file, or run the "
+                "command in command.txt again"
             ) from None
         values.append(value)
     return values
