@@ -197,7 +197,9 @@ class GridStore(Store):
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError, KeyError) as error:
-            raise RunFolderError(f"{path}: not readable as a cell ({error}); delete it to run it again") from None
+            raise RunFolderError(
+                f"{path}: cannot be read as the result of a cell ({error}); delete the file to run the cell again"
+            ) from None
 
     def _tell(self, event: str, **facts: Any) -> None:
         """Append a line to ``progress.jsonl``."""
