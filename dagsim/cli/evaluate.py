@@ -1,4 +1,4 @@
-"""``dagsim eval``, ``baseline`` and ``replay``: schedulers on a workload or a real trace."""
+"""``dagsim eval``, ``baseline`` and ``replay``: run schedulers on a workload or on a real trace."""
 
 from __future__ import annotations
 

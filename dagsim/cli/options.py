@@ -126,7 +126,7 @@ TraceColumns = Annotated[
 
 
 def one_output(argument: Path | None, option: Path | None) -> Path:
-    """Return the output file, which is the last argument or the value of ``--out``.
+    """Return the output file, which is given either as the last argument or as the value of ``--out``.
 
     Raises:
         BadParameter: Neither or both are given.
@@ -138,15 +138,16 @@ def one_output(argument: Path | None, option: Path | None) -> Path:
 
 
 class WindowCount(NamedTuple):
-    """Number of windows of a trace, and number of jobs in each. Longer windows help more than more
-    windows."""
+    """The number of windows of a trace, and the number of jobs in each. Longer windows improve results
+    more than additional windows do.
+    """
 
     windows: int
     jobs: int = 1000
 
     @classmethod
     def parse(cls, text: str) -> WindowCount:
-        """Read ``30`` or ``30x1000``."""
+        """Parse ``30`` or ``30x1000``."""
         match = re.fullmatch(r"([1-9][0-9]*)(?:x([1-9][0-9]*))?", text.strip())
         if match is None:
             raise typer.BadParameter(f"expected a number of windows, such as 30 or 30x1000, got {text!r}")
@@ -258,10 +259,10 @@ class Output(NamedTuple):
         return not (self.quiet or self.json_)
 
     def where(self) -> str:
-        """Return the executor.
+        """Return the executor, after checking that it exists.
 
         Raises:
-            InputError: It does not exist.
+            InputError: The executor does not exist.
         """
         from dagsim.experiment.executors import executor_for
 
@@ -270,7 +271,7 @@ class Output(NamedTuple):
 
 
 class SweepOutput(NamedTuple):
-    """Options for commands that can run on other machines, and for their output."""
+    """Options for the output of commands that can run on other machines."""
 
     on: On = "local"
     name: Name = None
@@ -287,7 +288,7 @@ class SweepOutput(NamedTuple):
 
 
 class TraceFlags(NamedTuple):
-    """Options for reading a trace, and for its cluster."""
+    """Options for reading a trace, and for the cluster on which it is replayed."""
 
     format_: TraceFormat = None
     cluster: Annotated[
@@ -322,7 +323,7 @@ class TraceFlags(NamedTuple):
     ] = False
 
     def settings(self) -> list[Setting]:
-        """Return the settings for the options that were given.
+        """Return the settings for those options that were given.
 
         Raises:
             BadParameter: A ``--read`` option has no key.
@@ -345,8 +346,8 @@ class TraceFlags(NamedTuple):
 
 
 def expand_options(command: Callable[..., None], leave_out: Collection[str] = ()) -> Callable[..., None]:
-    """Decorate a command: replace each parameter that represents a group of options with the
-    options in the group, except those in ``leave_out``, which keep their defaults.
+    """Decorate a command such that each parameter that represents a group of options is replaced by
+    the options in the group. Options in ``leave_out`` are not added, and keep their defaults.
     """
     signature = inspect.signature(command, eval_str=True)
     groups = {

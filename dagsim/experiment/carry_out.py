@@ -40,11 +40,12 @@ Watch = Callable[[RunProgress], None]
 
 
 def check_plan(plan: Plan) -> None:
-    """Check the plan by building everything that the cells need, once with each policy.
+    """Check the plan by building everything that its cells need, once for each policy.
 
     Raises:
         InputError: Something cannot be built.
-        PluginError, PolicyFailed: The code of a policy cannot be imported, or raised an exception. Outside
+        PluginError, PolicyFailed: The code of a policy cannot be imported, or raised an exception.
+            Outside
             a grid, one of several policies may fail.
     """
     several = plan.grid is None and len(plan.policies) > 1
@@ -163,7 +164,9 @@ def _run(
 
 
 def _advice(cell: Cell, run: CellRun) -> str:
-    """Return the engine that would have been faster for a long run; empty if there is none."""
+    """Return a sentence naming the engine that would have been faster for a long run, or an empty
+    string if there is none.
+    """
     if "engine" not in run.timing:
         return ""
     return cell.config.world.faster_engine(cell.policy, EngineUse(**run.timing["engine"]), run.timing["wall_s"])

@@ -177,8 +177,9 @@ _ALONE: tuple[tuple[int, ...], ...] = ((),)
 
 
 def jobs_text(schedule: Schedule) -> str:
-    """Return the seed, end and jobs. Equal graphs are written once, and only for jobs with several
-    tasks."""
+    """Return the seed, the end time and the jobs as JSON. Each distinct graph is written once, and
+    only if it has several tasks.
+    """
     content: dict[str, Any] = {
         "fields": FACTS,
         "seed": schedule.seed,
@@ -261,7 +262,7 @@ _WHEN = (1980, 1, 1, 0, 0, 0)
 
 
 def packed_schedule(schedule: Schedule) -> bytes:
-    """Pack the log, the jobs, the seed and the end of a schedule."""
+    """Pack the log, the jobs, the seed and the end time of a schedule into an ``.npz`` archive."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, column in _columns(schedule):
@@ -349,8 +350,8 @@ def engine_of(used: Mapping[str, EngineUse]) -> dict[str, str]:
 
 
 def summary_of(runs: Iterable[CellRun]) -> dict[str, dict[str, Any]]:
-    """Return the number of seeds and the mean of every number, for each policy. The mean is None if
-    any seed has no value.
+    """Return the number of seeds and the mean of every numeric metric, for each policy. The mean is
+    None if any seed has no value.
     """
     by_policy: dict[str, list[Mapping[str, Any]]] = {}
     for run in runs:
@@ -504,7 +505,7 @@ def write_whole(path: Path, text: str, *, durable: bool = False) -> None:
 
 
 def overwrite(path: Path, text: str) -> None:
-    """Overwrite the old text in place, because a full disk has no space for a second file."""
+    """Overwrite the file in place, because a full disk has no space for a second file."""
     with path.open("r+b") as file:
         file.write(text.encode())
         file.truncate()

@@ -43,7 +43,7 @@ _HEAD = "# Report seeds by published table: its pool, and who spent which (dagsi
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """Test seeds for a table, and how often they have been used for it."""
+    """A set of test seeds for a table, and how often they have been used for it."""
 
     table: str
     seeds: range
@@ -119,11 +119,11 @@ class Ledger:
         pool: range | None = None,
         windows_of: str | None = None,
     ) -> Spending:
-        """Give ``count`` seeds to ``table``.
+        """Assign ``count`` seeds to ``table``.
 
         ``pool`` is used for a table with fixed seeds, whereas other tables get a block of 1,000.
-        ``windows_of`` names the part of a trace whose windows the seeds number. Such a seed is the
-        position of a window, and nothing is drawn from it.
+        ``windows_of`` names the part of a trace whose windows are numbered by the seeds. Such a
+        seed is the position of a window, and no random numbers are drawn from it.
 
         Raises:
             ConfigError: The seeds have been used before, or the pool has too few.

@@ -13,7 +13,7 @@
     ├── failures.jsonl    with several policies: the failed ones, with their errors
     ├── jobs.csv.gz       one row per policy, seed and job
     ├── tasks.csv.gz      one row per policy, seed and run of a task
-    ├── aside/            logs of simulations after which something failed, for the next start
+    ├── aside/            logs of simulations that ended before something failed, for the next invocation
     ├── schedules/        the schedule of each policy and seed: NNN.npy (its log), NNN.json.gz (its jobs);
     │                     for a large run NNN.npz (both, in columns), without rows in the two tables
     └── plots/
@@ -27,9 +27,10 @@ as well) has a different layout:
     ├── cells/ID.*        with `keep: jobs` also jobs.csv.gz; with `keep: log` also tasks.csv.gz and the schedule;
     │                     with `keep: series` (`whatif`, `plan`) values of each job
     ├── progress.jsonl    a line for each event, to show progress; only this file and timing.jsonl
-    contain clock times ├── results.csv       at the end: a row for each cell, sorted by ID └──
-    runs.jsonl, timing.jsonl, summary.json           at the end: the cells as the runs of a run
-    folder
+    │                     contain clock times
+    ├── results.csv       at the end: a row for each cell, sorted by ID
+    └── runs.jsonl, timing.jsonl, summary.json
+                          at the end: the cells, stored like the runs of a run folder
 
 Only one process writes. A cell is stored either completely or not at all, because the line in
 ``runs.jsonl``, or ``cells/ID.json``, is written last. ``runs.jsonl`` states the length of each
@@ -154,8 +155,9 @@ class Store(ABC):
         called ``COMMAND-NAME`` and may already exist, whereas any other folder is always new.
 
         Raises:
-            RunFolderError: Another process is writing to it, it belongs to something else, or it
-            cannot be written.
+            RunFolderError: Another process is writing to the folder, it belongs to something else,
+                or it
+                cannot be written.
         """
         return _kind(plan.grid is not None).of_plan(root, plan, argv)
 
@@ -168,8 +170,8 @@ class Store(ABC):
     def _made(
         cls, path: Path, config: Config, facts: dict[str, Any], argv: Sequence[str], *, numbered: bool, **files: str
     ) -> Self | None:
-        """Create a folder that is complete before it gets its name. If the name is taken, return a
-        numbered name or None.
+        """Create the folder under a temporary name, and rename it once it is complete. If the name is
+        taken, append a number to it (``numbered``) or return None.
         """
         unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
         store = cls(unfinished, config, facts)
@@ -181,7 +183,7 @@ class Store(ABC):
             store._describe(argv, **files)
             store.mark("running")
             renamed = rename_free(unfinished, path, numbered=numbered)
-        # also after a signal, because nobody would remove the folder otherwise
+        # This also catches signals, because nothing else would remove the folder.
         except BaseException:
             with suppress(OSError):
                 rmtree(unfinished)
@@ -205,14 +207,17 @@ class Store(ABC):
 
     @staticmethod
     def open(path: Path, *, own: bool = False) -> Store:
-        """Open the run folder at ``path``. If the process was killed, unfinished rows are cut off.
+        """Open the run folder at ``path``. If the process that wrote it was killed, unfinished rows
+        are cut off.
 
         The folder is treated as data: code outside dagsim named in its configuration is only
         imported with ``own=True``, which is needed to run the experiment again.
 
         Raises:
-            RunFolderError: It is missing, damaged, from another version, or its configuration was
-            changed afterwards. CodeNotAllowed: It names code that this process may not import.
+            RunFolderError: The folder is missing, damaged or from another version, or its
+                configuration
+                has been changed.
+            CodeNotAllowed: The folder names code that this process may not import.
         """
         store = Store.read(path, own=own)
         with suppress(OSError, RunFolderError):  # leave a damaged or read-only folder as it is
@@ -262,7 +267,7 @@ class Store(ABC):
 
     @property
     def name(self) -> str | None:
-        """The user's name for it."""
+        """The user's name for the folder, or None."""
         return self.manifest.get("name")
 
     @property
@@ -316,11 +321,12 @@ class Store(ABC):
             raise RunFolderError(f"{self.path}: another process ({pid}) is writing to it; wait until it has ended")
 
     def resume(self) -> None:
-        """Become the writer again, and cut off unfinished rows left by the last one.
+        """Become the writer again, and cut off unfinished rows left by the previous writer.
 
         Raises:
-            RunFolderError: Another process writes to it, an older dagsim created it, a file that
-                determines the run has changed, or it cannot be written to.
+            RunFolderError: Another process writes to the folder, an older version of dagsim created
+                it, a
+                file that determines the run has changed, or the folder cannot be written to.
         """
         if not self.manifest.get("policies"):
             raise RunFolderError(
@@ -340,7 +346,9 @@ class Store(ABC):
         """Check that everything that determines the run is still the same.
 
         Raises:
-            RunFolderError: The simulating code, the trace or another file has changed since the run began, or is gone.
+            RunFolderError: The simulation code, the trace or another file is missing or has changed
+                since
+                the run began.
         """
         if changed := changes(self.manifest):
             raise RunFolderError(
@@ -364,8 +372,9 @@ class Store(ABC):
 
     @contextmanager
     def noting(self) -> Iterator[None]:
-        """Add to any error in the block what the folder has kept and which command continues from
-        there."""
+        """Add a note to any error raised in the block. It states what the folder has kept, and which
+        command continues the run.
+        """
         try:
             yield
         except (KeyboardInterrupt, Exception) as error:
@@ -375,8 +384,9 @@ class Store(ABC):
             raise
 
     def _note(self, *, stopped: bool) -> str:
-        """Describe what the folder has kept, and name the command that continues; empty if nothing
-        was kept."""
+        """Describe what the folder has kept, and name the command that continues the run; empty if
+        nothing was kept.
+        """
         command = self.manifest["command"]
         if command == "train":
             return (
@@ -396,11 +406,11 @@ class Store(ABC):
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Be the writer while the block is running. If the block is stopped or fails, the state
-        records this.
+        """Hold the folder's lock while the block is running. If the block is interrupted or fails,
+        record that as the state.
 
         Raises:
-            RunFolderError: Another process writes to it, or it cannot be written to.
+            RunFolderError: Another process writes to the folder, or it cannot be written to.
         """
         try:
             self.mark("running")
@@ -475,11 +485,11 @@ class Store(ABC):
         """
 
     def fail(self, cell: Cell, run: CellRun) -> None:
-        """Record that the policy of a cell failed. In a grid, the next start tries the cell again;
-        in any other plan, further runs of the policy are left out.
+        """Record that the policy of a cell failed. In a grid, the next invocation tries the cell
+        again; in any other plan, the remaining runs of the policy are skipped.
 
         Raises:
-            RunFolderError: It cannot be written.
+            RunFolderError: The record cannot be written.
         """
         self.set_aside(replace(run, id=cell.id))
         try:
@@ -489,19 +499,19 @@ class Store(ABC):
 
     @abstractmethod
     def _note_failure(self, cell: Cell, run: CellRun) -> None:
-        """Write down that a cell failed."""
+        """Record the failure of a cell in a file."""
 
     @abstractmethod
     def started(self, cells: int, done: int, to_run: int) -> None:
-        """Record that a start has begun.
+        """Record that an invocation has begun to run cells.
 
         Raises:
-            OSError: It cannot be written.
+            OSError: The record cannot be written.
         """
 
     @abstractmethod
     def _list_cells(self, plan: Plan, state: str) -> None:
-        """Convert finished cells to the form of runs, for the summary."""
+        """Convert the finished cells to runs, for the summary."""
 
     @property
     @abstractmethod
@@ -531,8 +541,9 @@ class Store(ABC):
 
     @property
     def aside(self) -> Path:
-        """The folder with logs of simulations after which something failed. The next start
-        continues from them."""
+        """The folder for logs of simulations that ended before something else failed. The next
+        invocation continues from these logs.
+        """
         return self.path / "aside"
 
     def set_aside(self, run: CellRun) -> None:
@@ -556,8 +567,8 @@ class Store(ABC):
                 self.aside.rmdir()
 
     def finish(self, state: State = "done", error: str | None = None, plan: Plan | None = None) -> None:
-        """Write the summary of all runs, and how the run ended; for a grid, ``plan`` selects the
-        cells to list. After a failure, write as much as possible.
+        """Write the summary of all runs and the final state. For a grid, ``plan`` selects the cells to
+        list. After a failure, write as much as possible.
 
         Raises:
             RunFolderError: ``state`` is ``done``, and the summary cannot be written.
@@ -604,7 +615,7 @@ class Store(ABC):
         ]
 
     def line(self, number: int) -> CellRun:
-        """Finished run ``number``.
+        """Return finished run ``number``, counted from 0.
 
         Raises:
             InputError: The folder has no finished run with that number.
@@ -656,7 +667,7 @@ class Store(ABC):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return its state, summary and runs as plain values, safe for JSON."""
+        """Return the state, the summary and the runs as plain values, safe for JSON."""
         lines, failures = self.lines(), self.failures()
         failed = [{"policy": run.policy, "seed": run.seed, "error": run.error} for run in failures]
         return {
@@ -698,7 +709,7 @@ class Store(ABC):
 
 
 def _kind(is_grid: bool) -> type[Store]:
-    """Return the class of folders of a grid, or of any other."""
+    """Return the class for the folder of a grid, or for any other folder."""
     from dagsim.experiment.grid_store import GridStore
     from dagsim.experiment.run_store import RunStore
 

@@ -2,8 +2,8 @@
 blocks of a trace.
 
 Student's t is computed here rather than by scipy, because importing ``scipy.special`` takes 0.2 to
-0.3 CPU-s, a quarter of the time of a small command. ``tests/metrics/test_student.py`` compares the
-two.
+0.3 CPU seconds, a quarter of the time of a small command. ``tests/metrics/test_student.py``
+compares the two.
 """
 
 from __future__ import annotations
@@ -68,7 +68,9 @@ def t_quantile(level: float, df: int) -> float:
 
 
 def _incomplete_beta(a: float, b: float, x: Floats, rest: Floats) -> Floats:
-    """Regularised I_x(a, b). ``rest`` is 1 - x, passed separately so that neither loses digits."""
+    """Return the regularised incomplete beta function I_x(a, b). ``rest`` is 1 - x, passed separately
+    so that neither loses digits.
+    """
     with np.errstate(divide="ignore"):
         front = np.exp(
             math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * np.log(x) + b * np.log(rest)
@@ -131,7 +133,7 @@ With a factor of 1, 5 seeds would have no interval.
 
 
 class Bounds(NamedTuple):
-    """Values and their intervals, one per sample; NaN without an interval."""
+    """Values and their intervals, one per sample. The ends are NaN if there is no interval."""
 
     value: Floats
     low: Floats
@@ -158,8 +160,9 @@ def ratio_of_means(values: Floats, reference: Floats, level: float = 0.95) -> Bo
 
 
 def _about(value: Floats, logs: Floats, level: float) -> Bounds:
-    """Return the value times exp(+- t sd(logs) / sqrt n); there is no interval without two
-    different samples."""
+    """Return the value times exp(+- t sd(logs) / sqrt n). There is no interval unless at least two
+    samples differ.
+    """
     n = logs.shape[-1]
     if n < 2:
         return _no_interval(value)
@@ -200,8 +203,9 @@ def median_rank(n: int, level: float = 0.95) -> int | None:
 
 
 def standard_deviation(values: Floats) -> Floats:
-    """Return the standard deviation with n - 1; exactly 0 if all values are equal up to
-    rounding."""
+    """Return the standard deviation with n - 1 in the denominator; exactly 0 if all values are equal
+    up to rounding.
+    """
     sd: Floats = values.std(axis=-1, ddof=1)
     return np.where(np.ptp(values, axis=-1) <= SAME, 0.0, sd)
 
@@ -332,8 +336,8 @@ class OverTime:
 def over_time(
     values: Sequence[float] | Floats, reference: Sequence[float] | Floats, blocks: int = 5, level: float = 0.95
 ) -> OverTime:
-    """Compare two runs over ``blocks`` equal parts of a trace. Both runs have one value per job, by
-    arrival.
+    """Compare two runs over ``blocks`` equal parts of a trace. Both runs have one value per job, in
+    order of arrival.
 
     A remainder of fewer than ``blocks`` jobs is spread over the blocks.
 

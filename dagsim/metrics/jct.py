@@ -206,8 +206,9 @@ def jain_fairness_index(values: Iterable[float]) -> float:
 
 
 def tenant_gpu_seconds(source: Source) -> dict[str, float]:
-    """Return the GPU-seconds held by the accepted jobs of each tenant that has any, in order of
-    first arrival."""
+    """Return the GPU-seconds held by the accepted jobs of each tenant, in order of first arrival.
+    Tenants without accepted jobs are left out.
+    """
     cols = columns(source)
     per_job = total(cols.runs.job, cols.runs.gpu_s, len(cols.jobs))
     place, tenants = numbered(cols.jobs.tenant)

@@ -41,8 +41,7 @@ METRICS: Registry[OwnMetric] = Registry(
 
 
 def value_name(spec: str) -> str:
-    """Return the name under which a metric's value appears, which is the name of its class or entry
-    point."""
+    """Return the name under which a metric's value appears: the name of its class or entry point."""
     return Spec.parse(spec).name.rpartition(":")[2]
 
 

@@ -1,5 +1,6 @@
-"""An incremental JSON reader, which yields the elements of a long list in a document of any size,
-using bounded memory."""
+"""An incremental JSON reader. It yields the elements of a long list in a document of any size, using
+bounded memory.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ def elements(source: Source, key: str) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def values(source: Source, key: str) -> Iterator[tuple[int, Any]]:
-    """Yield the same elements, which may be anything.
+    """Yield the same elements as ``elements``, but of any type.
 
     Raises:
         TraceError: The text is not JSON.
@@ -64,13 +65,13 @@ def list_in(value: Any, *keys: str) -> Sequence[Any]:
 
 
 def text_in(value: Any, *keys: str) -> str:
-    """Return the text at the path ``keys``, or an empty one."""
+    """Return the text at the path ``keys``, or an empty text."""
     text = object_in(value, *keys[:-1]).get(keys[-1]) if keys else value
     return text if isinstance(text, str) else ""
 
 
 class _Document:
-    """A JSON text, of which only the current part is in memory."""
+    """A JSON text. Only the part that is being read is in memory."""
 
     def __init__(self, text: TextIOWrapper, file: Source) -> None:
         self._text = text
@@ -158,7 +159,9 @@ class _Document:
                     return value
 
     def _more(self) -> bool:
-        """Read at least as many characters as are still unused. Return False at the end."""
+        """Read more text: at least as many characters as the buffer still holds unread. Return False
+        at the end.
+        """
         left = len(self._buffer) - self._at
         if left > _LONGEST:
             raise self._wrong(f"an element has more than {_LONGEST:,} characters")

@@ -1,5 +1,6 @@
-"""Files that look like a trace but are not read: each by its name, with advice on what to do
-instead."""
+"""Kinds of files that look like a trace but cannot be read as one, each with a name and with advice on
+what to do instead.
+"""
 
 from __future__ import annotations
 

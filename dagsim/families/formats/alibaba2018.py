@@ -23,7 +23,7 @@ from dagsim.model import Cluster, Demand, Node
 from dagsim.traces.chunks import FileLayout, Form, Table, read_rows, read_tables
 from dagsim.traces.fields import FaultsAt, finite_number
 from dagsim.traces.reader import Block, Reader
-from dagsim.traces.report import ReadReport
+from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.rows import Checks, JobBatch, drop_repeated, in_parts, job_blocks, kinds_of_rows, rows_by_job
 from dagsim.traces.source import Source
 from dagsim.traces.trace_options import TraceOptions
@@ -177,8 +177,8 @@ def _batch(table: Table, joined: bool, options: TraceOptions) -> JobBatch:
         checks.drop(wrong & ~table.blank(column) if optional else wrong, "with a value that is not a number")
     instances = checks.count(_INSTANCES, "number of instances", blank=1)
     start, end = table.numbers(_START), table.numbers(_END)
-    checks.drop(~((start >= 0) & (start < inf) & (end < inf)), "with an impossible time")
-    checks.drop((end < start) & (end > 0), "with an end before the start")
+    checks.drop(~((start >= 0) & (start < inf) & (end < inf)), ImpossibleTimes("with an impossible time"))
+    checks.drop((end < start) & (end > 0), ImpossibleTimes("with an end before the start"))
     checks.drop(end < start, "without end")
     cpus, memory = table.numbers(_CPU), table.numbers(_MEMORY)
     fine = (cpus >= 0) & (cpus < inf), (memory >= 0) & (memory <= 100)
@@ -213,7 +213,9 @@ def _batch(table: Table, joined: bool, options: TraceOptions) -> JobBatch:
     graph = _graph(key[tasks], job[tasks], name.place[tasks], degree, listed)
     work, early = _work(start[tasks], end[tasks], graph, options.floor_s)
     alive = kept[job[tasks]]
-    findings.note(tasks[early & alive], "tasks that end before one of their parents (taken as no work)", stage=1)
+    findings.note(
+        tasks[early & alive], ImpossibleTimes("tasks that end before one of their parents (taken as no work)"), stage=1
+    )
     orphans = np.flatnonzero(graph.orphan & alive)
     orphans = orphans[np.diff(job[tasks[orphans]], prepend=-1) > 0]
     findings.note(tasks[orphans], "jobs with a missing parent (taken as done)", stage=2)

@@ -17,7 +17,7 @@ from dagsim.model import Demand
 from dagsim.traces.chunks import Form, Table, csv_form, read_tables
 from dagsim.traces.fields import Dirty, memory_gb
 from dagsim.traces.reader import Block, Reader
-from dagsim.traces.report import ReadReport
+from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.rows import Checks, dates, row_blocks, single_tasks
 from dagsim.traces.source import Source
 from dagsim.traces.trace_options import TraceOptions
@@ -102,7 +102,7 @@ class CentreLog(Reader):
         submitted = checks.date(_SUBMIT, self.names.submit, begun)
         start, end = checks.date(_START, self.names.start, begun), checks.date(_END, self.names.end, begun)
         with np.errstate(invalid="ignore"):
-            checks.drop(begun & ((end < start) | (start < submitted)), "whose times are out of order")
+            checks.drop(begun & ((end < start) | (start < submitted)), ImpossibleTimes("whose times are out of order"))
         nodes = checks.count(_NODES, self.names.nodes, where=begun)
         cpus, gpus = self._total(checks, _CPUS), self._total(checks, _GPUS)
         if not table.has(_GPUS):

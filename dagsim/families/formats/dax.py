@@ -16,7 +16,7 @@ from dagsim.errors import TraceError
 from dagsim.model import Job, Task
 from dagsim.traces.fields import Dirty, finite_number
 from dagsim.traces.reader import Reader
-from dagsim.traces.report import ReadReport
+from dagsim.traces.report import ImpossibleTimes, ReadReport, RepeatedId
 from dagsim.traces.source import Source
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.traces.workflow import shared_bytes, stem, workflow
@@ -86,10 +86,10 @@ def _job(file: Source, options: TraceOptions, report: ReadReport) -> Job | None:
         report.rows += 1
         with report.dropping(f"{file}:{line}"):
             if not id or id in tasks:
-                raise Dirty("whose id another job has" if id else "without an id")
+                raise Dirty(RepeatedId("whose id another job has") if id else "without an id")
             seconds = finite_number(runtime, "runtime")
             if seconds < 0:
-                report.note("jobs with a negative runtime (taken as 0)", f"{file}:{line}")
+                report.note(ImpossibleTimes("jobs with a negative runtime (taken as 0)"), f"{file}:{line}")
             tasks[id] = Task(id, max(seconds, options.floor_s, 0.0), gpus=gpus, cpus=cpus)
     where = f"{file}:{document.jobs[0][0]}"
     if len(tasks) < len(document.jobs):

@@ -24,7 +24,7 @@ from dagsim.model.gpu import canonical
 from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.fields import Dirty, finite_number
 from dagsim.traces.reader import Block, Reader
-from dagsim.traces.report import ReadReport
+from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
 from dagsim.traces.source import Row, Source
 from dagsim.traces.trace_options import TraceOptions
@@ -111,7 +111,7 @@ def _jobs(speeds: _Speeds, options: TraceOptions, checks: Checks) -> JobArrays:
     table, types = checks.table, checks.table.words(_TYPE)
     arrived, steps = checks.number(_ARRIVAL, "arrival"), checks.number(_STEPS, "total_steps")
     gpus = checks.count(_SCALE, "scale factor")
-    checks.drop((arrived < 0) | (steps < 0), "with a negative arrival or number of steps")
+    checks.drop((arrived < 0) | (steps < 0), ImpossibleTimes("with a negative arrival or number of steps"))
     pair, firsts = combinations((types.place, np.where(checks.usable, gpus, 0)))
     pairs = zip(types.place[firsts].tolist(), gpus[firsts].tolist(), strict=True)
     reference = np.array([_reference(speeds.get((types.words[place], width), {})) for place, width in pairs])[pair]

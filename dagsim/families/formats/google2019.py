@@ -48,7 +48,7 @@ from dagsim.model import Cluster, Edge, Node, Task, TaskGraph
 from dagsim.traces.chunks import Form, Table, csv_form, read_rows, read_tables, tables_of
 from dagsim.traces.fields import Dirty, FaultsAt, count, finite_number
 from dagsim.traces.reader import Block, Downtime, Reader
-from dagsim.traces.report import ReadReport
+from dagsim.traces.report import ImpossibleTimes, ReadReport, RepeatedId
 from dagsim.traces.rows import Checks, JobBatch, in_parts, job_blocks, repeated, rows_by_job
 from dagsim.traces.source import Row, Source
 from dagsim.traces.trace_options import TraceOptions
@@ -418,7 +418,7 @@ def _batch(table: Table, options: TraceOptions, is_sample: bool) -> JobBatch:
     if is_sample:
         amounts = _requests(checks)
         start, end = checks.number(_START, "start_time"), checks.number(_END, "end_time")
-        checks.drop(end < start, "with an end before the start")
+        checks.drop(end < start, ImpossibleTimes("with an end before the start"))
         inside = table.words(_ALLOC)
         checks.note(
             np.array([word not in ("", "0", "0.0") for word in inside.words])[inside.place],
@@ -428,7 +428,7 @@ def _batch(table: Table, options: TraceOptions, is_sample: bool) -> JobBatch:
         amounts = [checks.number(column, "request", 0) for column in (_CPUS, _RAM)]
         again = checks.usable.copy()
         again[again] = repeated(job[again] * np.int64(len(table)) + names.place[again])
-        checks.drop(again, "whose instance another row has")
+        checks.drop(again, RepeatedId("whose instance another row has"))
 
     rows = groups.row[checks.usable[groups.row]]  # grouped by job, in the order of the file
     number, firsts = combinations((job[rows], names.place[rows]))

@@ -18,7 +18,7 @@ from dagsim.model import Cluster, Demand, Node, gpu_type
 from dagsim.traces.chunks import Table, csv_form, read_tables
 from dagsim.traces.fields import Dirty, FaultsAt, count
 from dagsim.traces.reader import Block, Reader
-from dagsim.traces.report import ReadReport
+from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.rows import Checks, dates, row_blocks, single_tasks
 from dagsim.traces.source import Source
 from dagsim.traces.trace_options import TraceOptions
@@ -111,7 +111,7 @@ def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
     if blank.any():
         end = checks.date(_END, "end_time", blank)
         seconds = np.where(blank, end - checks.date(_START, "start_time", blank), seconds)
-    checks.drop(seconds < 0, "with a negative duration")
+    checks.drop(seconds < 0, ImpossibleTimes("with a negative duration"))
     states = table.words(_STATE)
     is_state = np.array([state in _STATES for state in states.words])
     checks.note(~is_state[states.place], "with an unknown state (kept)")

@@ -14,7 +14,7 @@ import numpy as np
 from dagsim.model import Demand
 from dagsim.traces.chunks import csv_form, read_tables
 from dagsim.traces.reader import Block, Reader
-from dagsim.traces.report import ReadReport
+from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
 from dagsim.traces.source import Source
 from dagsim.traces.trace_options import TraceOptions
@@ -54,11 +54,11 @@ def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
     """Build the jobs of all rows."""
     table = checks.table
     submitted, seconds = checks.number(_SUBMITTED, "submission_time"), checks.number(_DURATION, "duration")
-    checks.drop(submitted < 0, "with a negative submission_time")
-    checks.drop(seconds < 0, "with a negative duration")
+    checks.drop(submitted < 0, ImpossibleTimes("with a negative submission_time"))
+    checks.drop(seconds < 0, ImpossibleTimes("with a negative duration"))
     gpus = checks.count(_GPUS, "num_gpu")
     deadline = checks.number(_DEADLINE, "deadline", where=~table.blank(_DEADLINE))
-    checks.note(deadline < submitted, "whose deadline is before their submission (left out)")
+    checks.note(deadline < submitted, ImpossibleTimes("whose deadline is before their submission (left out)"))
     batch = np.where(table.blank(_BATCH), 0, checks.count(_BATCH, "batch_size", where=~table.blank(_BATCH)))
     models = table.words(_MODEL)
     return single_tasks(

@@ -14,7 +14,7 @@ from typing import Any
 
 from dagsim.traces.batch import BatchJob, BatchReader, even_parts
 from dagsim.traces.fields import Dirty, count, finite_number
-from dagsim.traces.report import ReadReport
+from dagsim.traces.report import OnlyInText, ReadReport
 from dagsim.traces.source import Source
 
 _EVENT, _JOB, _SLOTS, _SUBMIT, _BEGIN, _START, _USER, _QUEUE, _REQUIRES, _ASKED = 2, 3, 6, 7, 8, 10, 11, 12, 13, 22
@@ -87,7 +87,7 @@ class Lsf(BatchReader):
             account=project if project != "default" else "",
             partition=record[_QUEUE],
             nodes=" ".join(slots),
-            remark="whose GPUs are stated only in text, the requirement, per host" if gpus else "",
+            remark=OnlyInText("whose GPUs are stated only in text, the requirement, per host") if gpus else "",
         )
 
     def assumptions(self, source: Source, options: Any) -> dict[str, str]:

@@ -23,7 +23,7 @@ from dagsim.model import Cluster, Demand, Node, gpu_type
 from dagsim.traces.chunks import Table, csv_form, read_rows, read_tables
 from dagsim.traces.fields import MOST_GPUS, FaultsAt, count, finite_number
 from dagsim.traces.reader import Block, Reader
-from dagsim.traces.report import ReadReport
+from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.rows import Checks, Findings, JobBatch, job_blocks, rows_by_job, single_tasks
 from dagsim.traces.source import LINE_BITS, Source
 from dagsim.traces.trace_options import TraceOptions
@@ -349,7 +349,7 @@ def _tasks(
     checks.findings.note(np.array(joined, np.int64), "tasks whose start or end is taken from their instances")
     checks.drop(start == inf, "without start_time")
     checks.drop(end == inf, "without end_time")
-    checks.drop(end < start, "with an end before the start")
+    checks.drop(end < start, ImpossibleTimes("with an end before the start"))
     gpus = checks.number(_GPU, "plan_gpu", 0) / 100
     uneven = (gpus > 1) & (gpus != np.floor(gpus))
     checks.note(uneven, _UNEVEN)

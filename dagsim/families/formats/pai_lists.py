@@ -21,7 +21,7 @@ from dagsim.model import Demand
 from dagsim.model.gpu import canonical
 from dagsim.traces.chunks import csv_form, read_tables
 from dagsim.traces.reader import Block
-from dagsim.traces.report import ReadReport
+from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
 from dagsim.traces.source import Source
 from dagsim.traces.trace_options import TraceOptions
@@ -76,7 +76,7 @@ def _simulator_jobs(options: TraceOptions, checks: Checks) -> JobArrays:
     checks.note(uneven, _UNEVEN)
     gpus = np.where(uneven, np.ceil(gpus), gpus)
     seconds = checks.number(3, "duration")
-    checks.drop(seconds < 0, "with a negative duration")
+    checks.drop(seconds < 0, ImpossibleTimes("with a negative duration"))
     instances = checks.count(4, "num_inst", blank=1)
     cpus = checks.number(5, "num_cpu", 0)
     submitted = checks.number(2, "submit_time")

@@ -21,7 +21,7 @@ from dagsim.traces.chunks import Table, csv_form, read_tables, tables_of
 from dagsim.traces.documents import values
 from dagsim.traces.fields import Dirty, seconds_since_1970
 from dagsim.traces.reader import Block, Reader
-from dagsim.traces.report import ReadReport
+from dagsim.traces.report import ImpossibleTimes, ReadReport, RepeatedId
 from dagsim.traces.rows import (
     Checks,
     JobBatch,
@@ -63,7 +63,7 @@ class Philly(Reader):
 
     def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
         if not _is_list(source):
-            again = ("whose jobid another job has",) * 2
+            again = (RepeatedId("whose jobid another job has"),) * 2
             times = partial(arrivals, column=_SUBMITTED)
             return row_blocks(partial(_log, source), times, partial(_logged, options), report, most, again)
         parts = in_parts(partial(_rows, source), _keys, report)
@@ -106,7 +106,7 @@ def _listed(table: Table, options: TraceOptions) -> JobBatch:
     jobs."""
     checks, groups = Checks(table), rows_by_job(*_keys(table))
     seconds = checks.number(_DURATION, "duration")
-    checks.drop(seconds < 0, "with a negative duration")
+    checks.drop(seconds < 0, ImpossibleTimes("with a negative duration"))
     gpus = checks.count(_GPUS, "num_gpus")
     is_again = np.ones(len(table), bool)
     is_again[groups.row[groups.first[:-1]]] = False
@@ -159,7 +159,7 @@ def _ran(attempts: Any) -> tuple[float, int, int, int, str]:
                 continue
             span = seconds_since_1970(str(end), "end_time") - seconds_since_1970(str(start), "start_time")
             if span < 0:
-                raise Dirty("whose times are out of order")
+                raise Dirty(ImpossibleTimes("whose times are out of order"))
             seconds += span
         if attempts[-1].get("end_time") in _NO_TIME:
             raise Dirty("without end")

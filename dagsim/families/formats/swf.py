@@ -24,7 +24,7 @@ from dagsim.errors import ConfigError, TraceError
 from dagsim.model import Cluster, Demand, Node
 from dagsim.traces.chunks import FileLayout, Form, Table, read_tables
 from dagsim.traces.reader import Block, Reader
-from dagsim.traces.report import ReadReport
+from dagsim.traces.report import Disagreement, ImpossibleTimes, ReadReport
 from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
 from dagsim.traces.source import Source
 from dagsim.traces.trace_options import TraceOptions
@@ -178,7 +178,7 @@ def _times(table: Table) -> np.ndarray:
 def _jobs(options: TraceOptions, machine: int | None, checks: Checks) -> JobArrays:
     """Build the jobs of all rows."""
     submit, run = checks.number(_SUBMIT, "submit time"), checks.number(_RUN, "run time")
-    checks.drop(submit < 0, "with a negative submit time")
+    checks.drop(submit < 0, ImpossibleTimes("with a negative submit time"))
     allocated = checks.count(_ALLOCATED, "processors", -1)
     requested = checks.count(_REQUESTED, "processors", -1)
     if checks.table.has(_NODES):
@@ -207,7 +207,7 @@ def _jobs(options: TraceOptions, machine: int | None, checks: Checks) -> JobArra
             )
             checks.note((limit > 0) & (limit < run), "that ran longer than requested")
     checks.drop(~(processors > 0), "without processors")
-    checks.note(processors > (machine or np.inf), "that are wider than the machine")
+    checks.note(processors > (machine or np.inf), Disagreement("that are wider than the machine"))
     preceding = checks.number(_PRECEDING, "preceding job")
     checks.note(preceding > 0, "that depend on a preceding job (ignored)")
     work = np.where(run < options.floor_s, options.floor_s, run)

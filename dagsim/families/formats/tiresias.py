@@ -22,7 +22,7 @@ from dagsim.family import service
 from dagsim.model import Demand
 from dagsim.traces.chunks import csv_form, read_tables
 from dagsim.traces.reader import Block, Reader
-from dagsim.traces.report import ReadReport
+from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
 from dagsim.traces.source import Source
 from dagsim.traces.trace_options import TraceOptions
@@ -134,8 +134,8 @@ def _jobs(
 ) -> JobArrays:
     """Build jobs with these times, or with times from the profiles; ``gpus``, ``model`` and
     ``batch`` are columns."""
-    checks.drop(submitted < 0, "with a negative submit_time")
-    checks.drop(seconds < 0, "with a negative duration")
+    checks.drop(submitted < 0, ImpossibleTimes("with a negative submit_time"))
+    checks.drop(seconds < 0, ImpossibleTimes("with a negative duration"))
     pieces = checks.count(gpus, "num_gpu")
     there, models = ~checks.table.blank(batch), checks.table.words(model)
     sizes = np.where(there, checks.count(batch, "batch_size", where=there), 0)

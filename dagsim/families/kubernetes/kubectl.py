@@ -35,7 +35,7 @@ from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.documents import elements, list_in, object_in, text_in
 from dagsim.traces.fields import Dirty
 from dagsim.traces.reader import Reader, WaitingJob
-from dagsim.traces.report import Dropping, ReadReport
+from dagsim.traces.report import Dropping, ImpossibleTimes, ReadReport
 from dagsim.traces.rows import in_parts, rows_by_job
 from dagsim.traces.sites import site_gpu
 from dagsim.traces.source import Row, Source
@@ -355,7 +355,7 @@ class _Reading:
         if begin_s is None or piece.ended_s is None:
             raise Dirty("without a start and an end of containers")
         if piece.ended_s < begin_s:
-            raise Dirty("with an end before the start")
+            raise Dirty(ImpossibleTimes("with an end before the start"))
         return piece.ended_s - begin_s
 
     def _gpus(self, demand: PodDemand) -> float:

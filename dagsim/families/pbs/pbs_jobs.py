@@ -33,7 +33,7 @@ from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.documents import object_in
 from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.reader import Block, Reader, WaitingJob
-from dagsim.traces.report import ReadReport
+from dagsim.traces.report import ImpossibleTimes, OnlyInText, ReadReport, RepeatedId
 from dagsim.traces.rows import Checks, JobBatch, JobTimes, in_parts, job_blocks, rows_by_job
 from dagsim.traces.sites import site_gpu
 from dagsim.traces.source import Row, Source
@@ -145,7 +145,7 @@ def _records(source: Source, options: TraceOptions, report: ReadReport) -> Itera
             fields = with_gpus({"Resource_List.mem": "0"} | dict(_PAIR.findall(message)))
             arrival_s = finite_number(fields.get(arrival, ""), arrival)
             if not id or arrival_s < 0:
-                raise Dirty("without an id" if not id else "with a negative ctime")
+                raise Dirty("without an id" if not id else ImpossibleTimes("with a negative ctime"))
             yield place, _row(id, arrival_s, kind, fields)
 
 
@@ -184,7 +184,10 @@ def qstat_jobs(source: Source, options: TraceOptions, report: ReadReport) -> Ite
         report.rows += 1
         moments, is_doubtful = _moments(job, zone)
         if is_doubtful:
-            report.note("in an hour that occurs twice in their time zone (taken as the first)", source.where(place))
+            report.note(
+                ImpossibleTimes("in an hour that occurs twice in their time zone (taken as the first)"),
+                source.where(place),
+            )
         fields = {"Resource_List.mem": "0"} | job | moments
         owner = job.get("euser") or job.get("Job_Owner", "").partition("@")[0]
         fields |= {"user": owner, "account": job.get("Account_Name", ""), "queue": job.get("queue", "")}
@@ -192,7 +195,8 @@ def qstat_jobs(source: Source, options: TraceOptions, report: ReadReport) -> Ite
         if not _states_gpus(fields) and (gpus := _gpus_submitted(fields)):
             fields["gpus"] = str(gpus)
             report.note(
-                "with GPUs taken from the submit arguments, because no resource states any", source.where(place)
+                OnlyInText("with GPUs taken from the submit arguments, because no resource states any"),
+                source.where(place),
             )
         yield place, id, fields
 
@@ -434,7 +438,9 @@ def _batch(table: Table, options: TraceOptions, keys: Callable[[Table], tuple[np
         "with several kinds of chunks, which need not start together in the simulation",
         stage=1,
     )
-    checks.findings.note(shown[kept & again], "with the id of an earlier job (treated as separate jobs)", stage=1)
+    checks.findings.note(
+        shown[kept & again], RepeatedId("with the id of an earlier job (treated as separate jobs)"), stage=1
+    )
     limit, user, account, queue, hosts = (table.words(column).chosen(shown) for column in _SHOWN)
     limits, reasons = zip(*map(_seconds, limit.words), strict=True)
     drop(np.array([bool(reason) for reason in reasons])[limit.place], "whose walltime is not a duration")
@@ -488,10 +494,13 @@ def _ran(checks: Checks) -> tuple[np.ndarray, np.ndarray]:
     checks.drop(np.isnan(ran_s) & ~is_timed, "that never ran")
     with np.errstate(invalid="ignore", over="ignore"):
         between_s = end_s - start_s
-        checks.note(is_timed & (np.abs(between_s - ran_s) > _FAR_S), "whose wall time is not end - start (suspended?)")
+        checks.note(
+            is_timed & (np.abs(between_s - ran_s) > _FAR_S),
+            ImpossibleTimes("whose wall time is not end - start (suspended?)"),
+        )
         ran_s = np.where(np.isnan(ran_s), between_s, ran_s)
         start_s = np.where(start_s == 0, end_s - ran_s, start_s)
-    checks.drop((ran_s < 0) | (start_s < 0), "with an end before the start")
+    checks.drop((ran_s < 0) | (start_s < 0), ImpossibleTimes("with an end before the start"))
     JobTimes(table.numbers(_ARRIVAL), start_s, eligible_s=table.numbers(_ETIME)).checked(checks)
     return start_s, ran_s
 
