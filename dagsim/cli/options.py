@@ -90,8 +90,8 @@ Plots = Annotated[
     bool | None,
     _output(
         "--plots/--no-plots",
-        help="Draw plots of the first run in the run folder, as dagsim plot does (default: only if the output is "
-        "a terminal).",
+        help="Draw plots of the first run in the run folder, as dagsim plot does (default: only if the output "
+        "is a terminal).",
     ),
 ]
 Json = Annotated[bool, _output("--json", help="Print one JSON object instead of a table.")]
@@ -295,8 +295,8 @@ class TraceFlags(NamedTuple):
         str | None,
         _of_trace(
             metavar="trace|sized|YAML",
-            help="Where the cluster comes from: trace (the machines listed there), sized (a cluster invented for "
-            "an offered load of 0.9) or a configuration. Default: --config, then trace, then sized.",
+            help="Where the cluster comes from: trace (the machines listed there), sized (a cluster invented "
+            "for an offered load of 0.9) or a configuration. Default: --config, then trace, then sized.",
         ),
     ] = None
     load: Annotated[
@@ -310,8 +310,8 @@ class TraceFlags(NamedTuple):
         _of_trace(
             "--from",
             metavar="WHEN",
-            help="Begin at this time in the log, with the jobs running and waiting at that time. Give a date, or "
-            "a time after the first job (36h, 7d).",
+            help="Begin at this time in the log, with the jobs running and waiting at that time. Give a date, "
+            "or a time after the first job (36h, 7d).",
         ),
     ] = None
     until: Annotated[str | None, _of_trace(metavar="WHEN", help="Leave out jobs that arrive after this time.")] = None
