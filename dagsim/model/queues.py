@@ -162,8 +162,8 @@ class NodePartition:
       of their own QOS.
     - ``job_limits`` apply to each job.
     - Only jobs from ``accounts`` (including all accounts below them) and with an ``allowed_qos``
-      may run here. If one of these is empty, it allows all except ``denied_accounts`` or
-      ``denied_qos``.
+      may run here. If ``accounts`` is empty, all accounts except ``denied_accounts`` are allowed;
+      likewise, if ``allowed_qos`` is empty, all QOS except ``denied_qos``.
     - ``grace_s`` is the time for which a run continues after it has been chosen for preemption.
     - ``spreads`` is True if jobs go to the least loaded nodes first.
 
