@@ -477,7 +477,7 @@ def _print(
         say(note, err=output.table is not TableFormat.TEXT)
     workload, sample = folder.label, sample_of(folder.config)
     if sample is Sample.TRACE and len(shown := without_repeats(lines)) < len(lines):
-        lines, notes = shown, (*notes, "one run: seeds change nothing here")
+        lines, notes = shown, (*notes, "one run, because seeds have no effect here")
         ranked = standings(lines, metric_of(folder.config), sample=sample) if ranked else []
     if len(ranked) > 1:
         table = comparison_table(ranked, metric_of(folder.config), workload=workload, wide=output.wide)

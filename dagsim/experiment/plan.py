@@ -286,8 +286,8 @@ def _seeds(value: Any, place: str) -> int | Sequence[int] | None:
         case [_, *_] if all(type(seed) is int and seed >= 0 for seed in value) and len(set(value)) == len(value):
             return tuple(value)
     raise ConfigError(
-        f"{place}: seeds: expected a whole number of at least 1, a list of different seeds, or the first "
-        f"seed and theirnumber as {{first: 100, count: 5}}, got {value!r}"
+        f"{place}: seeds: expected a whole number of at least 1, a list of different seeds, or the first seed and "
+        f"their number as {{first: 100, count: 5}}, got {value!r}"
     )
 
 

@@ -297,7 +297,7 @@ class Store(ABC):
         """The state of the run according to ``status.json``."""
         status = read_json_file(self.path / "status.json")
         if not isinstance(status, dict) or status.get("state") not in get_args(State):
-            raise RunFolderError(f"{self.path / 'status.json'}: its state is not one of {', '.join(get_args(State))}")
+            raise RunFolderError(f"{self.path / 'status.json'}: the state must be one of {', '.join(get_args(State))}")
         state: State = status["state"]
         return state
 
@@ -330,8 +330,8 @@ class Store(ABC):
         """
         if not self.manifest.get("policies"):
             raise RunFolderError(
-                f"{self.path}: cannot be resumed: its manifest does not say which policies were to run, because its "
-                "command has no --resume; run it again: its command is in command.txt"
+                f"{self.path}: cannot be resumed, because its manifest does not list the policies to run and its "
+                "command has no --resume; repeat the run with the command in command.txt"
             )
         self.check_unchanged()
         try:
@@ -390,18 +390,19 @@ class Store(ABC):
         command = self.manifest["command"]
         if command == "train":
             return (
-                f"the training is kept in {self.path}; go on with: dagsim train --resume {shlex.quote(str(self.path))}"
+                f"the training run is kept in {self.path}; continue with: dagsim train --resume "
+                f"{shlex.quote(str(self.path))}"
             )
         try:
             count = self._count_done()
             again = self._command_on()
             logs = len(list(self.aside.glob(f"*{FACTS_OF_LOG}")))
         except (OSError, ValueError, InputError, RunFolderError) as error:
-            return f"{self.path}: what it keeps cannot be read: {error}"
+            return f"{self.path}: its contents cannot be read: {error}"
         aside = f" and the logs of {logs} more" if logs else ""
         if not (count or logs or stopped):
             return ""
-        return f"{count} finished {self._unit}{aside} are kept in {self.path}; go on with: {again}"
+        return f"{count} finished {self._unit}{aside} are kept in {self.path}; continue with: {again}"
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -650,7 +651,7 @@ class Store(ABC):
 
     def missing(self) -> str | None:
         """Return a sentence if the folder contains fewer runs than when it was finished, such as
-        ``3 of 8 runs are there``.
+        ``contains only 3 of 8 runs``.
 
         Raises:
             RunFolderError: The runs cannot be read.
@@ -661,8 +662,8 @@ class Store(ABC):
         if count >= due:
             return None
         return (
-            f"{self.path}: {count} of {due} runs are there, although its state is done; {self._command_on()} runs the "
-            "others"
+            f"{self.path}: contains only {count} of {due} runs, although its state is done; {self._command_on()} "
+            "runs the others"
         )
 
     def to_dict(self) -> dict[str, Any]:

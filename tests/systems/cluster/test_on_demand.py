@@ -324,7 +324,7 @@ def test_a_fork_writes_the_same_log(seed: int) -> None:
     [
         ({"boot_s": -1.0}, "boot_s must be a number of 0 or more, got -1.0"),
         ({"boot_s": (3.0, float("nan"))}, r"boot_s\[1\] must be a number of 0 or more"),
-        ({"boot_s": ()}, "boot_s needs at least one time"),
+        ({"boot_s": ()}, "boot_s must contain at least one time"),
         ({"idle_s": float("inf")}, "idle_s must be a number of 0 or more, got inf"),
         ({"scan_s": 0.0}, "scan_s must be positive"),
         ({"trigger": "always"}, "trigger must be placed or pending, got 'always'"),
