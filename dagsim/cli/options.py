@@ -91,7 +91,7 @@ Plots = Annotated[
     _output(
         "--plots/--no-plots",
         help="Draw plots of the first run in the run folder, as dagsim plot does (default: only if the output "
-        "is aterminal).",
+        "is a terminal).",
     ),
 ]
 Json = Annotated[bool, _output("--json", help="Print one JSON object instead of a table.")]
@@ -241,7 +241,7 @@ class Experiment(NamedTuple):
 
 
 class Output(NamedTuple):
-    """Options for where results are written and how they are printed."""
+    """Options that determine where results are written and how they are printed."""
 
     out: Out = Path("results")
     plots: Plots = None
@@ -296,7 +296,7 @@ class TraceFlags(NamedTuple):
         _of_trace(
             metavar="trace|sized|YAML",
             help="Where the cluster comes from: trace (the machines listed there), sized (a cluster invented "
-            "for anoffered load of 0.9) or a configuration. Default: --config, then trace, then sized.",
+            "for an offered load of 0.9) or a configuration. Default: --config, then trace, then sized.",
         ),
     ] = None
     load: Annotated[
@@ -311,7 +311,7 @@ class TraceFlags(NamedTuple):
             "--from",
             metavar="WHEN",
             help="Begin at this time in the log, with the jobs running and waiting at that time. Give a date, "
-            "or a timeafter the first job (36h, 7d).",
+            "or a time after the first job (36h, 7d).",
         ),
     ] = None
     until: Annotated[str | None, _of_trace(metavar="WHEN", help="Leave out jobs that arrive after this time.")] = None

@@ -291,7 +291,7 @@ _PER_TASK = {
 
 
 def with_pieces(s: State) -> State:
-    """Return the state for a policy that preempts, with its own columns and with space for pieces."""
+    """Return the state for a preemptive policy, with columns of its own and with space for pieces."""
     return with_more_room(s._replace(work_left=np.ones(len(s.fresh))), SPARE)
 
 

@@ -46,7 +46,7 @@ class SteppedJob:
 
     @property
     def goodput(self) -> GoodputModel | None:
-        """The model fitted to its iterations so far."""
+        """The model fitted to the job's iterations so far."""
         return self.training.goodput
 
     @property

@@ -70,7 +70,7 @@ class Alibaba2026(Reader):
 
 
 def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
-    """Build the jobs of all rows."""
+    """Build one job per row."""
     table = checks.table
     submitted, seconds = checks.number(_SUBMIT, "submit_time"), checks.number(_DURATION, "duration")
     checks.drop((submitted < 0) | (seconds < 0), ImpossibleTimes("with a negative time"))

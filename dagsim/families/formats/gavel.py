@@ -107,7 +107,7 @@ def _rows(source: Source, report: ReadReport) -> Iterator[Row]:
 
 
 def _jobs(speeds: _Speeds, options: TraceOptions, checks: Checks) -> JobArrays:
-    """Build the jobs of all lines."""
+    """Build one job per line."""
     table, types = checks.table, checks.table.words(_TYPE)
     arrived, steps = checks.number(_ARRIVAL, "arrival"), checks.number(_STEPS, "total_steps")
     gpus = checks.count(_SCALE, "scale factor")

@@ -103,7 +103,7 @@ def _times(table: Table) -> np.ndarray:
 
 
 def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
-    """Build the jobs of all rows."""
+    """Build one job per row."""
     table = checks.table
     submitted = checks.date(_SUBMIT, "submit_time")
     blank = table.blank(_DURATION)

@@ -51,7 +51,7 @@ class Itp(Reader):
 
 
 def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
-    """Build the jobs of all rows."""
+    """Build one job per row."""
     table = checks.table
     submitted, seconds = checks.number(_SUBMITTED, "submission_time"), checks.number(_DURATION, "duration")
     checks.drop(submitted < 0, ImpossibleTimes("with a negative submission_time"))

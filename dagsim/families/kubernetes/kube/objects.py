@@ -329,8 +329,8 @@ def plain_pod(demand: Demand) -> Pod:
 
 
 def node_of(node: Node) -> NodeObject:
-    """Return a node of the cluster according to its manifest. Its cores, memory and GPUs are taken
-    from the cluster, regardless of the manifest.
+    """Return a cluster node as its manifest describes it. Its cores, memory and GPUs are taken from
+    the cluster, regardless of the manifest.
 
     Raises:
         ModelError: The manifest cannot be read.
