@@ -240,7 +240,9 @@ def propose_in(
 
 @inner
 def _place_of(e: EpisodeState, task: int, type_: int) -> int:
-    """Return the choice that starts a task on a type. If it is missing, add it if there is space."""
+    """Return the choice that starts a task on a type. If it is missing, add it, or return ``WAIT`` if
+    there is no space for it.
+    """
     if task < 0:
         return int64(WAIT)
     for choice in range(e.tally.choices):

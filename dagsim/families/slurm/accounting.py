@@ -529,8 +529,8 @@ def _begins(fields: Sequence[str], names: Sequence[str]) -> bool:
 
 
 def _continues(row: Sequence[str], line: Sequence[str], names: Sequence[str]) -> bool:
-    """Return True if a line belongs to the row above it, because that row was split by a line break in
-    its first text, or because its last text continues here.
+    """Return True if a line belongs to the row above it, because that row is incomplete or because its
+    last text continues here.
     """
     last = next((name for name in reversed(names) if name), "")
     if len(row) < len(names) and names[0] in _FREE_TEXT and not _begins(row, names):

@@ -183,9 +183,9 @@ def earliest(
     considers the nodes that are not reserved during the following ``limit_s`` and that satisfy the
     constraint, whatever GPUs they have. It frees the resources of the runs on them in the order of
     their limits, not one by one but window by window, and tests after each window (_will_run_test
-    in job_test.c). The first window lasts until ``FIRST_WINDOW_S`` after the first end, rounded up
-    to a multiple of that; each further window ends twice as late, or ``linear_s`` later, or as late
-    as is needed to include the next end of any run.
+    in job_test.c). The first window lasts until ``FIRST_WINDOW_S`` after the first end, which is
+    rounded up to a multiple of ``FIRST_WINDOW_S``; each further window ends twice as late, or
+    ``linear_s`` later, or as late as is needed to include the next end of any run.
 
     The reservation ``own`` does not count, and reservations of the site end at the next multiple of
     ``resolution_s``. With ``spread``, a node takes one instance.
