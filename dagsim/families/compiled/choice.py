@@ -188,6 +188,8 @@ def unplayable(jobs: JobArrays) -> str:
         return "the compiled engine does not support jobs that may not start when they arrive"
     if any_depends(jobs):
         return "the compiled engine does not support jobs that wait for others"
+    if jobs.request is not None and any(SiteState.is_needed_for(request) for request in jobs.request.words):
+        return "the compiled engine does not support jobs that name nodes"
     if jobs.in_flight and any(run.until_s is not None for runs in jobs.in_flight.words for run in runs):
         return "the compiled engine does not support runs that ended before the beginning"
     if jobs.in_flight and any(

@@ -128,7 +128,7 @@ class Search:
 
 
 class SearchMemory:
-    """What a search remembers during one simulation."""
+    """The state that a search keeps during one simulation."""
 
     def __init__(self, search: Search) -> None:
         self.outlook = Lookout(search.codec, search.net)

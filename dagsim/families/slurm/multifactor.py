@@ -195,7 +195,7 @@ def rules_of_site(view: ClusterView) -> SlurmWaits | None:
 
 
 class _Kept(NamedTuple):
-    """What the policy has to remember about a run until the run ends."""
+    """The facts about a run that the policy needs until the run ends."""
 
     job: int
     partition: str
@@ -322,12 +322,14 @@ class SlurmMultifactor:
         return SlurmWaits(view, SlurmRules(view, kill="never", distinct=settings.distinct))
 
     def _of_site(self, view: ClusterView) -> SlurmSettings:
-        """Return the site's parameters if the policy was created without any, else its own."""
+        """Return the site's parameters if the policy was created without parameters, else the policy's
+        own.
+        """
         has_own = self._is_bare and view.queues is not None and view.queues.scheduler
         return _settings_of(view.queues) if has_own and view.queues is not None else self._set
 
     def outlook(self, view: ClusterView) -> tuple[SlurmWaits, list[Standing]]:
-        """Return the limits with what is in use now, and the waiting tasks in the order in which the
+        """Return the limits with their current usage, and the waiting tasks in the order in which the
         policy examines them, each with the parts of its priority. No decision is made.
         """
         self._now = view.now
