@@ -1,4 +1,4 @@
-"""The default system, whose keys are at the top level of a configuration, whereas the keys of any
+"""The default system. Its keys are at the top level of a configuration, whereas the keys of any
 other system are under ``system``.
 """
 

@@ -1,4 +1,4 @@
-"""Policies as named by users; this is the only place that reads such a name."""
+"""Policies as users name them. Only this module parses such names."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ class PolicyKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PolicySpec:
-    """The name of a policy, parsed: ``sjf``, ``easy[strict=true]``, ``own.py:Mine[k=2]``, ``ppo``,
-    ``sb3:model.zip``, ``exec:COMMAND``, ``batsim[start=...]:ENDPOINT`` or ``kube-scheduler[binary=PATH]``.
+    """A parsed name of a policy, such as ``sjf``, ``easy[strict=true]``, ``own.py:Mine[k=2]``,
+    ``ppo``, ``sb3:model.zip``, ``exec:COMMAND``, ``batsim[start=...]:ENDPOINT`` or
+    ``kube-scheduler[binary=PATH]``.
     """
 
     text: str
@@ -51,13 +52,13 @@ class PolicySpec:
 
     @classmethod
     def parse(cls, text: str) -> PolicySpec:
-        """The name of a policy, parsed: ``sjf``, ``easy[strict=true]``, ``own.py:Mine[k=2]``,
+        """Parse the name of a policy, such as ``sjf``, ``easy[strict=true]``, ``own.py:Mine[k=2]``,
         ``ppo``, ``sb3:model.zip``, ``exec:COMMAND``, ``batsim[start=...]:ENDPOINT`` or
         ``kube-scheduler[binary=PATH]``.
 
         Raises:
             ConfigError: Brackets or quotes do not match, or a parameter has no value.
-            UnknownName: It is a program whose family is missing.
+            UnknownName: The name is that of a program whose family is missing.
         """
         if (program := _PROGRAM.fullmatch(text.strip())) is not None:
             if program[2] in PROGRAMS:
@@ -73,17 +74,16 @@ class PolicySpec:
 
     @property
     def call(self) -> Spec:
-        """The name and the parameters, in the form in which a registry creates the policy from
-        them."""
+        """The name and the parameters, in the form from which a registry creates the policy."""
         return Spec(self.name, dict(self.params))
 
     def with_checkpoint(self, path: Path) -> PolicySpec:
-        """Return the same agent from a file."""
+        """Return the same agent with a checkpoint from a file."""
         return PolicySpec.parse(str(Spec(self.name, {"checkpoint": str(path), **self.params})))
 
     def is_agent(self, scenario: Scenario) -> bool:
-        """Return True for a trained agent. If one of the system's own policies has the same name,
-        the name means that policy.
+        """Return True if this is a trained agent. If one of the system's own policies has the same
+        name, the name refers to that policy.
         """
         return self.kind is not PolicyKind.PROGRAM and self.name not in scenario.policies and self.names_agent()
 
@@ -92,19 +92,22 @@ class PolicySpec:
         return self.kind in (PolicyKind.MODEL, PolicyKind.NAMED) and self.name in agent_names()
 
     def words(self) -> list[str]:
-        """Return the words of the command that starts a program; empty if the user starts it."""
+        """Return the words of the command that starts a program; empty if the user starts the
+        program.
+        """
         words = (self.address if self.name == "exec" else str(self.params.get("start", ""))).split()
         return words + [str(self.params[name]) for name in ("binary", "config") if self.params.get(name)]
 
     def files(self) -> list[Path]:
-        """Return the existing files that are named in the parameters or in the words of a program's
-        command."""
+        """Return the existing files named in the parameters or, for a program, in the words of its
+        command.
+        """
         values = self.words() if self.kind is PolicyKind.PROGRAM else self.params.values()
         return named_files(values)
 
 
 def agent_names() -> tuple[str, ...]:
-    """Return all names of trained agents; none if the family that trains them is missing."""
+    """Return the names of all trained agents; empty if the family that trains agents is missing."""
     return () if (known := offered("agent_names")) is None else tuple(known())
 
 
@@ -115,7 +118,7 @@ def named_files(values: Iterable[object]) -> list[Path]:
 
 def split_policies(texts: Iterable[str]) -> list[str]:
     """Split ``"sjf,easy[a=1,b=2]"`` at the commas outside brackets, and return each policy once, in
-    order. A program's command stays whole.
+    order. The command of a program is not split.
     """
     flat: list[str] = []
     for text in texts:

@@ -1,9 +1,10 @@
-"""The interface of systems: everything that systems have in common, and nothing else.
+"""The interface that all systems implement. This module contains everything that systems have in
+common, and nothing else.
 
-A *system* is a kind of simulation (``System``: what is known before anything is simulated). Its
-*scenario* contains a configuration and builds *kernels*, one per seed. A kernel yields a *view* of
-the current state and receives decisions in return; a ``Conversation`` drives it. Everything above a
-system (runs, environments, training, comparisons, plots) only uses this module.
+A *system* is a kind of simulation (``System`` states what is known before anything is simulated).
+Its *scenario* contains a configuration and builds *kernels*, one per seed. A kernel yields a *view*
+of the current state and receives decisions in return; a ``Conversation`` drives it. Everything
+above a system (runs, environments, training, comparisons, plots) uses only this module.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ __all__ = [
 
 
 class View(Protocol):
-    """The current state as far as a policy may see it: live, read-only, and O(1) to pass on. Each
-    system's view shows more.
+    """The current state, as far as a policy may see it. A view is live and read-only, and it is
+    passed on without a copy. The views of a system show more than this.
     """
 
     @property
@@ -68,7 +69,7 @@ class View(Protocol):
         ...
 
     def stream(self, name: str) -> np.random.Generator:
-        """Return the random stream with that name. Each name has its own stream, so draws from
+        """Return the random stream with this name. Each name has its own stream, so draws from
         other streams do not affect it.
         """
         ...
@@ -87,8 +88,8 @@ class Kernel(Protocol[ShownT, TakenT]):
 
     @property
     def schedule(self) -> Schedule:
-        """The log of everything that has happened so far, with the cluster and the jobs; all
-        systems use the same kind of record.
+        """The log of everything that has happened so far, with the cluster and the jobs. All
+        systems use this form of log.
         """
         ...
 
@@ -113,31 +114,33 @@ class Kernel(Protocol[ShownT, TakenT]):
 class Policy(Protocol[AskedT, AnswerT]):
     """A policy. Heuristics, trained agents and users' own policies all implement this protocol.
 
-    A policy object serves one simulation at a time and may keep state about it. A class with
-    ``clairvoyant = True`` may read facts that no scheduler can know (true durations) if the system
-    has them; for any other class, reading them is an error.
+    A policy object serves one simulation at a time and may keep state about it. If its class has
+    ``clairvoyant = True``, it may read facts that no real scheduler knows (true durations), if the
+    system has them. For any other class, reading them is an error.
     """
 
     def decide(self, view: AskedT) -> Iterable[AnswerT]:
-        """Return the decisions for the current time, which are carried out one by one as they are
-        yielded. Returning no decision means waiting for the next change.
+        """Return the decisions for the current time. Each decision is carried out as soon as it is
+        yielded. If there is no decision, the policy waits for the next change.
         """
         ...
 
 
 @runtime_checkable
 class HidesTruth(Protocol):
-    """A kernel whose views hide facts that no scheduler can know, unless the policy declares
+    """A kernel whose views hide facts that no real scheduler knows, unless the policy declares
     ``clairvoyant = True``.
     """
 
     def show_truth(self) -> None:
-        """Show the truth from now on."""
+        """Show the true values from now on."""
         ...
 
 
 class Codec(Protocol):
-    """Translates between arrays and the views of one simulation, about which it may keep state."""
+    """A translator between arrays and the views of one simulation. It may keep state about this
+    simulation.
+    """
 
     def encode(self, view: Any) -> Any | None:
         """Return the observation, which contains the available choices; ``None`` if waiting is the
@@ -145,14 +148,15 @@ class Codec(Protocol):
         ...
 
     def decode(self, view: Any, choice: Any) -> Iterable[Any]:
-        """Return the decisions that ``choice`` in the last observation represents. An empty result
-        means waiting for a change.
+        """Return the decisions for ``choice``, one of the choices in the last observation. If the
+        result is empty, the agent waits for a change.
         """
         ...
 
     def choice_of(self, decisions: Iterable[Any]) -> Any | None:
         """Return the choice in the last observation that represents a heuristic's decisions;
-        ``None`` if there is none."""
+        ``None`` if no choice does.
+        """
         ...
 
 
@@ -174,9 +178,10 @@ class CodecSettings(Protocol):
 
 
 class RewardTerm(Protocol):
-    """A cost that accrues in one simulation.
+    """A cost that accrues during one simulation.
 
-    If a term also has ``take(row)``, it receives every new row of the log before its cost is read.
+    If a term also has a method ``take(row)``, this is called with every new row of the log before
+    the cost is read.
     """
 
     def cost(self, now: float) -> float:
@@ -191,7 +196,7 @@ Engine: TypeAlias = Literal["auto", "simpy", "compiled"]
 
 
 class EngineUse(NamedTuple):
-    """The requested engine, the engine that is used, and the reason in words."""
+    """The engine that was requested, the engine that is used, and the reason in words."""
 
     asked: str
     used: str
@@ -199,14 +204,14 @@ class EngineUse(NamedTuple):
 
 
 class Engaged(NamedTuple):
-    """A kernel, and its engine if the system has several."""
+    """A kernel, and its engine if the system has more than one."""
 
     kernel: Kernel[Any, Any]
     engine: EngineUse | None = None
 
 
 class Blocking(NamedTuple):
-    """Why a system blocks jobs."""
+    """The reasons why a system blocks jobs."""
 
     setting: str
     """The key of the system that determines how many jobs are blocked."""
@@ -215,10 +220,10 @@ class Blocking(NamedTuple):
 
 
 class System:
-    """A system as described by a configuration, before anything is simulated.
+    """A system, as described by a configuration before anything is simulated.
 
-    Every system defines ``system`` and ``policies``. All other attributes are optional features
-    with defaults; a system defines those that it has.
+    Every system defines ``system`` and ``policies``. All other attributes are optional features,
+    which have defaults. A system overrides those that it supports.
     """
 
     system: ClassVar[str]
@@ -260,13 +265,13 @@ class System:
         """Build the scenario.
 
         Raises:
-            InputError: It cannot be built.
+            InputError: The scenario cannot be built.
         """
         raise NotImplementedError
 
     def label(self, named: Mapping[str, Any]) -> str:
-        """Return a short description of the workload; empty for the name in the configuration.
-        ``named`` are the workloads that ship with dagsim.
+        """Return a short description of the workload. If it is empty, the name in the configuration
+        is used. ``named`` contains the workloads that ship with dagsim.
         """
         return ""
 
@@ -277,8 +282,9 @@ class System:
 
     @property
     def varied(self) -> bool:
-        """True if every seed has a different cluster and workload, and therefore its own unit of
-        time."""
+        """True if every seed has a different cluster and workload, and therefore a different unit
+        of time.
+        """
         return False
 
     @property
@@ -288,22 +294,23 @@ class System:
 
     @property
     def episode_jobs(self) -> int | None:
-        """Number of jobs in a simulation, if ``kernel(jobs=...)`` can simulate only the first of
-        them."""
+        """Number of jobs in a simulation, if ``kernel(jobs=...)`` can restrict it to the first
+        jobs; otherwise None.
+        """
         return None
 
     @property
     def trace_path(self) -> Path | None:
-        """Path of the trace that jobs come from."""
+        """Path of the trace that contains the jobs."""
         return None
 
     @property
     def trace_paths(self) -> tuple[Path, ...]:
-        """Paths of all traces that jobs come from."""
+        """Paths of all traces that contain jobs."""
         return () if self.trace_path is None else (self.trace_path,)
 
     def read_from(self, path: str) -> Mapping[str, Any]:
-        """Return the keys of a configuration with its trace at another path."""
+        """Return keys of a configuration in which the trace is read from another path."""
         raise NotImplementedError
 
     @property
@@ -312,32 +319,34 @@ class System:
         return None
 
     def faster_engine(self, policy: str, engine: EngineUse, wall_s: float) -> str:
-        """Return a hint for the user if another engine could have run a simulation of ``wall_s``
-        seconds; otherwise empty.
+        """Return a hint for the user if another engine could have run a simulation that took
+        ``wall_s`` seconds; otherwise an empty text.
         """
         return ""
 
     def told(self, estimates: str) -> Mapping[str, Any]:
-        """Return the keys of a configuration in which policies know durations as ``exact``,
-        ``noisy`` or ``hidden``; none if the system does not hide durations.
+        """Return keys of a configuration in which ``estimates`` determines the durations that
+        policies know: ``exact``, ``noisy`` or ``hidden``. The result is empty if the system does
+        not hide durations.
         """
         return {}
 
 
 class Scenario(System, ABC):
-    """What a configuration describes. It can be pickled, and is the only place that builds kernels.
+    """The description of what is simulated. A scenario can be pickled, and only scenarios build
+    kernels.
 
     Subclasses are frozen dataclasses, whose fields are the keys of ``system`` in a configuration.
     """
 
-    if TYPE_CHECKING:  # a dataclass would take the property for the default value of its field
+    if TYPE_CHECKING:  # otherwise, a dataclass would treat the property as the default value of its field
 
         @property
         def cluster(self) -> Cluster:
-            """The machines as recorded in the log: nodes by number, with their GPUs.
+            """The machines as they appear in the log: nodes by number, with their GPUs.
 
             Raises:
-                InputError: They cannot be built.
+                InputError: The machines cannot be built.
             """
             ...
 
@@ -345,7 +354,7 @@ class Scenario(System, ABC):
     def kernel(
         self, seed: int, *, record: bool = True, on_arrivals: Callable[[int], None] | None = None
     ) -> Kernel[Any, Any]:
-        """Return a new kernel; the same seed gives the same jobs, failures and outages every time.
+        """Return a new kernel. The same seed always gives the same jobs, failures and outages.
 
         ``record=False`` allows a kernel to keep only part of the runs in its log if that is faster;
         arrivals and completions of jobs are always kept. ``on_arrivals`` is called from time to
@@ -358,17 +367,19 @@ class Scenario(System, ABC):
     @abstractmethod
     def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
         """Return facts about the jobs in ``kernel`` as plain values: their number, their load, and
-        the source from which they were read.
+        the source from which they come.
         """
 
     def notes(self, kernel: Kernel[Any, Any], policy: object) -> list[str]:
-        """Return notes that must be read before the results of a run, in addition to the policy's
-        own notes."""
+        """Return notes that have to be shown above the results of a run, in addition to the
+        policy's own notes.
+        """
         return []
 
     def unfinished(self, kernel: Kernel[Any, Any]) -> Mapping[int, str]:
-        """Return, by number, the known reasons why jobs that are still in ``kernel`` at its end are
-        unfinished."""
+        """Return, by number of the job, the known reasons why jobs that are still in ``kernel`` at
+        its end are unfinished.
+        """
         return {}
 
     @abstractmethod
@@ -376,7 +387,7 @@ class Scenario(System, ABC):
         """Check the scenario by creating everything that a kernel needs.
 
         Raises:
-            InputError: Something cannot be made.
+            InputError: Something cannot be created.
         """
 
     def scenario(self) -> Scenario:
@@ -384,18 +395,20 @@ class Scenario(System, ABC):
         return self
 
     def engaged(self, policy: str, seed: int, *, on_arrivals: Callable[[int], None] | None = None) -> Engaged:
-        """Return the kernel for a policy given by name, in the requested or the best engine.
+        """Return the kernel for a policy given by name, in the requested engine or, if none is
+        requested, in the fastest possible one.
 
         Raises:
-            InputError: As in ``kernel``, or the requested engine does not support this run.
+            InputError: As in ``kernel``; also if the requested engine does not support this run.
         """
         return Engaged(self.kernel(seed, on_arrivals=on_arrivals))
 
     def check_engine(self, policy: str) -> None:
-        """Check whether the requested engine can be used for a policy, as far as possible without jobs.
+        """Check that the requested engine can be used for a policy, as far as this is known without
+        jobs.
 
         Raises:
-            ConfigError: It cannot.
+            ConfigError: The engine cannot be used.
         """
 
     def fitted(self, policy: Policy[Any, Any]) -> Policy[Any, Any]:
@@ -404,25 +417,26 @@ class Scenario(System, ABC):
         return policy
 
     def why_no_episodes(self, codec: CodecSettings, terms: Mapping[str, float]) -> str:
-        """Return why a compiled engine cannot run many episodes at once; empty if it can."""
+        """Return the reason why a compiled engine cannot run many episodes at once; empty if it
+        can.
+        """
         return f"episodes of the system {self.system!r} are not compiled"
 
     def episodes(
         self, count: int, codec: CodecSettings, terms: Mapping[str, float], scale: float, *, recorded: bool = False
     ) -> Any:
-        """Return ``count`` episodes in a compiled engine, or a text that explains why that is not
-        possible. They have the same observations and rewards as ``Episode``, to the last bit. The
-        rewards are ``terms`` with their weights, divided by ``scale``. With ``recorded``, they keep
-        their logs.
+        """Return ``count`` episodes in a compiled engine, or a text that explains why this is
+        impossible. Their observations and rewards are bit-identical to those of ``Episode``. A
+        reward is the weighted sum of ``terms``, divided by ``scale``. With ``recorded``, the
+        episodes keep their logs.
         """
         return self.why_no_episodes(codec, terms)
 
 
 class Conversation(Generic[ViewT, DecisionT]):
-    """The conversation with a kernel, from its first view to its end; this is the only driver of
-    kernels.
+    """The exchange with a kernel, from its first view to its end. Only this class drives kernels.
 
-    ``view`` is the view that waits for decisions; ``None`` at the end.
+    ``view`` is the view for which decisions are expected; ``None`` at the end.
     """
 
     __slots__ = ("_talk", "kernel", "view")
@@ -433,7 +447,7 @@ class Conversation(Generic[ViewT, DecisionT]):
         self.view: ViewT | None = next(self._talk, None)
 
     def answer(self, decisions: Iterable[DecisionT] | None) -> ViewT | None:
-        """Send decisions for the view and return the next view; ``None`` at the end."""
+        """Send the decisions for the current view, and return the next view; ``None`` at the end."""
         try:
             self.view = self._talk.send(decisions)
         except StopIteration:
@@ -441,10 +455,10 @@ class Conversation(Generic[ViewT, DecisionT]):
         return self.view
 
     def follow(self, policy: Policy[ViewT, DecisionT]) -> None:
-        """Send the decisions of the policy until the end.
+        """Send the policy's decisions until the end.
 
         Raises:
-            IllegalDecision, Stalled: As raised by the kernel; the message names the policy.
+            IllegalDecision, Stalled: Raised by the kernel; the message also names the policy.
         """
         if getattr(policy, "clairvoyant", False) and isinstance(self.kernel, HidesTruth):
             self.kernel.show_truth()
@@ -468,7 +482,7 @@ def decisions_of(answer: object, now: float) -> Iterator[Any]:
     """
     if answer is None:
         return iter(())
-    # otherwise, its fields would be taken for decisions
+    # otherwise, the fields of the decision would be treated as decisions
     if isinstance(answer, tuple) and hasattr(answer, "_fields"):
         kind = type(answer).__name__
         raise IllegalDecision(
@@ -500,8 +514,8 @@ _JOBS_PER_STEP = 500
 
 
 class CountedJobs(Generic[JobT]):
-    """Yields the ``jobs``, and calls ``on_arrivals`` with the number of jobs so far, at the first
-    job and then at every 500th.
+    """An iterable that yields the ``jobs`` and calls ``on_arrivals`` with the number of jobs so
+    far, for the first job and for every 500th job.
     """
 
     def __init__(self, jobs: Iterable[JobT], on_arrivals: Callable[[int], None]) -> None:

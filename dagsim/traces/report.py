@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 from dagsim.errors import ModelError, TraceError
 from dagsim.traces.fields import Dirty
@@ -34,8 +32,8 @@ NO_HOURS = Hours()
 
 @dataclass(slots=True)
 class Contradiction:
-    """Jobs or rows that contradict themselves, each other, or the site in the same way (a key of
-    ``CONTRADICTIONS``).
+    """Jobs or rows that contradict themselves, each other, or the description of the site, all in the
+    same way (a key of ``CONTRADICTIONS``).
     """
 
     count: int = 0
@@ -45,7 +43,7 @@ class Contradiction:
     """By reason, the number of jobs or rows, and the first of them: ids, or ``file:line``."""
 
     def add(self, reason: str, first: Iterable[str], count: int = 1) -> None:
-        """Add ``count`` jobs or rows to a reason, of which the first are named."""
+        """Add ``count`` jobs or rows under a reason, and the names of the first of them."""
         before, named = self.reasons.get(reason, (0, ()))
         self.reasons[reason] = before + count, (*named, *first)[:_IDS]
 
@@ -69,31 +67,46 @@ CONTRADICTIONS: Mapping[str, str] = {
 """Kinds of contradictions, each with the predicate of its sentence."""
 OF_ROWS = ("columns", "times", "ids", "text")
 """Kinds that readers find from the rows of a log alone."""
-PHRASES: Mapping[str, Sequence[str]] = {
-    "times": (
-        "an end before the start",
-        "times are out of order",
-        "impossible time",
-        "starts? before",
-        "after their start",
-        "elapsed time (is not|differs)",
-        "wall time (is not|differs)",
-        "hour that (occurs twice|does not exist)",
-        "end before one of their parents",
-        "negative [a-z ]*(time|duration|arrival|submi)",
-    ),
-    "ids": ("id another", "(task|instance) another row", "id of an earlier"),
-    "columns": ("disagree", "did not request", "mix GPU types", "wider than the machine", "column twice"),
-    "text": ("only in (their )?(text|command)", "GPUs (of|taken from) (SubmitLine|the submit arguments)"),
-}
-"""Patterns that mark a reason for dropping or noting a row as a contradiction, by its kind."""
 
 
-@cache
-def contradiction_in(reason: str) -> str:
-    """Return the kind of contradiction that a reason for dropping or noting a row describes; empty
-    for other reasons."""
-    return next((kind for kind, phrases in PHRASES.items() if re.search("|".join(phrases), reason)), "")
+class Contradictory(str):
+    """A reason for dropping or noting a row that contradicts itself or another row.
+
+    The class of a reason declares its kind, so that the wording may change. A reason is also the
+    text that is shown and counted, and ``str()`` keeps its class. If a new text is made from a
+    reason, it has to be converted to the same class again (``type(reason)(...)``).
+    """
+
+    __slots__ = ()
+    kind: ClassVar[str]
+    """One of ``OF_ROWS``."""
+
+    def __str__(self) -> Self:
+        return self  # str's own method would return a plain text, for example from Dirty(reason)
+
+
+class Disagreement(Contradictory):
+    """A reason for rows whose columns disagree."""
+
+    kind = "columns"
+
+
+class ImpossibleTimes(Contradictory):
+    """A reason for rows whose times are impossible."""
+
+    kind = "times"
+
+
+class RepeatedId(Contradictory):
+    """A reason for rows that have the id of another row."""
+
+    kind = "ids"
+
+
+class OnlyInText(Contradictory):
+    """A reason for rows that state their GPUs only in text."""
+
+    kind = "text"
 
 
 @dataclass(slots=True)
@@ -124,11 +137,11 @@ class ReadReport:
     """By kind."""
 
     def drop(self, reason: str, where: str, rows: int = 1, detail: str = "") -> None:
-        """Count ``rows`` faulty rows under ``reason``, a phrase that follows a number (``cyclic``,
-        ``without end``).
+        """Count ``rows`` faulty rows under ``reason``, which is a phrase such as ``without end`` that
+        can follow a number of rows.
 
-        ``where`` is the ``file:line`` of the first of them, and ``detail`` adds information about
-        this particular row.
+        ``where`` is the ``file:line`` of the first of these rows, and ``detail`` adds information
+        about that row.
 
         Raises:
             TraceError: Always, in strict mode.
@@ -149,9 +162,9 @@ class ReadReport:
         detail: object = "",
         impossible: str = "that describe an impossible job",
     ) -> Dropping:
-        """Drop rows if the body of the ``with`` statement raises ``Dirty`` (for its reason, with
-        the start of ``detail``) or ``ModelError`` (as ``impossible``). Each of ``places``, a
-        ``file:line`` or a function that returns one, represents ``rows`` of them.
+        """Return a context that drops rows if its body raises ``Dirty`` (for the reason in the error,
+        with the start of ``detail``) or ``ModelError`` (as ``impossible``). Each of ``places``, a
+        ``file:line`` or a function that returns one, represents ``rows`` rows.
         """
         return Dropping(self, places, rows, detail, impossible)
 
@@ -162,13 +175,14 @@ class ReadReport:
         self._detail(f"{where}: {reason}")
 
     def count(self, reason: str, *, drops: bool, rows: int, hours: Hours = NO_HOURS) -> None:
-        """Count additional rows that are dropped or noted for a reason, without their positions,
-        and the hours of all jobs concerned.
+        """Count additional rows that are dropped or noted for a reason, without their positions, and
+        the hours of all jobs to which they belong.
         """
         (self.dropped if drops else self.noted)[reason] += rows
-        if kind := contradiction_in(reason):
-            self._contradict(reason, "", rows)
-            self.contradictions[kind].hours = self.contradictions[kind].hours.plus(hours)
+        self._contradict(reason, "", rows)
+        if isinstance(reason, Contradictory):
+            told = self.contradictions[reason.kind]
+            told.hours = told.hours.plus(hours)
 
     def skip(self, reason: str, rows: int = 1) -> None:
         """Count rows that are valid but were not requested."""
@@ -185,7 +199,7 @@ class ReadReport:
         return self.rows - self.kept - self.dropped.total() - self.skipped.total()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the counts as plain data, for ``run.json``."""
+        """Return the counts as plain data for JSON."""
         return {
             "rows": self.rows,
             "kept": self.kept,
@@ -203,8 +217,8 @@ class ReadReport:
         return f"read {self.rows:,} rows: " + "; ".join(parts)
 
     def _contradict(self, reason: str, where: str, rows: int) -> None:
-        if kind := contradiction_in(reason):
-            of = self.contradictions.setdefault(kind, Contradiction())
+        if isinstance(reason, Contradictory):
+            of = self.contradictions.setdefault(reason.kind, Contradiction())
             of.count += rows
             of.add(reason, [where] if where else [], rows)
 

@@ -19,7 +19,7 @@ import numpy as np
 from dagsim.model import Demand
 from dagsim.traces.chunks import Table, csv_form, read_tables
 from dagsim.traces.reader import Block, Reader
-from dagsim.traces.report import ReadReport
+from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.rows import Checks, JobBatch, drop_repeated, in_parts, job_blocks, rows_by_job, single_tasks
 from dagsim.traces.source import Source
 from dagsim.traces.trace_options import TraceOptions
@@ -106,7 +106,7 @@ def _batch(table: Table, options: TraceOptions) -> JobBatch:
     modified, created = checks.number(_MODIFY, "modify_timestamp"), checks.number(_CREATE, "create_timestamp")
     with np.errstate(over="ignore", invalid="ignore"):  # tasks with infinite values are invalid
         work = modified - created
-        checks.drop(work < 0, "with an end before the start")
+        checks.drop(work < 0, ImpossibleTimes("with an end before the start"))
         cpus, memory = checks.number(_CPU, "plan_cpu", 0) / 100, checks.number(_MEMORY, "plan_mem", 0) * 100
     checks.drop((cpus < 0) | (memory < 0), "with a negative demand")
     checks.note(table.blank(_CPU) | table.blank(_MEMORY), "tasks without plan_cpu or plan_mem (taken as no request)")

@@ -23,7 +23,7 @@ from dagsim.model import Cluster, Demand, Node
 from dagsim.traces.chunks import FileLayout, Form, Table, read_rows, read_tables
 from dagsim.traces.fields import FaultsAt, finite_number
 from dagsim.traces.reader import Block, Reader
-from dagsim.traces.report import ReadReport
+from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.rows import Checks, JobBatch, drop_repeated, in_parts, job_blocks, kinds_of_rows, rows_by_job
 from dagsim.traces.source import Source
 from dagsim.traces.trace_options import TraceOptions
@@ -130,7 +130,7 @@ def _is_named(header: list[str]) -> bool:
 
 
 def _official_layout(first: list[str]) -> FileLayout:
-    """Return the columns by name if they have names, else in the publisher's order."""
+    """Return the columns by name if they have names, otherwise in the publisher's order."""
     names = [name.strip().lower() for name in first]
     if _is_named(first):
         return FileLayout([names.index(name) for name in _OFFICIAL], len(names), True)
@@ -177,8 +177,8 @@ def _batch(table: Table, joined: bool, options: TraceOptions) -> JobBatch:
         checks.drop(wrong & ~table.blank(column) if optional else wrong, "with a value that is not a number")
     instances = checks.count(_INSTANCES, "number of instances", blank=1)
     start, end = table.numbers(_START), table.numbers(_END)
-    checks.drop(~((start >= 0) & (start < inf) & (end < inf)), "with an impossible time")
-    checks.drop((end < start) & (end > 0), "with an end before the start")
+    checks.drop(~((start >= 0) & (start < inf) & (end < inf)), ImpossibleTimes("with an impossible time"))
+    checks.drop((end < start) & (end > 0), ImpossibleTimes("with an end before the start"))
     checks.drop(end < start, "without end")
     cpus, memory = table.numbers(_CPU), table.numbers(_MEMORY)
     fine = (cpus >= 0) & (cpus < inf), (memory >= 0) & (memory <= 100)
@@ -213,7 +213,9 @@ def _batch(table: Table, joined: bool, options: TraceOptions) -> JobBatch:
     graph = _graph(key[tasks], job[tasks], name.place[tasks], degree, listed)
     work, early = _work(start[tasks], end[tasks], graph, options.floor_s)
     alive = kept[job[tasks]]
-    findings.note(tasks[early & alive], "tasks that end before one of their parents (taken as no work)", stage=1)
+    findings.note(
+        tasks[early & alive], ImpossibleTimes("tasks that end before one of their parents (taken as no work)"), stage=1
+    )
     orphans = np.flatnonzero(graph.orphan & alive)
     orphans = orphans[np.diff(job[tasks[orphans]], prepend=-1) > 0]
     findings.note(tasks[orphans], "jobs with a missing parent (taken as done)", stage=2)
@@ -255,8 +257,9 @@ class _Graph(NamedTuple):
 
 
 def _graph(key: np.ndarray, job: np.ndarray, name: np.ndarray, degree: np.ndarray, listed: np.ndarray) -> _Graph:
-    """Build the graph of tasks with these keys, jobs and names; ``degree`` and ``listed`` are the
-    parents in each name."""
+    """Build the graph of tasks with these keys, jobs and names. ``degree`` is the number of parents
+    that each name lists, and ``listed`` contains these parents, name by name.
+    """
     by_key = np.argsort(key)
     ordered, degrees = key[by_key], degree[name]
     wanted = listed[ranges((np.cumsum(degree) - degree)[name], degrees)]
@@ -273,8 +276,9 @@ def _graph(key: np.ndarray, job: np.ndarray, name: np.ndarray, degree: np.ndarra
 
 
 def _circular(parent: np.ndarray, child: np.ndarray, job: np.ndarray, upward: np.ndarray) -> np.ndarray:
-    """Return (n,) bool: True if the task waits for itself, directly or through others. This
-    requires an edge from a task whose number is not smaller."""
+    """Return (n,) bool: True if the task waits for itself, directly or through other tasks. Every
+    cycle contains an edge from a task whose number is not smaller than the child's (``upward``).
+    """
     if not len(child):
         return np.zeros(len(job), bool)
     suspect = np.zeros(int(job.max()) + 1, bool)
@@ -292,8 +296,9 @@ def _circular(parent: np.ndarray, child: np.ndarray, job: np.ndarray, upward: np
 
 
 def _work(start: np.ndarray, end: np.ndarray, graph: _Graph, floor_s: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the work of each task, (n,) float64, and True if it ended before one of its parents,
-    (n,) bool."""
+    """Return (n,) float64: the work of each task; and (n,) bool: True if the task ended before one of
+    its parents.
+    """
     begin, waiting = start.copy(), np.flatnonzero(np.diff(graph.waits))
     if len(waiting):
         begin[waiting] = np.maximum(begin[waiting], np.maximum.reduceat(end[graph.parent], graph.waits[:-1][waiting]))

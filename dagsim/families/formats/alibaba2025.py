@@ -16,7 +16,7 @@ import numpy as np
 from dagsim.model import Demand
 from dagsim.traces.chunks import csv_form, read_tables
 from dagsim.traces.reader import Block, Reader
-from dagsim.traces.report import ReadReport
+from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
 from dagsim.traces.source import Source
 from dagsim.traces.trace_options import TraceOptions
@@ -37,7 +37,8 @@ _FORM = csv_form(
 
 
 class Alibaba2025(Reader):
-    """One job of one task per instance, from scheduling (or creation) to deletion, by its requests.
+    """One single-task job per instance, which runs from scheduling (or creation) to deletion and
+    demands what the instance requested.
 
     Instances whose creation or deletion lies outside the trace are dropped, because it is unknown
     how long they ran.
@@ -63,7 +64,7 @@ class Alibaba2025(Reader):
 
 
 def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
-    """Build the jobs of all instances."""
+    """Build one job per instance."""
     table = checks.table
     unknown = table.blank(_CREATED) | table.blank(_DELETED)
     checks.drop(unknown, "whose creation or deletion lies outside the trace")
@@ -71,7 +72,9 @@ def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
     waited = table.blank(_SCHEDULED)
     begun = np.where(waited, created, checks.number(_SCHEDULED, "scheduled_time", where=~unknown & ~waited))
     seconds = np.where(unknown, 0.0, checks.number(_DELETED, "deletion_time", where=~unknown) - begun)
-    checks.drop(~unknown & ((seconds < 0) | (begun < created) | (created < 0)), "whose times are out of order")
+    checks.drop(
+        ~unknown & ((seconds < 0) | (begun < created) | (created < 0)), ImpossibleTimes("whose times are out of order")
+    )
     checks.note(~unknown & waited, "instances that were never scheduled (run time counted from creation)")
     checks.note(checks.number(_RDMA, "rdma_request") > 0, "instances with a share of RDMA (not modelled)")
     checks.note(

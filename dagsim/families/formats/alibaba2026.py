@@ -20,7 +20,7 @@ from dagsim.model.gpu import canonical
 from dagsim.traces.chunks import csv_form, read_rows, read_tables
 from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.reader import Block, Reader
-from dagsim.traces.report import ReadReport
+from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
 from dagsim.traces.source import Source
 from dagsim.traces.trace_options import TraceOptions
@@ -42,7 +42,9 @@ _UNKNOWN = "V100-16"
 
 
 class Alibaba2026(Reader):
-    """One gang of workers per job, on its GPU model. Spot jobs have a lower priority."""
+    """One gang of workers per job, on the GPU model that the job requests. Spot jobs have a lower
+    priority.
+    """
 
     name = "alibaba2026"
     summary = "Alibaba cluster-trace-v2026-spot-gpu (GFS): high-priority and spot jobs on six GPU models"
@@ -70,10 +72,10 @@ class Alibaba2026(Reader):
 
 
 def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
-    """Build the jobs of all rows."""
+    """Build one job per row."""
     table = checks.table
     submitted, seconds = checks.number(_SUBMIT, "submit_time"), checks.number(_DURATION, "duration")
-    checks.drop((submitted < 0) | (seconds < 0), "with a negative time")
+    checks.drop((submitted < 0) | (seconds < 0), ImpossibleTimes("with a negative time"))
     workers, gpus = checks.count(_WORKERS, "worker_num"), checks.number(_GPUS, "gpu_request")
     models, kinds = table.words(_MODEL), table.words(_TYPE)
     types = [(canonical(word.strip()),) if word.strip() else None for word in models.words]

@@ -15,14 +15,16 @@ from dagsim.model import Cluster, Job, Node, Task
 from dagsim.traces.documents import list_in, object_in
 from dagsim.traces.fields import Dirty, count
 from dagsim.traces.reader import Reader
-from dagsim.traces.report import ReadReport
+from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.source import Source
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.traces.workflow import read_json, value
 
 
 class BatsimWorkload(Reader):
-    """One gang task per job: ``res`` instances of one core each, for the delay of its profile."""
+    """One gang task per job, with ``res`` instances of one core each, which run for the delay of the
+    job's profile.
+    """
 
     name = "batsim"
     summary = "Batsim workloads (.json) with delay profiles"
@@ -75,7 +77,7 @@ def _job(item: Any, profiles: Any, options: TraceOptions) -> Job:
         raise Dirty("whose profile is not a delay")
     arrival_s, seconds = value(item.get("subtime"), "subtime"), value(profile.get("delay"), "delay")
     if arrival_s < 0 or seconds < 0:
-        raise Dirty("with a negative time")
+        raise Dirty(ImpossibleTimes("with a negative time"))
     work = max(seconds, options.floor_s)
     limit_s = value(item["walltime"], "walltime") if item.get("walltime") is not None else 0.0
     width = count(str(item.get("res", "")), "res")

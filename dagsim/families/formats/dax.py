@@ -1,9 +1,9 @@
 """Pegasus DAX 2 and 3: abstract workflows in XML.
 
-``<adag>`` holds ``<job id runtime>`` with ``<uses file link size/>``, and
+``<adag>`` contains ``<job id runtime>`` with ``<uses file link size/>``, and
 ``<child ref><parent ref/></child>``. The attribute ``jobCount`` is often wrong and therefore
-ignored. The generator drew some runtimes below 0 (57 of Epigenomics_997), which count as 0. Each
-file is read as a whole, one after another.
+ignored. The generator drew some runtimes below 0 (57 of Epigenomics_997), which count as 0. Files
+are read one after another, each as a whole.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dagsim.errors import TraceError
 from dagsim.model import Job, Task
 from dagsim.traces.fields import Dirty, finite_number
 from dagsim.traces.reader import Reader
-from dagsim.traces.report import ReadReport
+from dagsim.traces.report import ImpossibleTimes, ReadReport, RepeatedId
 from dagsim.traces.source import Source
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.traces.workflow import shared_bytes, stem, workflow
@@ -86,10 +86,10 @@ def _job(file: Source, options: TraceOptions, report: ReadReport) -> Job | None:
         report.rows += 1
         with report.dropping(f"{file}:{line}"):
             if not id or id in tasks:
-                raise Dirty("whose id another job has" if id else "without an id")
+                raise Dirty(RepeatedId("whose id another job has") if id else "without an id")
             seconds = finite_number(runtime, "runtime")
             if seconds < 0:
-                report.note("jobs with a negative runtime (taken as 0)", f"{file}:{line}")
+                report.note(ImpossibleTimes("jobs with a negative runtime (taken as 0)"), f"{file}:{line}")
             tasks[id] = Task(id, max(seconds, options.floor_s, 0.0), gpus=gpus, cpus=cpus)
     where = f"{file}:{document.jobs[0][0]}"
     if len(tasks) < len(document.jobs):

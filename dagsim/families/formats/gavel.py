@@ -24,7 +24,7 @@ from dagsim.model.gpu import canonical
 from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.fields import Dirty, finite_number
 from dagsim.traces.reader import Block, Reader
-from dagsim.traces.report import ReadReport
+from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
 from dagsim.traces.source import Row, Source
 from dagsim.traces.trace_options import TraceOptions
@@ -50,7 +50,7 @@ _Speeds = Mapping[tuple[str, float], Mapping[str, float]]
 
 
 class GavelTrace(Reader):
-    """One gang of ``scale_factor`` single GPUs per job.
+    """One gang per job: ``scale_factor`` instances with one GPU each.
 
     With a table ``*throughputs.json`` beside the trace, work is in seconds on a V100, and
     ``speeds`` covers every type in the table. Without a table, work is Shockwave's duration, or
@@ -107,11 +107,11 @@ def _rows(source: Source, report: ReadReport) -> Iterator[Row]:
 
 
 def _jobs(speeds: _Speeds, options: TraceOptions, checks: Checks) -> JobArrays:
-    """Build the jobs of all lines."""
+    """Build one job per line."""
     table, types = checks.table, checks.table.words(_TYPE)
     arrived, steps = checks.number(_ARRIVAL, "arrival"), checks.number(_STEPS, "total_steps")
     gpus = checks.count(_SCALE, "scale factor")
-    checks.drop((arrived < 0) | (steps < 0), "with a negative arrival or number of steps")
+    checks.drop((arrived < 0) | (steps < 0), ImpossibleTimes("with a negative arrival or number of steps"))
     pair, firsts = combinations((types.place, np.where(checks.usable, gpus, 0)))
     pairs = zip(types.place[firsts].tolist(), gpus[firsts].tolist(), strict=True)
     reference = np.array([_reference(speeds.get((types.words[place], width), {})) for place, width in pairs])[pair]

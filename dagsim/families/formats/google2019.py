@@ -3,12 +3,12 @@
 
 Reads exports of the BigQuery tables, each as one file or as shards: CSV with a header (nested
 fields as ``resource_request.cpus`` or ``resource_request_cpus``), or JSON Lines (numbers possibly
-as strings, defaults left out). Event types are numbers or names; the numbers differ from those of
-2011. The trace is the directory of the tables or the file of instance events. ``google`` groups and
-interprets the events.
+as strings, defaults left out). Event types are numbers or names; the numbers differ from the ones
+used in 2011. The trace is the directory of the tables or the file of instance events. ``google``
+groups and interprets the events.
 
-This module also reads exports without the lives of tasks: the Kaggle sample, requests, and machine
-shapes.
+This module also reads exports that do not contain the history of tasks: the Kaggle sample,
+requests, and machine shapes.
 
 - Kaggle's ``borg_traces_data.csv`` joins a random event of a random task with a random window of
   its usage: 34 columns with a header, demands as Python dictionaries, line ends inside quotes.
@@ -48,7 +48,7 @@ from dagsim.model import Cluster, Edge, Node, Task, TaskGraph
 from dagsim.traces.chunks import Form, Table, csv_form, read_rows, read_tables, tables_of
 from dagsim.traces.fields import Dirty, FaultsAt, count, finite_number
 from dagsim.traces.reader import Block, Downtime, Reader
-from dagsim.traces.report import ReadReport
+from dagsim.traces.report import ImpossibleTimes, ReadReport, RepeatedId
 from dagsim.traces.rows import Checks, JobBatch, in_parts, job_blocks, repeated, rows_by_job
 from dagsim.traces.source import Row, Source
 from dagsim.traces.trace_options import TraceOptions
@@ -363,8 +363,9 @@ def _list_blocks(source: Source, options: TraceOptions, report: ReadReport, most
 
 
 def shapes_beside(source: Source) -> Cluster | None:
-    """Return the cluster from the list of shapes for the same cell, beside ``source``, or from the
-    only such list."""
+    """Return the cluster from the list of shapes beside ``source`` for the same cell, or from the
+    only list of shapes there.
+    """
     cell = source.name.partition("_user_requests")[0]
     tables = source.beside(f"{cell}_host_resource.csv*")
     if len(tables.files) != 1:
@@ -418,7 +419,7 @@ def _batch(table: Table, options: TraceOptions, is_sample: bool) -> JobBatch:
     if is_sample:
         amounts = _requests(checks)
         start, end = checks.number(_START, "start_time"), checks.number(_END, "end_time")
-        checks.drop(end < start, "with an end before the start")
+        checks.drop(end < start, ImpossibleTimes("with an end before the start"))
         inside = table.words(_ALLOC)
         checks.note(
             np.array([word not in ("", "0", "0.0") for word in inside.words])[inside.place],
@@ -428,7 +429,7 @@ def _batch(table: Table, options: TraceOptions, is_sample: bool) -> JobBatch:
         amounts = [checks.number(column, "request", 0) for column in (_CPUS, _RAM)]
         again = checks.usable.copy()
         again[again] = repeated(job[again] * np.int64(len(table)) + names.place[again])
-        checks.drop(again, "whose instance another row has")
+        checks.drop(again, RepeatedId("whose instance another row has"))
 
     rows = groups.row[checks.usable[groups.row]]  # grouped by job, in the order of the file
     number, firsts = combinations((job[rows], names.place[rows]))

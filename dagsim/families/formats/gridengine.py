@@ -13,7 +13,7 @@ from math import nan
 
 from dagsim.traces.batch import BatchJob, BatchReader
 from dagsim.traces.fields import count, finite_number
-from dagsim.traces.report import ReadReport
+from dagsim.traces.report import OnlyInText, ReadReport
 from dagsim.traces.source import Source
 from dagsim.traces.times import duration_s
 
@@ -29,7 +29,8 @@ _ON_ONE_NODE = re.compile(r"smp|shm|thread|openmp|omp|serial|mt\b|onenode|single
 
 class GridEngine(BatchReader):
     """Builds one part with all slots for serial jobs, and for jobs in parallel environments whose
-    names imply a single node; else one part per slot, because accounting does not state the nodes.
+    names imply a single node; otherwise one part per slot, because accounting does not state the
+    nodes.
     """
 
     name = "gridengine"
@@ -80,7 +81,7 @@ class GridEngine(BatchReader):
             partition=record[_QUEUE],
             nodes=record[_HOST] if pieces == 1 else "",
             fault="" if submit_s else "without a submission time",
-            remark="whose GPUs are stated only in text, the category" if gpus else "",
+            remark=OnlyInText("whose GPUs are stated only in text, the category") if gpus else "",
         )
 
 

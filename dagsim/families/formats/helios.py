@@ -18,7 +18,7 @@ from dagsim.model import Cluster, Demand, Node, gpu_type
 from dagsim.traces.chunks import Table, csv_form, read_tables
 from dagsim.traces.fields import Dirty, FaultsAt, count
 from dagsim.traces.reader import Block, Reader
-from dagsim.traces.report import ReadReport
+from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.rows import Checks, dates, row_blocks, single_tasks
 from dagsim.traces.source import Source
 from dagsim.traces.trace_options import TraceOptions
@@ -39,8 +39,8 @@ _FORM = csv_form(
 
 
 class Helios(Reader):
-    """One gang of single GPUs per job; a job without GPUs has one instance per node. The tenant is
-    the virtual cluster.
+    """One gang per job, with one GPU per instance; a job without GPUs has one instance per node. The
+    tenant is the virtual cluster.
 
     All states are kept: jobs that failed or were cancelled also held their GPUs.
     """
@@ -103,7 +103,7 @@ def _times(table: Table) -> np.ndarray:
 
 
 def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
-    """Build the jobs of all rows."""
+    """Build one job per row."""
     table = checks.table
     submitted = checks.date(_SUBMIT, "submit_time")
     blank = table.blank(_DURATION)
@@ -111,7 +111,7 @@ def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
     if blank.any():
         end = checks.date(_END, "end_time", blank)
         seconds = np.where(blank, end - checks.date(_START, "start_time", blank), seconds)
-    checks.drop(seconds < 0, "with a negative duration")
+    checks.drop(seconds < 0, ImpossibleTimes("with a negative duration"))
     states = table.words(_STATE)
     is_state = np.array([state in _STATES for state in states.words])
     checks.note(~is_state[states.place], "with an unknown state (kept)")

@@ -14,7 +14,7 @@ import numpy as np
 from dagsim.model import Demand
 from dagsim.traces.chunks import csv_form, read_tables
 from dagsim.traces.reader import Block, Reader
-from dagsim.traces.report import ReadReport
+from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
 from dagsim.traces.source import Source
 from dagsim.traces.trace_options import TraceOptions
@@ -29,7 +29,7 @@ _FORM = csv_form(
 
 
 class Itp(Reader):
-    """One gang of ``num_gpu`` single GPUs per job, so that it may span nodes."""
+    """One gang per job: ``num_gpu`` instances with one GPU each, which may be on several nodes."""
 
     name = "itp"
     summary = "Microsoft ITP 2021 (ElasticFlow): DNN training jobs of 10 clusters"
@@ -51,14 +51,14 @@ class Itp(Reader):
 
 
 def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
-    """Build the jobs of all rows."""
+    """Build one job per row."""
     table = checks.table
     submitted, seconds = checks.number(_SUBMITTED, "submission_time"), checks.number(_DURATION, "duration")
-    checks.drop(submitted < 0, "with a negative submission_time")
-    checks.drop(seconds < 0, "with a negative duration")
+    checks.drop(submitted < 0, ImpossibleTimes("with a negative submission_time"))
+    checks.drop(seconds < 0, ImpossibleTimes("with a negative duration"))
     gpus = checks.count(_GPUS, "num_gpu")
     deadline = checks.number(_DEADLINE, "deadline", where=~table.blank(_DEADLINE))
-    checks.note(deadline < submitted, "whose deadline is before their submission (left out)")
+    checks.note(deadline < submitted, ImpossibleTimes("whose deadline is before their submission (left out)"))
     batch = np.where(table.blank(_BATCH), 0, checks.count(_BATCH, "batch_size", where=~table.blank(_BATCH)))
     models = table.words(_MODEL)
     return single_tasks(

@@ -1,7 +1,7 @@
 """LSF's accounting: ``lsb.acct``, with the records ``JOB_FINISH`` of IBM Spectrum LSF.
 
-A record is a line of fields separated by blanks; texts are quoted. Two lists within it are preceded by
-their lengths: the hosts that were asked for, and those that the job held. Times are epoch seconds.
+A record is a line of fields separated by blanks; texts are quoted. Two lists within it are preceded
+by their lengths: the requested hosts, and the hosts that the job held. Times are epoch seconds.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from dagsim.traces.batch import BatchJob, BatchReader, even_parts
 from dagsim.traces.fields import Dirty, count, finite_number
-from dagsim.traces.report import ReadReport
+from dagsim.traces.report import OnlyInText, ReadReport
 from dagsim.traces.source import Source
 
 _EVENT, _JOB, _SLOTS, _SUBMIT, _BEGIN, _START, _USER, _QUEUE, _REQUIRES, _ASKED = 2, 3, 6, 7, 8, 10, 11, 12, 13, 22
@@ -27,7 +27,9 @@ _MEMORY = re.compile(r"\brusage\[[^\]]*\bmem=(\d+(?:\.\d+)?)")
 
 
 class Lsf(BatchReader):
-    """One part per host if its slots are equal on all hosts, else one part per slot."""
+    """Builds one part per host if all hosts provide the same number of slots, otherwise one part per
+    slot.
+    """
 
     name = "lsf"
     summary = "IBM Spectrum LSF's accounting: lsb.acct"
@@ -87,7 +89,7 @@ class Lsf(BatchReader):
             account=project if project != "default" else "",
             partition=record[_QUEUE],
             nodes=" ".join(slots),
-            remark="whose GPUs are stated only in text, the requirement, per host" if gpus else "",
+            remark=OnlyInText("whose GPUs are stated only in text, the requirement, per host") if gpus else "",
         )
 
     def assumptions(self, source: Source, options: Any) -> dict[str, str]:

@@ -20,7 +20,7 @@ from dagsim.model.gpu import canonical
 from dagsim.traces.chunks import csv_form, read_rows, read_tables
 from dagsim.traces.fields import MOST_GPUS, Dirty, FaultsAt, count, finite_number
 from dagsim.traces.reader import Block, Reader
-from dagsim.traces.report import ReadReport
+from dagsim.traces.report import Disagreement, ImpossibleTimes, ReadReport
 from dagsim.traces.rows import Checks, arrivals, row_blocks, single_tasks
 from dagsim.traces.source import Source
 from dagsim.traces.trace_options import TraceOptions
@@ -42,7 +42,7 @@ _UNDISCLOSED = ("G1", "G2", "G3")
 
 
 class Openb2023(Reader):
-    """One job of one task per pod. It occupies its GPUs, or its share of one, from scheduling to
+    """One single-task job per pod, which occupies its GPUs, or its share of one, from scheduling to
     deletion.
 
     A pod that was never scheduled (pending) counts from its creation. All phases are kept: failed
@@ -99,17 +99,17 @@ def read_openb_nodes(source: Source) -> Cluster:
 
 
 def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
-    """Build the jobs of all pods."""
+    """Build one job per pod."""
     table = checks.table
     whole, share = checks.count(_GPUS, "num_gpu", 0), checks.number(_SHARE, "gpu_milli") / 1000
     fits = np.where(whole == 1, (share > 0) & (share <= 1), share == np.minimum(whole, 1))
-    checks.drop(~fits, "whose num_gpu and gpu_milli disagree")
+    checks.drop(~fits, Disagreement("whose num_gpu and gpu_milli disagree"))
     gpus, specs, qos = whole * share, table.words(_SPEC), table.words(_QOS)
     types = [
         tuple(dict.fromkeys([canonical(text.strip()) for text in spec.split("|") if text.strip()]))
         for spec in specs.words
     ]
-    checks.drop(np.array(list(map(bool, types)))[specs.place] & (gpus == 0), "with a gpu_spec but no GPU")
+    checks.drop(np.array(list(map(bool, types)))[specs.place] & (gpus == 0), Disagreement("with a gpu_spec but no GPU"))
     checks.note(
         np.array([bool(word) and word not in _PRIORITY for word in qos.words])[qos.place],
         "pods with an unknown qos (taken as priority 0)",
@@ -119,7 +119,9 @@ def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
     waited = table.blank(_SCHEDULED)
     begun = np.where(waited, created, checks.number(_SCHEDULED, "scheduled_time", where=timed & ~waited))
     seconds = np.where(timed, checks.number(_DELETED, "deletion_time", where=timed) - begun, 0.0)
-    checks.drop(timed & ((seconds < 0) | (begun < created) | (created < 0)), "whose times are out of order")
+    checks.drop(
+        timed & ((seconds < 0) | (begun < created) | (created < 0)), ImpossibleTimes("whose times are out of order")
+    )
     checks.note(timed & waited, "pods that were never scheduled (run time counted from creation)")
     measured_on = [kinds[0] if len(kinds) == 1 else None for kinds in types]
     work = options.all_on_reference(seconds, measured_on, specs.place)

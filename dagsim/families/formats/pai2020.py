@@ -23,7 +23,7 @@ from dagsim.model import Cluster, Demand, Node, gpu_type
 from dagsim.traces.chunks import Table, csv_form, read_rows, read_tables
 from dagsim.traces.fields import MOST_GPUS, FaultsAt, count, finite_number
 from dagsim.traces.reader import Block, Reader
-from dagsim.traces.report import ReadReport
+from dagsim.traces.report import ImpossibleTimes, ReadReport
 from dagsim.traces.rows import Checks, Findings, JobBatch, job_blocks, rows_by_job, single_tasks
 from dagsim.traces.source import LINE_BITS, Source
 from dagsim.traces.trace_options import TraceOptions
@@ -141,7 +141,7 @@ class _Tables:
 
     @classmethod
     def beside(cls, source: Source) -> _Tables:
-        """Return the tables in the directory that ``source`` is or lies in.
+        """Return the tables in ``source`` if it is a directory, otherwise those in its directory.
 
         Raises:
             TraceError: There is no task table.
@@ -155,7 +155,9 @@ class _Tables:
         return cls(job, task, _table(source, "instance"), tags)
 
     def joined(self, report: ReadReport) -> Iterator[_Joined]:
-        """Return the rows of all tables except the instances, held in memory; empty without tasks."""
+        """Return the rows of all tables except the instances, held in memory; empty if there are no
+        tasks.
+        """
         task = list(self._read(self.task, "task", report))
         job = list(self._read(self.job, "job", report)) if self.job else []
         specs: dict[str, str] = {}
@@ -291,8 +293,9 @@ def _batch(joined: _Joined, options: TraceOptions, report: ReadReport) -> JobBat
 def _drop_again(
     joined: _Joined, findings: Findings, rows: np.ndarray, first: np.ndarray, reason: str, stage: int = 0
 ) -> np.ndarray:
-    """Drop rows that repeat an earlier row, given by ``first``: identical ones as duplicates, the
-    others for a reason. Return the identical ones."""
+    """Drop rows that repeat an earlier row, given by ``first``: identical rows as duplicates, the
+    others for ``reason``. Return the identical rows.
+    """
     same = np.array([joined.fields(row) == joined.fields(int(first[row])) for row in rows.tolist()], bool)
     twice: np.ndarray = rows[same]
     findings.drop(twice, "given twice", stage=stage)
@@ -349,7 +352,7 @@ def _tasks(
     checks.findings.note(np.array(joined, np.int64), "tasks whose start or end is taken from their instances")
     checks.drop(start == inf, "without start_time")
     checks.drop(end == inf, "without end_time")
-    checks.drop(end < start, "with an end before the start")
+    checks.drop(end < start, ImpossibleTimes("with an end before the start"))
     gpus = checks.number(_GPU, "plan_gpu", 0) / 100
     uneven = (gpus > 1) & (gpus != np.floor(gpus))
     checks.note(uneven, _UNEVEN)

@@ -21,7 +21,7 @@ from dagsim.traces.chunks import Table, csv_form, read_tables, tables_of
 from dagsim.traces.documents import values
 from dagsim.traces.fields import Dirty, seconds_since_1970
 from dagsim.traces.reader import Block, Reader
-from dagsim.traces.report import ReadReport
+from dagsim.traces.report import ImpossibleTimes, ReadReport, RepeatedId
 from dagsim.traces.rows import (
     Checks,
     JobBatch,
@@ -48,8 +48,9 @@ _NO_TIME = (None, "None", "")
 
 
 class Philly(Reader):
-    """One gang of single GPUs per job. The work of a job is the sum over its attempts, and its
-    tenant is the virtual cluster."""
+    """One gang per job, with one GPU per instance. The work of a job is the sum over its attempts, and
+    its tenant is the virtual cluster.
+    """
 
     name = "philly"
     summary = "Microsoft Philly 2017: cluster_job_log (JSON) and processed lists (CSV)"
@@ -63,7 +64,7 @@ class Philly(Reader):
 
     def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
         if not _is_list(source):
-            again = ("whose jobid another job has",) * 2
+            again = (RepeatedId("whose jobid another job has"),) * 2
             times = partial(arrivals, column=_SUBMITTED)
             return row_blocks(partial(_log, source), times, partial(_logged, options), report, most, again)
         parts = in_parts(partial(_rows, source), _keys, report)
@@ -94,19 +95,21 @@ def _rows(source: Source, report: ReadReport) -> Iterator[Table]:
 
 
 def _keys(table: Table) -> tuple[np.ndarray, np.ndarray]:
-    """Return the whole text of each row, because jobs in a list have no ids, and its time. Parquet
-    stores numbers as such."""
+    """Return the text of each row, which identifies a job because lists contain no ids, and the time
+    of each row. Parquet files contain numbers, which are converted to text.
+    """
     columns = [table.words_of.get(column, table.values.get(column)) for column in range(len(_LIST))]
     texts = zip(*[map(str, column.tolist()) for column in columns if column is not None], strict=True)
     return objects(map(",".join, texts)), dates(table, _TIME)
 
 
 def _listed(table: Table, options: TraceOptions) -> JobBatch:
-    """Build the jobs of a derived list, named after their lines. Rows with equal texts are separate
-    jobs."""
+    """Build the jobs in a derived list, named after their lines. Rows with equal texts are separate
+    jobs.
+    """
     checks, groups = Checks(table), rows_by_job(*_keys(table))
     seconds = checks.number(_DURATION, "duration")
-    checks.drop(seconds < 0, "with a negative duration")
+    checks.drop(seconds < 0, ImpossibleTimes("with a negative duration"))
     gpus = checks.count(_GPUS, "num_gpus")
     is_again = np.ones(len(table), bool)
     is_again[groups.row[groups.first[:-1]]] = False
@@ -142,7 +145,8 @@ def _entries(source: Source, report: ReadReport) -> Iterator[Row]:
 
 def _ran(attempts: Any) -> tuple[float, int, int, int, str]:
     """Return the seconds of all attempts, the GPUs of the first one, the number of attempts, the
-    number of those without a time, and the reason if they are unusable."""
+    number of attempts without a time, and the reason if they are unusable.
+    """
     try:
         if not isinstance(attempts, list) or not attempts:
             raise Dirty("without attempts")
@@ -159,7 +163,7 @@ def _ran(attempts: Any) -> tuple[float, int, int, int, str]:
                 continue
             span = seconds_since_1970(str(end), "end_time") - seconds_since_1970(str(start), "start_time")
             if span < 0:
-                raise Dirty("whose times are out of order")
+                raise Dirty(ImpossibleTimes("whose times are out of order"))
             seconds += span
         if attempts[-1].get("end_time") in _NO_TIME:
             raise Dirty("without end")
@@ -169,7 +173,7 @@ def _ran(attempts: Any) -> tuple[float, int, int, int, str]:
 
 
 def _logged(options: TraceOptions, checks: Checks) -> JobArrays:
-    """Build the jobs of the log."""
+    """Build one job per entry of the log."""
     table = checks.table
     seconds, gpus = table.numbers(_SECONDS), table.numbers(_FIRST_GPUS)
     checks.drop_for(table.words(_FAULT))
@@ -181,13 +185,13 @@ def _logged(options: TraceOptions, checks: Checks) -> JobArrays:
 def _gangs(
     checks: Checks, arrival_s: np.ndarray, seconds: np.ndarray, gpus: np.ndarray, options: TraceOptions, **columns: Any
 ) -> JobArrays:
-    """Build gangs of single GPUs, one job per row."""
+    """Build one job per row: a gang with one GPU per instance."""
     work = np.where(seconds < options.floor_s, options.floor_s, seconds)
     return single_tasks(checks, arrival_s, work, gpus, (gpus > 1,), lambda gang: TaskKind(Demand(), gang), **columns)
 
 
 def _gpus(attempt: dict[str, Any]) -> int:
-    """Return the GPUs of an attempt, summed over its machines."""
+    """Return the number of GPUs of an attempt, summed over its machines."""
     detail = attempt.get("detail")
     if not isinstance(detail, list):
         return 0

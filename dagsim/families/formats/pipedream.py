@@ -3,7 +3,7 @@ in ddls.
 
 Nodes are ``node<i> -- <what> -- forward_compute_time=f, backward_compute_time=b, activation_size=a,
 parameter_size=p``, where ``a`` may be a list ``[x; y]``; edges are ``<tab>node<u> -- node<v>``.
-Each file is read as a whole, one after another.
+Files are read one after another, each as a whole.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dagsim.model import Job, Task
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.traces.fields import Dirty, finite_number
 from dagsim.traces.reader import Reader
-from dagsim.traces.report import ReadReport
+from dagsim.traces.report import ImpossibleTimes, ReadReport, RepeatedId
 from dagsim.traces.source import Source
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.traces.workflow import stem, workflow
@@ -86,7 +86,7 @@ def _job(file: Source, options: TraceOptions, report: ReadReport) -> Job | None:
             if node is None:
                 raise Dirty("that are neither node nor edge")
             if int(node[1]) in ops:
-                raise Dirty("whose id another node has")
+                raise Dirty(RepeatedId("whose id another node has"))
             ops[int(node[1])] = _op(node)
     where = f"{file}:1"
     if len(ops) < rows:
@@ -112,7 +112,7 @@ def _op(node: re.Match[str]) -> _Op:
     sizes = [finite_number(size, "activation_size") for size in node[5].strip("[]").split(";")]
     op = _Op(int(node[1]), forward, backward, ordered_sum(sizes), finite_number(node[6], "parameter_size"))
     if min(op) < 0:
-        raise Dirty("with a negative time or size")
+        raise Dirty(ImpossibleTimes("with a negative time or size"))
     return op
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dagsim.model import Job, Task
 from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.reader import Reader
-from dagsim.traces.report import ReadReport
+from dagsim.traces.report import Disagreement, ImpossibleTimes, ReadReport, RepeatedId
 from dagsim.traces.source import Source
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.traces.workflow import stem, workflow
@@ -65,7 +65,7 @@ def _job(file: Source, options: TraceOptions, report: ReadReport) -> Job | None:
             report.rows += 1
             name, seconds, parents = _row(fields)
             if name in tasks:
-                raise Dirty("whose id another row has")
+                raise Dirty(RepeatedId("whose id another row has"))
             tasks[name] = Task(name, seconds, gpus=gpus, cpus=cpus)
             edges += [(parent, name, 0.0) for parent in parents]
         except Dirty as reason:
@@ -90,7 +90,7 @@ def _row(fields: list[str]) -> tuple[str, float, list[str]]:
     name, seconds = count(fields[0], "id", 0), finite_number(fields[1], "processing time")
     parents = [str(count(field, "predecessor", 0)) for field in fields[3:]]
     if count(fields[2], "number of predecessors", 0) != len(parents):
-        raise Dirty("with a different number of predecessors than stated")
+        raise Dirty(Disagreement("with a different number of predecessors than stated"))
     if seconds < 0:
-        raise Dirty("with a negative processing time")
+        raise Dirty(ImpossibleTimes("with a negative processing time"))
     return str(name), seconds, parents

@@ -14,7 +14,7 @@ from dagsim.errors import ModelError, TraceError
 from dagsim.model import Job, Task
 from dagsim.traces.fields import Dirty, count
 from dagsim.traces.reader import Reader
-from dagsim.traces.report import ReadReport
+from dagsim.traces.report import ReadReport, RepeatedId
 from dagsim.traces.source import Source
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.traces.workflow import read_json, value, workflow
@@ -65,7 +65,7 @@ def _job(entry: Any, options: TraceOptions, report: ReadReport, where: str) -> J
         try:
             task = _task(stage, options)
             if task.name in tasks:
-                raise Dirty("whose id another stage has")
+                raise Dirty(RepeatedId("whose id another stage has"))
             tasks[task.name] = task
         except Dirty as reason:
             report.drop(str(reason), where, detail=id)

@@ -18,7 +18,7 @@ from dagsim.errors import TraceError
 from dagsim.model import Job, Task
 from dagsim.traces.fields import Dirty
 from dagsim.traces.reader import Reader
-from dagsim.traces.report import ReadReport
+from dagsim.traces.report import ImpossibleTimes, ReadReport, RepeatedId
 from dagsim.traces.source import Source
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.traces.workflow import read_json, shared_bytes, stem, value, workflow
@@ -30,7 +30,9 @@ _Files = dict[str, dict[str, float]]
 
 
 class WfCommons(Reader):
-    """One job per file, all arriving at 0; a task takes ``coreCount`` cores (1) for its measured runtime."""
+    """One job per file, all arriving at 0; a task takes ``coreCount`` cores (by default 1) for its
+    measured runtime.
+    """
 
     name = "wfcommons"
     summary = "WfCommons WfFormat 1.0 to 1.5 (.json): recorded workflow executions"
@@ -106,7 +108,7 @@ def _tasks(
                 raise Dirty("that are not objects")
             name = str(item.get("id") or item.get("name") or "")
             if not name or name in tasks:
-                raise Dirty("whose id another task has" if name else "without an id")
+                raise Dirty(RepeatedId("whose id another task has") if name else "without an id")
             tasks[name] = _task(name, {**item, **execution.get(name, {})}, options)
             parents, children = ([str(other) for other in _list(item.get(of))] for of in ("parents", "children"))
             edges.update(dict.fromkeys((ids.get(parent, parent), name) for parent in parents))
@@ -116,8 +118,9 @@ def _tasks(
 
 
 def _ids_by_reference(listed: list[Any]) -> dict[str, str]:
-    """Return the ids of tasks by the references of parents and children: by unique names if more
-    references are names than ids, else nothing."""
+    """Return the ids of tasks by their unique names, if more of the references to parents and
+    children are names than ids; otherwise an empty dictionary.
+    """
     items = _dicts(listed)
     names = Counter(str(item.get("name")) for item in items)
     ids = {str(item.get("name")): str(item.get("id") or item.get("name")) for item in items}
@@ -130,7 +133,7 @@ def _ids_by_reference(listed: list[Any]) -> dict[str, str]:
 def _task(name: str, facts: dict[str, Any], options: TraceOptions) -> Task:
     seconds = value(facts.get("runtimeInSeconds", facts.get("runtime")), "runtime")
     if seconds < 0:
-        raise Dirty("with a negative runtime")
+        raise Dirty(ImpossibleTimes("with a negative runtime"))
     cores = facts.get("coreCount", facts.get("cores"))
     gpus, cpus, _ = options.cpu_demand(value(cores, "coreCount") if cores is not None else 1.0, 0.0)
     return Task(name, max(seconds, options.floor_s), gpus=gpus, cpus=cpus)

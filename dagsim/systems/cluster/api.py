@@ -1,19 +1,19 @@
 """The API for policies on the GPU cluster: everything that the kernel shows to a policy.
 
-A policy imports only this module from the simulation, and a test checks the imports. All objects
+From the simulation, a policy imports only this module, and a test checks these imports. All objects
 here are live and read-only: they show the current state, which changes as decisions are carried
 out, and only decisions can change it. Times are in seconds since the start (float64), durations in
 seconds, and memory in GB. A *type* is an index into ``ClusterView.gpu_types``, a *node* an index
 into ``Cluster.nodes``. Jobs are numbered in order of arrival, and runs in order of their starts.
 
-**One point in time.** First runs end, then nodes come back and fail, then jobs arrive. After that,
-the policy is called repeatedly until it returns no decisions. A decision takes effect before the
-next one is requested, so a generator sees the effect when it continues after its ``yield``. Nothing
-else happens while the policy decides, and simulated time stands still.
+**Order of simultaneous events.** First, runs end; then nodes come back and others fail; then jobs
+arrive. After that, the policy is called repeatedly until it returns no decisions. A decision takes
+effect before the next one is requested, so a generator sees the effect when it continues after its
+``yield``. Nothing else happens while the policy decides, and simulated time stands still.
 
 **ClusterView** is the argument of ``ClusterPolicy.decide``: one object for the whole simulation.
 
-- ``now``: the present. ``cluster``, ``gpu_types``: as configured; these never change.
+- ``now``: the current time. ``cluster``, ``gpu_types``: as configured; these never change.
 - ``ready``: tasks with waiting instances, in the order in which they became ready. A task is added
   when its last parent is done or its job arrives, and when some of its instances were preempted or
   failed. It is removed when its last waiting instance starts.
@@ -29,15 +29,15 @@ else happens while the policy decides, and simulated time stands still.
   (``ExpectedFree``).
 - ``preemption``: how much of its work a stopped run keeps (``on_resume``), and the cost of resuming
   it.
-- ``sharing``: the rates of two tasks on the same GPUs (``Sharing.pair``), or ``None`` if runs
-  cannot ``Join``.
+- ``sharing``: the model that gives the rates of two tasks on the same GPUs (``Sharing.pair``), or
+  ``None`` if ``Join`` is not available.
 - ``queue``, ``typed_queue``, ``index``, ``follow``: indexes that the kernel keeps up to date (see
   below).
 - ``stream``: random numbers that are identical in all simulations with the same seed.
 - ``queues``: accounts, partitions and limits as configured (``QueueTree``). ``requested_s(task)``:
   the time limit requested by the user.
-- ``fork``: a copy of the simulation for trying out decisions, with no more information than the
-  view.
+- ``fork``: a copy of the simulation in which decisions can be tried out. It reveals no more than
+  the view does.
 
 **TaskState** is a task of a job in the system, and the argument of ``Start``.
 
@@ -50,11 +50,12 @@ else happens while the policy decides, and simulated time stands still.
   start of the task to the end of its job. They never change.
 - ``ready_s``: the time at which it became ready. ``order``: sort key for first come, first served.
   ``demand``: the resources that it needs (``DemandClass``), shared by all tasks with equal demands.
-- ``piece``: 0, or the number of the preemption after which its instances came back. Such a piece is
-  a separate ``TaskState`` with the same ``job`` and ``index``, the remaining fraction ``left`` of
-  the work, and ``restore_s`` seconds of set-up before it can compute.
+- ``piece``: 0 for a task as submitted. Instances that come back after a preemption or failure form
+  a new piece, numbered from 1 over the whole simulation. Such a piece is a separate ``TaskState``
+  with the same ``job`` and ``index``, the remaining fraction ``left`` of the work, and
+  ``restore_s`` seconds of set-up before it can compute.
 - ``training``: the progress of an elastic task (``TrainingState``), ``None`` for others. A policy
-  may query a copy of it for the pace at other placements.
+  may use a copy of it to find out the rate of the task on other placements.
 - ``truth``: the true seconds of an instance, by type. Only a policy with ``clairvoyant = True`` in
   its class may read it. For any other policy, reading it raises ``IllegalDecision``.
 
@@ -66,9 +67,9 @@ not), ``tasks_left`` (number not done), ``ideal_s`` (its estimated critical path
 
 - ``id``, ``task``, ``job``, ``instances``, ``type``, ``nodes``, ``gpus`` (held; a fraction if it
   shares one), ``started_s``: these never change.
-- ``rate``: its current rate, which is 1 unless it shares GPUs (``beside``: the other runs) or is
-  elastic. ``work_left_s(now)``: the estimated remaining seconds at rate 1. ``done(now)``: the work
-  done or, for an elastic task, its progress (``training.progress`` is the progress at the last
+- ``rate``: its current rate, which is 1 unless the run shares GPUs (with the runs in ``beside``) or
+  is elastic. ``work_left_s(now)``: the estimated remaining seconds at rate 1. ``done(now)``: the
+  work done or, for an elastic task, its progress (``training.progress`` is the progress at the last
   change of its rate).
 - ``computing_s``: when it began to compute; ``None`` while it fetches inputs or is being set up
   (``setup_s`` seconds).
@@ -77,19 +78,20 @@ not), ``tasks_left`` (number not done), ``ideal_s`` (its estimated critical path
 - ``ends_s``, ``seconds``: the true end and length; only for clairvoyant policies, like
   ``task.truth``.
 
-**ClusterState**, the free resources. ``list[node]`` is the ``NodeState`` of a node. It has ``idle``
-GPUs, free ``cpus`` and ``memory`` in whole millionths (``MICRO``), ``shares`` (free millionths of
-each partly used GPU), ``up``, and ``room(demand)``, the number of instances that the node could
-take. ``fits_on(demand, type)``, ``idle_gpus(type)``, ``capacity(demand, type)`` and
-``candidates(demand, type)`` use indexes instead of a loop over all nodes.
+**ClusterState** has the free resources. ``list[node]`` is the ``NodeState`` of a node. It has
+``idle`` GPUs, free ``cpus`` and ``memory`` in whole millionths (``MICRO``), ``shares`` (free
+millionths of each partly used GPU), ``up``, and ``room(demand)``, the number of instances that fit
+on the node now. ``fits_on(demand, type)``, ``idle_gpus(type)``, ``capacity(demand, type)`` and
+``candidates(demand, type)`` use indexes, so they do not loop over all nodes.
 
-**Events.** ``view.index(key, make)`` creates an index once, stores it with the simulation, and
-calls those of the following methods that it has:
+**Events.** ``view.index(key, make)`` creates an index once and stores it with the simulation. The
+kernel then calls whichever of these methods the index defines:
 
 - ``push(task)``: the task became ready, on arrival or later, or some of its instances came back as
   a new piece.
 - ``rated(run, now)``: the run continues at a different rate.
-- ``started(run, now)``: the run has just started. Its nodes are taken and ``run.task.waiting`` is reduced.
+- ``started(run, now)``: the run has just started. Its nodes are taken and ``run.task.waiting`` is
+  reduced.
 - ``ended(run, now)``: the run has just finished, failed or been preempted. Its nodes are free and
   it is no longer in ``running``. The consequences follow later: its task may still count it as
   unfinished, and children and pieces have not been pushed yet. Anything that depends on these has
@@ -108,10 +110,10 @@ listener receives the runs again, so ``started`` must accept a run that it has a
 listeners created at its first decision then receive the past, in order and with the original times:
 tasks that became ready, and runs that started, ended or were stopped. A listener with an attribute
 ``remembers``, which states what it stores about finished jobs (``"usage by account and user"``),
-also receives the events of finished jobs if they are known. If they are not, the results say so. If
-a policy stores something between decisions that no log contains (``"how many random numbers had
-been drawn"``), it states this in an attribute ``forgets``, which is printed above the results of
-such a run.
+also receives the events of finished jobs if they are known. If they are unknown, a note above the
+results states this. If a policy stores something between decisions that no log contains (``"how
+many random numbers had been drawn"``), it states this in an attribute ``forgets``, which is printed
+above the results of such a run.
 """
 
 from dagsim.systems.cluster.models.shared_gpus import Sharing

@@ -44,14 +44,14 @@ _KEPT = 50
 
 
 class ContradictoryInput(TraceError):
-    """The log and the site contradict each other, and the user has asked not to get an answer in
-    that case (``--strict``)."""
+    """The log and the site contradict each other, and the user has asked for an error instead of an
+    answer in that case (``--strict``).
+    """
 
 
 @dataclass(slots=True)
 class Audit:
-    """The contradictions in an input, by kind, together with its total numbers of jobs and
-    hours."""
+    """The contradictions in an input, by kind, and the total number of its jobs and hours."""
 
     jobs: int = 0
     rows: int = 0
@@ -67,8 +67,9 @@ class Audit:
     """Other sentences that must precede any result, such as one about an invented cluster."""
 
     def shares(self, kind: str) -> tuple[float, float, float]:
-        """Return the shares of the jobs or rows, GPU-hours and core-hours that have this
-        contradiction."""
+        """Return the shares of jobs (or rows), GPU-hours and core-hours that a contradiction
+        affects.
+        """
         of = self.contradictions[kind]
         pairs = ((of.count, self._whole(kind)), (of.hours.gpus, self.hours.gpus), (of.hours.cores, self.hours.cores))
         jobs, gpus, cores = (part / whole if whole else 0.0 for part, whole in pairs)
@@ -79,14 +80,14 @@ class Audit:
         return max(self.shares(kind)) > URGENT
 
     def worst(self) -> float:
-        """Return the largest share of jobs or hours with the same contradiction."""
+        """Return the largest share of jobs or hours that any contradiction affects."""
         return max((max(self.shares(kind)) for kind in self.contradictions), default=0.0)
 
     def sentences(self, urgent: bool = True) -> list[str]:
-        """Describe either the urgent contradictions, or the other ones and the names that only the
-        site has.
+        """Describe the urgent contradictions. If ``urgent`` is False, describe the others, and the
+        names that occur only in the site.
         """
-        kinds = [kind for kind in CONTRADICTIONS if kind in self.contradictions and self.is_urgent(kind) is urgent]
+        kinds = [kind for kind in self._kinds() if self.is_urgent(kind) is urgent]
         sentences = [f"{'warning: ' * urgent}{self._sentence(kind)}" for kind in kinds]
         sentences += [f"warning: {doubt}" for doubt in self.doubts if urgent]
         if not urgent:
@@ -106,7 +107,7 @@ class Audit:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the audit as plain data."""
-        kinds = [kind for kind in CONTRADICTIONS if kind in self.contradictions]
+        kinds = self._kinds()
         of = {kind: self.contradictions[kind] for kind in kinds}
         most = {kind: sorted(of[kind].reasons.items(), key=lambda told: -told[1][0])[:_KEPT] for kind in kinds}
         return {
@@ -134,7 +135,7 @@ class Audit:
 
     @classmethod
     def of_dict(cls, facts: Mapping[str, Any]) -> Audit:
-        """Read ``to_dict``."""
+        """Create an audit from the result of ``to_dict``."""
         kinds = {
             of["kind"]: Contradiction(
                 of["count"],
@@ -148,8 +149,12 @@ class Audit:
         doubts = tuple(facts.get("doubts", ()))
         return cls(facts["jobs"], facts["rows"], hours, kinds, unused, facts["hint"], doubts)
 
+    def _kinds(self) -> list[str]:
+        """Return the kinds of contradictions in this input, in the order of ``CONTRADICTIONS``."""
+        return sorted(self.contradictions, key=list(CONTRADICTIONS).index)
+
     def _whole(self, kind: str) -> int:
-        """Return the number of all jobs, or of all rows for a contradiction between rows."""
+        """Return the total number of jobs, or of rows if the contradiction is between rows."""
         return self.rows if kind in OF_ROWS else self.jobs
 
     def _sentence(self, kind: str) -> str:
@@ -171,7 +176,7 @@ class Audit:
 
 
 def _named(count: int, ids: tuple[str, ...], unit: str) -> str:
-    """Return a number of jobs or rows, and the first of them."""
+    """Format a number of jobs or rows with the ids of the first ones."""
     what = f"1 {unit}: " if count == 1 else f"{count:,} {unit}s{', first' * (count > len(ids))}: "
     return what + ", ".join(ids)
 
@@ -181,7 +186,7 @@ def _listed(names: Sequence[str], count: int) -> str:
 
 
 class _Nodes:
-    """Identical nodes: one of them in its empty state, and all of them as a bit set."""
+    """Identical nodes: the empty state of one of them, and a bit set of all of them."""
 
     def __init__(self, machine: NodeState) -> None:
         self.machine = machine
@@ -199,8 +204,8 @@ class _Verdict(NamedTuple):
 class Auditor:
     """Checks the jobs in a log against a cluster and its site, block by block.
 
-    Nodes are compared by name if the site has queues or has at least one node of the log, because
-    the log of another cluster contradicts nothing.
+    Nodes are compared by name only if the site has queues or has at least one of the nodes in the
+    log, because otherwise the log comes from another cluster and contradicts nothing.
     """
 
     def __init__(
@@ -216,10 +221,12 @@ class Auditor:
         hint: str = "",
         broken: Callable[[], Callable[[Job], str]] | None = None,
     ) -> None:
-        """``as_stated`` is False if the jobs will request other resources than the log states, so
-        that it is impossible to check whether they fit. In a ``snapshot``, jobs without a start
-        time are waiting. ``broken`` creates a function that names the rules of the site by which a
-        job may never start.
+        """Create an auditor without jobs.
+
+        ``as_stated`` is False if the jobs will request other resources than the log states, so that
+        the auditor cannot check whether they fit. In a ``snapshot``, jobs without a start time are
+        waiting. ``broken`` creates a function that names the rules of the site that keep a job from
+        ever starting.
         """
         self._types, self._site = cluster.gpu_types, SiteState(cluster, queues, levels=levels)
         self._runtime, self._accept, self._hint = runtime, accept or {}, hint
@@ -244,7 +251,7 @@ class Auditor:
         self.begin()
 
     def begin(self) -> None:
-        """Forget all jobs, because the log is read again."""
+        """Forget all jobs, because the log will be read again."""
         self._audit = Audit()
         self._log_names: dict[str, set[str]] = {kind: set() for kind in (*self._names, "nodes", "gpu types")}
         self._impossible: dict[tuple[str, str], tuple[float, float]] = {}
@@ -277,8 +284,9 @@ class Auditor:
             self._judge_nodes(block, jobs.observed_nodes)
 
     def audit(self, report: ReadReport | None = None) -> Audit:
-        """Return the audit of all jobs so far; ``report`` contains the contradictions that the
-        reader found."""
+        """Return the audit of all jobs so far, including the contradictions in the ``report`` of
+        the reader.
+        """
         found = self._audit
         kinds = {kind: replace(of, reasons=dict(of.reasons)) for kind, of in found.contradictions.items()}
         for kind in ("impossible", "stuck", "rules"):
@@ -302,7 +310,7 @@ class Auditor:
         return Audit(found.jobs, rows, found.hours, kinds, self._unused(), self._hint, self._doubts())
 
     def _doubts(self) -> tuple[str, ...]:
-        """Point out if an invented cluster owes its size to a single job."""
+        """Return a warning if the size of an invented cluster is due to a single job."""
         if len(self._widest) < 2:
             return ()
         (second, _), (gpus, job) = self._widest
@@ -314,7 +322,7 @@ class Auditor:
         )
 
     def _unused(self) -> dict[str, tuple[int, tuple[str, ...]]]:
-        """Return the names at the site that no job so far has used."""
+        """Return the names in the site that no job has used so far."""
         known = {kind: names for kind, names in self._names.items() if self._log_names[kind]}
         if self._log_names["nodes"] and self._has_queues:
             known["nodes"] = {node.name: None for node in self._nodes.values()}
@@ -367,8 +375,9 @@ class Auditor:
             self._judge_rules(block, job, np.array(sorted(verdicts), np.int64), waits)
 
     def _judge_rules(self, block: _Block, job: np.ndarray, known: np.ndarray, waits: np.ndarray) -> None:
-        """Find the jobs that the rules of the site keep out for good, besides the jobs already
-        ``known`` not to fit."""
+        """Find the jobs that the rules of the site keep from ever starting. Jobs that are already
+        ``known`` not to fit are left out.
+        """
         jobs, texts = block.jobs, list[str]()
         broken = np.full(len(jobs), -1)
         """Index of the words of each job, -1 for none."""
@@ -376,7 +385,7 @@ class Auditor:
         terms = [of.place[job] for of in labels if of is not None]
 
         def judge(rows: np.ndarray, limits: np.ndarray | None) -> None:
-            """Judge the tasks in these rows, each combination of values once."""
+            """Judge the tasks in these rows. Each combination of values is judged only once."""
             columns = [column[rows] for column in (jobs.kind, jobs.instances, *terms)]
             code, firsts = combinations([*columns, *([] if limits is None else [limits[rows]])])
             found = np.full(len(firsts), -1)
@@ -409,8 +418,9 @@ class Auditor:
             self._tell(kind, block, chosen)
 
     def _words(self, jobs: JobArrays, job: np.ndarray, rows: np.ndarray, limits: np.ndarray | None) -> Iterator[str]:
-        """Describe the rules by which the tasks in some rows, with their time limits, may never
-        start."""
+        """For each of the given rows, yield a description of the rules that keep its task, with its
+        time limit, from ever starting.
+        """
         labels = (jobs.partition, jobs.request, jobs.account, jobs.qos, jobs.user if self._names_users else None)
         for row, one in zip(rows.tolist(), jobs.chosen(job[rows]).jobs(), strict=True):
             kind, instances = jobs.kinds[jobs.kind[row]], int(jobs.instances[row])
@@ -425,8 +435,9 @@ class Auditor:
             yield self._broken_by[key]
 
     def _judge_names(self, kind: str, block: _Block, column: Labels) -> None:
-        """Find the jobs that name a partition, an account or the like that does not exist at the
-        site."""
+        """Find the jobs that name a partition, an account or a similar object that does not exist
+        at the site.
+        """
         known, chosen = self._names[kind], dict[str, list[int]]()
         for place, word in enumerate(column.words):
             if word in known:
@@ -436,7 +447,9 @@ class Auditor:
         self._tell(kind, block, chosen)
 
     def _judge_nodes(self, block: _Block, column: Labels) -> None:
-        """Find the jobs that ran on nodes that are missing from the cluster or smaller there."""
+        """Find the jobs that ran on nodes that are missing from the cluster, or that held more on
+        their nodes than these have in the cluster.
+        """
         jobs, chosen = block.jobs, dict[str, list[int]]()
         unknown = [[name for name in names if name not in self._nodes] for names in column.words]
         for place, names in enumerate(column.words):
@@ -469,8 +482,9 @@ class Auditor:
     def _differences(
         self, names: tuple[str, ...], kind: TaskKind, instances: int, gpu: str
     ) -> tuple[tuple[str, str], ...]:
-        """Return the resources that a job held on its nodes although these nodes have fewer or
-        different ones."""
+        """Return the resources that a job held on its nodes according to the log, but that the
+        nodes do not have.
+        """
         key = (names, kind.demand, instances, gpu)
         if key not in self._smaller:
             self._smaller[key] = tuple(self._compared(names, kind.demand, instances, gpu))
@@ -496,14 +510,15 @@ class Auditor:
 
     def _is_like(self, gpu: str, there: str) -> bool:
         """Return True if the log's name for a GPU type, or for a part of a GPU, may refer to the
-        type of a node."""
+        GPU type of a node.
+        """
         like = named_types((gpu,))
         return there in like or any(there in map(canonical, self._accept.get(name, ())) for name in like)
 
     def _tell(
         self, kind: str, block: _Block, reasons: Mapping[str, list[int]], into: Contradiction | None = None
     ) -> None:
-        """Add jobs, by reason, to the contradictions of a kind."""
+        """Add jobs, grouped by reason, to the contradictions of a kind."""
         reasons = {reason: places for reason, places in reasons.items() if places}
         if not reasons:
             return
@@ -515,7 +530,7 @@ class Auditor:
             told.add(reason, block.jobs.ids[places[:8]].tolist(), len(places))
 
     def _verdict(self, kind: TaskKind, gang: int, partition: str, request: Request | None) -> _Verdict | None:
-        """Return the reason why a task can never run, or None if it can."""
+        """Return the reason why a task can never run, or None if it can run."""
         key = (kind, gang, partition, request)
         if key not in self._verdicts:
             self._verdicts[key] = self._judged(kind, gang, partition, request)
@@ -580,7 +595,7 @@ class Auditor:
         try:
             seconds = self._runtime.seconds(kind.task("", 1.0, 1), types)
         except ModelError:
-            return chosen  # the simulation will report what is wrong
+            return chosen  # the simulation will report the error
         return [index for index in chosen if seconds[index] < inf]
 
     def _too_large(self, demand: Demand, nodes: Iterable[Node], where: str) -> _Verdict:
@@ -607,7 +622,7 @@ class _Block(NamedTuple):
 
 
 def _names_of(queues: QueueTree) -> dict[str, dict[str, None]]:
-    """Return the names that a site has, by kind of contradiction, in the site's order."""
+    """Return the names that exist at a site, by kind of contradiction, in the site's order."""
     tree = queues.names()
     if not queues.partitions:
         return {"partitions": tree}
@@ -623,7 +638,7 @@ _NUMBER = re.compile(r"(?<=< )([\d.e+]+)(?=:| s:)")
 
 
 def _without_number(reason: str) -> tuple[str, float]:
-    """Return a reason with a gap in place of the requested number, and that number."""
+    """Return a reason with a placeholder for the requested number, and that number."""
     found = _NUMBER.findall(reason)
     if len(found) != 1:
         return reason, 0.0
@@ -631,7 +646,7 @@ def _without_number(reason: str) -> tuple[str, float]:
 
 
 def _with_range(reason: str, asked: tuple[float, float] | None) -> str:
-    """Return a reason with the smallest and the largest number that was requested."""
+    """Insert the smallest and the largest requested number into a reason."""
     if asked is None or not asked[1]:
         return reason
     low, high = asked

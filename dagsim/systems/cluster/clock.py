@@ -1,5 +1,5 @@
-"""The clock: a SimPy environment that also accepts absolute times, and the order of simultaneous
-events. Only this module accesses private fields of SimPy.
+"""The clock, which is a SimPy environment that also accepts absolute times, and the order of
+simultaneous events. Only this module accesses private fields of SimPy.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FEW_EVENTS = 256
 
 
 class Due(Event):
-    """An event that is certain to happen once it is on the clock (``Clock.at``), whereas other
+    """An event that happens as soon as its time on the clock has come (``Clock.at``), whereas other
     SimPy events have to be triggered first.
     """
 
@@ -35,8 +35,8 @@ class Due(Event):
 
 
 class Clock(Environment):
-    """SimPy's environment with absolute times. They are needed because ``now + (t - now)`` is not
-    always ``t`` in floating point, but a job must arrive at exactly its own time.
+    """SimPy's environment with absolute times. A job must arrive at exactly its own time, but in
+    floating point ``now + (t - now)`` does not always equal ``t``.
     """
 
     def __init__(self, now: float = 0.0) -> None:
@@ -44,16 +44,16 @@ class Clock(Environment):
         self._crowded = _FEW_EVENTS
 
     def at(self, time_s: float, order: int, event: Event) -> None:
-        """Let the triggered ``event`` happen at ``time_s``, in its ``order`` among simultaneous
-        events. Events with the same order happen in the order of these calls.
+        """Schedule the triggered ``event`` for ``time_s``. Its ``order`` ranks it among
+        simultaneous events; events with the same order happen in the order of these calls.
         """
         entry: Any = (time_s, order, next(self._eid), event)
         heappush(self._queue, entry)
 
     def settle(self) -> None:
-        """Process all events at the next time, including those that they cause at the same time.
+        """Process all events at the next time, including events that they cause at the same time.
 
-        This is ``Environment.step`` in a loop, without one call per event.
+        This is ``Environment.step`` in a loop, but without one call per event.
         """
         queue = self._queue
         self._now = now = queue[0][0]
@@ -74,7 +74,7 @@ class Clock(Environment):
 
     def tidy(self) -> None:
         """Remove disarmed events (``Due`` without callbacks) once they could make up half of all
-        events. O(1) on average.
+        events. Costs O(1) on average.
         """
         if len(self._queue) > self._crowded:
             self._queue[:] = [entry for entry in self._queue if entry[3].callbacks or not isinstance(entry[3], Due)]
@@ -82,14 +82,14 @@ class Clock(Environment):
             self._crowded = 2 * len(self._queue) + _FEW_EVENTS
 
     def not_before(self, time_s: float) -> None:
-        """Postpone events that are scheduled before ``time_s`` until this time. O(events)."""
+        """Postpone all events that are scheduled before ``time_s`` to ``time_s``. Costs O(events)."""
         self._queue[:] = [(max(entry[0], time_s), *entry[1:]) for entry in self._queue]
         heapify(self._queue)
 
 
 class Timer(Due):
-    """An event at an absolute time, with an order among simultaneous events; it never happens if
-    the time is ``inf``. Processes yield it.
+    """An event at an absolute time, with an order among simultaneous events. Processes yield it. If
+    the time is ``inf``, it never happens.
     """
 
     def __init__(self, clock: Clock, time_s: float, order: int = COMPLETIONS, value: Any = None) -> None:

@@ -1,5 +1,6 @@
-"""Dependencies between jobs, and arrays that limit how many of their tasks are in the system at a
-time."""
+"""Dependencies between jobs, and job arrays with a limit on how many of their tasks are in the
+system at a time.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +17,9 @@ from dagsim.workload.arrays import JobArrays
 
 
 def any_depends(jobs: Iterable[Job] | JobArrays) -> bool:
-    """Return True if any of the jobs may have to wait for others, which is assumed for jobs that
-    are read one by one."""
+    """Return True if any of the jobs may have to wait for others. For jobs that are read one by
+    one, this is assumed.
+    """
     if isinstance(jobs, JobArrays):
         return jobs.request is not None and any(_depends(request) for request in jobs.request.words)
     if isinstance(jobs, list | tuple):
@@ -46,11 +48,11 @@ class Dependencies(Forked):
     in the system than ``Request.array_limit`` allows. Plain data.
 
     In Slurm's terms, a job is eligible from then on, and its age counts from that time
-    (job_independent in job_mgr.c, Slurm 22.05). However, an array limit does not prevent its tasks
-    from ageing (``JobState.queued_s``). A job that ends in any way counts as having left, because a
-    log never lists a job with an unmet ``afterok`` as one that ran. Ids that belong to no earlier
-    job are ignored, and the job becomes eligible at the time in the log. O(log waiting) per
-    arrival, start and departure.
+    (job_independent in job_mgr.c, Slurm 22.05). However, the limit of an array does not prevent the
+    tasks of this array from ageing (``JobState.queued_s``). A job that ends in any way counts as
+    having left, because a log never lists a job with an unmet ``afterok`` as one that ran. Ids that
+    belong to no earlier job are ignored, and the job becomes eligible at the time in the log. An
+    arrival, a start or a departure costs O(log waiting).
     """
 
     __slots__ = {
@@ -112,12 +114,12 @@ class Dependencies(Forked):
 
     @property
     def next_s(self) -> float:
-        """The next time at which a condition will be met without any event."""
+        """The next time at which a condition is met merely because time passes."""
         return self._times[0][0] if self._times else inf
 
     def arrived(self, active: JobState, now: float) -> bool | None:
-        """Add a job. Returns True if it has to wait, False if it is eligible now, and None if
-        neither conditions nor an array decide this.
+        """Add a job. Return True if it has to wait, False if it is eligible now, and None if it has
+        neither conditions nor an array.
         """
         number, job = active.number, active.job
         for id in {job.id, job.id.partition("_")[0]}:
@@ -140,7 +142,8 @@ class Dependencies(Forked):
             self._one_of.add(number)
         begins_s = job.arrival_s + (request.begin_s or 0.0)
         if not conditions and request.begin_s is not None and job.eligible_s is not None:
-            # The log also reflects holds and later changes, which no policy can influence.
+            # The eligible time in the log also reflects holds and later changes, which no policy
+            # can influence.
             begins_s = job.eligible_s
         if begins_s > now:
             needed += 1
@@ -156,8 +159,9 @@ class Dependencies(Forked):
         return None
 
     def _ask(self, number: int, conditions: Sequence[Condition], now: float) -> tuple[int, bool]:
-        """Make a job wait for its unmet conditions; return their number, and whether any condition
-        is met."""
+        """Register a job for its unmet conditions. Return their number, and whether any condition
+        is already met.
+        """
         needed, met = 0, False
         for id, starts, delay_s in conditions:
             for other in self._numbers.get(id, ()):
@@ -176,13 +180,14 @@ class Dependencies(Forked):
         return needed, met
 
     def started(self, number: int, now: float) -> bool:
-        """Record the first start of a job, or that it left without one; return True if ``next_s``
-        may be earlier."""
+        """Record the first start of a job, or its departure if it never started. Return True if
+        ``next_s`` may be earlier now.
+        """
         if number in self._started_s:
             return False
         self._started_s[number] = now
         array = self._array_of.get(number)
-        if array is not None:  # Slurm delays it only while the permitted number of tasks is running
+        if array is not None:  # Slurm delays a task only while the permitted number of tasks is running
             self._at_work[array] = self._at_work.get(array, 0) + 1
             self.eligible_s[number] = max(self._queued_s.pop(number, now), self._full_until_s.get(array, 0.0))
         followers = self._on_start.pop(number, ())
@@ -199,7 +204,7 @@ class Dependencies(Forked):
         return sorted(freed, key=lambda active: active.number)
 
     def left(self, number: int, now: float) -> list[JobState]:
-        """Remove a job. Returns the jobs that become eligible, in order of arrival."""
+        """Remove a job that has left. Return the jobs that become eligible, in order of arrival."""
         self._present.discard(number)
         self.waiting.pop(number, None)
         self._unmet.pop(number, None)
@@ -216,7 +221,7 @@ class Dependencies(Forked):
             behind = self._behind.get(array)
             while behind:
                 active = self.waiting.get(behind[0])
-                # More tasks than that were running at the beginning.
+                # More tasks than the limit allows were running at the beginning.
                 if active is not None and self._inside[array] >= _most(active):
                     break
                 self.waiting.pop(behind.popleft(), None)
@@ -228,8 +233,9 @@ class Dependencies(Forked):
         return sorted(freed, key=lambda active: active.number)
 
     def unmet(self, active: JobState, now: float) -> Iterator[str]:
-        """Describe the conditions that keep a job from being eligible; if one of several would be
-        sufficient, describe all of them."""
+        """Describe the conditions that keep a job from being eligible. If one of several conditions
+        would be sufficient, describe all of them.
+        """
         if active.number not in self.waiting:
             return
         request = active.job.request or Request()
@@ -252,8 +258,9 @@ class Dependencies(Forked):
             yield f"its array may have {request.array_limit} of its tasks in the system at a time"
 
     def _meet(self, number: int, now: float, freed: list[JobState], *, is_begin: bool = False) -> None:
-        """Count a condition of a job as met, and add the job to ``freed`` if it was the last
-        one."""
+        """Count one condition of a job as met. Add the job to ``freed`` if this was its last unmet
+        condition.
+        """
         if number not in self._unmet:
             return
         if not is_begin and (request := self.waiting[number].job.request) is not None and request.after_one:

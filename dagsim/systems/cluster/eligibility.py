@@ -1,5 +1,5 @@
-"""Jobs that have arrived but may not start yet: until a given time, until other jobs have left or
-started, until their array may have another task, or until the policy admits them.
+"""Jobs that have arrived but may not start yet. They wait for a given time, until other jobs have
+left or started, until another task of their array may start, or until the policy admits them.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 
 class Eligibility(Forked):
-    """The jobs in a kernel that are not eligible yet. A kernel without such jobs and without
-    admission control has no object of this class.
+    """The jobs in a kernel that are not eligible yet. A kernel creates no object of this class if
+    it has no such jobs and no admission control.
 
-    A job can only become eligible because of a timer, the start of a run, or a job that leaves. The
-    kernel therefore asks only once, when the job arrives (``holds``), and is later notified through
-    ``enter``.
+    A job can only become eligible because a timer ends, a run starts, or another job leaves. The
+    kernel therefore checks each job only once, on its arrival (``holds``), and is later notified
+    through ``enter``.
     """
 
     __slots__ = {
@@ -47,8 +47,9 @@ class Eligibility(Forked):
         """The time of the next timer for conditions."""
 
     def attach(self) -> None:
-        """Listen to the kernel and put the timers on its clock, both at the beginning and in a
-        fork."""
+        """Register with the kernel for starts, and put the timers on its clock, both at the
+        beginning and in a fork.
+        """
         if self.dependencies is not None:
             self._kernel.frontier.started.append(self._started)
         for until_s, *_ in self._held:
@@ -58,22 +59,23 @@ class Eligibility(Forked):
 
     @property
     def became_eligible_s(self) -> Mapping[int, float]:
-        """Times at which jobs became eligible, by number, for jobs whose conditions or array
-        determined the time."""
+        """Time at which each job became eligible, by job number, for the jobs that had to wait for
+        a condition or for the limit of their array.
+        """
         return {} if self.dependencies is None else self.dependencies.eligible_s
 
     @property
     def waiting(self) -> bool:
-        """True if any job waits here, other than for admission."""
+        """True if any job waits here for a reason other than admission."""
         return bool(self._held) or (self.dependencies is not None and bool(self.dependencies.waiting))
 
     @property
     def pending(self) -> bool:
-        """True if any job will become eligible because time passes."""
+        """True if any job will become eligible merely because time passes."""
         return bool(self._held) or (self.dependencies is not None and self.dependencies.next_s < inf)
 
     def why_waiting(self) -> dict[int, str]:
-        """Describe what each job is waiting for, by its number."""
+        """Return what each job is waiting for, by job number."""
         reasons = {number: "its begin time had not come" for _, number, _ in self._held}
         if self.dependencies is not None:
             for number, active in self.dependencies.waiting.items():
@@ -83,8 +85,9 @@ class Eligibility(Forked):
         return reasons
 
     def holds(self, active: JobState) -> bool:
-        """Take a job that arrives now if it is not eligible yet or has to be admitted first; return
-        True if it is taken."""
+        """Hold back a job that arrives now if it is not eligible yet or has to be admitted first.
+        Return True if the job is held back.
+        """
         kernel, job, decides = self._kernel, active.job, None
         if self.dependencies is not None:
             decides = self.dependencies.arrived(active, kernel.now)
@@ -103,20 +106,21 @@ class Eligibility(Forked):
 
     @property
     def next_s(self) -> float:
-        """The next time at which a job becomes eligible because time passes."""
+        """The next time at which a job becomes eligible merely because time passes."""
         held_s = self._held[0][0] if self._held else inf
         return held_s if self.dependencies is None else min(held_s, self.dependencies.next_s)
 
     def pass_time(self) -> None:
-        """Admit the jobs that are eligible by now; needed before the beginning, when there are no
-        timers."""
+        """Let the jobs that are eligible by now enter the system. This is needed before the
+        beginning of the simulation, when there are no timers.
+        """
         self._let_in_due()
         if self.dependencies is not None:
             for active in self.dependencies.passed(self._kernel.now):
                 self._becomes_eligible(active)
 
     def left(self, number: int) -> None:
-        """Admit the jobs that were waiting for a job that has now left."""
+        """Let jobs enter the system if they were only waiting for this job to leave."""
         if self.dependencies is not None:
             for active in self.dependencies.left(number, self._kernel.now):
                 self._becomes_eligible(active)
@@ -142,8 +146,9 @@ class Eligibility(Forked):
             self._kernel.enter(active)
 
     def _time_conditions(self) -> None:
-        """Set a timer for the next time at which a condition of a waiting job will be met without
-        any event."""
+        """Set a timer for the next time at which a condition of a waiting job is met merely because
+        time passes.
+        """
         kernel = self._kernel
         if self.dependencies is not None and self.dependencies.next_s < self._condition_s:
             self._condition_s = self.dependencies.next_s

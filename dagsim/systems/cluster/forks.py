@@ -1,7 +1,7 @@
 """Copies of the state of a simulation, based on one declaration per field.
 
-A state class lists its fields in ``__slots__`` as a dictionary that states for each field what a
-fork does with it. Nobody can therefore add a field and forget that simulations are forked:
+A state class lists its fields in ``__slots__``, a dictionary that states for each field what a fork
+does with it. It is therefore impossible to add a field and forget that simulations are forked:
 
     class Machine(Forked):
         __slots__ = {"name": SAME, "free": SAME, "parts": COPIED, "timer": EMPTY}
@@ -39,7 +39,8 @@ class Forked:
     """State that changes during a simulation. Every subclass declares its fields in ``__slots__``.
 
     Raises:
-        TypeError: The slots of a subclass are not a dictionary of ``SAME``, ``COPIED``, ``AHEAD`` and ``EMPTY``.
+        TypeError: The slots of a subclass are not a dictionary whose values are ``SAME``,
+            ``COPIED``, ``AHEAD`` or ``EMPTY``.
     """
 
     __slots__ = ()
@@ -70,7 +71,7 @@ _WAYS = {
 
 
 def _copier(cls: type, signature: str, note: str, fields: dict[str, str]) -> Callable[..., Any]:
-    """Compile a function that copies an object, as ``dataclasses`` compiles ``__init__``, because a
+    """Compile a function that copies an object, just as ``dataclasses`` compiles ``__init__``. A
     loop over the field names would take three times as long.
     """
     lines = [f"    new.{name} = {_WAYS[way].format(name)}" for name, way in fields.items()]
@@ -84,8 +85,8 @@ def _empty(value: object) -> object:
 
 
 class Fork:
-    """A fork being created, and the copies made for it so far. With ``by_estimates``, it has no
-    more information than a policy.
+    """A fork that is being created, with the copies made for it so far. With ``by_estimates``, the
+    fork has no more information than a policy.
     """
 
     __slots__ = ("by_estimates", "twins")
@@ -96,8 +97,8 @@ class Fork:
         """The copy of each original, by its ``id``; the caller may put some there beforehand."""
 
     def of(self, value: ValueT) -> ValueT:
-        """Return the copy of a value, which may be a state object, a container with all its
-        contents, or any other object with a method ``copy``.
+        """Return the copy of a value. The value may be a state object, a container (which is copied
+        with all its contents), or any other object with a method ``copy``.
 
         Raises:
             TypeError: The value cannot be copied.
@@ -122,7 +123,7 @@ class Fork:
         of = self.of
         if issubclass(kind, dict):
             twin = kind()
-            for key, entry in dict.items(value):  # the method of ``Live`` would make a copy first
+            for key, entry in dict.items(value):  # the ``items`` method of ``Live`` would make a copy first
                 if type(entry) in _UNMIXED:
                     twin.update(value)
                     return twin

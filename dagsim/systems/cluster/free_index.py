@@ -1,8 +1,8 @@
-"""Free amounts of nodes, as bit sets of machines.
+"""Indexes of nodes by the amounts that are free on them, based on bit sets of machines.
 
 A bit set is a single integer with one bit per machine. Intersecting two bit sets and finding the
-first machine in the result are single operations, so finding a machine that fits something takes
-about as long with 4,000 machines as with 8.
+first machine in the result are single operations, so finding a machine on which something fits
+takes about as long with 4,000 machines as with 8.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _AMOUNTS = 64
 
 
 class FreeIndex(Forked):
-    """Machines by their free amount: a bit set of machines for each level, and a bit set of the
-    levels in use.
+    """An index of machines by free amount. It has a bit set of machines for each level, and a bit
+    set of the levels in use.
 
     Finding the next level with a machine, and the first machine on it, takes a few integer
     operations, whatever the size of the cluster.
@@ -48,7 +48,9 @@ class FreeIndex(Forked):
             self.used ^= 1 << level
 
     def room(self, size: int) -> int:
-        """Return how many amounts of ``size`` fit into the free amounts of all machines."""
+        """Return how many units of ``size`` fit into the free amounts of all machines together. A
+        unit must fit on one machine.
+        """
         room, used, sets = 0, self.used >> size << size, self.sets
         while used:
             level = used.bit_length() - 1
@@ -61,8 +63,8 @@ class FreeIndex(Forked):
         return self.room(1)
 
     def first(self, least: int) -> int:
-        """Return the machine with the least free amount that is at least ``least``, or -1 if there
-        is none. Ties go to the lowest number.
+        """Return the machine with the smallest free amount that is at least ``least``, or -1 if
+        there is none. Among equal machines, the lowest number wins.
         """
         used = self.used >> least << least
         if not used:
@@ -71,18 +73,20 @@ class FreeIndex(Forked):
         return (machines & -machines).bit_length() - 1
 
     def levels(self, least: int) -> Iterator[int]:
-        """Return the levels in use from ``least`` on, lowest first."""
+        """Yield the levels in use that are at least ``least``, lowest first."""
         return bits(self.used >> least << least)
 
     def from_least(self, least: int, among: int = ALL) -> Iterator[int]:
-        """Yield the machines in the set ``among`` with at least ``least`` free: least free first,
-        then lowest number first."""
+        """Yield the machines in the set ``among`` with a free amount of at least ``least``. The
+        smallest free amount comes first, and among equal amounts the lowest number.
+        """
         for level in self.levels(least):
             yield from bits(self.sets[level] & among)
 
     def from_most(self, least: int, among: int = ALL) -> Iterator[int]:
-        """Yield the machines in the set ``among`` with at least ``least`` free: most free first,
-        then lowest number first."""
+        """Yield the machines in the set ``among`` with a free amount of at least ``least``. The
+        largest free amount comes first, and among equal amounts the lowest number.
+        """
         used = self.used >> least << least
         while used:
             level = used.bit_length() - 1
@@ -90,7 +94,7 @@ class FreeIndex(Forked):
             used ^= 1 << level
 
     def having(self, least: int) -> int:
-        """Return the machines with at least ``least`` free, as a bit set."""
+        """Return a bit set of the machines with a free amount of at least ``least``."""
         machines = 0
         for level in self.levels(least):
             machines |= self.sets[level]
@@ -98,8 +102,9 @@ class FreeIndex(Forked):
 
 
 class ShareIndex(Forked):
-    """Machines with partly used GPUs: a bit set of machines for each amount that is free on some
-    GPU."""
+    """An index of machines with partly used GPUs. It has a bit set of machines for each amount that
+    is free on some GPU.
+    """
 
     __slots__ = {
         "_amounts": COPIED,
@@ -129,9 +134,9 @@ class ShareIndex(Forked):
             del self._sets[free], self._amounts[bisect_left(self._amounts, free)]
 
     def tightest(self, share: int, among: int) -> Iterator[int]:
-        """Yield the machines in the set ``among`` with a GPU on which ``share`` fits: those with
-        the fullest such GPU first, then by lowest number. A machine appears again for each of its
-        GPUs with a different free amount.
+        """Yield the machines in the set ``among`` with a GPU on which ``share`` fits. The smallest
+        free amount on such a GPU comes first, and among equal amounts the lowest number. A machine
+        is yielded once for each different free amount on its GPUs.
         """
         amounts = self._amounts
         for place in range(bisect_left(amounts, share), len(amounts)):
@@ -140,11 +145,11 @@ class ShareIndex(Forked):
 
 
 class EnoughIndex(Forked):
-    """Machines with enough CPUs, or enough memory: a bit set of machines for each of up to 64
-    requested amounts.
+    """An index of machines with enough CPUs, or with enough memory. It has a bit set of machines
+    for each of up to 64 requested amounts.
 
-    For any other amount, the next lower one is used, so a machine in ``having`` may still have too
-    little.
+    For any other amount, the set of the next lower one is used, so a machine in ``having`` may have
+    too little.
     """
 
     __slots__ = {
@@ -157,8 +162,8 @@ class EnoughIndex(Forked):
         self._sets: list[int] = []
 
     def ask(self, amount: int, free: Iterable[tuple[int, int]]) -> None:
-        """Distinguish ``amount`` from now on; ``free`` contains the bit and the free amount of each
-        machine. Costs O(machines) if the amount is new.
+        """Keep a set for ``amount`` from now on. ``free`` contains the bit and the free amount of
+        each machine. Costs O(machines) if the amount is new.
         """
         place = bisect_left(self._amounts, amount)
         if len(self._amounts) < _AMOUNTS and self._amounts[place : place + 1] != [amount]:
@@ -166,7 +171,9 @@ class EnoughIndex(Forked):
             self._sets.insert(place, sum(bit for bit, there in free if there >= amount))
 
     def having(self, amount: int) -> int:
-        """Return the machines that have ``amount`` free, possibly with some that have less."""
+        """Return a bit set of the machines that have ``amount`` free. It may also contain machines
+        that have less.
+        """
         place = bisect_right(self._amounts, amount)
         return self._sets[place - 1] if place else ALL
 

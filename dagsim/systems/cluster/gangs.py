@@ -1,4 +1,4 @@
-"""Communication of gangs while they compute, and the computing rates that result from it."""
+"""Communication of gangs while they compute, and the resulting compute rates."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ from dagsim.systems.cluster.state import Run, TaskState, WorkProgress
 
 
 class Gangs(Forked):
-    """The communication of a kernel's gangs, which a carrier (the network) transports while they
-    compute."""
+    """The communication of all gangs in a kernel. A carrier (the network) transports the traffic
+    while the gangs compute.
+    """
 
     __slots__ = {"_carrier": COPIED, "_communication": SAME, "_runtime": SAME, "_types": SAME}
 
@@ -38,12 +39,12 @@ class Gangs(Forked):
 
     @classmethod
     def of(cls, models: Models, types: tuple[GpuType | None, ...], carrier: Carrier | None) -> Gangs | None:
-        """Return the communication according to the given model or the runtime model; None if
-        nothing is sent.
+        """Return the communication according to the communication model, or to a runtime model that
+        also describes communication. Return None if nothing is sent.
 
         Raises:
             ModelError: There are two models, or there is a model that the network or the other
-            models do not support.
+                models do not support.
         """
         runtime, communication = models.runtime, models.communication
         if isinstance(runtime, Communication):
@@ -59,8 +60,8 @@ class Gangs(Forked):
         return cls(carrier, communication, runtime, types)
 
     def begin(self, run: Run, now: float, set_rate: Callable[[float], None]) -> bool:
-        """Let the gang of a computing run start to send; return False if it sends nothing.
-        ``set_rate`` is called with each new rate, starting with the current one.
+        """Let the gang of a computing run start its communication. Return False if it sends
+        nothing. ``set_rate`` is called with each new rate, including the first one.
 
         Raises:
             ModelError: The model has no entry for the run's task.
@@ -98,8 +99,8 @@ class Gangs(Forked):
         return 1.0 if gang is None else self._carrier.expected(gang)
 
     def _gang(self, task: TaskState, type_: int, placement: Iterable[tuple[NodeState, int, int]], now: float) -> Any:
-        """Return the communication of a task on machines, each given with its number of instances
-        and the bit mask of their GPUs; None if the task sends nothing.
+        """Return the communication of a task on certain machines; None if the task sends nothing.
+        Each machine is given with its number of instances and the bit mask of their GPUs.
         """
         held = [(machine.index, count, mask) for machine, count, mask in placement]
         try:
@@ -110,7 +111,7 @@ class Gangs(Forked):
 
 
 class GangStep(NamedTuple):
-    """A step of a gang on certain nodes, given as the arguments of ``GangCarrier.gang``."""
+    """A step of a gang on certain nodes. The fields are the arguments of ``GangCarrier.gang``."""
 
     traffic: Any
     """The traffic that it sends; only its carrier reads it."""
@@ -129,9 +130,9 @@ def gang_step(
     gpu: GpuType | None,
     held: Iterable[tuple[int, int, int]],
 ) -> GangStep | None:
-    """Return the step of a task on nodes with GPUs of one type; None if it sends nothing. ``types``
-    are the types in the cluster, and ``held`` lists each node with its number of instances and the
-    bit mask of their GPUs (0: unknown).
+    """Return the step of a task on nodes with GPUs of one type; None if the task sends nothing.
+    ``types`` are the GPU types in the cluster. ``held`` lists each node with its number of
+    instances and the bit mask of their GPUs (0 if unknown).
     """
     if not task.gang and task.gpus < 2:
         return None

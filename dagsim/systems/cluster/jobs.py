@@ -1,4 +1,4 @@
-"""The jobs in a run on the GPU cluster, and the facts about them that are known afterwards."""
+"""The jobs in a run on the GPU cluster, and the facts about these jobs that are known afterwards."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ JOBS_KEPT = 20_000
 
 
 class StoredJobs:
-    """Jobs stored in columns, which create objects on iteration. The objects are cached if there
-    are few. ``left`` contains the jobs that had already left when the simulation begins, with their
-    runs, if they are known.
+    """Jobs stored in columns. Iteration creates job objects, which are cached if there are few.
+    ``left`` contains the jobs that had already left when the simulation began, with their runs; it
+    is None if they are unknown.
     """
 
     def __init__(self, arrays: JobArrays, left: Iterable[Job] | None = None) -> None:
@@ -88,11 +88,11 @@ _LOOKED_AT = 1_000
 
 
 class JobStream:
-    """The jobs in one run in order of arrival, which can be read once.
+    """The jobs in one run, in order of arrival, which can be read once.
 
-    ``jobs`` are stored jobs, a list, or any iterable. Jobs yielded by a ``trace`` are read lazily.
-    The load of the jobs is known afterwards (``facts``); for stored jobs and lists, it is only
-    computed on request.
+    ``jobs`` are stored jobs, a list, or any iterable. Jobs from a ``trace`` are read lazily. The
+    load of the jobs is known only after they have been read (``facts``); for stored jobs and lists,
+    it is computed only on request.
     """
 
     def __init__(
@@ -106,9 +106,11 @@ class JobStream:
         whole: bool = False,
         auditor: Auditor | None = None,
     ) -> None:
-        """``whole`` states that a generator stretched the jobs to exactly the time between the
-        first and the last arrival. For a log, it is unknown when the next job would have arrived.
-        ``auditor`` sees the jobs from a trace while they are read.
+        """Create a stream from jobs that have not been read yet.
+
+        ``whole`` states that a generator stretched the jobs to exactly the time between the first
+        and the last arrival. For a log, the time of the next arrival after the last one is unknown.
+        ``auditor`` sees the jobs of a trace while they are read.
         """
         self._auditor = auditor
         self.change: Callable[[Job], Job] | None = None
@@ -131,8 +133,9 @@ class JobStream:
 
     @property
     def begins_s(self) -> float:
-        """When a simulation of the jobs begins; jobs that arrived earlier are in the system at that
-        time."""
+        """The time at which a simulation of the jobs begins. Jobs that arrived earlier are in the
+        system at that time.
+        """
         return self._jobs.arrays.begins_s if isinstance(self._jobs, StoredJobs) else self._begins_s
 
     @property
@@ -142,8 +145,8 @@ class JobStream:
         return self._jobs.left if isinstance(self._jobs, StoredJobs) else None
 
     def outages(self) -> Outages:
-        """Return the times at which the trace's own machines are away (there are none for a
-        window). Reads the first job, because the clock counts from its arrival.
+        """Return the times at which the trace's own machines were away; a window has none. Reads
+        the first job, because the clock starts at its arrival.
 
         Raises:
             TraceError: The trace cannot be read.
@@ -166,8 +169,8 @@ class JobStream:
 
     def origin_s(self) -> float | None:
         """Return the time in the log that corresponds to 0 s. For a trace, this is the arrival of
-        its first job on the clock of the trace; otherwise, it is 0. None if the times in the log do
-        not apply, because arrivals are scaled or the jobs are a window. Reads the first job.
+        the first job on the trace's clock; otherwise, it is 0. Return None if the times in the log
+        do not apply, because arrivals are scaled or the jobs are a window. Reads the first job.
 
         Raises:
             TraceError: The trace cannot be read.
@@ -177,8 +180,8 @@ class JobStream:
         return self.log_origin_s() if self._trace.options.time_scale == 1 else None
 
     def log_origin_s(self) -> float:
-        """Return the arrival of the first job in the trace on the clock of the trace. Reads the
-        first job.
+        """Return the arrival of the first job in the trace, on the trace's clock. Reads the first
+        job.
 
         Raises:
             TraceError: The trace cannot be read.
@@ -197,8 +200,8 @@ class JobStream:
         return isinstance(self._jobs, StoredJobs)
 
     def may_have(self, tasks: int) -> bool:
-        """Return True if there are at least this many tasks, or if the jobs are a large trace that
-        has not been read yet. Creates no more jobs than necessary.
+        """Return True if there are at least this many tasks, or if the jobs come from a large trace
+        that has not been read yet. Creates no more jobs than necessary.
         """
         if isinstance(self._jobs, StoredJobs):
             return self._jobs.arrays.tasks >= tasks
@@ -216,8 +219,9 @@ class JobStream:
 
     @property
     def are_whole(self) -> bool:
-        """True if a generator stretched the jobs to its load, from the first arrival to the
-        last."""
+        """True if a generator stretched the jobs between the first and the last arrival so that
+        they have its load.
+        """
         return self._meter.arrivals.whole
 
     @property
@@ -227,8 +231,8 @@ class JobStream:
 
     @property
     def states_limits(self) -> bool:
-        """True if any of the jobs states a time limit. Reads the first jobs of a trace, and all
-        jobs if none of the first states a limit.
+        """True if any of the jobs states a time limit. Reads the first jobs of a trace. If none of
+        these states a limit, reads all jobs.
 
         Raises:
             TraceError: The trace cannot be read.
@@ -251,8 +255,9 @@ class JobStream:
 
     @property
     def elastic(self) -> bool:
-        """True if tasks are made elastic, or if the jobs are a list that contains an elastic
-        task."""
+        """True if a change makes tasks elastic, or if the jobs are a list that contains an elastic
+        task.
+        """
         listed = self._jobs if isinstance(self._jobs, list | tuple) else ()
         return self.change is not None or any(task.elastic is not None for job in listed for task in job.tasks)
 
@@ -303,7 +308,7 @@ class JobStream:
         return self._meter.load()
 
     def observed(self) -> tuple[np.ndarray, np.ndarray, list[str]] | None:
-        """The recorded start of each arrived job, the time at which it became eligible (NaN if
+        """The recorded start of each arrived job, the time at which it became eligible (both NaN if
         unknown), and its partition. ``None`` if no start is known.
         """
         started_s = np.asarray(self._started_s)
@@ -360,9 +365,9 @@ class JobStream:
         return self._auditor.audit(None if self._trace is None else self._trace.report)
 
     def state(self) -> dict[str, Any]:
-        """When the simulation began, how many jobs were running and waiting at that time, how many
-        of the waiting jobs ran in the log but did not fit, and how many ran on nodes that are not
-        in the cluster.
+        """Return the time at which the simulation began, the numbers of jobs running and waiting at
+        that time, the number of waiting jobs that ran in the log but did not fit, and the number of
+        jobs that ran on nodes missing from the cluster.
         """
         arrays, begins_s = self.arrays(), self.begins_s
         early = int(np.searchsorted(arrays.arrival_s, begins_s))
@@ -385,7 +390,7 @@ class JobStream:
         }
 
     def _metered(self, jobs: Iterable[Job]) -> Iterator[Job]:
-        """Yield the jobs, and add up their load meanwhile."""
+        """Yield the jobs, adding up their load on the way."""
         add = self._meter.add
         self._started_s, self._eligible_s = started_s, eligible_s = array("d"), array("d")
         self._partitions = partitions = []

@@ -95,13 +95,13 @@ class ClusterKernel(Forked):
     arguments and ``seed`` give the same log, byte for byte.
 
     The simulation begins at ``begins_s``. Jobs that arrived earlier are then in the system, and
-    their runs continue (``Job.in_flight``), so the log starts with this past. Times of failures
-    count from the beginning. ``left`` are the jobs that had left by then, with their runs. Only
-    policies that remember such jobs receive them. None if they are not known.
+    their runs continue (``Job.in_flight``), so the log starts with this past. The times of failures
+    are counted from this beginning. ``left`` contains the jobs that had left by then, with their
+    runs; it is None if they are unknown. Only policies that remember finished jobs receive them.
 
     Raises:
-        ModelError: An instance in flight does not fit into the cluster, or gangs communicate without a
-            network that carries them.
+        ModelError: An instance in flight does not fit into the cluster, or gangs communicate
+            without a network that carries them.
     """
 
     # With more than 30 attributes, slots are read faster than a dictionary.
@@ -219,14 +219,15 @@ class ClusterKernel(Forked):
 
     @property
     def became_eligible_s(self) -> Mapping[int, float]:
-        """Times at which jobs became eligible, by number, for jobs whose dependencies or array
-        determined the time."""
+        """Time at which each job became eligible, by job number, for the jobs that had to wait for
+        a dependency or for the limit of their array.
+        """
         return {} if self.eligibility is None else self.eligibility.became_eligible_s
 
     @property
     def pending(self) -> bool:
-        """True if something will happen without a decision: an end, an arrival, a requested
-        wake-up, or a repair.
+        """True if something will happen even without a decision: a run ends, a job arrives, a node
+        is repaired, or a requested wake-up is due.
         """
         if self.running or self.upcoming.any_left or self._wake_s < inf:
             return True
@@ -245,9 +246,9 @@ class ClusterKernel(Forked):
         return rng
 
     def time_limit_s(self, job: Job, task: Task, seconds: tuple[float, ...]) -> float:
-        """Return the time limit by which a task has to avoid reservations, on its slowest type.
-        ``seconds`` are the true ones, which are used for a job without a limit if policies may know
-        them.
+        """Return the time limit of a task on its slowest type. A task starts before a reservation
+        only if this limit ends by then. ``seconds`` are the true run times. They replace a missing
+        limit if policies may know true run times.
         """
         limits = self._site_limits(job)
         if task.estimate is None and self.models.estimates.kind != "predicted":
@@ -255,7 +256,7 @@ class ClusterKernel(Forked):
         return max([limit_s for limit_s in self._limits_s(job, task, seconds) if limit_s < inf], default=0.0)
 
     def _limits_s(self, job: Job, task: Task, seconds: tuple[float, ...]) -> tuple[float, ...]:
-        """Return the time limit of a task on each type, as known to the site's scheduler."""
+        """Return the time limit of a task on each type, as the site's scheduler would know it."""
         runtime, types = self.models.runtime, self.machines.types
         return limit_seconds(task, job.id, lambda task: runtime.seconds(task, types), seconds, self._site_limits(job))
 
@@ -278,8 +279,8 @@ class ClusterKernel(Forked):
         return [0.0] * len(moves) if self.life is None else self.life.expected_moves_s(moves)
 
     def lasting(self) -> list[bool]:
-        """For each node, True if it is up, or if every disturbance that has taken it down will also
-        bring it back.
+        """Return, for each node, whether it is up or will come back: every failure process that has
+        taken it down will also bring it back.
         """
         due = Counter(node for disturbing in self._disturbing for node in disturbing.returning())
         return [due[node] == down for node, down in enumerate(self._down)]
@@ -303,9 +304,9 @@ class ClusterKernel(Forked):
             active.shows_truth = True
 
     def decisions(self, until_s: float = inf) -> Generator[ClusterView, Iterable[Decision] | None, None]:
-        """Yield a view whenever something has changed and receive decisions for it (``None``: no
-        decision), repeatedly until there are no more decisions or no task is waiting any more. Then
-        let time pass, and continue in this way until the end.
+        """Yield a view whenever something has changed, and receive decisions for it (``None``: no
+        decision). Repeat this until there are no more decisions or no task is waiting. Then let
+        time pass until the next events, and continue in this way until the end.
         """
         clock, machines = self.clock, self.machines
         view, start, carry_out, ready = ClusterView(self), self._start, self._carry_out, self.frontier.ready
@@ -362,8 +363,9 @@ class ClusterKernel(Forked):
         self.schedule.ended_s = min(until_s, self.now)
 
     def _may_leave(self) -> bool:
-        """Return True if a node that is down may be gone for good. This is always possible at a
-        site, and in a fork without failure models."""
+        """Return True if a node that is down may never come back. This is always possible at a
+        site, and in a fork without failure models.
+        """
         return (
             self.machines.site is not None
             or not self._disturbing
@@ -394,8 +396,8 @@ class ClusterKernel(Forked):
         return self.machines.compile(task.task.demand, elastic.least, task.demand.terms)
 
     def _only_rules_bind(self) -> bool:
-        """Return True if all remaining tasks wait for ever because of a rule of the site or for
-        other jobs. Only called while nothing is running.
+        """Return True if all remaining tasks will wait for ever, either because of a rule of the
+        site or because of other jobs. Called only while nothing is running.
         """
         if self.frontier.ready or self.applicants or self.upcoming.any_left:
             return False
@@ -404,8 +406,9 @@ class ClusterKernel(Forked):
     # Arrivals.
 
     def _arrivals(self) -> Generator[Event, object, None]:
-        """Yield the events of the arrival process. A job is read when the previous one has
-        arrived."""
+        """Yield the events of the arrival process. Each job is read only when the previous one has
+        arrived.
+        """
         if self.now == self.schedule.begins_s > 0:
             # Runs from the past that end now must free their resources first.
             yield Timer(self.clock, self.now, ARRIVALS)
@@ -419,8 +422,9 @@ class ClusterKernel(Forked):
             self.arrive(job)
 
     def arrive(self, job: Job) -> None:
-        """Let a job arrive now. Its first tasks become ready unless it can never run or is not
-        eligible yet."""
+        """Let a job arrive now. Its first tasks become ready, unless the job can never run or is
+        not eligible yet.
+        """
         number, machines, schedule = self._arrived, self.machines, self.schedule
         self._arrived += 1
         self.changed, self.wakes.count = True, 0
@@ -431,7 +435,7 @@ class ClusterKernel(Forked):
         self._record_job(_ARRIVED, number)
         if machines.site is not None and rejected is None:
             rejected = machines.site.refuses(job, self.now)
-        if rejected is not None and not job.in_flight:  # a job may keep running if it already runs
+        if rejected is not None and not job.in_flight:  # a job that is already running may continue
             self._record_job(_REJECTED, number, float(rejected))
             return
         self.models.estimates.apply(active, schedule.seed, lambda task: self._limits_s(job, task.task, task.seconds))
@@ -441,9 +445,12 @@ class ClusterKernel(Forked):
             self.enter(active)
 
     def state_of(self, job: Job, number: int) -> tuple[JobState, RejectReason | None]:
-        """Create the state of a job with its tasks; also return why the job can never run, if
-        so."""
+        """Create the state of a job and its tasks. Return it with the reason why the job can never
+        run, or None if it can.
+        """
         graph, machines, seconds_of = job.graph, self.machines, self.models.runtime.seconds
+        if machines.site is None and SiteState.is_needed_for(job.request):
+            machines.site = SiteState(self.schedule.cluster, self.queues)
         types, restricts = machines.types, machines.site is not None
         active = JobState(job, number)
         active.shows_truth = self._shows_truth
@@ -473,7 +480,7 @@ class ClusterKernel(Forked):
                 self.frontier.add(task, self.now)
 
     def admit(self, active: JobState) -> None:
-        """Let a job enter the system that has been waiting for admission."""
+        """Let a job that has been waiting for admission enter the system."""
         del self.applicants[active.number]
         self._record_job(_ADMITTED, active.number)
         self.enter(active)
@@ -483,7 +490,7 @@ class ClusterKernel(Forked):
         self._leave(active.number, _REJECTED, float(RejectReason.BY_POLICY))
 
     def _leave(self, number: int, kind: int, value: float = 0.0) -> None:
-        """Record that a job leaves, and admit the jobs that have been waiting for this."""
+        """Record that a job leaves, and admit the jobs that were waiting for it to leave."""
         self._record_job(kind, number, value)
         if self.eligibility is not None:
             self.eligibility.left(number)
@@ -536,7 +543,7 @@ class ClusterKernel(Forked):
         self, task: TaskState, shares: list[Allotted], training: TrainingState | None = None, *, in_flight: bool = False
     ) -> None:
         """Start the task on the checked shares: a gang as a single run, otherwise one run per node.
-        An elastic task continues with ``training``, by default its own. A task that is
+        An elastic task continues with the state ``training``, by default its own. A task that is
         ``in_flight`` is already computing.
         """
         take, demand = self.machines.take, task.demand
@@ -551,7 +558,7 @@ class ClusterKernel(Forked):
         self._launch(task, task.waiting, tuple(all_held), computes=in_flight)
 
     def _join(self, host: Run, task: TaskState) -> None:
-        """Start the task beside a run, on its GPUs."""
+        """Start the task on the GPUs of a running task, so that both share them."""
         for machine, count, *_ in host.held:
             self.machines.join(machine, task.demand, count)
         host.beside = (self._started,)
@@ -572,7 +579,7 @@ class ClusterKernel(Forked):
         self.occupy(task, shares, training if self.preemption.on_resume == "resume" else None)
 
     def _kill(self, active: JobState, reason: RejectReason) -> None:
-        """End everything that remains of a job. O(running + ready)."""
+        """Stop all runs of a job and remove its waiting tasks. Costs O(running + ready)."""
         number = active.number
         if self.life is not None:
             self.life.killed(number)
@@ -593,7 +600,7 @@ class ClusterKernel(Forked):
             self.call_at(until_s, self.wake)
 
     def wake(self, _: Event) -> None:
-        """Call the policy after the current events."""
+        """Call the policy once the current events have been processed."""
         self.changed = True
         self.wakes.count_one(self)
 
@@ -619,7 +626,7 @@ class ClusterKernel(Forked):
             tell(run, now)
 
     def begin(self, run: Run, *, computes: bool = False) -> None:
-        """Let a run begin on nodes that are up: write its rows, and schedule its end."""
+        """Let a run begin on nodes that are up: write its rows to the log, and schedule its end."""
         self.record_run(_STARTED, run)
         if computes or self.life is None:
             run.callbacks.append(self.end)
@@ -628,7 +635,9 @@ class ClusterKernel(Forked):
             self.life.begin(run)
 
     def end(self, event: Event) -> None:
-        """Complete a run. Its task and then its job may be done, and children may become ready."""
+        """Complete a run. As a result, its task and its job may be done, and child tasks may become
+        ready.
+        """
         run: Run = event  # type: ignore[assignment]
         self._release(run, _FINISHED)
         self.wakes.count = 0
@@ -638,7 +647,7 @@ class ClusterKernel(Forked):
         active.changed()
         if task.unfinished and task.task.elastic is None:
             return
-        task.unfinished = 0  # an elastic task is done as a whole, whatever its size
+        task.unfinished = 0  # an elastic task is done as a whole, whatever its number of instances
         for child in active.job.graph.children[index]:
             waiter = active.tasks[child]
             waiter.missing -= 1
@@ -647,21 +656,21 @@ class ClusterKernel(Forked):
         active.tasks_left -= 1
         if not active.tasks_left:
             del self.frontier.jobs[active.number]
-            # The job and its tasks refer to each other, so otherwise only the garbage collector
+            # The job and its tasks refer to each other, so without this only the garbage collector
             # would free them.
             active.tasks.clear()
             self._leave(active.number, _COMPLETED)
 
     def stop_as_logged(self, run: Run, stopped: str) -> TaskState:
-        """Stop a run from the past in the way recorded for it: ``preempted`` or ``failed``."""
+        """Stop a run from the past in the way that the log records: ``preempted`` or ``failed``."""
         if stopped == "failed":
             return self._stop(run, _FAILED, self.preemption.kept_on_failure)
         return self._preempt(run)
 
     def _stop(self, run: Run, kind: int, kept: KeptWork, notice_s: float = 0.0) -> TaskState:
-        """End a run before its time. Its instances become ready again as a piece of its task, with
-        the work that is not ``kept``. With ``notice_s``, its nodes have that many seconds to send
-        its state.
+        """Stop a run before its end. Its instances become ready again as a new piece of its task,
+        with the work that is not ``kept``. If ``notice_s`` is above 0, its nodes have that many
+        seconds to send its state.
         """
         # The order matters. First, no event of the run may happen any more. Then its nodes are
         # freed, before listeners are notified. The resumed piece is created last, from the work
@@ -687,8 +696,9 @@ class ClusterKernel(Forked):
         return again
 
     def piece(self, run: Run, kind: int, kept: KeptWork) -> TaskState:
-        """Return the instances of a stopped run as a piece of their task, with the latest
-        number."""
+        """Create the piece of a task that consists of the instances of a stopped run. It gets the
+        latest piece number.
+        """
         task = run.task
         if self.life is not None:
             again = self.life.piece(run, self._pieces, kind, kept)
@@ -700,7 +710,7 @@ class ClusterKernel(Forked):
         return again
 
     def _release(self, run: Run, kind: int) -> bool:
-        """Release the resources of a run and write its last rows. Return True if it had begun."""
+        """Release the resources of a run and write its last rows. Return True if the run had begun."""
         self.changed = True
         del self.running[run.id]
         task, demand, machines, now = run.task, run.task.demand, self.machines, self.now
@@ -721,16 +731,16 @@ class ClusterKernel(Forked):
     # Nodes.
 
     def take_down(self, node: int, notice_s: float = 0.0) -> None:
-        """Take the node down, unless it is down already; its runs end as failed. They keep their
-        work if ``notice_s`` is long enough for writing a checkpoint. If the checkpoint is sent over
-        the network, the outcome is only known later.
+        """Take a node down, unless it is down already. Its runs end as failed, but keep their work
+        if ``notice_s`` is long enough for writing a checkpoint. If the checkpoint is sent over the
+        network, only a later event decides whether it arrives in time.
         """
         machine = self.machines.list[node]
         self._down[node] += 1
         self._lasting = None
         if self._down[node] > 1:
             return
-        if machine.up:  # it may be closed because it is off
+        if machine.up:  # a node that is powered off is not up
             self.machines.take_down(machine)
         self._away += 1
         self.wakes.tell_loss()
@@ -745,11 +755,11 @@ class ClusterKernel(Forked):
             self.on_demand.fail(node)
 
     def is_down(self, node: int) -> bool:
-        """Return True while a disturbance keeps the node down."""
+        """Return True while any failure process keeps the node down."""
         return self._down[node] > 0
 
     def bring_up(self, node: int) -> None:
-        """Bring the node back, unless another disturbance also holds it down."""
+        """Bring a node back, unless another failure process also keeps it down."""
         was, self._down[node] = self._down[node], max(0, self._down[node] - 1)
         self._lasting = None
         if not was or self._down[node]:
@@ -765,12 +775,13 @@ class ClusterKernel(Forked):
     # Clock and log.
 
     def call_at(self, time_s: float, callback: Callable[[Event], None]) -> None:
-        """Call back at ``time_s``, among the arrivals at that time."""
+        """Call ``callback`` at ``time_s``, among the arrivals at that time."""
         Timer(self.clock, time_s, ARRIVALS).callbacks.append(callback)
 
     def _set_clock(self) -> None:
-        """Start the processes and put everything except runs on the clock, both at the beginning
-        and in a fork."""
+        """Start the processes and put all events except those of runs on the clock, both at the
+        beginning and in a fork.
+        """
         if self.upcoming.any_left:
             self.clock.process(self._arrivals())
         if self.eligibility is not None:
@@ -798,8 +809,9 @@ class ClusterKernel(Forked):
         self.record(packed_row(kind, self.now, number, -1, -1, -1, 0, 0, value))
 
     def record_run(self, kind: int, run: Run, rate: float | None = None) -> None:
-        """Write a row for each machine of a run, with the GPUs that the run holds there, or with
-        its new ``rate``."""
+        """Write one row for each machine of a run. The row contains the GPUs that the run holds
+        there, or its new ``rate``.
+        """
         task, now, record = run.task, self.now, self.record
         number, index, id_, gpus = task.job.number, task.index, run.id, task.demand.demand.gpus
         for machine, count, mask, _ in run.held:
@@ -815,8 +827,8 @@ class ClusterKernel(Forked):
         O(jobs in the system + machines).
 
         Observers stay with the original. Future jobs are shared and read once, by the first
-        simulation that needs them. With ``by_estimates``, it has no more information than a policy:
-        tasks use their estimates, no job arrives and nothing fails.
+        simulation that needs them. With ``by_estimates``, the fork has no more information than a
+        policy: tasks take their estimated times, no job arrives and nothing fails.
         """
         fork, clock = Fork(by_estimates=by_estimates), Clock(self.now)
         fork.twins[id(self.clock)] = clock
@@ -843,7 +855,7 @@ class ClusterKernel(Forked):
             if by_estimates:
                 run.believe_estimate(twin.now)
             if twin.on_demand is not None and twin.on_demand.holds(run):
-                run.callbacks = []  # it begins when its nodes are up
+                run.callbacks = []  # the run begins when its nodes are up
             elif twin.life is not None:
                 twin.life.resume_run(run, original)
             else:
@@ -852,8 +864,8 @@ class ClusterKernel(Forked):
         return twin
 
     def _runs_by_end(self) -> dict[Run, None]:
-        """Return all runs. Runs with an end on the clock come first, in the order of the clock,
-        because runs that end together must do so in the same order again. Runs that wait for the
+        """Return all runs. Runs whose end is on the clock come first, in the order of the clock, so
+        that runs that end together do so in the same order in a fork. Runs that wait for the
         network or have rate 0 follow.
         """
         events = [event for *_, event in self.clock.scheduled() if event.callbacks]

@@ -1,8 +1,8 @@
-"""What policies know about run times, and the line that states it.
+"""What policies know about run times, and the line that reports it.
 
-``known`` is the rule for all engines: policies know users' time limits, and true run times only if
-no job states a limit. ``Knowledge`` counts the jobs, is part of the facts about a run, and formats
-the line.
+``known`` implements the rule for all engines: policies know users' time limits, and they know true
+run times only if no job states a limit. ``Knowledge`` counts the jobs, is part of the facts about a
+run, and formats the line.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ def has_limit(job: Job) -> bool:
 
 
 def known(estimates: Estimates, jobs: Iterable[Job] | JobArrays) -> Estimates:
-    """Return what policies know about these jobs. If they use limits but no job states one, they
-    know the true run times."""
+    """Return what policies know about these jobs. If policies should know the time limits but no
+    job states one, they know the true run times.
+    """
     if estimates.kind != "predicted" or states_limits(jobs):
         return estimates
     return replace(estimates, kind="exact")
@@ -46,8 +47,9 @@ def known(estimates: Estimates, jobs: Iterable[Job] | JobArrays) -> Estimates:
 
 @dataclass(frozen=True, slots=True)
 class Knowledge:
-    """What policies know about the run times of some jobs. Its text is the line that every result
-    has."""
+    """What policies know about the run times of some jobs. Every result contains its text as a
+    line.
+    """
 
     kind: str
     """The kind of the requested estimates, or ``forecast`` for forecasts of starts."""
@@ -60,8 +62,9 @@ class Knowledge:
 
     @property
     def is_hindsight(self) -> bool:
-        """True if policies know true run times although the log contains the limits that its
-        scheduler knew."""
+        """True if policies know true run times although the scheduler of the log only knew the time
+        limits in the log.
+        """
         return self.of_log and self.limited > 0 and self.kind in ("exact", "noisy")
 
     def __str__(self) -> str:
@@ -90,8 +93,9 @@ class Knowledge:
 
     @classmethod
     def joined(cls, several: Iterable[Mapping[str, Any]]) -> Knowledge | None:
-        """Return the combined knowledge in several runs from their ``to_dict``; None if no run has
-        any."""
+        """Combine the knowledge in several runs, each given by its ``to_dict``. Return None if
+        there are no runs.
+        """
         facts = [{name: value for name, value in of.items() if name != "text"} for of in several]
         if not facts:
             return None
@@ -100,8 +104,9 @@ class Knowledge:
 
 
 def _percent(part: int, whole: int) -> str:
-    """Return a share in percent, rounded so that only all jobs give 100% and only no jobs give
-    0%."""
+    """Format a share in percent. The text is rounded so that only all jobs give 100% and only no
+    jobs give 0%.
+    """
     share = 100 * part / max(whole, 1)
     if part in (0, whole):
         return "100 %" if part else "0 %"

@@ -1,5 +1,6 @@
-"""What agents observe on the GPU cluster and how they are rewarded; families fill both
-registries."""
+"""Registries of what agents observe on the GPU cluster and of how they are rewarded. Families fill
+both registries.
+"""
 
 from __future__ import annotations
 

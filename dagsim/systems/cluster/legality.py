@@ -1,8 +1,8 @@
 """Check that a decision is legal before the kernel carries it out. Nothing in this module changes
-state.
+any state.
 
-Everything is checked before anything is done, so an illegal decision leaves the simulation
-unchanged. Each message states the time, the task or run, the reason, and what to do instead.
+All checks come before the first change, so an illegal decision leaves the simulation unchanged.
+Each message states the time, the task or run, the reason, and what to do instead.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from dagsim.systems.cluster.view import Simulation
 
 def starts_on(kernel: Simulation, task: Any, placement: Any) -> NodeState | None:
     """Return the node for a simple legal start: independent instances, or a whole gang, on one
-    node. None if the start is not legal, or if ``started`` must check it.
+    node. Return None if the start is illegal or not simple, so that ``started`` has to check it.
     """
     try:
         ((node, instances, gpu),) = placement
@@ -32,7 +32,7 @@ def starts_on(kernel: Simulation, task: Any, placement: Any) -> NodeState | None
         machine = kernel.machines.list[node]
         room = machine.idle // demand.whole if demand.plain and machine.up else machine.room(demand)
         legal = (
-            machine.index == node  # a negative number would count from the end
+            machine.index == node  # a negative number would index the list from its end
             and 0 < instances <= task.waiting
             and instances <= room
             and machine.type in demand.types
@@ -58,10 +58,10 @@ def started(kernel: Simulation, task: object, placement: object) -> list[Allotte
 
 
 def moved(kernel: Simulation, run: Run, placement: object) -> list[Allotted]:
-    """Return the shares for a legal ``Migrate``, once ``run`` has released its resources.
+    """Return the shares for a legal ``Migrate``, as if ``run`` had released its resources.
 
     Raises:
-        IllegalDecision: Its task cannot continue there.
+        IllegalDecision: The task of the run cannot continue there.
     """
     machines, demand = kernel.machines.list, run.task.demand
     freed = list(machines)
@@ -78,10 +78,10 @@ def moved(kernel: Simulation, run: Run, placement: object) -> list[Allotted]:
 
 
 def resizable(kernel: Simulation, run: Run, placement: object) -> list[Allotted]:
-    """Return the shares for a legal ``Resize``, once ``run`` has released its resources.
+    """Return the shares for a legal ``Resize``, as if ``run`` had released its resources.
 
     Raises:
-        IllegalDecision: Its task is not elastic, or cannot continue there.
+        IllegalDecision: The task of the run is not elastic, or cannot continue there.
     """
     if run.task.training is None:
         _refuse(
@@ -91,10 +91,10 @@ def resizable(kernel: Simulation, run: Run, placement: object) -> list[Allotted]
 
 
 def placed(kernel: Simulation, task: TaskState, shares: Sequence[Allotted]) -> TrainingState:
-    """Return the training of an elastic task on the shares.
+    """Return a copy of an elastic task's training state, placed on the shares.
 
     Raises:
-        IllegalDecision: Its model has no entry for this placement.
+        IllegalDecision: The task's model has no entry for this placement.
     """
     assert task.training is not None
     training, gpu = task.training.copy(), kernel.machines.types[shares[0].machine.type]
@@ -107,10 +107,10 @@ def placed(kernel: Simulation, task: TaskState, shares: Sequence[Allotted]) -> T
 
 
 def joinable(kernel: Simulation, task: object, run_id: object) -> Run:
-    """Return the run beside which a ``Join`` starts the task.
+    """Return the run whose GPUs a ``Join`` shares with the task.
 
     Raises:
-        IllegalDecision: There is no sharing, or the two cannot share their GPUs.
+        IllegalDecision: There is no sharing model, or the two cannot share their GPUs.
     """
     if not isinstance(task, TaskState):
         _refuse(kernel.now, f"cannot start {task!r}: it is not a task; choose one from view.ready")
@@ -155,7 +155,7 @@ def stopped(kernel: Simulation, run_id: object) -> Run:
     """Return the run that a ``Preempt`` or ``Migrate`` may stop.
 
     Raises:
-        IllegalDecision: It is not running, or has started at this very time.
+        IllegalDecision: The run is not running, or it started at the current time.
     """
     number = _whole(run_id)
     run = None if number is None else kernel.running.get(number)
@@ -172,7 +172,7 @@ def stopped(kernel: Simulation, run_id: object) -> Run:
 
 
 def wake_up(now: float, until_s: object) -> float:
-    """Return the time until which a ``Wait`` waits.
+    """Return the time at which a ``Wait`` ends.
 
     Raises:
         IllegalDecision: The time is not later than now.
@@ -187,7 +187,7 @@ def wake_up(now: float, until_s: object) -> float:
 
 
 def applicant(kernel: Simulation, number: object) -> JobState:
-    """Return the job of an ``Admit`` or ``Reject``.
+    """Return the job to which an ``Admit`` or ``Reject`` refers.
 
     Raises:
         IllegalDecision: The job is not waiting for admission.
@@ -200,11 +200,11 @@ def applicant(kernel: Simulation, number: object) -> JobState:
 
 
 def resident(kernel: Simulation, decision: Kill) -> tuple[JobState, RejectReason]:
-    """Return the job of a ``Kill``, and the reason.
+    """Return the job that a ``Kill`` ends, and the reason for ending it.
 
     Raises:
-        IllegalDecision: The job is not in the system, one of its runs has started at this very
-        time, or the reason is invalid.
+        IllegalDecision: The job is not in the system, one of its runs started at the current time,
+            or the reason is invalid.
     """
     number = decision.job
     if decision.reason not in tuple(RejectReason):
@@ -219,7 +219,7 @@ def resident(kernel: Simulation, decision: Kill) -> tuple[JobState, RejectReason
 
 
 def _why_not_ready(kernel: Simulation, task: TaskState) -> str:
-    """Return the reason why the task cannot start in this simulation now; empty if it can."""
+    """Return the reason why the task cannot start in this simulation now; empty if it can start."""
     if task in kernel.frontier.ready:
         return ""
     number = task.job.number
@@ -240,15 +240,15 @@ def _why_not_ready(kernel: Simulation, task: TaskState) -> str:
 def _allotted(
     kernel: Simulation, task: TaskState, waiting: int, placement: object, machines: Sequence[NodeState]
 ) -> list[Allotted]:
-    """Return the shares in a placement of ``waiting`` instances on ``machines``, after checking
-    them one by one and then together.
+    """Return the shares in a placement of ``waiting`` instances on ``machines``. Each share is
+    checked by itself, and then all of them together.
     """
     if not isinstance(placement, tuple | list):
         _refuse_start(kernel, task, f"{placement!r} is not a placement; give a tuple of Share, as view.fit(task) does")
     if not placement:
         _refuse_start(kernel, task, "an empty placement; there must be a Share for each node")
     elastic, demand = task.task.elastic, task.demand
-    demand.nodes = demand.opened  # use the domain that was checked last
+    demand.nodes = demand.opened  # a search may have restricted ``nodes`` to a single domain
     shares = [_share(kernel, task, waiting, share, machines) for share in placement]
     total = sum(share.instances for share in shares)
     distinct = len({share.machine.index for share in shares}) == len(shares)
@@ -275,7 +275,9 @@ def _allotted(
 
 
 def _check_domain(kernel: Simulation, task: TaskState, shares: Sequence[Allotted]) -> None:
-    """Reject nodes in different domains of the level that the job requires."""
+    """Reject a placement unless all of its nodes are in the same domain of the level that the job
+    requires.
+    """
     terms, request = task.demand.terms, task.job.job.request
     assert terms is not None
     assert request is not None
@@ -321,7 +323,7 @@ def _share(kernel: Simulation, task: TaskState, waiting: int, share: object, mac
 
 
 def _gpu(kernel: Simulation, task: TaskState, machine: NodeState, instances: int, named: object) -> int:
-    """Return the number of the GPU that a share names."""
+    """Return the index of the GPU that a share names."""
     name, gpu = machine.node.name, _whole(named)
     if not task.demand.share:
         _refuse_start(kernel, task, f"it asks for no share of a GPU, so none can be named; got gpu={named!r}")

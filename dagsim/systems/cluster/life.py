@@ -1,5 +1,5 @@
-"""The life of runs that are more than a single timeout: they fetch inputs and are set up before
-they compute, they compute at changing rates, and they write checkpoints.
+"""The life of runs that are more than a single timeout: such runs fetch inputs and are set up
+before they compute, they compute at changing rates, and they write checkpoints.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ if TYPE_CHECKING:
 
 
 class Life(Forked):
-    """The phases and rates of a kernel's runs. A kernel has such an object only if a model or an
-    elastic task needs it. Otherwise, a run computes from its start to its end.
+    """The phases and rates of the runs in a kernel. A kernel has such an object only if a model or
+    an elastic task needs it. Without one, every run computes from its start to its end.
 
     The phases of a run follow each other without waiting for the kernel:
 
-        begin ─> [fetch: a process] ─> [set up: the run as an event] ─> compute ─> the kernel ends it
+        begin ─> [fetch: a process] ─> [set up: the run as an event] ─> compute ─> the kernel ends
+        it
 
     While a run computes at rate 1, the run itself is the event of its end. Otherwise it has a
     ``WorkProgress``, whose event ends the current period of constant rate: an epoch, the work
@@ -80,7 +81,7 @@ class Life(Forked):
 
     @property
     def pending(self) -> bool:
-        """True if states of stopped runs are being sent."""
+        """True while the state of any stopped run is being sent."""
         return self._transfers is not None and bool(self._transfers.writes)
 
     @property
@@ -97,14 +98,14 @@ class Life(Forked):
             self.set_up(run)
 
     def set_up(self, run: Run) -> None:
-        """Set up a run that has all its inputs, if that takes time, and then let it compute."""
+        """Set up a run that has all its inputs, if set-up takes time, and then let it compute."""
         kernel, now, preemption = self._kernel, self._kernel.now, self._preemption
         if run.setup_s:
             run.callbacks = [self._has_set_up]
             kernel.clock.at(run.phase_until(now + run.setup_s), COMPLETIONS, run)
             return
         if preemption.checkpoint_interval_s is not None and not (self.by_network or run.task.training is not None):
-            # the times of its checkpoint writes are fixed
+            # the times at which it writes checkpoints are fixed
             run.take(preemption.with_writes_s(run._seconds))
         end_s = run.compute(now)
         if preemption.checkpoint_interval_s is not None and self.by_network:
@@ -117,7 +118,7 @@ class Life(Forked):
             kernel.record_run(Kind.COMPUTING, run)
         run.callbacks = [kernel.end]
         self.set_pace(run)
-        if run.progress is None:  # other runs have a separate event, or get one now
+        if run.progress is None:  # other runs already have a separate event, or get one now
             kernel.clock.at(end_s, COMPLETIONS, run)
 
     def _has_set_up(self, event: Event) -> None:
@@ -126,8 +127,8 @@ class Life(Forked):
         self.set_up(run)
 
     def _setup_s(self, run: Run) -> float:
-        """Return the set-up time according to the set-up model and for new GPU partitions, and
-        record which job the GPUs run from now on.
+        """Return the set-up time, which is the sum of the time in the set-up model and the time for
+        new GPU partitions. Record which job each GPU runs from now on.
         """
         parting_s = max([machine.node.mig_s or 0.0 for machine, *_ in run.held if machine.remade], default=0.0)
         if self._setup is None or self._served is None:
@@ -142,8 +143,9 @@ class Life(Forked):
         return parting_s + self._setup.seconds(run.task.task, number, tuple(previous))
 
     def ended(self, run: Run, kind: int) -> None:
-        """Discard everything that belonged to a run that has finished or was stopped and has
-        released its nodes."""
+        """Discard everything that belonged to a run that has finished or was stopped. The run has
+        already released its nodes.
+        """
         if self._transfers is not None and kind == Kind.FINISHED:
             self._transfers.finished(run)
         if self._gangs is not None and run.progress is not None:
@@ -157,12 +159,13 @@ class Life(Forked):
     # Rates.
 
     def set_rate(self, run: Run, rate: float, until: float = inf, after_s: float | None = None) -> None:
-        """Let a computing run continue at ``rate`` from now on, and reschedule its end. An elastic
-        task is asked for its pace again at the progress ``until``, or ``after_s`` seconds from now.
+        """Let a computing run continue at ``rate`` from now on, and reschedule its end. The rate of
+        an elastic task is determined again when its progress reaches ``until``, or ``after_s``
+        seconds from now.
 
         Raises:
             ModelError: The run is not computing yet, or the rate is not a finite number of 0 or
-            more.
+                more.
         """
         now, progress, training = self._kernel.now, run.progress, run.task.training
         if run.computing_s is None or not 0 <= rate < inf:
@@ -190,8 +193,9 @@ class Life(Forked):
         self._tell_rate(run)
 
     def set_pace(self, run: Run) -> None:
-        """Let a computing run continue at the rate allowed by its training, its communication or
-        its partner."""
+        """Let a computing run continue at the rate that its training, its communication or the run
+        that shares its GPUs allows.
+        """
         task, training = run.task, run.task.training
         if run.process is not None:
             return  # the run is writing a checkpoint
@@ -235,15 +239,17 @@ class Life(Forked):
         return [fixed + sent for fixed, sent in zip(fixed_s, sent_s, strict=True)]
 
     def _set_end(self, run: Run, progress: WorkProgress) -> None:
-        """Set the event at the end of the current period of constant rate; there is none if the
-        period never ends."""
+        """Set the event at the end of the current period of constant rate, unless the period never
+        ends.
+        """
         if not run.is_endless:
             progress.event = Timer(self._kernel.clock, run._ends_s, COMPLETIONS, run)
             progress.event.callbacks = [self._reached]
 
     def _reached(self, event: Event) -> None:
-        """End a run that has a rate, or the epoch of an elastic run, or let the run write a
-        checkpoint."""
+        """Handle the end of a period of constant rate: end the run, end the epoch of an elastic
+        run, or let the run write a checkpoint.
+        """
         run: Run = event.value  # type: ignore[assignment]
         training, progress = run.task.training, run.progress
         assert progress is not None
@@ -271,10 +277,10 @@ class Life(Forked):
     # Checkpoints, and the work left after a stop.
 
     def _checkpoint(self, run: Run, progress: WorkProgress) -> None:
-        """Let a run pause until its state is in the storage."""
+        """Pause a run until its state is in the storage."""
         assert self._transfers is not None
         self.settle(run, progress)
-        progress.done = progress.checkpoint  # avoids the rounding error of the sum
+        progress.done = progress.checkpoint  # this avoids the rounding error of the sum
         if not self._transfers.saves(run):
             self.has_saved(run, progress)
             return
@@ -295,7 +301,7 @@ class Life(Forked):
             self.set_pace(run)
 
     def _write_elastic(self, run: Run, progress: WorkProgress, training: TrainingState) -> None:
-        """Let an elastic run write a checkpoint, or continue after that."""
+        """Let an elastic run write a checkpoint, or continue once it has been written."""
         if progress.phase == "work":
             self.settle(run, progress)
             progress.phase = "write"
@@ -312,7 +318,7 @@ class Life(Forked):
         progress.checkpoint = progress.done + self._preemption.checkpoint_interval_s
 
     def piece(self, run: Run, number: int, kind: int, kept: KeptWork) -> TaskState:
-        """Return the instances of a stopped run as a piece of their task, with this number."""
+        """Create the piece with this number from the instances of a stopped run."""
         task, elastic = run.task, run.task.task.elastic
         saves = kept is not KeptWork.NOTHING and run.computing_s is not None
         left = 1.0 if kept is KeptWork.NOTHING else self._left(run, kept)
@@ -330,19 +336,20 @@ class Life(Forked):
         return again
 
     def keeps_state(self, run: Run, again: TaskState, kind: int, kept: KeptWork, notice_s: float) -> bool:
-        """Let a stopped run send its state to the storage, if there is one. Return True if
-        ``again`` returns only later."""
+        """Let a stopped run send its state to the storage, if there is one. Return True if the
+        piece ``again`` becomes ready only later.
+        """
         if self._transfers is None or not self.by_network or kept is not KeptWork.ALL:
             return False
         return self._transfers.keep_state(run, again, kind, notice_s)
 
     def killed(self, number: int) -> None:
-        """Discard everything that was still stored for a job."""
+        """Discard everything that is still stored for a job."""
         if self._transfers is not None:
             self._transfers.cancel(number)
 
     def _left(self, run: Run, kept: KeptWork) -> float:
-        """Return the fraction of its task's work that would remain if a run stopped now."""
+        """Return the fraction of the task's work that would remain if the run stopped now."""
         task, progress, preemption = run.task, run.progress, self._preemption
         if progress is not None:
             self.settle(run, progress)
@@ -364,11 +371,11 @@ class Life(Forked):
     # Elastic tasks.
 
     def enter_elastic(self, task: TaskState, elastic: Elastic) -> DemandClass:
-        """Begin the training of an elastic task. Return the demand that determines whether it can
-        ever run.
+        """Create the training state of an elastic task. Return the demand that determines whether
+        the task can ever run.
 
         Raises:
-            ModelError: No GPU type has enough GPUs for its minimum size.
+            ModelError: No GPU type has enough GPUs for the minimum size of the task.
         """
         machines, demand, job = self._kernel.machines, task.demand, task.job.job
         task.training = elastic.training.start()
@@ -387,8 +394,9 @@ class Life(Forked):
         return least
 
     def place_elastic(self, task: TaskState, shares: list[Allotted], training: TrainingState | None) -> None:
-        """Give an elastic task the size of its placement; it continues with ``training``, by
-        default its own."""
+        """Give an elastic task the size of its placement. The task continues with the state
+        ``training``, by default its own.
+        """
         assert task.task.elastic is not None
         task.training = training or placed(self._kernel, task, shares)
         task.restore_s += task.task.elastic.restart_s
@@ -410,12 +418,12 @@ class Life(Forked):
             self.set_pace(run)
 
     def fork_network(self, fork: Fork, clock: Clock) -> None:
-        """Add the network of a fork, which has its own clock, to the copies."""
+        """In a fork, add the copy of the network, which uses the fork's own clock, to the copies."""
         if self._transfers is not None:
             fork.twins[id(self._transfers.carrier)] = self._transfers.carrier.fork(clock)
 
     def resume(self, *, by_estimates: bool) -> None:
-        """In a fork, continue the original's writes to the storage."""
+        """In a fork, continue the writes to the storage that are under way in the original."""
         if self._transfers is not None:
             self._transfers.resume(by_estimates=by_estimates)
 

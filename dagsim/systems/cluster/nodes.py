@@ -1,4 +1,6 @@
-"""Free resources of each node, indexed so that finding nodes for a task never scans the cluster."""
+"""Free resources of each node, indexed so that finding nodes for a task never has to scan the
+cluster.
+"""
 
 from __future__ import annotations
 
@@ -46,18 +48,19 @@ def _millionths(amount: float) -> int:
 
 
 def _needed(amount: float) -> int:
-    """Return the amount in whole millionths, rounded so that instances that together need exactly
-    what a node has do fit."""
+    """Return the amount in whole millionths. It is rounded so that instances fit if together they
+    need exactly what a node has.
+    """
     return floor(min(amount, _MOST) * MICRO + _RESIDUE)
 
 
 class DemandClass(Forked):
     """All tasks with equal demands, compiled for one cluster: either all of them fit or none does.
 
-    ``gang`` is the number of instances that must start together, 0 for independent ones. ``types``
-    are the indices in ``ClusterState.types`` of the types that may run it. ``rejected`` is the
-    reason why even the empty cluster could never run it, if there is one. ``key`` finds it in
-    ``ClusterState.classes``, also in a fork.
+    ``gang`` is the number of instances that must start together, or 0 if instances are independent.
+    ``types`` contains the types that may run the tasks, as indices into ``ClusterState.types``.
+    ``rejected`` is the reason why even the empty cluster could never run them, if there is one.
+    ``key`` is the key of the class in ``ClusterState.classes``, also in a fork.
     """
 
     __slots__ = {
@@ -122,12 +125,12 @@ class DemandClass(Forked):
         """The machine on which an instance last fitted, or -1."""
 
     def open_to(self, nodes: int) -> None:
-        """Allow it to start on ``nodes``, a bit set, from now on."""
+        """Allow tasks of this class to start only on ``nodes`` (a bit set) from now on."""
         self.nodes = self.opened = nodes
 
     @property
     def bound(self) -> bool:
-        """True if it is a gang that must lie within one domain of the network."""
+        """True if the tasks are gangs that must lie within one domain of the network."""
         return self.terms is not None and bool(self.terms.domains) and self.gang > 0
 
 
@@ -177,7 +180,7 @@ class NodeState(Forked):
         self.up = True
 
     def room(self, demand: DemandClass) -> int:
-        """Return the number of instances of ``demand`` that could start here now."""
+        """Return the number of instances of ``demand`` that could start on this node now."""
         if demand.plain:
             return self.idle // demand.whole if self.up else 0
         if demand.nodes != ALL and not demand.nodes & self.bit:
@@ -202,8 +205,8 @@ class NodeState(Forked):
         return count if self.up else 0
 
     def room_on(self, gpu: int, demand: DemandClass) -> int:
-        """Return the number of shares of a fractional ``demand`` that fit on the GPU ``gpu`` (0 for
-        other demands).
+        """Return the number of instances of a fractional ``demand`` that fit on the GPU ``gpu`` (0
+        for other demands).
         """
         free = self.shares.get(gpu, MICRO if self.free >> gpu & 1 else 0)
         if self.mig is not None and demand.share:
@@ -212,8 +215,8 @@ class NodeState(Forked):
         return free // demand.share if demand.share else 0
 
     def gpu_for(self, demand: DemandClass, gpu: int | None) -> int:
-        """Return the GPU for the next share: the named one, or else the fullest on which it fits,
-        if possible one that already has the partition.
+        """Return the GPU for the next share. This is the named GPU, or else the fullest one on
+        which the share fits; with MIG, GPUs that already have a suitable partition come first.
         """
         if (
             gpu is not None
@@ -226,16 +229,18 @@ class NodeState(Forked):
         return min(rooms, key=lambda gpu: (self.shares.get(gpu, MICRO), not openings[gpu][1], gpu))
 
     def part(self, demand: DemandClass) -> int:
-        """Return the millionths of a GPU that an instance with a fractional demand occupies
-        here."""
+        """Return the millionths of a GPU that an instance with a fractional demand occupies on this
+        node.
+        """
         profile = None if self.mig is None else self.mig.profile(demand.demand.gpus, demand.demand.gpu_types)
         if self.mig is None or profile is None:
             return demand.share
         return self.mig.profiles[profile].compute * MICRO // self.mig.compute
 
     def take_part(self, demand: DemandClass, gpu: int) -> int:
-        """Occupy a part of the GPU, and return its number and position for ``give_part``. Updates
-        no index."""
+        """Occupy a part of the GPU. Return the GPU and the position of the part as one number, for
+        ``give_part``. This does not update any index.
+        """
         self._set_free(gpu, self.shares.get(gpu, MICRO) - self.part(demand))
         if self.mig is None or (profile := self.mig.profile(demand.demand.gpus, demand.demand.gpu_types)) is None:
             return gpu
@@ -249,11 +254,13 @@ class NodeState(Forked):
 
     @staticmethod
     def gpu_at(place: int) -> int:
-        """Return the GPU in what ``take`` has returned for an instance."""
+        """Return the GPU that is encoded in a number from ``take``."""
         return place % _SLOT
 
     def give_part(self, demand: DemandClass, place: int) -> int:
-        """Release what ``take_part`` has occupied, and return the GPU. Updates no index."""
+        """Release a part that ``take_part`` occupied, and return its GPU. This does not update any
+        index.
+        """
         after, gpu = divmod(place, _SLOT)
         self._set_free(gpu, self.shares[gpu] + self.part(demand))
         if after and self.mig is not None:
@@ -272,8 +279,8 @@ class NodeState(Forked):
         self.shares[gpu] = free
 
     def after(self, demand: DemandClass, count: int, mask: int, on: tuple[int, ...]) -> NodeState:
-        """Return a copy in the state after ``count`` instances have released their resources, which
-        may only be used to check what fits.
+        """Return a copy of the node in the state after ``count`` instances have released their
+        resources. The copy may only be used to check what fits.
         """
         twin = self.copy()
         if demand.whole:
@@ -286,16 +293,18 @@ class NodeState(Forked):
         return twin
 
     def copy(self) -> NodeState:
-        """Return an identical node that changes independently, outside the indexes of the
-        cluster."""
+        """Return an identical node that changes independently and is not in the indexes of the
+        cluster.
+        """
         fork = Fork()
         fork.twins[id(self.levels)] = self.levels
         return fork.of(self)
 
 
 class Allotted(NamedTuple):
-    """A legal share of a placement: the machine, the number of instances, and the GPU to share if
-    one is named."""
+    """A legal share of a placement: the machine, the number of instances, and the GPU if the share
+    names one.
+    """
 
     machine: NodeState
     instances: int
@@ -303,8 +312,9 @@ class Allotted(NamedTuple):
 
 
 class ClusterState(Forked):
-    """All machines in a cluster, the indexes over them, and the demand classes compiled for
-    them."""
+    """All machines in a cluster, the indexes over these machines, and the demand classes compiled
+    for the cluster.
+    """
 
     __slots__ = {
         "_alone": SAME,
@@ -376,8 +386,9 @@ class ClusterState(Forked):
             machine.levels.add(machine.bit, machine.idle)
 
     def compile(self, demand: Demand, gang: int, terms: Terms | None = None) -> DemandClass:
-        """Return the class of ``demand``; ``gang`` is the number of instances that start together,
-        or 0."""
+        """Return the class of ``demand``. ``gang`` is the number of instances that start together,
+        or 0 if they are independent.
+        """
         key: object = (demand, gang) if gang else demand
         if terms is not None:
             key = (key, terms)
@@ -387,8 +398,8 @@ class ClusterState(Forked):
         return compiled
 
     def narrowed(self, demand: DemandClass, seconds: Sequence[float]) -> DemandClass:
-        """Return the class without the types on which an instance would never end (``seconds`` by
-        type); often ``demand`` itself.
+        """Return the class without the types on which an instance would never end; often, this is
+        ``demand`` itself. ``seconds`` is the duration on each type.
         """
         types = tuple([type_ for type_ in demand.types if seconds[type_] < inf])
         if types == demand.types:
@@ -400,7 +411,7 @@ class ClusterState(Forked):
         return compiled
 
     def fits(self, demand: DemandClass) -> bool:
-        """Return True if one instance (or the whole gang) could start now. A negative answer is
+        """Return True if one instance (or the whole gang) could start now. A negative result is
         cached until the next release.
         """
         if demand.blocked_at == self.released:
@@ -440,7 +451,7 @@ class ClusterState(Forked):
 
     def types_with_room(self, demand: DemandClass) -> list[int]:
         """Return the types on which one instance (or the whole gang) could start now. A negative
-        answer is cached, as in ``fits``.
+        result is cached, as in ``fits``.
         """
         if demand.blocked_at == self.released:
             return []
@@ -456,8 +467,9 @@ class ClusterState(Forked):
         return room
 
     def best(self, demand: DemandClass, type_: int) -> int:
-        """Return the best fit: the machine of ``type_`` with the least free resources that fits one
-        instance, or -1."""
+        """Return the best fit: of the machines of ``type_`` on which one instance fits, the one
+        with the least free resources, or -1 if there is none.
+        """
         if demand.plain and not self.asleep:
             return self.by_gpus[type_].first(demand.whole)
         if demand.share:
@@ -465,8 +477,8 @@ class ClusterState(Forked):
         return next((machine.index for machine in self.with_room(demand, type_)), -1)
 
     def with_room(self, demand: DemandClass, type_: int, most_free_first: bool = False) -> Iterator[NodeState]:
-        """Yield the machines of ``type_`` that fit one instance, least (or most) free first.
-        Machines with too few CPUs or too little memory are all skipped at once.
+        """Yield the machines of ``type_`` on which one instance fits, least (or most) free first.
+        Machines with too few CPUs or too little memory are skipped without visiting them.
         """
         machines = self.list
         if demand.terms is not None and demand.gang:
@@ -481,20 +493,22 @@ class ClusterState(Forked):
                     yield machine
 
     def candidates(self, demand: DemandClass, type_: int, most_free_first: bool = False) -> Iterator[int]:
-        """Return the machines of ``type_`` that may fit it, least (or most) free first. For GPU
-        demands, they are sorted by idle GPUs (for a fractional demand, machines with a partly used
-        GPU come first), and for CPU-only demands by free cores. CPUs and memory are not checked, so
-        use ``NodeState.room`` for that.
+        """Return the machines of ``type_`` on which one instance may fit, least (or most) free
+        first. For GPU demands, they are sorted by idle GPUs (for a fractional demand, machines with
+        a partly used GPU come first), and for CPU-only demands by free cores. CPUs and memory are
+        not checked, so use ``NodeState.room`` for that.
         """
         sets = self.awake_first(demand.nodes)
         return chain(*[self._candidates(demand, type_, most_free_first, among) for among in sets])
 
     def awake_first(self, nodes: int) -> tuple[int, ...]:
-        """Split a bit set of nodes into those that are awake and those that would have to boot."""
+        """Split a bit set of nodes into those that are powered up and those that would have to
+        boot.
+        """
         return (nodes & ~self.asleep, nodes & self.asleep) if self.asleep else (nodes,)
 
     def candidate_set(self, demand: DemandClass, type_: int) -> int:
-        """``candidates`` as a bit set."""
+        """Return the same machines as ``candidates``, but as a bit set."""
         if demand.whole:
             return demand.nodes & self.by_gpus[type_].having(demand.whole)
         if demand.share:
@@ -502,12 +516,12 @@ class ClusterState(Forked):
         return demand.nodes & self._cpu_levels()[type_].having(_cores(demand.cpus))
 
     def fit(self, demand: DemandClass, type_: int, waiting: int) -> Placement | None:
-        """Return a placement on ``type_`` by best fit; ``None`` if it does not fit. Independent
+        """Return a placement on ``type_`` by best fit; ``None`` if nothing fits. Independent
         instances go to a single machine, as many as fit there. A gang goes to the fullest single
-        machine that can hold it, or else to as few machines as possible.
+        machine on which all of it fits, or else to as few machines as possible.
         """
-        # the code of ``best`` is repeated here to save the call, because this runs for every single
-        # start
+        # the code of ``best`` is repeated here to save the call, because most starts come through
+        # here
         if demand.plain and not self.asleep:
             levels = self.by_gpus[type_]
             used = levels.used >> demand.whole << demand.whole
@@ -526,9 +540,10 @@ class ClusterState(Forked):
         return (Share(index, min(waiting, self.list[index].room(demand))),)
 
     def take(self, machine: NodeState, demand: DemandClass, count: int, gpu: int | None) -> tuple[int, tuple[int, ...]]:
-        """Occupy ``machine`` with ``count`` instances, which ``NodeState.room`` must allow. Returns
-        the bit mask of the held GPUs and, for a fractional demand, the GPU of each instance (with
-        its part, under MIG)."""
+        """Occupy resources of ``machine`` for ``count`` instances, which must fit
+        (``NodeState.room``). Return the bit mask of the GPUs that are now held and, for a
+        fractional demand, the GPU of each instance (with its part, under MIG).
+        """
         mask: int = 0
         on: tuple[int, ...] = ()
         machine.remade = False
@@ -557,7 +572,7 @@ class ClusterState(Forked):
         return mask, on
 
     def give(self, machine: NodeState, demand: DemandClass, count: int, mask: int, on: tuple[int, ...]) -> None:
-        """Release the resources taken by ``take``."""
+        """Release the resources that ``take`` occupied."""
         self.released += 1
         self.recent.append(machine)
         if demand.whole:
@@ -585,7 +600,7 @@ class ClusterState(Forked):
         self.join(machine, demand, -count)
 
     def take_down(self, machine: NodeState) -> None:
-        """Remove a machine from every index; the caller must end its runs."""
+        """Remove a machine from every index. The caller has to end its runs."""
         bit = 1 << machine.index
         self.by_gpus[machine.type].remove(bit, machine.idle)
         self.shared[machine.type] &= ~bit
@@ -614,8 +629,8 @@ class ClusterState(Forked):
         return self.by_gpus[type_].total()
 
     def restricted(self, job: Job, task: Task, limit_s: float, now: float) -> DemandClass | None:
-        """Return the class of a task that is restricted by the site's rules, with the nodes on
-        which it may start ``now``; None if nothing restricts it.
+        """Return the class of a task to which rules of the site apply, with the nodes on which it
+        may start ``now``. Return None if no rule applies.
         """
         gang = task.instances if task.gang else 0
         terms = None if self.site is None else self.site.terms(job, limit_s, gang)
@@ -632,16 +647,16 @@ class ClusterState(Forked):
         if site is None:
             return
         self.judged.clear()
-        self.released += _LOOK_BACK + 1  # classes that did not fit must search all nodes again
+        self.released += _LOOK_BACK + 1  # classes that did not fit have to search all nodes again
         for demand in self.classes.values():
             if demand.terms is not None:
                 demand.open_to(site.open(demand.terms, now))
                 self.reopen_s = min(self.reopen_s, site.next_s(demand.terms, now))
 
     def hopeless(self, now: float, lasting: int) -> set[DemandClass]:
-        """Return the classes that will never fit again. ``lasting`` are the nodes that are up or
-        will come back, as a bit set. Answers are cached while these nodes stay the same, until
-        nodes open or close.
+        """Return the classes that will never fit again. ``lasting`` is a bit set of the nodes that
+        are up or will come back. Results are cached until this set changes, or until nodes open or
+        close.
         """
         site = self.site
         if lasting != self._judged_on:
@@ -657,7 +672,7 @@ class ClusterState(Forked):
         return {demand for demand, fits in self.judged.items() if not fits}
 
     def hold(self, demand: DemandClass, sign: int, now: float) -> None:
-        """Hold the licences for a start (``sign`` 1) or return them (-1)."""
+        """Take the licences for a start (``sign`` 1), or return them (-1)."""
         if self.site is not None and demand.terms is not None and demand.terms.licences:
             self.site.take(demand.terms.licences, sign)
             self.released += _LOOK_BACK + 1 if sign < 0 else 0
@@ -666,7 +681,9 @@ class ClusterState(Forked):
                     other.open_to(self.site.open(other.terms, now))
 
     def _allowed(self, demand: Demand) -> tuple[int, ...]:
-        """Return the types that ``demand`` names, or all types that it may use if it names none."""
+        """Return the types that ``demand`` names. If it names none, return all types on which it
+        may run.
+        """
         types = list(range(len(self.types)))
         if demand.gpus > 0:
             types = [index for index in types if self.types[index] is not None]
@@ -681,8 +698,8 @@ class ClusterState(Forked):
         compiled = DemandClass(demand, gang, types, len(self.classes), key, terms)
         compiled.sliced = parted_types(demand.gpu_types)
         if compiled.counted and not any(self._could_count(compiled, (index,)) for index in types):
-            # A gang runs on a single type here. A demand that only nodes of several types together
-            # could meet is restricted by its features alone.
+            # A gang runs on a single type here. If only nodes of several types together could
+            # satisfy the counts, the demand is restricted only by its features.
             compiled.counted = not self._could_count(compiled, types)
             if not compiled.counted and terms is not None:
                 parts = reduce(or_, [count.nodes for count in terms.counts])
@@ -699,9 +716,10 @@ class ClusterState(Forked):
         return compiled
 
     def capacity(self, demand: DemandClass, type_: int, *, now: float | None = None) -> int:
-        """Return how many instances all machines of ``type_`` together could hold if empty,
-        regardless of which nodes are closed to them now. A gang must lie within one of its domains.
-        At a time ``now``, only the ``usable`` machines count.
+        """Return how many instances all machines of ``type_`` together could hold if they were
+        empty, including machines that are closed to these instances now. A gang must lie within one
+        of its domains. If ``now`` is given, only the machines that are ``usable`` at that time
+        count.
         """
         nodes, opened = demand.nodes, demand.opened
         if now is None:
@@ -713,14 +731,16 @@ class ClusterState(Forked):
         return room
 
     def usable(self, now: float, terms: Terms | None = None) -> int:
-        """Return the nodes that are up and not closed for good to a task with these terms, as a bit
-        set."""
+        """Return a bit set of the nodes that are up and not permanently closed to a task with these
+        terms.
+        """
         up = sum(machine.bit for machine in self.list if machine.up)
         return up if self.site is None else up & self.site.lasting(terms, now)
 
     def room_on_idle(self, demand: DemandClass, type_: int) -> int:
-        """Return the number of instances that the machines of ``type_`` that are open to them could
-        hold if they were empty."""
+        """Return the number of instances that would fit on the machines of ``type_`` that are open
+        to them if these machines were empty.
+        """
         room = 0
         if demand.counted and not self._could_count(demand, (type_,)):
             return 0
@@ -731,7 +751,9 @@ class ClusterState(Forked):
         return room
 
     def _largest(self, demand: DemandClass, type_: int) -> int:
-        """Return how many instances of a gang fit on an empty type, within its domains."""
+        """Return how many instances of a gang fit on the machines of a type, within one of its
+        domains, if these machines are empty.
+        """
         if not demand.bound:
             return self.room_on_idle(demand, type_)
         rooms, everywhere = [0], demand.opened
@@ -742,7 +764,7 @@ class ClusterState(Forked):
         return max(rooms)
 
     def _could_count(self, demand: DemandClass, types: tuple[int, ...]) -> bool:
-        """Return True if a gang's counts hold on some empty nodes of these types."""
+        """Return True if some empty nodes of these types would satisfy the counts of a gang."""
         empty = [
             machine.index
             for machine in self.list
@@ -753,8 +775,9 @@ class ClusterState(Forked):
         return nodes_by_counts(empty, demand.gang, demand.terms.counts) is not None  # type: ignore[union-attr]
 
     def _choose(self, demand: DemandClass, type_: int) -> None:
-        """Set ``demand.nodes`` to as many nodes as a gang has instances, so that its counts are
-        met, or else to no node."""
+        """Set ``demand.nodes`` to as many nodes as the gang has instances, such that they satisfy
+        its counts. If this is impossible, set it to no node.
+        """
         if not demand.bound:
             demand.nodes = demand.opened
         there = [
@@ -766,8 +789,9 @@ class ClusterState(Forked):
         demand.nodes = sum([1 << index for index in chosen or ()])
 
     def _focus(self, demand: DemandClass, type_: int) -> None:
-        """Set ``demand.nodes`` to the tightest domain that fits a bound gang, or else to no
-        node."""
+        """Set ``demand.nodes`` to the tightest domain in which a bound gang fits. If there is none,
+        set it to no node.
+        """
         best, chosen = 0, 0
         for domain in demand.terms.domains:  # type: ignore[union-attr]
             demand.nodes = domain & demand.opened
@@ -778,8 +802,8 @@ class ClusterState(Forked):
         demand.nodes = chosen
 
     def _enough(self, demand: DemandClass) -> int:
-        """Return the bit set of machines with enough CPUs and memory for one instance. The set may
-        also contain other machines.
+        """Return a bit set that contains all machines with enough CPUs and memory for one instance.
+        It may also contain others.
         """
         enough = demand.nodes
         if demand.cpus:
@@ -800,7 +824,7 @@ class ClusterState(Forked):
         if whole and demand.nodes == ALL:
             levels, room = self.by_gpus[type_], 0
             used, sets = levels.used >> whole << whole, levels.sets
-            # try the idlest machines first, because a few are often enough
+            # try the machines with the most idle GPUs first, because a few of them are often enough
             while used and room < needed:
                 level = used.bit_length() - 1
                 room += level // whole * sets[level].bit_count()
@@ -836,8 +860,8 @@ class ClusterState(Forked):
         return None
 
     def _fit_whole_gang(self, demand: DemandClass, type_: int) -> Placement | None:
-        """Return a placement of a gang that only needs whole GPUs. Machines are taken level by
-        level, without examining each of them.
+        """Return a placement of a gang that needs only whole GPUs. Machines are taken level by
+        level, so they are not examined one by one.
         """
         levels, whole, needed = self.by_gpus[type_], demand.whole, demand.gang
         alone = levels.first(whole * needed)
@@ -859,8 +883,8 @@ class ClusterState(Forked):
                 needed -= room
 
     def _best_share(self, demand: DemandClass, type_: int) -> int:
-        """Return the machine whose partly used GPU would have the least left over, or else the
-        first machine with an idle GPU, or -1.
+        """Return the machine with the partly used GPU that would have the least left over. If the
+        share fits on none, return the first machine with an idle GPU, or -1.
         """
         machines = self.list
         for among in self.awake_first(self._enough(demand)):
@@ -875,8 +899,8 @@ class ClusterState(Forked):
         return -1
 
     def _with_idle_gpu(self, type_: int, among: int) -> Iterator[int]:
-        """Yield the machines with a completely idle GPU: partly used machines by number, then the
-        others, least idle first.
+        """Yield the machines with a completely idle GPU: first those that also have a partly used
+        GPU, by number, then the others, least idle first.
         """
         levels, partly = self.by_gpus[type_], self.shared[type_]
         yield from bits(partly & among & ~levels.sets.get(0, 0))
@@ -926,9 +950,9 @@ class ClusterState(Forked):
         return self.by_cpus
 
     def _take_share(self, machine: NodeState, demand: DemandClass, gpu: int | None) -> int:
-        """Take a share of a GPU: the named GPU, or else the fullest partly used one that fits it,
-        or else an idle one. With MIG, a GPU that already has the partition comes first among
-        equally full ones.
+        """Take a share of a GPU: the GPU that is named, or else the fullest partly used GPU on
+        which the share fits, or else an idle one. With MIG, among equally full GPUs, those that
+        already have the partition come first.
         """
         shares, share = machine.shares, demand.share
         if machine.mig is not None:
@@ -958,7 +982,7 @@ class ClusterState(Forked):
                 self.shared[machine.type] &= ~machine.bit
 
     def _move_part(self, machine: NodeState, move: Callable[[int], int], place: int) -> int:
-        """Take or release a part, and update the indexes."""
+        """Take or release a part of a GPU with ``move``, and update the indexes."""
         was, idle, partly = set(machine.shares.values()), machine.idle, self.by_share[machine.type]
         moved = move(place)
         if machine.up:
@@ -989,8 +1013,8 @@ class ClusterState(Forked):
 
 
 def _take_whole(machine: NodeState, needed: int) -> int:
-    """Return the bit set of idle GPUs for a task that needs whole ones, starting with those without
-    partitions. The partitions of the others are removed.
+    """Return a bit set of ``needed`` idle GPUs for a task that needs whole ones. GPUs without
+    partitions come first; the partitions of the others are removed.
     """
     gpus = sorted(bits(machine.free), key=lambda gpu: (gpu in machine.layouts, gpu))[:needed]
     for gpu in gpus:
@@ -1000,7 +1024,7 @@ def _take_whole(machine: NodeState, needed: int) -> int:
 
 
 def _cores(cpus: int) -> int:
-    """Return the level of a machine with ``cpus`` free, which is its number of whole cores. Each
-    level is a bit, so all amounts above 4,095 share the last level.
+    """Return the level of a machine with ``cpus`` free, which is its number of whole free cores.
+    Each level is a bit, so all amounts above 4,095 share the last level.
     """
     return min(cpus // MICRO, 4095)

@@ -1,20 +1,22 @@
 """Nodes that are powered up when work needs them, and powered down when they are idle.
 
-The states of such a node, and what ends each of them:
+These are the states of such a node, and the events that end them:
 
-    OFF ── a task is placed on it, or waits without room ──> BOOTING ── the boot time ──> UP
+    OFF ── a task is placed on it, or fits nowhere else ──> BOOTING ── the boot time ──> UP
     UP ── idle for ``idle_s`` ──> STOPPING ── the time to shut down ──> OFF
 
-This is the order that Slurm documents for power saving and cloud nodes (https://slurm.schedmd.com/power_save.html):
-a job is allocated to a powered-down node at once, its nodes boot, and it starts when all of them have
-registered; a node that stays idle for SuspendTime is suspended, and unavailable for SuspendTimeout.
-With the trigger ``pending``, the order is that of Kubernetes' cluster autoscaler: nodes that are off are
-no part of the cluster until a task that fits nowhere makes one boot.
+This order follows Slurm's documentation for power saving and cloud nodes
+(https://slurm.schedmd.com/power_save.html): powered-down nodes are allocated to a job at once, the
+nodes boot, and the job starts when all of them have registered. A node that stays idle for
+SuspendTime is suspended, and is then unavailable for SuspendTimeout. With the trigger ``pending``,
+the order is that of Kubernetes' cluster autoscaler: a node that is off is not part of the cluster
+until it boots because a waiting task fits nowhere else.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from math import floor, inf, nextafter
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -27,7 +29,8 @@ from dagsim.model.log import packed_row
 from dagsim.model.streams import stream
 from dagsim.systems.cluster.clock import DISTURBANCES, Timer
 from dagsim.systems.cluster.forks import COPIED, SAME, Forked
-from dagsim.systems.cluster.nodes import DemandClass, NodeState
+from dagsim.systems.cluster.nodes import ALL, DemandClass, NodeState
+from dagsim.systems.cluster.site import nodes_by_counts
 from dagsim.systems.cluster.state import Run, TaskState
 
 if TYPE_CHECKING:
@@ -38,10 +41,11 @@ _POWER = int(Kind.POWER)
 
 
 class OnDemandNodes(Forked):
-    """The power states of a kernel's nodes. A kernel has one only if a node is powered on demand.
+    """The power states of a kernel's nodes. A kernel has such an object only if one of its nodes is
+    powered on demand.
 
-    A run whose nodes are not all up is *allocated*: it holds its resources, and the log has a row ALLOCATED
-    instead of STARTED. It starts, as any other run, when its last node is up.
+    A run whose nodes are not all up is *allocated*: it holds its resources, and the log has a row
+    ALLOCATED instead of STARTED. The run starts when its last node is up.
     """
 
     __slots__ = {
@@ -90,24 +94,24 @@ class OnDemandNodes(Forked):
 
     @classmethod
     def of(cls, kernel: ClusterKernel) -> OnDemandNodes | None:
-        """Return the states of a kernel's nodes; None if none is powered on demand."""
+        """Return the power states of a kernel's nodes; None if no node is powered on demand."""
         on_demand = any(node.on_demand is not None for node in kernel.schedule.cluster.nodes)
         return cls(kernel) if on_demand else None
 
     @property
     def pending(self) -> bool:
-        """True if a node will come up or can be used again, or a boot is about to begin."""
+        """True if a node will come up, will be available again, or is about to boot."""
         return self._scan_s < inf or any(state in (_BOOTING, _STOPPING) for state in self.states.values())
 
     def attach(self) -> None:
-        """Put the timers on the kernel's clock: at the beginning, and in a fork."""
+        """Put the timers on the kernel's clock, both at the beginning and in a fork."""
         for node, due_s in self._due_s.items():
             self._set_timer(node, due_s)
         if self._scan_s < inf:
             self._set_scan(self._scan_s)
 
     def believe_estimates(self) -> None:
-        """Let every boot take its expected time from now on, for look-ahead."""
+        """Make every boot take its expected time from now on, for look-ahead."""
         self._expected, now = True, self._kernel.now
         for node, state in self.states.items():
             if state == _BOOTING:
@@ -116,8 +120,8 @@ class OnDemandNodes(Forked):
     # Runs.
 
     def allocate(self, run: Run, *, in_flight: bool = False) -> bool:
-        """Note that a run has taken its nodes, and boot those that are off. Return True if it has to
-        wait for a boot; the nodes of a run ``in_flight`` are up.
+        """Record that a run has taken its nodes, and boot those that are off. Return True if the
+        run has to wait for a boot. The nodes of a run ``in_flight`` are up.
         """
         now, booting, known_s = self._kernel.now, 0, 0.0
         for node in self._nodes_of(run):
@@ -136,11 +140,11 @@ class OnDemandNodes(Forked):
         return bool(booting)
 
     def holds(self, run: Run) -> bool:
-        """Return True if a run has been allocated and has not started."""
+        """Return True if a run is allocated but has not started."""
         return run.id in self._allocated
 
     def release(self, run: Run) -> bool:
-        """Note that a run has returned its nodes. Return True if it had started."""
+        """Record that a run has returned its nodes. Return True if the run had started."""
         for node in self._nodes_of(run):
             self._runs[node] -= 1
             if not self._runs[node]:
@@ -153,17 +157,19 @@ class OnDemandNodes(Forked):
     # States.
 
     def is_open(self, node: int) -> bool:
-        """Return True if tasks may be placed on the node, as far as its power is concerned."""
+        """Return True if the power state of the node allows tasks to be placed on it."""
         return node not in self._rules or self._rules[node].is_open(self.states[node])
 
     def fail(self, node: int) -> None:
-        """Note that a node has gone down."""
+        """Record that a node has gone down."""
         if self.states.get(node, _OFF) != _OFF:
             self._due_s[node] = inf
             self._change(node, _OFF)
 
     def repair(self, node: int) -> None:
-        """Note that a node has come back: up if it was up at the beginning, else off."""
+        """Record that a node has come back. It is up if it was up at the beginning; otherwise it is
+        off.
+        """
         if node in self._rules and self._rules[node].up:
             self._change(node, _UP)
             self._rest(node)
@@ -173,7 +179,7 @@ class OnDemandNodes(Forked):
         self._set_timer(node, self._kernel.now + self._boot_s(node))
 
     def _boot_s(self, node: int) -> float:
-        """Draw the time that a boot takes."""
+        """Draw the duration of a boot."""
         rule = self._rules[node]
         if self._expected or len(rule.boots_s) == 1:
             return rule.mean_boot_s
@@ -183,7 +189,7 @@ class OnDemandNodes(Forked):
         return rule.boots_s[int(rng.integers(len(rule.boots_s)))]
 
     def _reached(self, event: Event) -> None:
-        """End the state of a node, unless its timer has been set anew since."""
+        """End the current state of a node, unless its timer has been reset in the meantime."""
         node: int = event.value  # type: ignore[assignment]
         if self._due_s[node] > self._kernel.now:
             return
@@ -203,7 +209,7 @@ class OnDemandNodes(Forked):
                     self._change(node, _OFF)
 
     def _come_up(self, node: int) -> None:
-        """Let a node be up, and start the runs for which it is the last."""
+        """Record that a node is up, and start the runs that were only waiting for this node."""
         self._change(node, _UP)
         if not self._runs[node]:
             self._rest(node)
@@ -214,25 +220,30 @@ class OnDemandNodes(Forked):
                     del self._allocated[run.id]
                     run.setup_s = 0.0
                     self._kernel.begin(run)
-                    self._kernel.changed = True  # a policy may set a time limit for it now
+                    self._kernel.changed = True  # a policy may set a time limit for the run now
                     for tell in self._kernel.frontier.rated:
                         tell(run, self._kernel.now)
 
     def _rest(self, node: int) -> None:
-        """Let an idle node be looked at again. Its timer may still be set, from an earlier time."""
+        """Record that a node is idle, and set the timer for powering it down unless a timer is
+        already set.
+        """
         self._idle_since_s[node] = self._kernel.now
         if self.states[node] == _UP and self._due_s[node] == inf:
             self._set_timer(node, self._idle_until_s(node))
 
     def _idle_until_s(self, node: int) -> float:
-        """Return when an idle node is powered down: never in the instant in which it becomes idle,
-        because a policy may place the next task on it then."""
+        """Return the time at which an idle node is powered down. This is always later than the time
+        at which it becomes idle, because a policy may place the next task on the node at that very
+        time.
+        """
         idle_s, since_s = self._rules[node].idle_s, self._idle_since_s[node]
         return inf if idle_s is None else max(since_s + idle_s, nextafter(since_s, inf))
 
     def _needed_until_s(self, node: int) -> float:
-        """Return until when a node that boots for pending tasks stays up even if it is idle: until others
-        that boot for the same tasks are up, as the autoscaler removes no node while it adds some.
+        """Return the time until which a node that booted for pending tasks stays up even if it is
+        idle. It stays up until all nodes that are booting for pending tasks are up, because the
+        autoscaler removes no nodes while it is adding some.
         """
         if self._rules[node].trigger == "placed":
             return 0.0
@@ -246,7 +257,7 @@ class OnDemandNodes(Forked):
         self._show(node)
 
     def _show(self, node: int) -> None:
-        """Open or close a node to policies, as its state says."""
+        """Open a node to policies or close it, depending on its power state."""
         kernel, machines = self._kernel, self._kernel.machines
         machine = machines.list[node]
         machines.asleep &= ~machine.bit
@@ -259,7 +270,7 @@ class OnDemandNodes(Forked):
         elif machine.up and not is_open:
             machines.take_down(machine)
         if self.states[node] == _OFF and not is_open:
-            kernel.changed = True  # waiting tasks may make it boot
+            kernel.changed = True  # waiting tasks may make the node boot
 
     def _set_timer(self, node: int, due_s: float) -> None:
         self._due_s[node] = due_s
@@ -268,7 +279,9 @@ class OnDemandNodes(Forked):
     # Pending tasks.
 
     def look(self) -> None:
-        """Plan a scan if tasks wait, after a policy has placed what it could, and a boot would help."""
+        """Schedule a scan if tasks are still waiting after the policy has placed what it could, and
+        if booting a node would help.
+        """
         if self._scanned and self._scan_s == inf and self._kernel.frontier.ready and self._wanted():
             self._set_scan((floor(self._kernel.now / self._scanned) + 1) * self._scanned)
 
@@ -278,12 +291,16 @@ class OnDemandNodes(Forked):
 
     def _scan(self, _: Event) -> None:
         self._scan_s = inf
-        for node in self._wanted():
+        wanted = self._wanted()
+        for node in wanted:
             self._boot(node)
+        if not wanted:
+            self._kernel.changed = True  # a policy may have waited for a boot
 
     def _wanted(self) -> list[int]:
-        """Return the nodes to boot: the first ones on which waiting tasks fit that fit on no node that
-        is up or already boots. Tasks are taken in the order in which they became ready.
+        """Return the nodes to boot for waiting tasks that fit on no node that is up or booting. For
+        each task, in the order in which the tasks became ready, the first nodes on which it fits
+        are chosen.
         """
         empty, coming = list(self._twins(_OFF)), list(self._twins(_BOOTING))
         booting, hopeless = len(coming), set[DemandClass]()
@@ -294,7 +311,9 @@ class OnDemandNodes(Forked):
         return sorted(machine.index for machine in coming[booting:])
 
     def _twins(self, state: int) -> Iterator[NodeState]:
-        """Yield copies, to fill with tasks, of the nodes in a state that boot for pending tasks."""
+        """Of the nodes that boot for pending tasks, yield copies of those in a power state. Tasks
+        can be placed on the copies.
+        """
         for node, rule in self._rules.items():
             if rule.trigger == "pending" and self.states[node] == state and not self._kernel.is_down(node):
                 twin = self._kernel.machines.list[node].copy()
@@ -302,19 +321,22 @@ class OnDemandNodes(Forked):
                 yield twin
 
     def _fill(self, task: TaskState, coming: list[NodeState], empty: list[NodeState]) -> bool:
-        """Put the waiting instances of a task on nodes of one type that are ``coming``, then on
-        ``empty`` ones, which then also come. Return True if any could be placed (a gang: all)."""
-        demand, machines = task.demand, self._kernel.machines
-        for type_ in demand.types:
-            missing = task.waiting
-            if demand.gang:
-                missing -= sum([machine.room(demand) for machine in machines.with_room(demand, type_)])
-            demand.open_to(demand.opened)  # the search may have chosen some of the nodes
+        """Place the waiting instances of a task on nodes of one type: first on those that are
+        ``coming``, then on ``empty`` ones, which are then moved to ``coming``. Return True if any
+        instance could be placed, or the whole gang: on these nodes and on those that are up, within
+        one of its domains, and as its counts require.
+        """
+        demand = task.demand
+        domains = demand.terms.domains if demand.terms is not None and demand.bound else (ALL,)
+        for type_, domain in product(demand.types, domains):
+            there = self._with_room(demand, type_, domain, [*coming, *empty])
             filled: list[tuple[NodeState, int]] = []
-            for machine in (*coming, *empty):
-                if missing > 0 and machine.type == type_ and (count := min(machine.room(demand), missing)):
+            missing = task.waiting
+            for machine, room in there:
+                count = min(room, missing)
+                missing -= count
+                if count and (machine in coming or machine in empty):
                     filled.append((machine, count))
-                    missing -= count
             if not filled or (demand.gang and missing > 0):
                 continue
             for machine, count in filled:
@@ -325,9 +347,27 @@ class OnDemandNodes(Forked):
             return True
         return False
 
+    def _with_room(
+        self, demand: DemandClass, type_: int, domain: int, twins: list[NodeState]
+    ) -> list[tuple[NodeState, int]]:
+        """Return the nodes of one type and domain on which instances fit, and how many: for a gang those
+        that are up, then the twins. A gang with counts gets the nodes that meet them, or none.
+        """
+        machines = self._kernel.machines
+        demand.open_to(demand.opened)  # an earlier search may have chosen some of the nodes
+        demand.nodes &= domain
+        up = [machines.list[at] for at in machines.candidates(demand, type_)] if demand.gang else []
+        among = [machine for machine in (*up, *twins) if machine.type == type_]
+        there = [(machine, room) for machine in among if (room := machine.room(demand))]
+        demand.open_to(demand.opened)
+        if demand.terms is None or not demand.counted:
+            return there
+        chosen = nodes_by_counts([machine.index for machine, _ in there], demand.gang, demand.terms.counts)
+        return [(machine, room) for machine, room in there if machine.index in (chosen or ())]
+
 
 def _take(machine: NodeState, demand: DemandClass, count: int) -> None:
-    """Take the resources of instances from a copy of a node."""
+    """Occupy resources for ``count`` instances on a copy of a node."""
     machine.idle -= demand.whole * count
     machine.cpus -= demand.cpus * count
     machine.memory -= demand.memory * count

@@ -1,5 +1,5 @@
-"""The past of a simulation that begins in the middle of a log: jobs that were in the system, and
-their unfinished runs.
+"""The past of a simulation that begins in the middle of a log: the jobs that were in the system at
+that time, and their unfinished runs.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class Ended(NamedTuple):
 
 def past_of(jobs: Sequence[Job], begins_s: float) -> Iterator[tuple[float, int, Job | InFlight | Ended]]:
     """Yield arrivals, starts and ends before ``begins_s`` in the order in which they happened, each
-    with its time and the number of its job. At the same time, runs end first, then some fail, then
-    jobs arrive, and then runs are stopped and start. Each group is in the order of the log's rows
-    if they are known, or else sorted by job.
+    with its time and the number of its job. Among simultaneous events, completed runs come first,
+    then failed runs, then arrivals, and then preemptions and starts. Each group is in the order of
+    the log's rows if that is known; otherwise, it is sorted by job.
 
     Raises:
         ModelError: The jobs are not in order of arrival, or a run starts at the beginning or later.
@@ -58,7 +58,7 @@ def past_of(jobs: Sequence[Job], begins_s: float) -> Iterator[tuple[float, int, 
             first, last = run.rows
             events.append((run.since_s, _DECIDED, first, number, number, run))
             if run.until_s is not None:
-                # the run was preempted, or had no work
+                # the run was preempted, or it had no work
                 decided = run.stopped == "preempted" or run.until_s == run.since_s
                 order = _DECIDED if decided else _FAILS if run.stopped else _ENDS
                 events.append((run.until_s, order, last if last >= 0 else first, number, number, Ended(run)))
@@ -72,12 +72,13 @@ _ENDS, _FAILS, _ARRIVES, _DECIDED = range(4)
 
 
 def with_past(schedule: Schedule, jobs: Sequence[Job], at_s: float, pieces: Mapping[int, int]) -> list[Job]:
-    """Add to the jobs their runs that started before ``at_s`` in a schedule, so that a simulation
-    can begin at that time. ``jobs`` are the jobs in the schedule, in order of arrival. Jobs that a
-    policy ended before that time are left out.
+    """Return the jobs with their runs that started before ``at_s`` in a schedule, so that a
+    simulation can begin at that time. ``jobs`` are the jobs in the schedule, in order of arrival.
+    Jobs that a policy ended before that time are left out.
 
-    A log does not state whose instances a run resumes. ``pieces`` states it: the number of the
-    piece of each run (``TaskState.piece``), which is 0 or counts the stops of runs in the log.
+    A log does not state which run's instances a run resumes. This is given by ``pieces``, which
+    maps each run to the number of its piece (``TaskState.piece``): 0, or a number that counts the
+    stopped runs in the log.
     """
     rows = list(schedule.log)
     ended = {row.run: (place, row) for place, row in enumerate(rows) if row.kind in _STOPS}
@@ -119,12 +120,12 @@ _STOPS = (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED)
 
 
 class PastEvents:
-    """The events before the beginning, for the indexes and listeners of policies
+    """The events before the beginning of a simulation, for the indexes and listeners of policies
     (``Frontier.build``).
 
-    It listens to the kernel until the beginning is over, and then repeats everything: which tasks
-    became ready, which runs started and ended, and when. Listeners that state what they
-    ``remember`` also receive the events of the jobs that had ``left``. These jobs are not part of
+    This object listens to the kernel until the beginning is over, and then repeats all events:
+    which tasks became ready, which runs started and ended, and when. Listeners with an attribute
+    ``remembers`` also receive the events of the jobs that had ``left``. These jobs are not part of
     the simulation, so their numbers and those of their runs are negative.
     """
 
@@ -143,15 +144,15 @@ class PastEvents:
         self._events.append((task.ready_s, "push", task))
 
     def started(self, run: Run, now: float) -> None:
-        """Note a start."""
+        """Record the start of a run."""
         self._events.append((now, "started", run))
 
     def ended(self, run: Run, now: float) -> None:
-        """Note an end."""
+        """Record the end of a run."""
         self._events.append((now, "ended", run))
 
     def tell(self, index: object) -> None:
-        """Call the methods of an index once for everything that happened."""
+        """Call the methods of an index for all events of the past, but only once per index."""
         if any(index is other for other in self._told):
             return
         self._told.append(index)
@@ -163,7 +164,7 @@ class PastEvents:
                 events = [event for event in events if event[2].job.number not in self._gone]
                 self._of_left = self._events_of_left() if self._of_left is None else self._of_left
                 events = list(merge(self._of_left, events, key=lambda event: event[0]))
-        else:  # the index would find no tasks for a job that ends at the beginning
+        else:  # the index would find no tasks in a job that ends at the beginning
             events = [event for event in events if event[2].job.number in there]
         calls = {name: getattr(index, name) for name in ("push", "started", "ended") if hasattr(index, name)}
         for time_s, name, what in events:
@@ -175,7 +176,7 @@ class PastEvents:
                 calls[name](what, time_s)
 
     def _events_of_left(self) -> list[_Event]:
-        """Return the events of the jobs that had left, in their order."""
+        """Return the events of the jobs that had left, in the order in which they happened."""
         jobs = sorted(self._left or (), key=lambda job: job.arrival_s)
         kernel, states = self._kernel, list[JobState]()
         machines, count = kernel.machines.list, sum(len(job.in_flight) for job in jobs)
@@ -212,9 +213,9 @@ _Event: TypeAlias = tuple[float, str, Any]
 
 
 def recall_past(kernel: ClusterKernel, left: Iterable[Job] | None) -> None:
-    """Let the jobs arrive that are in the system when a simulation begins, and let their runs start
-    and end at their own times. The kernel must be at its beginning. ``left`` contains the jobs that
-    had left by then.
+    """Replay the arrivals of the jobs that are in the system when a simulation begins, and the
+    starts and ends of their runs, at the recorded times. The kernel must be at its beginning.
+    ``left`` contains the jobs that had left by then.
 
     Raises:
         ModelError: A run in flight does not fit; see ``past_of`` and ``check_in_flight``.
@@ -231,7 +232,7 @@ def recall_past(kernel: ClusterKernel, left: Iterable[Job] | None) -> None:
     stopped: dict[tuple[int, int], TaskState] = {}
     """The piece that each stopped run left, by the number of the job and the row of its start."""
     for time_s, number, event in past_of(past, begins_s):
-        # At equal times, timers fire after ends of runs and before arrivals and starts.
+        # At equal times, runs end before timers fire, and arrivals and starts come after these.
         _pass_time(kernel, time_s if isinstance(event, Ended) else nextafter(time_s, inf))
         kernel.now = time_s
         if isinstance(event, Job):
@@ -254,18 +255,18 @@ def recall_past(kernel: ClusterKernel, left: Iterable[Job] | None) -> None:
         run.phase_until(max(run._ends_s, begins_s))
         if kernel.life is not None:
             kernel.life.recall(run)
-    kernel.changed = False  # the events due at the beginning happen first
+    kernel.changed = False  # the events that are due at the beginning happen first
     kernel.wait(begins_s)
 
 
 def forgotten(policy: object) -> list[str]:
-    """Return what a policy and its parts (a placement, an order) store between decisions that is
-    neither in a log nor in the cluster state (``forgets``).
+    """Return descriptions of the data that a policy and its parts (a placement, an order) store
+    between decisions but that neither the log nor the cluster state contains (``forgets``).
     """
     words, parts, seen = dict[str, None](), [policy], set[int]()
     while parts:
         part = parts.pop()
-        part = getattr(part, "__self__", part)  # a bound method stands for its object
+        part = getattr(part, "__self__", part)  # replace a bound method by its object
         if id(part) in seen or not type(part).__module__.startswith("dagsim."):
             continue
         seen.add(id(part))
@@ -278,8 +279,9 @@ def forgotten(policy: object) -> list[str]:
 
 
 def unknown_past(kernel: ClusterKernel, policy: object) -> list[str]:
-    """Return sentences about what a policy does not know of the past, after a simulation that began
-    in the middle of a log."""
+    """Return sentences about the parts of the past that a policy does not know, for a simulation
+    that began in the middle of a log.
+    """
     begins_s = kernel.schedule.begins_s
     if not begins_s:
         return []
@@ -294,7 +296,7 @@ def unknown_past(kernel: ClusterKernel, policy: object) -> list[str]:
 
 
 def is_done(job: Job) -> bool:
-    """Return True if all instances of a job's tasks had ended by the beginning."""
+    """Return True if all instances of a job had ended by the beginning."""
     done = [run for run in job.in_flight if run.until_s is not None and not run.stopped]
     return sum(share.instances for run in done for share in run.placement) == sum(
         task.instances for task in job.graph.tasks
@@ -302,7 +304,7 @@ def is_done(job: Job) -> bool:
 
 
 def _pass_time(kernel: ClusterKernel, until_s: float) -> None:
-    """Let jobs become eligible if their time comes before ``until_s``."""
+    """Let the jobs that become eligible before ``until_s`` enter the system."""
     eligibility = kernel.eligibility
     while eligibility is not None and eligibility.next_s < until_s:
         kernel.now = eligibility.next_s
@@ -312,7 +314,9 @@ def _pass_time(kernel: ClusterKernel, until_s: float) -> None:
 def _resume(
     kernel: ClusterKernel, job: Job, number: int, run: InFlight, stopped: Mapping[tuple[int, int], TaskState]
 ) -> list[Run]:
-    """Start a run from the past where it ran. It has already fetched its inputs and been set up."""
+    """Start a run from the past on its recorded nodes. It has already fetched its inputs and been
+    set up.
+    """
     if number in kernel.applicants:
         kernel.admit(kernel.applicants[number])
     active = kernel.frontier.jobs.get(number)
@@ -331,8 +335,8 @@ def _resume(
 def _waiting_piece(
     kernel: ClusterKernel, active: JobState, run: InFlight, stopped: Mapping[tuple[int, int], TaskState]
 ) -> TaskState:
-    """Return the instances that the run takes: those of the stopped run that it resumes, or else
-    the first waiting ones of its task.
+    """Return the piece whose instances the run takes: that of the stopped run that it resumes, or
+    else the first one with enough waiting instances.
     """
     task, needed = active.tasks[run.task], sum(share.instances for share in run.placement)
     piece = stopped.get((active.number, run.resumes)) if run.resumes >= 0 else None
@@ -346,11 +350,13 @@ def _waiting_piece(
 
 
 def check_in_flight(job: Job, run: InFlight, demand: DemandClass | None, machines: ClusterState) -> None:
-    """Check that the nodes of a run in flight exist and that it fits there beside the runs that
-    started before it. ``demand`` is the demand of its task, or ``None`` if the job can never run.
+    """Check that the nodes of a run in flight exist, and that the run fits on them beside the runs
+    that started before it. ``demand`` is the demand of the run's task, or ``None`` if the job can
+    never run.
 
     Raises:
-        ModelError: They do not exist or it does not fit; the message names job and node.
+        ModelError: A node does not exist, or the run does not fit; the message names the job and
+            the node.
     """
     where, nodes = f"job {job.id!r} is in flight on node", [share.node for share in run.placement]
     for number, instances, gpu in run.placement:
@@ -379,8 +385,9 @@ def check_in_flight(job: Job, run: InFlight, demand: DemandClass | None, machine
 
 
 def _room_for_run(machine: NodeState, demand: DemandClass) -> int:
-    """Return how many instances fit on a machine, even if nodes are closed to the demand, because a
-    job that is already running may run there."""
+    """Return how many instances fit on a machine, including on nodes that are closed to the demand.
+    A job that is already running may stay on such nodes.
+    """
     closed, counted = demand.nodes, demand.counted
     demand.nodes, demand.counted = ALL, False
     try:
@@ -390,13 +397,14 @@ def _room_for_run(machine: NodeState, demand: DemandClass) -> int:
 
 
 def may_mix_types(job: Job, demand: Demand) -> bool:
-    """Return True if a gang may combine nodes with different GPU types, as a batch job without GPUs
-    may."""
+    """Return True if a gang may combine nodes with different GPU types, as a batch job that needs
+    no GPUs may.
+    """
     return not demand.gpus and job.request is not None
 
 
 def demand_words(demand: Demand) -> str:
-    """Describe the demand of an instance: ``4 GPUs (A100), 16 CPUs, 64 GB``."""
+    """Describe the demand of an instance, for example ``4 GPUs (A100), 16 CPUs, 64 GB``."""
     types = "" if demand.gpu_types is None else f" ({' or '.join(demand.gpu_types)})"
     parts = [f"{demand.gpus:g} GPUs{types}"] if demand.gpus else []
     parts += [f"{demand.cpus:g} CPUs"] if demand.cpus else []
@@ -417,17 +425,17 @@ def jobs_at(
     """Return the jobs in a log that are in the system at ``begins_s``, with their instances in
     flight, and those that arrive later but before ``until_s``.
 
-    A job with a single task that started earlier is in flight if its work is not done by then.
-    Other jobs that started earlier are left out, because the log does not record what remains of
-    them. A job in flight runs on the nodes that the log names. If they are unknown or full, the job
-    is placed by best fit after the others, with the largest jobs first. A job that fits nowhere
-    waits. Jobs that state their own runs in flight, but no start, keep these runs. Other jobs
-    without a start wait if the jobs are ``stated`` to come from a single moment. In a log, it is
-    not known when they ran, so they are left out.
+    A single-task job that started earlier is in flight if its work is not done by then. Other jobs
+    that started earlier are left out, because the log does not record what remains of them. A job
+    in flight runs on the nodes that the log names. If these are unknown or full, the job is placed
+    by best fit once all other jobs are placed, and the largest such jobs come first. A job that
+    fits nowhere waits. A job without a start keeps the runs in flight that it states itself, if
+    any. Other jobs without a start wait if the jobs are ``stated`` to be a snapshot at a single
+    time. In a log, the time at which they ran is unknown, so they are left out.
 
     Raises:
-        ModelError: With ``exact``, a node that the log names does not exist or has no room; the
-            message names job and node.
+        ModelError: With ``exact``, a node that the log names does not exist or is too full; the
+            message names the job and the node.
     """
     first, last = np.searchsorted(jobs.arrival_s, [begins_s, until_s]).tolist()
     earlier = jobs.between(0, first)
@@ -448,8 +456,8 @@ def jobs_at(
 
 
 class JobsLeft:
-    """The single-task jobs that ran in a log and had left by ``begins_s``, each with its run. They
-    are created on demand.
+    """The single-task jobs that ran in a log and had left by ``begins_s``, each with its run. The
+    job objects are created on demand.
     """
 
     def __init__(self, jobs: JobArrays, begins_s: float, cluster: Cluster, runtime: Runtime) -> None:
@@ -476,13 +484,14 @@ class JobsLeft:
 
 
 def first_full_s(jobs: JobArrays, cluster: Cluster, runtime: Runtime) -> float | None:
-    """Return the first time at which the contents of a log that begins with a full cluster are
-    complete: the first end of a job.
+    """Return the first time at which a log that begins with a full cluster contains all running
+    jobs: the first end of a job.
 
     A log of all jobs that ran in some period (``sacct -S``) lists the jobs that were running when
     the period began, but none that had ended before. It is complete from its first end onwards.
-    None if the log begins in a different way: fewer than half of the GPUs that are busy on average
-    are held at that time, more than a quarter of the jobs arrived before it, or starts are unknown.
+    Return None if the log does not begin in this way, that is, if fewer than half of the GPUs that
+    are busy on average are held at that time, if more than a quarter of the jobs arrived before it,
+    or if starts are unknown.
     """
     start_s = _observed_start_s(jobs)
     if not np.isfinite(start_s).any() or (np.diff(jobs.first) != 1).any():
@@ -504,9 +513,9 @@ def first_full_s(jobs: JobArrays, cluster: Cluster, runtime: Runtime) -> float |
 
 
 def why_no_state(jobs: JobArrays, cluster: Cluster, runtime: Runtime) -> str:
-    """Return the reason why the state of this cluster at a given time in a log is unknown. It is
-    empty if the log contains the state, which means that jobs have starts and never hold more GPUs
-    at once than the cluster has.
+    """Return the reason why a log does not reveal the state of this cluster at a given time. The
+    reason is empty if the log does reveal it, that is, if the jobs have starts and never hold more
+    GPUs at once than the cluster has.
     """
     start_s = _observed_start_s(jobs)
     if not np.isfinite(start_s).any():
@@ -517,7 +526,7 @@ def why_no_state(jobs: JobArrays, cluster: Cluster, runtime: Runtime) -> str:
     ran = np.isfinite(end_s)
     gpus = (jobs.asked("gpus") * jobs.instances)[ran]
     times, changes = np.concatenate([end_s[ran], start_s[ran]]), np.concatenate([-gpus, gpus])
-    # at equal times, process ends first
+    # at equal times, process ends before starts
     held = np.cumsum(changes[np.argsort(times, kind="stable")])
     if held.max(initial=0.0) > cluster.gpus * (1 + _ROUNDING):
         return f"its jobs hold up to {held.max():,.10g} GPUs at once, more than the cluster's {cluster.gpus:,}"
@@ -534,8 +543,9 @@ def _observed_start_s(jobs: JobArrays) -> np.ndarray:
 
 
 def _own_runs(jobs: JobArrays) -> dict[int, tuple[InFlight, ...]]:
-    """Return the runs in flight that the jobs state themselves, by number, where the log has no
-    start."""
+    """Return the runs in flight that jobs state themselves, by number of the job, for the jobs
+    without a start in the log.
+    """
     if jobs.in_flight is None:
         return {}
     unknown = np.isnan(_observed_start_s(jobs)).tolist()
@@ -543,7 +553,7 @@ def _own_runs(jobs: JobArrays) -> dict[int, tuple[InFlight, ...]]:
 
 
 def _take_all(machines: ClusterState, jobs: JobArrays, number: int, runs: Sequence[InFlight]) -> None:
-    """Occupy the nodes of the runs as far as they exist; the kernel reports those that do not."""
+    """Occupy the nodes of the runs, as far as these nodes exist. The kernel reports any others."""
     (job,) = jobs.between(number, number + 1).jobs()
     for run in runs:
         task = job.graph.tasks[run.task]
@@ -554,7 +564,9 @@ def _take_all(machines: ClusterState, jobs: JobArrays, number: int, runs: Sequen
 
 
 def _may_run_at(jobs: JobArrays, begins_s: float, runtime: Runtime, machines: ClusterState) -> np.ndarray:
-    """(J,) bool: True for single-task jobs whose work, on the slowest type, takes until then."""
+    """Return, for each job, whether it is a single-task job that may still be running at
+    ``begins_s``, because its work would last until then on its slowest type. Shape (J,), bool.
+    """
     if not len(jobs):
         return np.zeros(0, bool)
     single = np.diff(jobs.first) == 1
@@ -567,8 +579,8 @@ def _may_run_at(jobs: JobArrays, begins_s: float, runtime: Runtime, machines: Cl
 def _flights(
     jobs: JobArrays, begins_s: float, machines: ClusterState, runtime: Runtime, *, exact: bool
 ) -> dict[int, tuple[InFlight, ...]]:
-    """Return the runs in flight of these started single-task jobs, by number: an empty entry for a
-    job that does not fit, and no entry for a job that is done.
+    """Return the runs in flight of these single-task jobs, all of which have started, by number of
+    the job. The entry is empty for a job that does not fit, and missing for a job that is done.
     """
     seconds = seconds_of(jobs, runtime, machines.types)
     by_name = nodes_by_name(machine.node.name for machine in machines.list)
@@ -604,7 +616,7 @@ def _flights(
 def _by_best_fit(
     machines: ClusterState, demand: DemandClass, instances: int, lasts_s: Sequence[float]
 ) -> Placement | None:
-    """Return a placement of all instances on the fastest type that fits them, or ``None``."""
+    """Return a placement of all instances on the fastest type on which they fit, or ``None``."""
     for type_ in sorted(demand.types, key=lasts_s.__getitem__):
         if demand.gang or instances == 1:
             if (placement := machines.fit(demand, type_, instances)) is not None:
@@ -626,8 +638,8 @@ def _taken(machines: ClusterState, demand: DemandClass, placement: Placement, si
 
 
 def nodes_by_name(names: Iterable[str]) -> dict[str, list[int]]:
-    """Return the numbers of the nodes by the names that a log uses. A node with GPUs of two types
-    becomes two nodes, ``name:A100`` and ``name:T4``.
+    """Return the numbers of the nodes by the names that a log uses for them. A node with GPUs of
+    two types is modelled as two nodes, ``name:A100`` and ``name:T4``.
     """
     by_name: dict[str, list[int]] = {}
     for number, name in enumerate(names):
@@ -644,9 +656,9 @@ def placement_on(
     *,
     mixes: bool = False,
 ) -> Placement | None:
-    """Return a placement of as many of the waiting instances as possible (of a gang: all) on the
-    nodes named in a log, of one type unless it ``mixes`` types; ``None`` if the nodes do not exist
-    or are full.
+    """Place the waiting instances on the nodes that a log names: as many of them as possible, or
+    all of them for a gang. The nodes must be of a single type, unless the placement ``mixes``
+    types. Return ``None`` if the nodes do not exist or are full.
     """
     listed = [machines.list[number] for name in names for number in by_name.get(name, ())]
     types = dict.fromkeys([machine.type for machine in listed if machine.type in demand.types])
@@ -659,8 +671,8 @@ def placement_on(
 
 
 def _spread(room: list[tuple[int, int]], waiting: int) -> Placement:
-    """Distribute the waiting instances over the nodes: evenly if that fits, as a batch system does,
-    or else by filling one node after the other.
+    """Distribute the waiting instances over the nodes. They are distributed evenly if that fits, as
+    in a batch system; otherwise, one node is filled after the other.
     """
     per_node, rest = divmod(waiting, len(room))
     even = [per_node + (place < rest) for place in range(len(room))]

@@ -1,4 +1,4 @@
-"""The scenario of the GPU cluster, which is the only place that builds its kernels."""
+"""The scenario of the GPU cluster, which is the only code that builds kernels of this system."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 
 
 class _Sequences:
-    """The most recently generated jobs by seed, because replicas and other policies request the
-    same jobs again. Other processes receive an empty cache.
+    """A cache of the most recently generated jobs, by seed, because replicas and other policies
+    request the same jobs again. A copy in another process begins empty.
     """
 
     def __init__(self) -> None:
@@ -70,31 +70,31 @@ class _Sequences:
 
 
 class ChangesJobs(Protocol):
-    """Changes jobs before they arrive, so that tasks become elastic."""
+    """An object that changes jobs before they arrive, so that their tasks become elastic."""
 
     def check(self, cluster: Cluster) -> None:
         """Check that the cluster has what the change requires.
 
         Raises:
-            ModelError: It does not.
+            ModelError: The cluster lacks something.
         """
         ...
 
     def job(self, job: Job, seconds: Callable[..., Sequence[float]], cluster: Cluster) -> Job:
-        """Return the job with its elastic tasks."""
+        """Return the job with elastic tasks."""
         ...
 
 
 def refused_engine(why: str) -> ConfigError:
-    """Return the error if the compiled engine is requested and cannot be used."""
+    """Return the error for a request to use the compiled engine where it cannot be used."""
     return ConfigError(f"engine compiled: {why}; allowed: engine simpy or auto")
 
 
 def check_level(request: Request | None, network: Network | None, names: Sequence[str]) -> None:
-    """Check that the nodes ``names`` have the level that jobs request.
+    """Check that the network above the nodes ``names`` has the level that jobs request.
 
     Raises:
-        ModelError: They do not.
+        ModelError: The network does not have the level.
     """
     if request is None:
         return
@@ -116,7 +116,7 @@ _SPREAD = (
 
 
 class AdmitAll:
-    """Admits every job at once, and leaves all other decisions to ``policy``."""
+    """A policy that admits every job at once, and leaves all other decisions to ``policy``."""
 
     admits = True
 
@@ -124,14 +124,15 @@ class AdmitAll:
         self.policy = policy
 
     def __getattr__(self, name: str) -> Any:
-        """Return any other attribute of the policy: its name, whether it reads true durations, its
-        facts."""
+        """Return any other attribute of the policy, such as its name, its facts, or whether it
+        reads true durations.
+        """
         if name == "policy":  # the attributes do not exist yet while a copy is being made
             raise AttributeError(name)
         return getattr(self.policy, name)
 
     def decide(self, view: ClusterView) -> Iterator[Any]:
-        """Admit the jobs that are waiting for admission; if there are none, call the policy."""
+        """Admit all jobs that are waiting for admission. If there are none, call the policy."""
         if view.applicants:
             yield from [Admit(number) for number in view.applicants]
         else:
@@ -139,7 +140,7 @@ class AdmitAll:
 
 
 class GpuCluster(System):
-    """The part that all scenarios of the GPU cluster have in common."""
+    """The features that all scenarios of the GPU cluster have in common."""
 
     system: ClassVar[str] = "cluster"
     policies: ClassVar[Registry[ClusterPolicy]] = POLICIES
@@ -162,18 +163,18 @@ def cluster_scenario_of(config: Any) -> ClusterScenario:
 
 
 class ClusterWorld(GpuCluster, Scenario):
-    """A scenario of the GPU cluster; the compiled engine may run its episodes."""
+    """A scenario of the GPU cluster whose episodes the compiled engine may be able to run."""
 
     @abstractmethod
     def world(self, seed: int) -> ClusterScenario:
-        """Return the cluster and the jobs of a seed.
+        """Return the cluster and the jobs for a seed.
 
         Raises:
             TraceError, WorkloadError: The jobs cannot be generated or read.
         """
 
     def why_no_episodes(self, codec: CodecSettings, terms: Mapping[str, float]) -> str:
-        """Return why its episodes cannot run in the compiled engine; empty if they can."""
+        """Return the reason why its episodes cannot run in the compiled engine; empty if they can."""
         scenario, why = self.world(0), offered("why_no_episodes")
         if why is None:
             return "asked for" if scenario.engine == "simpy" else f"it {missing_family('services', 'why_no_episodes')}"
@@ -192,14 +193,15 @@ class ClusterWorld(GpuCluster, Scenario):
 class ClusterScenario(Models, ClusterWorld):
     """A cluster, its jobs, and the models of everything that takes time.
 
-    ``workload`` is generated or read again for every seed, or it is a list of jobs in order of
-    arrival that is the same for all seeds. ``elastic`` gives tasks a range of GPUs. ``accept``
+    ``workload`` is generated or read again for every seed. It may also be a list of jobs in order
+    of arrival, which is the same for all seeds. ``elastic`` gives tasks a range of GPUs. ``accept``
     lists GPU types that jobs from a trace may use in addition to those that they name. ``request``
-    contains terms for jobs that state none themselves. ``outages`` removes nodes while the trace's
-    own machines were away. ``begins_s`` is the beginning for a list of jobs; a trace has its own.
-    With ``admission``, each job waits for ``Admit`` or ``Reject``. ``engine`` applies to policies
-    given by name (``engaged``). A caller of ``kernel`` decides during the simulation, which
-    requires the SimPy kernel.
+    contains the terms of jobs that state no terms themselves. ``outages`` removes nodes while the
+    trace's own machines were away. ``begins_s`` is the time at which the simulation begins if
+    ``workload`` is a list of jobs; a trace has its own beginning. With ``admission``, each job
+    waits for ``Admit`` or ``Reject``. ``engine`` applies only to policies that are given by name
+    (``engaged``). A caller of ``kernel`` makes decisions during the simulation, which requires the
+    SimPy kernel.
     """
 
     cluster: Cluster
@@ -222,7 +224,7 @@ class ClusterScenario(Models, ClusterWorld):
 
     @property
     def models(self) -> Models:
-        """Only the models."""
+        """The models alone, without the cluster and the jobs."""
         return Models(**{part.name: getattr(self, part.name) for part in fields(Models)})
 
     def world(self, seed: int) -> ClusterScenario:
@@ -237,8 +239,8 @@ class ClusterScenario(Models, ClusterWorld):
         on_arrivals: Callable[[int], None] | None = None,
         observers: Sequence[Observer] = (),
     ) -> ClusterKernel:
-        """Return a new kernel; the same seed gives the same jobs, failures and outages. It always
-        records.
+        """Return a new kernel. The same seed gives the same jobs, failures and outages. The kernel
+        always writes the log.
 
         Raises:
             TraceError, WorkloadError: The jobs cannot be generated or read.
@@ -258,7 +260,8 @@ class ClusterScenario(Models, ClusterWorld):
         on_arrivals: Callable[[int], None] | None = None,
         observers: Sequence[Observer] = (),
     ) -> Engaged:
-        """Return the kernel for a policy given by name, in the requested or the best engine.
+        """Return the kernel for a policy given by name, in the requested engine or, if none is
+        requested, in the fastest possible one.
 
         Raises:
             TraceError, WorkloadError: The jobs cannot be generated or read.
@@ -275,17 +278,19 @@ class ClusterScenario(Models, ClusterWorld):
         return Engaged(self._live(jobs, seed, on_arrivals, observers), EngineUse(self.engine, "simpy", why))
 
     def check_engine(self, policy: str) -> None:
-        """Check whether the engine can be used for a policy, as far as possible without jobs.
+        """Check that the requested engine can be used for a policy, as far as this is known without
+        jobs.
 
         Raises:
-            ConfigError: It cannot.
+            ConfigError: The engine cannot be used.
         """
         if self.engine == "compiled" and (why := self._why_simpy(policy)):
             raise refused_engine(why)
 
     def _why_simpy(self, policy: str, *, observed: bool = False) -> str:
-        """Return the reason for using the SimPy kernel that can be found without jobs; empty if
-        there is none."""
+        """Return the reason for using the SimPy kernel, as far as it is known without jobs; empty
+        if there is none.
+        """
         if self.engine == "simpy":
             return "asked for"
         why = offered("why_not_compiled")
@@ -314,14 +319,15 @@ class ClusterScenario(Models, ClusterWorld):
         )
 
     def fitted(self, policy: ClusterPolicy) -> ClusterPolicy:
-        """Return the policy; with admission, a policy that does not admit jobs itself (``admits``)
-        gets all of them."""
+        """Return the policy. With admission control, a policy that does not admit jobs itself
+        (``admits``) is wrapped so that all jobs are admitted.
+        """
         return AdmitAll(policy) if self.admission and not getattr(policy, "admits", False) else policy
 
     def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
-        """Return facts about the jobs that have arrived: number and load; for a trace, also the
-        rows read and dropped, and the observed waits beside the simulated ones if the trace has
-        them.
+        """Return facts about the jobs that have arrived, such as their number and load. For a
+        trace, also return the numbers of rows read and dropped and, if the trace has them, the
+        observed waits next to the simulated ones.
         """
         of_kernel: Any = kernel
         jobs = of_kernel.jobs.jobs if isinstance(of_kernel.jobs, CountedJobs) else of_kernel.jobs
@@ -341,17 +347,20 @@ class ClusterScenario(Models, ClusterWorld):
         return facts if waits is None else facts | {"observed": waits.to_dict()}
 
     def notes(self, kernel: Kernel[Any, Any], policy: object) -> list[str]:
-        """Return notes about what the policy does not know of the past, for a simulation that began
-        in the middle of a log."""
+        """Return notes about the parts of the past that the policy does not know, for a simulation
+        that began in the middle of a log.
+        """
         return unknown_past(kernel, policy) if isinstance(kernel, ClusterKernel) else []
 
     def unfinished(self, kernel: Kernel[Any, Any]) -> Mapping[int, str]:
-        """Describe, by number, what keeps jobs that are still in ``kernel`` at its end from
-        completing."""
+        """Return, by number of the job, the reason why each job that is still in ``kernel`` at its
+        end has not completed.
+        """
         return why_unfinished(kernel) if isinstance(kernel, ClusterKernel) else {}
 
     def check(self) -> None:
-        """Create a kernel without jobs, and check the beginning of a trace and its options.
+        """Check the models by creating a kernel without jobs. For a trace, also check its options
+        and the beginning of its file.
 
         Raises:
             InputError: Something is invalid.
@@ -361,7 +370,7 @@ class ClusterScenario(Models, ClusterWorld):
             self.workload.check()
 
     def jobs(self, seed: int) -> JobStream:
-        """Return the jobs of ``seed`` in order of arrival.
+        """Return the jobs for ``seed`` in order of arrival.
 
         Raises:
             TraceError, WorkloadError: The jobs cannot be generated or read.
@@ -403,7 +412,7 @@ class ClusterScenario(Models, ClusterWorld):
 
     def audit(self) -> Audit:
         """Return the contradictions between a trace and the site, before anything is simulated.
-        Reads the trace; other workloads have no contradictions.
+        This reads the trace. Other workloads have no contradictions.
 
         Raises:
             TraceError, WorkloadError: The workload cannot be read.
@@ -419,7 +428,7 @@ class ClusterScenario(Models, ClusterWorld):
 
     def auditor(self, trace: Trace | None = None) -> Auditor:
         """Return the auditor for the jobs in a trace, or in a window of one."""
-        # imports traces, which other workloads do not need
+        # this imports traces, which other workloads do not need
         from dagsim.systems.cluster.audit import Auditor
 
         as_stated = self.elastic is None and not (isinstance(self.runtime, Fed) and self.runtime.cores != "asked")
@@ -437,16 +446,18 @@ class ClusterScenario(Models, ClusterWorld):
         )
 
     def _broken_rules(self) -> Callable[[Job], str]:
-        """Set up the empty site, and return a function that describes the rules by which a job may
-        never start there."""
-        # imported here, because that module imports this one
+        """Set up the empty site, and return a function that describes the rules of the site that
+        keep a job from ever starting.
+        """
+        # imported here because that module imports this one
         from dagsim.systems.cluster.waits import Obstacles
 
         return Obstacles(self, None).rules_against
 
     def _period(self, file: TraceFile, trace: Trace) -> StoredJobs:
-        """Return the jobs from one time in a log until another, with those in the system at the
-        first time."""
+        """Return the jobs in the chosen period of a log, including the jobs that are in the system
+        at its beginning.
+        """
         jobs, stated_s = trace.unscaled(), trace.begins_s
         begins_s, until_s = file.period(trace.meta["origin_s"], stated_s)
         left = JobsLeft(jobs, begins_s, self.cluster, self.runtime) if stated_s is None else None
@@ -457,8 +468,9 @@ class ClusterScenario(Models, ClusterWorld):
         return StoredJobs(jobs.shifted(0.0, trace.options.time_scale), left)
 
     def _window(self, file: TraceFile, seed: int) -> JobArrays:
-        """Return the jobs in a window, with those that were running and waiting when it began, if
-        the log contains them."""
+        """Return the jobs in a window. If the log contains the necessary times, this includes the
+        jobs that were running or waiting when the window began.
+        """
         past = None if self._why_empty(file) else self._past
         return self._accepted(file.window_of(seed, self.cluster, self.runtime, past))
 

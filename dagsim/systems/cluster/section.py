@@ -1,5 +1,5 @@
-"""The keys for the GPU cluster in a configuration. Because it is the default system, they are at
-the top level.
+"""The keys of a configuration that describe the GPU cluster. They are at the top level of the
+configuration, because this is the default system.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ FailureModel: TypeAlias = Annotated[Any, Registered(FAILURE_MODELS, "node_failur
 
 
 class NodeGroup(Section):
-    """A group of ``count`` identical nodes, called ``<name>-0``, ``<name>-1`` and so on."""
+    """A group of ``count`` identical nodes, named ``<name>-0``, ``<name>-1`` and so on."""
 
     name: str
     """Prefix of the names of its nodes."""
@@ -144,7 +144,7 @@ _MOST = {"count": 100_000, "gpus": 1_024, "cpus": 1_000_000, "memory_gb": 10_000
 
 
 class ClusterSection(Section):
-    """The cluster: groups of identical nodes, or the machines of a trace."""
+    """The cluster, which consists of groups of identical nodes or of the machines in a trace."""
 
     name: str = "cluster"
     from_trace: bool = False
@@ -244,11 +244,11 @@ class ClusterKeys(Section):
         return queues if queues is None or section is None else queues_on(queues, section)
 
     def check_nodes(self) -> None:
-        """Check the network, terms of jobs, elastic tasks and failures against the nodes, if the
-        nodes are already known.
+        """Check that the network, the terms of jobs, elastic tasks and failures match the nodes, if
+        the nodes are already known.
 
         Raises:
-            ModelError: They contradict the nodes.
+            ModelError: Something does not match the nodes.
         """
         kind = getattr(self.network, "kind", "uniform")
         sends = "runtime" if self.communication is None else "communication"
@@ -296,8 +296,9 @@ class ClusterKeys(Section):
         return self.trace_file
 
     def late_nodes(self) -> tuple[tuple[int, float, float], ...]:
-        """Return the windows ``(node, 0, arrival in seconds)`` of the nodes that are not present
-        from the beginning."""
+        """Return a window ``(node, 0, arrival in seconds)`` for each node that is not present from
+        the beginning.
+        """
         arrivals_s = [group.from_s for group in self.cluster.groups for _ in range(group.count)]
         return tuple([(node, 0.0, from_s) for node, from_s in enumerate(arrivals_s) if from_s])
 
@@ -305,8 +306,8 @@ class ClusterKeys(Section):
         """Build the cluster that the section describes.
 
         Raises:
-            ConfigError: It asks for the machines of a trace, but there is no trace or it lists
-                none.
+            ConfigError: The section asks for the machines of a trace, but there is no trace, or the
+                trace lists no machines.
             TraceError: The machines cannot be read.
         """
         if self.cluster.from_trace:
@@ -347,13 +348,13 @@ class ClusterSystem(GpuCluster):
     __pydantic_config__ = {"extra": "forbid"}
 
     def of(self, keys: ClusterKeys) -> DescribedCluster:
-        """Return the GPU cluster with its keys."""
+        """Return the GPU cluster that the keys describe."""
         return DescribedCluster(keys)
 
 
 @dataclass(frozen=True, slots=True)
 class DescribedCluster(GpuCluster):
-    """The GPU cluster as described by its keys."""
+    """A GPU cluster described by its keys."""
 
     has_top_keys: ClassVar[bool] = True
     keys: ClusterKeys
@@ -380,13 +381,14 @@ class DescribedCluster(GpuCluster):
         )
 
     def label(self, named: Mapping[str, Any]) -> str:
-        """Return a short description of the workload: ``heterogeneous, load 0.7``, or ``jobs.csv,
-        windows of 200 jobs``."""
+        """Return a short description of the workload, such as ``heterogeneous, load 0.7`` or
+        ``jobs.csv, windows of 200 jobs``.
+        """
         workload = self.keys.workload
         if (trace := self.keys.trace_file) is not None:
             name = Path(trace.path).name
             return name if trace.window is None else f"{name}, windows of {trace.window:,} jobs"
-        # fits are given as sessions, which are slow to read
+        # fits are defined as sessions, which are slow to read
         presets = PRESETS if isinstance(workload, Synthetic) else named
         like = {name: preset.workload for name, preset in presets.items()}
         changes = {name: _changes(other, workload) for name, other in like.items() if type(other) is type(workload)}
@@ -398,7 +400,7 @@ class DescribedCluster(GpuCluster):
 
     @property
     def sample(self) -> Sample:
-        """A generated workload, a whole trace, or a window of one."""
+        """The kind of sample: a generated workload, a whole trace, or a window of a trace."""
         trace = self.keys.trace_file
         if trace is None:
             return Sample.SEED
@@ -406,12 +408,12 @@ class DescribedCluster(GpuCluster):
 
     @property
     def trace_path(self) -> Path | None:
-        """Path of the trace that jobs come from."""
+        """The path of the trace that contains the jobs."""
         trace = self.keys.trace_file
         return None if trace is None else trace.source.path
 
     def read_from(self, path: str) -> Mapping[str, Any]:
-        """Return the keys of a configuration with its trace at another path."""
+        """Return keys of a configuration in which the trace is read from another path."""
         file = self.keys.trace()
         return {"workload": replace(file, path=path + file.path.removeprefix(str(file.source.path)))}
 
@@ -422,19 +424,23 @@ class DescribedCluster(GpuCluster):
         return measured
 
     def faster_engine(self, policy: str, engine: EngineUse, wall_s: float) -> str:
-        """Return a hint for the user if the compiled engine could have run a long simulation;
-        otherwise empty."""
+        """Return a hint for the user if a long simulation could have run in the compiled engine;
+        otherwise an empty text.
+        """
         hint = offered("faster_engine")
         return "" if hint is None else hint(self.scenario, policy, engine, wall_s)
 
     def told(self, estimates: str) -> Mapping[str, Any]:
-        """Return the keys of a configuration in which policies know durations as ``exact``,
-        ``noisy`` or ``hidden``."""
+        """Return keys of a configuration in which ``estimates`` determines the durations that
+        policies know: ``exact``, ``noisy`` or ``hidden``.
+        """
         return {"estimates": {"kind": estimates}}
 
 
 def _changes(preset: Synthetic | Sessions, workload: Synthetic | Sessions) -> dict[str, Any]:
-    """Return the fields in which ``workload`` differs from ``preset``, with its values."""
+    """Return the fields in which ``workload`` differs from ``preset``, with the values in
+    ``workload``.
+    """
     mine = {field.name: getattr(workload, field.name) for field in fields(workload)}
     return {name: value for name, value in mine.items() if value != getattr(preset, name)}
 
@@ -444,15 +450,17 @@ def _short(value: float | str) -> str:
 
 
 def _spelled(nodes: tuple[str, ...], section: ClusterSection) -> tuple[str, ...]:
-    """Return the nodes spelled out by name. A group whose nodes have names of their own is replaced
-    by these names."""
+    """Return the names of all nodes, with ranges expanded. The name of a group whose nodes have
+    names of their own is replaced by these names.
+    """
     named = {group.name: group.nodes for group in section.groups if group.hosts is not None}
     names = [name for text in nodes for name in _hosts(text)]
     return tuple(dict.fromkeys([node for name in names for node in named.get(name, (name,))]))
 
 
 def queues_on(queues: QueueTree, section: ClusterSection) -> QueueTree:
-    """Return the queues with the nodes of a cluster in their partitions, reservations and outages.
+    """Return the queues, with the nodes of a cluster filled in for their partitions, reservations
+    and outages.
 
     Raises:
         ModelError: A partition has no nodes, or names a node that the cluster lacks.
@@ -465,7 +473,7 @@ def queues_on(queues: QueueTree, section: ClusterSection) -> QueueTree:
     if any(group.partitions for group in section.groups):
         return replace(queues, partitions=tuple([_of_groups(part, section) for part in queues.partitions]))
     names = {name for group in section.groups for name in (group.name, *group.nodes)}
-    # a node with several GPU types is modelled as one node per type here
+    # here, a node with several GPU types is modelled as one node per type
     names |= {name.partition(":")[0] for name in names}
     for part in queues.partitions:
         for name in [host for text in part.nodes for host in _hosts(text)]:
@@ -482,7 +490,7 @@ def _of_groups(part: NodePartition, section: ClusterSection) -> NodePartition:
     """Return the partition with the nodes of all groups that name it.
 
     Raises:
-        ModelError: There are none.
+        ModelError: No group names the partition.
     """
     nodes = [node for group in section.groups if part.name in group.partitions for node in group.nodes]
     if not nodes:
@@ -491,8 +499,8 @@ def _of_groups(part: NodePartition, section: ClusterSection) -> NodePartition:
 
 
 def _runtime_of(workload: Synthetic | Sessions | TraceFile) -> Runtime:
-    """Return the default runtime model: measured throughputs or, for a trace, the recorded seconds
-    or the model saved with it.
+    """Return the default runtime model. For a synthetic workload, this is the model of measured
+    throughputs; for a trace, it is the recorded seconds or the model saved with the trace.
     """
     if isinstance(workload, Synthetic):
         return Throughput()

@@ -1,8 +1,9 @@
 """The rules of a site that apply under every policy: partitions, constraints, reservations and
 licences.
 
-They determine the nodes on which a task may start now. ``Terms`` are the fixed part for one task,
-and a part of its demand class. ``SiteState`` keeps the *open* nodes of all such classes up to date.
+The rules determine the nodes on which a task may start now. ``Terms`` is the part of the rules that
+is fixed for a task; it belongs to the task's demand class. ``SiteState`` keeps the set of *open*
+nodes of every such class up to date.
 """
 
 from __future__ import annotations
@@ -46,8 +47,9 @@ class Terms(NamedTuple):
 
 
 class NodeCount(NamedTuple):
-    """At least ``least`` of a gang's nodes are among ``nodes``, a bit set, and ``apart`` from those
-    of other counts."""
+    """The condition that at least ``least`` of a gang's nodes are among ``nodes``, a bit set. If
+    ``apart``, nodes that are counted for other conditions do not count.
+    """
 
     nodes: int
     least: int
@@ -55,11 +57,11 @@ class NodeCount(NamedTuple):
 
 
 def nodes_by_counts(nodes: Sequence[int], wanted: int, counts: Sequence[NodeCount]) -> list[int] | None:
-    """Choose ``wanted`` of some nodes, the first ones that the counts allow; None if there are too
-    few.
+    """Choose ``wanted`` nodes that satisfy all counts, preferring the first ones. Return None if
+    there are too few.
 
-    Counts are met one by one, starting with the one that has the fewest nodes, and using nodes that
-    no other count requires before others.
+    Counts are satisfied one by one, starting with the one that has the fewest nodes. Nodes that no
+    other count requires are used first.
     """
     chosen: list[int] = []
     for count in sorted(counts, key=lambda count: count.nodes.bit_count()):
@@ -74,7 +76,9 @@ def nodes_by_counts(nodes: Sequence[int], wanted: int, counts: Sequence[NodeCoun
 
 
 class ClosedTime(NamedTuple):
-    """A time of a reservation on the clock of the simulation; ``nodes`` is a bit set."""
+    """A period in which a reservation is in effect, on the clock of the simulation. ``nodes`` is a
+    bit set.
+    """
 
     name: str
     nodes: int
@@ -90,7 +94,7 @@ _NO_REQUEST = Request()
 
 
 class SiteState(Forked):
-    """The restrictions of a site, and the licences in use. Plain data.
+    """The restrictions at a site, and the free licences. Plain data.
 
     ``origin_s`` is the time in the log that corresponds to 0 s. Constraints only apply if the
     cluster has features, and a reservation or licence that the site does not list restricts no job.
@@ -186,14 +190,22 @@ class SiteState(Forked):
     def of(
         cls, cluster: Cluster, queues: QueueTree | None, origin_s: float, levels: Sequence[FabricLevel] | None
     ) -> SiteState | None:
-        """Return the restrictions for a cluster whose network has ``levels``; None if none of them
-        could restrict a job."""
+        """Return the restrictions for a cluster whose network has ``levels``; None if no
+        restriction could affect a job.
+        """
         if levels is None and not cls.binds(cluster, queues):
             return None
         return cls(cluster, queues, origin_s, domain_sets(levels, len(cluster.nodes)))
 
+    @staticmethod
+    def is_needed_for(request: Request | None) -> bool:
+        """Return True if a job names nodes, which binds even where ``binds`` is False."""
+        return request is not None and bool(request.nodes or request.excluded)
+
     def attach(self, kernel: ClusterKernel) -> None:
-        """Listen to the kernel and put timers on its clock, both at the beginning and in a fork."""
+        """Register with the kernel for starts and ends, and put timers on its clock, both at the
+        beginning and in a fork.
+        """
         machines = kernel.machines
         if self.licences:
             kernel.frontier.started.append(lambda run, now: machines.hold(run.task.demand, 1, now))
@@ -203,7 +215,7 @@ class SiteState(Forked):
                 kernel.call_at(time_s, kernel.wake)
 
     def pending(self, now: float) -> bool:
-        """Return True if nodes will open or close after ``now``."""
+        """Return True if any node will open or close after ``now``."""
         return bool(self.boundaries) and self.boundaries[-1] > now
 
     @classmethod
@@ -216,13 +228,13 @@ class SiteState(Forked):
         return any(node.features for node in cluster.nodes)
 
     def terms(self, job: Job, limit_s: float, gang: int = 0) -> Terms | None:
-        """Return the terms for a task of the job, which has a time limit, and for ``gang``
-        instances if they start together; None if nothing restricts it.
+        """Return the terms for a task of the job. ``limit_s`` is its time limit, and ``gang`` is
+        its number of instances if they start together. Return None if no rule applies to the task.
         """
         request = job.request or _NO_REQUEST
         nodes, reservation = self.nodes_of(job.partition, request), -1
         wanted = [nodes & self._named[name] for name in request.nodes if name in self._named]
-        # other nodes are left out because the task cannot use them
+        # other nodes are left out, because the task cannot use them
         if wanted and len(wanted) >= max(gang, 1):
             nodes = sum(wanted)
             wanted = wanted if gang > 1 else []
@@ -246,7 +258,7 @@ class SiteState(Forked):
         return reduce(or_, [times[0].nodes for times in self._times if times[0].number == number], 0)
 
     def _attracting(self, job: Job) -> Iterator[NodeReservation]:
-        """Yield the magnetic reservations that a job may use."""
+        """Yield the magnetic reservations that are open to a job."""
         for one in self._magnets:
             if one.name not in self._numbers:
                 continue
@@ -254,7 +266,7 @@ class SiteState(Forked):
                 yield one
 
     def counts(self, request: Request) -> tuple[NodeCount, ...]:
-        """Return the numbers of nodes that the constraint of a job requires."""
+        """Return the node counts in the constraint of a job."""
         counted = counts_of(request.constraint) if "*" in request.constraint and any(self._features) else ()
         return tuple([NodeCount(self._satisfying(part), least, apart) for part, least, apart in counted or ()])
 
@@ -266,7 +278,7 @@ class SiteState(Forked):
         return self.levels[request.level] if request.level_required and request.segment is None else ()
 
     def nodes_of(self, partition: str, request: Request | None) -> int:
-        """Return the nodes in the partitions of a job that satisfy its constraint, as a bit set."""
+        """Return a bit set of the nodes in the partitions of a job that satisfy its constraint."""
         request, nodes = request or _NO_REQUEST, self.all_nodes
         if self._partitions:
             named = [name for name in request.partitions or (partition,) if name in self._partitions]
@@ -280,7 +292,7 @@ class SiteState(Forked):
 
     def refuses(self, job: Job, now: float) -> RejectReason | None:
         """Return the reason why a job that arrives now can never run, apart from its resources: it
-        needs more licences than there are, or its reservation is over.
+        needs more licences than exist, or its reservation is over.
         """
         request = job.request or _NO_REQUEST
         if any(count > self._owned.get(name, inf) for name, count in request.licences):
@@ -292,8 +304,9 @@ class SiteState(Forked):
         return name in self._over or (name in self._numbers and self.held(self._numbers[name], now) is None)
 
     def lasting(self, terms: Terms | None, now: float) -> int:
-        """Return the nodes on which a task with these terms may start now or at any later time, as
-        a bit set."""
+        """Return a bit set of the nodes on which a task with these terms may start now or at some
+        later time.
+        """
         nodes = self.all_nodes if terms is None else terms.nodes
         if terms is not None and terms.reservation >= 0 and self.held(terms.reservation, now) is None:
             return 0
@@ -324,8 +337,8 @@ class SiteState(Forked):
         return nodes
 
     def met(self, terms: Terms, begin_s: float, end_s: float) -> Iterator[ClosedTime]:
-        """Yield the first time of each reservation of others that a task with these terms would meet
-        if it ran from ``begin_s`` to ``end_s`` on all nodes.
+        """For each reservation other than the task's own, yield the first period with which a task
+        with these terms would overlap if it ran from ``begin_s`` to ``end_s`` on all nodes.
         """
         for times in self._times:
             number = times[0].number
@@ -338,7 +351,9 @@ class SiteState(Forked):
                 yield times[place]
 
     def held(self, number: int, now: float) -> ClosedTime | None:
-        """Return the current time of a reservation, else the next one; None if it is over for good."""
+        """Return the current period of a reservation, or else its next one; None if the reservation
+        is over for good.
+        """
         places = [(times, bisect_right(times, now, key=_end_s)) for times in self._times if times[0].number == number]
         return min([times[place] for times, place in places if place < len(times)], key=_start_s, default=None)
 
@@ -348,9 +363,9 @@ class SiteState(Forked):
         return held is not None and held.start_s <= time_s
 
     def next_s(self, terms: Terms, now: float) -> float:
-        """Return the next time at which the open nodes for these terms may change by themselves. A
-        task may end at the very time at which a reservation begins. Until its last possible start,
-        nodes are therefore open, and they close just after it.
+        """Return the next time at which the open nodes for these terms may change merely because
+        time passes. A task may end at the very time at which a reservation begins. The nodes are
+        therefore open up to its last possible start, and they close just after that.
         """
         changes_s = [time_s for drain in self.drained for time_s in (drain.start_s, drain.end_s)]
         own = (terms.reservation, *terms.welcome)
@@ -381,8 +396,9 @@ class SiteState(Forked):
 
 
 def domain_sets(levels: Sequence[FabricLevel] | None, nodes: int) -> dict[str, tuple[int, ...]]:
-    """Return the domains of each level as bit sets of nodes, ``host`` first; none if levels are
-    None."""
+    """Return the domains of each level as bit sets of nodes, starting with the level ``host``. The
+    result is empty if ``levels`` is None.
+    """
     if levels is None:
         return {}
     sets = {"host": tuple([1 << node for node in range(nodes)])}
@@ -397,8 +413,8 @@ def domain_sets(levels: Sequence[FabricLevel] | None, nodes: int) -> dict[str, t
 def down_windows(
     queues: QueueTree, names: Sequence[str], origin_s: float, begins_s: float
 ) -> tuple[tuple[int, float, float], ...]:
-    """Return the times at which nodes are down, as ``(node, start_s, end_s)`` counted from the
-    beginning of the simulation; overlapping times of a node are merged.
+    """Return the periods in which nodes are down, as ``(node, start_s, end_s)``, in seconds from
+    the beginning of the simulation. Overlapping periods of a node are merged.
 
     Raises:
         ConfigError: An outage names a node that the cluster lacks.
@@ -418,7 +434,7 @@ def down_windows(
 
 
 def members(part: NodePartition, names: Sequence[str]) -> int:
-    """Return the nodes in a partition as a bit set: the nodes and node groups that it names.
+    """Return a bit set of the nodes in a partition. The partition may name nodes and node groups.
 
     Raises:
         ConfigError: A name matches no node.

@@ -1,4 +1,6 @@
-"""Simulations that cannot continue, and which jobs wait for what. Nothing here changes anything."""
+"""Detection of simulations that cannot continue, and the reasons why jobs wait. Nothing in this
+module changes any state.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,9 @@ _MOST_SPEEDUP = 64.0
 
 
 class Wakes(Forked):
-    """Counts how often a policy was called only because it had returned ``Wait``, since a task last
-    ended or a job arrived. This detects rounds that stop and start runs for ever: they make no
-    progress, or there would be too many of them.
+    """A counter of the calls to a policy that happened only because the policy had returned
+    ``Wait``, since a task last ended or a job arrived. It detects policies that stop and start runs
+    for ever, either without any progress or with too many calls.
     """
 
     __slots__ = {"count": SAME, "idle": SAME, "least_s": SAME, "since_s": SAME, "until_s": SAME}
@@ -46,10 +48,10 @@ class Wakes(Forked):
         self.least_s, self.idle = inf, 0
 
     def count_one(self, kernel: ClusterKernel) -> None:
-        """Count one now. O(1), and O(tasks) every ``JUDGED_EVERY`` times.
+        """Count one call now. Costs O(1), and O(tasks) every ``JUDGED_EVERY`` calls.
 
         Raises:
-            Stalled: Runs stop and start without progress, or will do so too often.
+            Stalled: Runs stop and start without progress, or would do so too often.
         """
         if not self.count:
             self.since_s = kernel.now
@@ -86,8 +88,8 @@ class Wakes(Forked):
 
 
 def why_endless(now: float, since_s: float, asked: int, next_s: float) -> str:
-    """Return the message of ``Stalled`` for a policy that would be called too often before
-    something happens at ``next_s``.
+    """Return the message of ``Stalled`` for a policy that would be called too often before the next
+    event at ``next_s``.
     """
     more = (next_s - now) * asked / (now - since_s)
     return (
@@ -99,7 +101,7 @@ def why_endless(now: float, since_s: float, asked: int, next_s: float) -> str:
 
 
 def _shortest_s(task: TaskState) -> float:
-    """Return a lower bound on the seconds for which the task computes if it starts now."""
+    """Return a lower bound on the compute time of the task if it starts now."""
     return min(task._truth) * task.left / _speedup(task)
 
 
@@ -108,7 +110,7 @@ def _speedup(task: TaskState) -> float:
 
 
 def _work_left_s(run: Run, now: float) -> float:
-    """Return the remaining seconds of work of a run, without its set-up."""
+    """Return the seconds of work that a run still has to do, without its set-up."""
     if run.task.training is not None:
         return _shortest_s(run.task) * (1.0 - run.done(now) / run.task.training.total)
     return max(run._seconds - run.done(now), 0.0)
@@ -119,16 +121,18 @@ OVER = "its reservation is over, or its nodes are drained for good"
 
 
 def only_endless(kernel: ClusterKernel) -> bool:
-    """Return True if only runs that never end are left, which means that nothing is due and no
-    waiting task could start beside them."""
+    """Return True if the only remaining runs never end, so that no event is due, and no waiting
+    task could start beside them.
+    """
     ready, fits = kernel.frontier.ready, kernel.machines.fits
     endless = any(run.is_endless for run in kernel.running.values())
     return endless and not kernel.applicants and not any(fits(task.demand) for task in ready)
 
 
 def why_unfinished(kernel: ClusterKernel) -> dict[int, str]:
-    """Return the reason why each job that is still in the system at the end of a simulation is
-    unfinished, by its number."""
+    """Return, by number of the job, the reason why each job that is still in the system at the end
+    of a simulation is unfinished.
+    """
     reasons = dict.fromkeys(kernel.frontier.jobs, "it waited when the simulation ended")
     for run in kernel.running.values():
         reasons[run.task.job.number] = (

@@ -1,5 +1,5 @@
-"""The mutable state of a simulation: jobs with their tasks, runs, and the frontier of all waiting
-tasks, with indexes of the ready tasks by a policy's key.
+"""The mutable state of a simulation: jobs with their tasks, runs, and the frontier (all waiting
+tasks), with indexes that sort the ready tasks by a policy's key.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Live(dict[KeyT, ValueT]):
     Policies are generators, and the kernel carries out a decision before it requests the next one.
     The most natural loop, ``for task in view.ready: ... yield Start(...)``, therefore removes tasks
     from the dictionary that it iterates over. The kernel itself only looks up, adds and removes
-    entries, at the same cost as in any dictionary.
+    entries, which costs the same as in any dictionary.
     """
 
     __slots__ = ()
@@ -86,20 +86,25 @@ class JobState(Forked):
         """For each finished task, the number of instances by node; kept only for a network."""
 
     def work_left_gpu_s(self) -> float:
-        """Return the GPU-seconds of all unfinished instances on their fastest types, as far as policies
-        know. It is summed once after each change, because many tasks may become ready together."""
+        """Return the GPU-seconds of all unfinished instances on their fastest types, according to
+        estimates. The sum is cached until something changes, because many tasks may become ready
+        together.
+        """
         if self._work_left_gpu_s is None:
             terms = [task.demand.width * task.unfinished * task.best_s for task in self.tasks]
             self._work_left_gpu_s = ordered_sum(terms)
         return self._work_left_gpu_s
 
     def changed(self) -> None:
-        """Note that the instances that are unfinished, or their estimates, have changed."""
+        """Discard cached sums, because the number of unfinished instances or their estimates have
+        changed.
+        """
         self._work_left_gpu_s = None
 
     def rank(self) -> float:
-        """Set the ``rank_s`` of every task from its ``best_s``; return the job's critical path,
-        ``ideal_s``."""
+        """Set the ``rank_s`` of every task from its ``best_s``. Return the critical path of the job
+        (``ideal_s``).
+        """
         tasks = self.tasks
         if len(tasks) == 1:
             self.ideal_s = tasks[0].rank_s = tasks[0].best_s
@@ -111,8 +116,9 @@ class JobState(Forked):
         return self.ideal_s
 
     def facts(self) -> JobFacts:
-        """Return the facts that remain after it has left. Call this before estimates replace true
-        durations."""
+        """Return the facts about the job that are kept when it has left. Call this before estimates
+        replace true durations.
+        """
         job, gpu_s, most = self.job, 0.0, 0.0
         for entry in self.tasks:
             if gpus := entry.task.gpus * entry.task.instances:
@@ -129,9 +135,9 @@ class TaskState(Forked):
     ``seconds[type]`` is the *estimated* remaining time of one instance on
     ``ClusterState.types[type]`` (``inf`` where it may not run), ``best_s`` is the minimum of these,
     and ``rank_s`` is the estimated longest path from the start of this task to the end of its job,
-    with every task on its fastest type. ``order`` sorts by the arrival of the job and then by the
-    index in its graph: first come, first served. Preempted instances come back as a new *piece* of
-    the task, with the fraction ``left`` of their work remaining.
+    with every task on its fastest type. ``order`` is a sort key for first come, first served: by
+    arrival of the job, then by index in its graph. Preempted instances come back as a new *piece*
+    of the task, with the fraction ``left`` of their work remaining.
     """
 
     __slots__ = {
@@ -204,7 +210,7 @@ class TaskState(Forked):
 
     @property
     def truth(self) -> tuple[float, ...]:
-        """True seconds of an instance from the beginning, by type, for clairvoyant policies.
+        """True seconds that a whole instance takes, by type, for clairvoyant policies.
 
         Raises:
             IllegalDecision: The policy has not declared ``clairvoyant = True``.
@@ -215,8 +221,9 @@ class TaskState(Forked):
 
     @property
     def expected_left(self) -> float:
-        """The remaining fraction of its work, as far as policies know; for a time limit, the part
-        that has not been used."""
+        """The remaining fraction of the task's work, as far as policies know. If jobs have time
+        limits, this is the unused fraction of the limit.
+        """
         if not self.job.has_limits or self.left == 1.0:
             return self.left
         whole_s = self.job.tasks[self.index].best_s
@@ -231,8 +238,8 @@ class TaskState(Forked):
         if left != self.left:
             # Estimates shrink in proportion to the true durations. The remaining estimate of a
             # resumed piece thus tells a policy how much work is left, as a checkpoint would. Only
-            # the part of the rank due to the task itself shrinks, because the path behind the task
-            # keeps its length.
+            # the task's own share of its rank shrinks, because the path through its children keeps
+            # its length.
             kept = left / self.left
             twin.left = left
             if self.job.has_limits and self.training is None:
@@ -246,9 +253,9 @@ class TaskState(Forked):
 
     def limit_left_s(self, left: float) -> tuple[float, ...]:
         """Return the remaining time limit of a piece with a fraction ``left`` of the work, by type.
-        It is the limit minus the time for which the piece ran, which reveals nothing about how much
-        is truly left. It is in whole microseconds, because the last bits of that time would depend
-        on the true duration.
+        It is the limit minus the time for which the piece has run, which does not reveal how much
+        work is truly left. It is rounded to whole microseconds, because the last bits of that time
+        would depend on the true duration.
         """
         rests = []
         for limit_s, true_s in zip(self.seconds, self._truth, strict=True):
@@ -257,7 +264,7 @@ class TaskState(Forked):
         return tuple(rests)
 
     def believe_estimate(self) -> None:
-        """Take the estimate from now on, for look-ahead."""
+        """Make the estimate the true duration from now on, for look-ahead."""
         self.job.has_limits = False
         self._truth = tuple([seconds / self.left for seconds in self.seconds]) if self.left else self.seconds
 
@@ -269,7 +276,7 @@ class TaskState(Forked):
 
 
 def hidden_truth(name: str, task: TaskState, instead: str) -> IllegalDecision:
-    """Return the error for a policy that reads something that a real scheduler could not know."""
+    """Return the error for a policy that reads a value that a real scheduler could not know."""
     return IllegalDecision(
         f"a policy reads {name} of {task.name}, which no scheduler can know in advance; use {instead}, or declare "
         "clairvoyant = True in the policy's class"
@@ -285,9 +292,10 @@ it shares GPUs, the GPU of each instance.
 class WorkProgress(Forked):
     """Work done and current rate of a run whose rate is not always 1.
 
-    ``done`` is the work done until ``since_s``, in seconds at rate 1; for an elastic task, which
-    counts its own progress, it is the number of seconds at a rate above 0. ``event`` ends the
-    current phase instead of the run; None at rate 0.
+    ``done`` is the work done until ``since_s``, in seconds at rate 1. An elastic task counts its
+    progress itself, so for such a task ``done`` is the number of seconds at a rate above 0.
+    ``event`` is the end of the current phase, in place of the run's own event; it is None at rate
+    0.
     """
 
     __slots__ = {
@@ -329,9 +337,9 @@ class Run(Due, Forked):
     """Instances of one task that run together, and the SimPy event that ends their phase.
 
     Its phases are fetching inputs (with a network), set-up and computing. A run without the first
-    two is a single timeout. Everything except the waiting is plain data. ``computing_s`` is when it
-    started to compute (``None`` before), and ``ends_s`` is when the current phase ends (``inf``
-    while only the network knows).
+    two is a single timeout. Everything except the SimPy event is plain data. ``computing_s`` is
+    when it started to compute (``None`` before), and ``ends_s`` is when the current phase ends
+    (``inf`` while that depends on the network).
     """
 
     # Runs need no ``__dict__``, because there is a slot for each attribute of an Event as well.
@@ -398,7 +406,7 @@ class Run(Due, Forked):
 
     @property
     def type(self) -> int:
-        """The type of its machines, as an index in ``ClusterView.gpu_types``."""
+        """The GPU type of its machines, as an index into ``ClusterView.gpu_types``."""
         return self.held[0][0].type
 
     @property
@@ -414,7 +422,9 @@ class Run(Due, Forked):
 
     @property
     def boots(self) -> bool:
-        """True while it has its nodes and waits for them to boot: no event and no process leads on."""
+        """True while the run holds its nodes and waits for them to boot: it has neither an event
+        nor a process yet.
+        """
         return self.computing_s is None and not self.callbacks and self.process is None
 
     @property
@@ -430,7 +440,7 @@ class Run(Due, Forked):
 
     @property
     def ends_s(self) -> float:
-        """When its present phase ends (``inf`` while only the network knows), for clairvoyant
+        """The end of its current phase (``inf`` while that depends on the network), for clairvoyant
         policies.
 
         Raises:
@@ -442,11 +452,13 @@ class Run(Due, Forked):
 
     @property
     def estimate_s(self) -> float:
-        """Its estimated compute time, for policies."""
+        """The estimated compute time of the run, which policies may read."""
         return self.task.seconds[self.held[0][0].type]
 
     def estimated_end_s(self, now: float) -> float:
-        """Return its expected end at its current rate, for policies; never before ``now``."""
+        """Return the expected end of the run at its current rate, which policies may read. It is
+        never before ``now``.
+        """
         if self.progress is not None:
             return max(self._paced_end_s(self.progress), now)
         begun = self.computing_s if self.computing_s is not None else max(self.started_s + self.setup_s, now)
@@ -454,7 +466,7 @@ class Run(Due, Forked):
 
     def done(self, now: float) -> float:
         """Return the work done until ``now``: seconds at rate 1 or, for an elastic task, its
-        progress in its own unit, including earlier runs.
+        progress in its own unit, including that of earlier runs.
         """
         progress, training = self.progress, self.task.training
         if progress is None:
@@ -480,66 +492,70 @@ class Run(Due, Forked):
 
     @property
     def moves(self) -> bool:
-        """True if its state comes straight from the nodes of an earlier run, False if it comes from
-        the storage."""
+        """True if the state of the run comes directly from the nodes of an earlier run, False if it
+        comes from the storage.
+        """
         saved = self.task.saved
         return saved is not None and bool(saved[1]) and saved[0] == self.started_s
 
     # Steps in the life of a run, called by the kernel.
 
     def compute(self, now: float) -> float:
-        """Compute from now on at rate 1, and return the end."""
+        """Start to compute now at rate 1, and return the time of the end."""
         self.computing_s = now
         self._ends_s = ends_s = now + self._seconds
         return ends_s
 
     def phase_until(self, ends_s: float) -> float:
-        """Set and return the end of the present phase; ``inf`` if only the network knows."""
+        """Set the end of the current phase, and return it. It is ``inf`` if the end depends on the
+        network.
+        """
         self._ends_s = ends_s
         return ends_s
 
     def take(self, seconds: float) -> None:
-        """Compute for this many seconds instead of the task's duration."""
+        """Set the compute time of the run to ``seconds`` instead of the task's duration."""
         self._seconds = seconds
 
     @property
     def is_endless(self) -> bool:
-        """True if the present phase has no known end."""
+        """True if the end of the current phase is unknown."""
         return self._ends_s == inf
 
     def left(self, now: float) -> float:
-        """Return the fraction of its task's work that is left if it stops now, having computed at
-        rate 1."""
+        """Return the fraction of the task's work that is left if the run stops now, after computing
+        at rate 1.
+        """
         passed_s = 0.0 if self.computing_s is None else now - self.computing_s
         return self.task.left * max(0.0, 1.0 - (passed_s / self._seconds if self._seconds else 0.0))
 
     def believe_estimate(self, now: float) -> None:
-        """Take the estimate from now on, for look-ahead."""
+        """Make the estimate the true compute time from now on, for look-ahead."""
         self._seconds = self.estimate_s
         pauses = self.progress is not None and self.progress.checkpoint < self._seconds
         if self.computing_s is not None and self.task.training is None and not pauses:
             self._ends_s = self.estimated_end_s(now)
 
     def disarm(self) -> None:
-        """Disarm its scheduled events, so that they do nothing."""
+        """Disarm the run's scheduled events, so that they have no effect."""
         self.callbacks = []
         if self.progress is not None and self.progress.event is not None:
             self.progress.event.callbacks = []
             self.progress.event = None
 
     def halt(self) -> None:
-        """Disarm its events and interrupt its process."""
+        """Disarm the run's events and interrupt its process."""
         self.disarm()
         if self.process is not None and self.process.is_alive:
             self.process.interrupt()
 
 
 class StateWrite(Forked):
-    """The state of a stopped run on its way to the storage; its former nodes may already run other
-    tasks.
+    """The state of a stopped run that is being sent to the storage, while its former nodes may
+    already run other tasks.
 
     Instances that had notice before their node left return as one of two ``pieces``: the first if
-    all bytes have arrived by ``deadline_s``, or else the second.
+    all bytes have arrived by ``deadline_s``, otherwise the second.
     """
 
     __slots__ = {
@@ -571,15 +587,16 @@ class Index(Protocol):
     """An index of the ready tasks, which the kernel keeps up to date for a policy."""
 
     def push(self, task: TaskState) -> None:
-        """Add a task that became ready. The index itself drops tasks without ``waiting``
-        instances."""
+        """Add a task that became ready. The index itself has to drop tasks without ``waiting``
+        instances.
+        """
         ...
 
 
 class RunIndex(Protocol):
-    """An index of the current runs, which the kernel keeps up to date for a policy. It may have
-    only one of these methods, and additionally ``push`` and ``rated(run, now)``, which reports that
-    the rate of a run has changed.
+    """An index of the current runs, which the kernel keeps up to date for a policy. It may define
+    only one of these methods. It may also define ``push``, and ``rated(run, now)``, which is called
+    when the rate of a run changes.
     """
 
     def started(self, run: Run, now: float) -> None:
@@ -596,8 +613,8 @@ class RunIndex(Protocol):
 
 
 class _Heaps(Generic[SlotT]):
-    """Ready tasks in one heap per slot by ``(key, order)``. A started task stays in its heaps until
-    it comes first there.
+    """Ready tasks, in one heap per slot, sorted by ``(key, order)``. A started task stays in its
+    heaps until it reaches the top.
     """
 
     __slots__ = ("_heaps", "_machines", "_quiet")
@@ -611,7 +628,7 @@ class _Heaps(Generic[SlotT]):
         self._heaps: dict[SlotT, list[_Entry]] = {}
 
     def _first_fit(self, fits: Callable[[SlotT], bool]) -> tuple[TaskState, SlotT] | None:
-        """Return the first task whose slot ``fits`` now, and its slot."""
+        """Return the first task whose slot satisfies ``fits`` now, and this slot."""
         if self._quiet == self._machines.released:
             return None
         best: _Entry | None = None
@@ -627,8 +644,8 @@ class _Heaps(Generic[SlotT]):
 
 
 class Queue(_Heaps[DemandClass]):
-    """Ready tasks by ``(key, order)`` within each demand class, so that the first task that fits is
-    found without visiting the others.
+    """Ready tasks sorted by ``(key, order)`` within each demand class, so that the first task that
+    fits is found without visiting the others.
 
     Cost: O(log n) per task added or removed, O(demand classes) per query.
     """
@@ -649,7 +666,7 @@ class Queue(_Heaps[DemandClass]):
         self._quiet = -1
 
     def first(self) -> TaskState | None:
-        """Return the first of all tasks, whether it fits now or not."""
+        """Return the first of all tasks, whether or not it fits now."""
         best: _Entry | None = None
         for heap in self._heaps.values():
             while heap and not heap[0][2].waiting:
@@ -665,7 +682,9 @@ class Queue(_Heaps[DemandClass]):
 
 
 class TypedQueue(_Heaps[tuple[DemandClass, int]]):
-    """Pairs of ready task and GPU type by ``(key, order)``, within each demand class and type."""
+    """Pairs of a ready task and a GPU type, sorted by ``(key, order)`` within each demand class and
+    type.
+    """
 
     __slots__ = ("_key",)
 
@@ -684,7 +703,7 @@ class TypedQueue(_Heaps[tuple[DemandClass, int]]):
         self._quiet = -1
 
     def first(self) -> tuple[TaskState, int] | None:
-        """Return the first of all pairs, whether it fits now or not."""
+        """Return the first of all pairs, whether or not it fits now."""
         best: tuple[_Entry, int] | None = None
         for (_, type_), heap in self._heaps.items():
             while heap and not heap[0][2].waiting:
@@ -694,7 +713,7 @@ class TypedQueue(_Heaps[tuple[DemandClass, int]]):
         return None if best is None else (best[0][2], best[1])
 
     def first_fit(self) -> tuple[TaskState, int] | None:
-        """Return the first pair of task and type among those that fit now."""
+        """Return the first pair of a task and a type among those that fit now."""
         first = self._first_fit(self._fits)
         return None if first is None else (first[0], first[1][1])
 
@@ -703,7 +722,7 @@ class TypedQueue(_Heaps[tuple[DemandClass, int]]):
 
 
 class Past(Protocol):
-    """The events before the beginning."""
+    """The events before the beginning of the simulation."""
 
     at_s: float
     """The beginning."""
@@ -716,7 +735,7 @@ class Past(Protocol):
 
 class Frontier(Forked):
     """Everything that waits: jobs in the system, ready tasks in the order in which they became
-    ready, and the policy's indexes, with their listeners for ready tasks, starts and ends.
+    ready, and the indexes of policies. Listeners are called for ready tasks, starts and ends.
     """
 
     __slots__ = {
@@ -759,8 +778,9 @@ class Frontier(Forked):
             push(task)
 
     def build(self, index: object, key: object, running: Iterable[Run], now: float) -> None:
-        """Fill a new index with ready tasks and runs, and keep it up to date. At the beginning, it
-        receives the whole past; later, only what is waiting and running.
+        """Fill a new index with ready tasks and runs, and keep it up to date. An index built at the
+        beginning receives the whole past; a later one receives only the tasks that are waiting or
+        running.
         """
         self.indexes[key] = index
         push, started, ended, rated = (getattr(index, name, None) for name in ("push", "started", "ended", "rated"))

@@ -1,5 +1,5 @@
-"""Transfers of runs over the network before, while and after they compute: outputs of their
-parents, data, and states (checkpoints, and states written after a run was stopped).
+"""Transfers of runs over the network, before, while and after they compute. They carry the outputs
+of parents, data, and states (checkpoints, and states written after a run was stopped).
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _WRITTEN = int(Kind.WRITTEN)
 
 class Transfers(Forked):
     """The transfers of a kernel with a network. Each transfer is a SimPy process that waits for
-    flows. The transfer of a run is interrupted if the run is stopped, whereas the transfer of a
-    state being written continues.
+    flows. If a run is stopped, the transfers of its inputs are interrupted, whereas a transfer that
+    writes its state continues.
     """
 
     __slots__ = {
@@ -65,7 +65,7 @@ class Transfers(Forked):
         run.flows = self._flows(run.task, [(machine.index, count) for machine, count, *_ in run.held], state)
         write = self.writes.get(run.task.piece)
         if write is not None and run.moves and not run.task.waiting:
-            # the run takes its state along, so no other part of the task will read it
+            # the run takes its state along, so no other piece of the task will read it
             self._cancel(write)
         if not run.flows and write is None:
             return False
@@ -73,7 +73,7 @@ class Transfers(Forked):
         return True
 
     def fetch(self, run: Run) -> None:
-        """Start the process of a run that reads its inputs."""
+        """Start the process in which a run reads its inputs."""
         run.phase_until(inf)
         run.process = self._kernel.clock.process(self._fetch(run))
 
@@ -81,7 +81,7 @@ class Transfers(Forked):
         try:
             write = self.writes.get(run.task.piece)
             if write is not None and write.process is not None and not run.moves:
-                yield write.process  # the state must be in storage first
+                yield write.process  # the state must be in the storage first
             yield from self.carrier.fetch(run.flows)
         except Interrupt:
             return
@@ -89,7 +89,7 @@ class Transfers(Forked):
         self._life.set_up(run)
 
     def finished(self, run: Run) -> None:
-        """Remember where a run has ended, because its children read its output there."""
+        """Record where a run has ended, because the children of its task read its output there."""
         places = run.task.job.places.setdefault(run.task.index, {})
         for machine, count, *_ in run.held:
             places[machine.index] = places.get(machine.index, 0) + count
@@ -97,10 +97,10 @@ class Transfers(Forked):
     def _flows(
         self, task: TaskState, places: Sequence[tuple[int, int]], state: Sequence[tuple[int, int]] | None
     ) -> list[Flow]:
-        """Return the flows that a run on ``places`` must read: the output of each parent, from the
-        nodes where its instances ran and in proportion to their number there, and its data from the
-        storage. A run that has kept its work reads its ``state`` instead, from the nodes that have
-        it or else from the storage.
+        """Return the flows that a run on ``places`` must read. The output of each parent comes from
+        the nodes where the parent's instances ran, in proportion to their number there. Data come
+        from the storage. A run that has kept its work reads its ``state`` instead, from the nodes
+        that have it or else from the storage.
         """
         active, index = task.job, task.index
         graph = active.job.graph
@@ -141,9 +141,9 @@ class Transfers(Forked):
         return self._stores[task.job.number % len(self._stores)]
 
     def expected_s(self, moves: Sequence[tuple[Run, Placement]], *, kept: bool) -> list[float]:
-        """Return the seconds until everything that each run would read on its placement would have
-        arrived, if all moved now; 0 if the network cannot predict this. With ``kept``, the runs
-        keep their work.
+        """Return, for each run, the seconds until everything that it would read on its placement
+        would have arrived if all of them moved now; 0 if the network cannot predict this. With
+        ``kept``, the runs keep their work.
         """
         groups = []
         for run, placement in moves:
@@ -156,12 +156,12 @@ class Transfers(Forked):
     # Checkpoints of continuing runs.
 
     def saves(self, run: Run) -> bool:
-        """Let a run write its state to the storage; return False if that takes no time."""
+        """Let a run write its state to the storage. Return False if that takes no time."""
         run.flows = self._state_flows(run.task, [(machine.index, count) for machine, count, *_ in run.held])
         return bool(run.flows)
 
     def save(self, run: Run, progress: WorkProgress) -> None:
-        """Start the process of a run that writes its state."""
+        """Start the process in which a run writes its state."""
         run.phase_until(inf)
         run.process = self._kernel.clock.process(self._save(run, progress))
 
@@ -179,14 +179,15 @@ class Transfers(Forked):
     # States of stopped runs.
 
     def keep_state(self, run: Run, again: TaskState, kind: int, notice_s: float) -> bool:
-        """Let a stopped run, of which ``again`` is left, send its state to the storage from the
-        nodes that have it. With ``notice_s``, these nodes are gone after that time, and ``again``
-        returns only once it is known what has arrived. Returns True in that case.
+        """Let a stopped run send its state to the storage from the nodes that have it. ``again`` is
+        the piece of the task that remains. If ``notice_s`` is above 0, these nodes are gone after
+        that time, and ``again`` becomes ready only when it is known what has arrived; return True
+        in that case.
         """
         places: Sequence[tuple[int, int]] = [(machine.index, count) for machine, count, *_ in run.held]
         if run.computing_s is None:
-            # The run has not read its state yet. If the state came straight from nodes, they still
-            # hold it.
+            # The run has not read its state yet. If the state was to come directly from other
+            # nodes, they still hold it.
             places = ()
             if run.moves and again.saved is not None:
                 places = again.saved[1]
@@ -204,7 +205,7 @@ class Transfers(Forked):
         return bool(notice_s)
 
     def cancel(self, number: int) -> None:
-        """End the writes of a job that is killed."""
+        """End the writes of a job that has been killed."""
         for write in {id(write): write for write in self.writes.values() if write.run[0] == number}.values():
             self._cancel(write)
 
@@ -247,7 +248,7 @@ class Transfers(Forked):
         self.writes = {piece: other for piece, other in self.writes.items() if other is not write}
 
     def _state_flows(self, task: TaskState, places: Iterable[tuple[int, int]]) -> list[Flow]:
-        """Return the state of instances, from their nodes to the storage."""
+        """Return the flows that carry the state of instances from their nodes to the storage."""
         size, store = task.task.memory_gb * 1e9, self._store(task)
         return [Flow(node, store, size * count) for node, count in places if size and node != store]
 

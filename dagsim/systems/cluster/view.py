@@ -1,5 +1,5 @@
-"""The interface between kernel and policies: a view of the current state, including the times at
-which GPUs are expected to become free, and the protocol for policies.
+"""The interface between the kernel and policies: a view of the current state, which includes the
+times at which GPUs are expected to become free, and the protocol for policies.
 """
 
 from __future__ import annotations
@@ -27,25 +27,26 @@ AnyIndex = TypeVar("AnyIndex")
 
 @runtime_checkable
 class ClusterPolicy(Protocol):
-    """A policy. Heuristics, trained agents and users' own policies all implement this protocol.
+    """A scheduling policy. Heuristics, trained agents and users' own policies all implement this
+    protocol.
 
     A policy object serves one simulation at a time and may keep state about it. This state must be
-    deep-copyable, so that look-ahead can fork it. ``clairvoyant = True`` in its class allows it to
-    read ``task.truth`` and ``run.ends_s``.
+    deep-copyable, so that look-ahead can fork it. With ``clairvoyant = True`` in its class, a
+    policy may read ``task.truth`` and ``run.ends_s``.
     """
 
     def decide(self, view: ClusterView) -> Iterable[Decision]:
-        """Return the decisions for the current time. Decisions are carried out one by one as they
-        are yielded, and the view shows the effect of each at once. The policy is called again until
-        it returns no decisions (or only ``Wait``), which means that it waits for the next change,
-        or until no task is waiting any more.
+        """Return the decisions for the current time. Each decision is carried out as soon as it is
+        yielded, and the view shows its effect at once. The policy is called again until it returns
+        no decisions (or only ``Wait``), in order to wait for the next change, or until no task is
+        waiting.
         """
         ...
 
 
 class Simulation(Protocol):
-    """The interface of a kernel for views and checks of legality (``ClusterKernel`` is the only
-    implementation).
+    """The interface that views and legality checks need from a kernel. ``ClusterKernel`` is the
+    only implementation.
     """
 
     now: float
@@ -81,8 +82,8 @@ class Simulation(Protocol):
         ...
 
     def fork(self, *, by_estimates: bool = False) -> Simulation:
-        """Return an identical simulation that continues independently; with ``by_estimates``, it
-        has no more information than a policy.
+        """Return an identical simulation that continues independently. With ``by_estimates``, the
+        fork has no more information than a policy.
         """
         ...
 
@@ -96,8 +97,9 @@ class Simulation(Protocol):
 
 
 class ClusterView:
-    """The current state as far as a policy may see it: live, read-only, and O(1) to pass on. It
-    never shows true durations (unless estimates are exact) or future arrivals.
+    """The current state, as far as a policy may see it. A view is live and read-only, and it is
+    passed on without a copy. It never shows true durations (unless estimates are exact) or future
+    arrivals.
     """
 
     __slots__ = ("_frontier", "_machines", "_simulation")
@@ -124,7 +126,7 @@ class ClusterView:
 
     @property
     def machines(self) -> ClusterState:
-        """The free resources by node. Read only."""
+        """The free resources of each node; read-only."""
         return self._machines
 
     @property
@@ -137,8 +139,8 @@ class ClusterView:
     @property
     def ready(self) -> Collection[TaskState]:
         """Ready tasks with waiting instances, in the order in which they became ready. A loop over
-        them visits the tasks that were ready when it began, whatever it starts. The same applies to
-        loops over ``jobs``, ``running`` and ``applicants``.
+        them visits the tasks that were ready when the loop began, even if it starts some of them.
+        The same applies to loops over ``jobs``, ``running`` and ``applicants``.
         """
         return self._frontier.ready
 
@@ -161,13 +163,13 @@ class ClusterView:
 
     @property
     def pending(self) -> bool:
-        """True if anything will still happen without a decision, so that waiting makes sense."""
+        """True if anything will still happen without a decision, so that the policy may wait."""
         return self._simulation.pending
 
     @property
     def expected_free(self) -> ExpectedFree:
-        """Times at which GPUs are expected to become free, as an index that is created on first use
-        and shared. Read it again at each decision.
+        """The times at which GPUs are expected to become free. This index is created on first use
+        and shared. Read this property again at each decision.
         """
         ends = self.index(ExpectedFree, lambda: ExpectedFree(self))
         ends.refresh()
@@ -180,37 +182,42 @@ class ClusterView:
 
     @property
     def levels(self) -> Sequence[FabricLevel]:
-        """The levels of the network above the nodes (racks, pods), narrowest first, with the domain
-        of each node; empty without such a network.
+        """The levels of the network above the nodes (racks, pods), narrowest first, each with the
+        domain of every node. Empty if the network has no levels.
         """
         return self._simulation.levels
 
     @property
     def sharing(self) -> Sharing | None:
-        """The rates of runs that share GPUs (``Join``); None if runs cannot share GPUs."""
+        """The model of the rates at which runs share GPUs (``Join``); None if runs cannot share
+        GPUs.
+        """
         return self._simulation.sharing
 
     def queue(self, key: Key) -> Queue:
-        """Return the ready tasks indexed by ``key``, kept up to date by the kernel; pass the same
-        function each time."""
+        """Return an index of the ready tasks by ``key``, which the kernel keeps up to date. Pass
+        the same function each time.
+        """
         index = self._frontier.indexes.get(key)
         if index is None:
             index = self._build(Queue(key, self._machines), key)
         return index
 
     def typed_queue(self, key: TypedKey) -> TypedQueue:
-        """Return the pairs of ready task and GPU type indexed by ``key``; pass the same function
-        each time."""
+        """Return an index of the pairs of a ready task and a GPU type by ``key``, which the kernel
+        keeps up to date. Pass the same function each time.
+        """
         index = self._frontier.indexes.get(key)
         if index is None:
             index = self._build(TypedQueue(key, self._machines), key)
         return index
 
     def index(self, key: object, make: Callable[[], AnyIndex]) -> AnyIndex:
-        """Return a policy's own index, which the kernel creates once and updates. The kernel calls
-        whichever of three methods the index has: ``push(task)`` for every task that becomes ready,
-        and ``started(run, now)`` and ``ended(run, now)`` for every run that starts or ends. It
-        first calls them for all ready tasks and all runs. A fork creates its own index.
+        """Return a policy's own index, which is created once and then updated by the kernel. The
+        kernel calls whichever of these methods the index has: ``push(task)`` for every task that
+        becomes ready, and ``started(run, now)`` and ``ended(run, now)`` for every run that starts
+        or ends. A new index first receives all ready tasks and all runs. A fork creates its own
+        index.
         """
         index = self._frontier.indexes.get(key)
         if index is None:
@@ -219,21 +226,21 @@ class ClusterView:
 
     def follow(self, listener: object) -> None:
         """Send events to ``listener`` as to an ``index``, unless it already receives them. This is
-        for listeners that store information about the past that no view shows. Call it at each
-        decision. In a fork, a copy of the listener receives the runs again.
+        meant for listeners that store information about the past that no view shows. Call it at
+        each decision. In a fork, the copy of the listener receives the runs again.
         """
         if listener not in self._frontier.indexes:
             self._build(listener, listener)
 
     def fits(self, task: TaskState) -> bool:
-        """Return True if an instance of the task (for a gang: all of it) could start now."""
+        """Return True if an instance of the task (or the whole gang) could start now."""
         return self._machines.fits(task.demand)
 
     def fit(self, task: TaskState, type_: int | None = None) -> Placement | None:
-        """Return a placement of the task's waiting instances; ``None`` if they do not fit. The
-        placement is on the fastest type that fits the task (or on ``type_``; among equally fast
-        types, the one with the fuller machine), by best fit. Independent instances go to a single
-        machine, as many as fit there.
+        """Return a placement of the task's waiting instances by best fit; ``None`` if they do not
+        fit. The placement uses ``type_`` or, if that is None, the fastest type on which the task
+        fits. Among equally fast types, it uses the one with the fuller machine. Independent
+        instances go to a single machine, as many as fit there.
         """
         demand, machines = task.demand, self._machines
         types = demand.types
@@ -249,22 +256,23 @@ class ClusterView:
         return best
 
     def expected_rate(self, task: TaskState, placement: Placement) -> float:
-        """Return the rate at which a communicating gang would compute on ``placement`` beside the
-        current flows: its step time without communication divided by that with communication; 1 for
-        all other tasks.
+        """Return the rate at which a communicating gang would compute on ``placement`` in
+        competition with the current flows. It is the step time without communication divided by the
+        step time with communication; 1 for all other tasks.
         """
         return self._simulation.expected_rate(task, placement)
 
     def expected_moves_s(self, moves: Sequence[tuple[Run, Placement]]) -> list[float]:
-        """Return the seconds until each run would compute again if all moved now (``Migrate``): the
-        costs in ``preemption``, and the time that its state, data and inputs need beside the
-        current flows. Work that the run would lose is not included.
+        """Return, for each run, the seconds until it would compute again if all of them moved now
+        (``Migrate``). They include the costs in ``preemption``, and the time that the run's state,
+        data and inputs need in competition with the current flows, but not the work that the run
+        would lose.
         """
         return self._simulation.expected_moves_s(moves)
 
     def requested_s(self, task: TaskState) -> tuple[float, ...] | None:
-        """Return the time limit that the user requested for an instance of the task, in seconds by
-        type; ``None`` if there is none.
+        """Return the time limit that the user requested for an instance of the task, in seconds, by
+        type; ``None`` if the user requested none.
         """
         return self._simulation.requested_s(task)
 
@@ -273,8 +281,8 @@ class ClusterView:
         return self._simulation.stream(name)
 
     def fork(self) -> Simulation:
-        """Return an independent simulation from the current time, for trying out decisions. Tasks
-        use their estimates, no job arrives and nothing fails.
+        """Return an independent simulation that starts from the current state, for trying out
+        decisions. In it, tasks take their estimated times, no job arrives and nothing fails.
         """
         return self._simulation.fork(by_estimates=True)
 
@@ -293,11 +301,12 @@ estimated.
 
 
 class ExpectedFree:
-    """The current runs on each GPU type by their expected ends, soonest first. Times count from the
-    start of the simulation, and waits from now. An end is the current ``Run.estimated_end_s``.
+    """The current runs on each GPU type, sorted by expected end, soonest first. An expected end is
+    the current value of ``Run.estimated_end_s``. Times count from the start of the simulation,
+    whereas waits count from now.
 
-    Cost: O(log running) per start and end, O(runs that do not compute yet) per access through the
-    view, and O(runs that end first) per query.
+    Costs O(log running) per start and end, O(runs that are not computing yet) per access through
+    the view, and O(runs that end earlier) per query.
     """
 
     def __init__(self, view: ClusterView) -> None:
@@ -336,12 +345,13 @@ class ExpectedFree:
                 self.started(run, self._view.now)
 
     def ends(self, type_: int) -> Sequence[End]:
-        """Return the end, id and GPUs of all runs on the type, soonest first."""
+        """Return the expected end, the id and the GPUs of all runs on the type, soonest first."""
         return self._ends[type_]
 
     def eta_s(self, demand: DemandClass, type_: int) -> float:
-        """Return the seconds until ``demand`` is expected to fit on the type (regardless of
-        nodes)."""
+        """Return the seconds until ``demand`` is expected to fit on the type, regardless of how the
+        GPUs are distributed over nodes.
+        """
         if type_ not in demand.types:
             return NEVER_S
         if self._machines.fits_on(demand, type_):
@@ -353,8 +363,8 @@ class ExpectedFree:
         return self.freed_in_s(gpus - self._machines.idle_gpus(type_), type_)
 
     def freed_in_s(self, gpus: float, type_: int, never_s: float = NEVER_S) -> float:
-        """Return the seconds until ``gpus`` GPUs of the type are expected to have been released; 0
-        for none, and ``never_s`` if that is not expected.
+        """Return the seconds until ``gpus`` more GPUs of the type are expected to have been
+        released. Return 0 if ``gpus`` is 0, and ``never_s`` if this is never expected.
         """
         if gpus <= 0:
             return 0.0
@@ -365,9 +375,9 @@ class ExpectedFree:
         return never_s
 
     def free_in_each_s(self, amounts: Sequence[float], idle: Sequence[int], never_s: float = NEVER_S) -> list[float]:
-        """Return the seconds until each of ``amounts`` GPUs is expected to be idle, type by type;
-        ``idle`` is the number of GPUs of each type that are idle now. ``never_s`` if that is not
-        expected.
+        """Return the seconds until each of ``amounts`` GPUs is expected to be idle, type by type.
+        ``idle`` is the number of GPUs of each type that are idle now. The value is ``never_s`` for
+        an amount that is never expected to be idle.
         """
         now = self._view.now
         waits: list[float] = []
@@ -396,8 +406,8 @@ class ExpectedFree:
 
     def shadow(self, gpus: float, type_: int) -> tuple[float, float]:
         """Return the time at which ``gpus`` GPUs of the type are expected to be idle, and the
-        number of other GPUs that are idle then, counting all runs that end at that time. ``(inf,
-        0)`` if they never are.
+        number of additional GPUs that are idle then, counting all runs that end at that time.
+        Return ``(inf, 0)`` if so many GPUs are never expected to be idle.
         """
         now = self._view.now
         missing = gpus - self._machines.idle_gpus(type_)
@@ -411,16 +421,16 @@ class ExpectedFree:
         return (shadow_s, -missing) if missing <= 0 else (inf, 0.0)
 
     def oldest_s(self, type_: int, count: int) -> list[float]:
-        """Return the seconds until the ends of the ``count`` runs on the type that started first;
-        padded with 0.
+        """Return the seconds until the expected ends of the ``count`` oldest runs on the type,
+        oldest run first. If there are fewer runs, the list is padded with 0.
         """
         now = self._view.now
         first = sorted([(id_, end_s) for end_s, id_, _ in self._ends[type_]])[:count]
         return [max(end_s - now, 0.0) for _, end_s in first] + [0.0] * (count - len(first))
 
     def times(self, type_: int) -> list[float]:
-        """For each GPU of the type, return the time at which it is expected to become free, soonest
-        first. A run that holds part of a GPU counts as holding all of it.
+        """Return, for each GPU of the type, the time at which it is expected to become free,
+        soonest first. A run that holds part of a GPU counts as holding all of it.
         """
         now = self._view.now
         times = [now] * self._machines.idle_gpus(type_)

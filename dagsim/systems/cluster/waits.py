@@ -1,5 +1,5 @@
-"""The causes of a job's wait, found in a pass over the log with the kernel's own arithmetic and the
-policy's own limits.
+"""The causes of a job's wait. They are found in a single pass over the log, with the kernel's own
+rules for what fits and the policy's own limits.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ Causes: TypeAlias = tuple[Cause, ...]
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A part of a wait with the same causes throughout."""
+    """A part of a wait during which the causes stay the same."""
 
     from_s: float
     until_s: float
@@ -85,7 +85,7 @@ class Stretch:
 
 
 class ReachedLimit(NamedTuple):
-    """A limit that is too close for a start now."""
+    """A limit that a start of the task would exceed now."""
 
     reason: str
     """The scheduler's name for it."""
@@ -109,7 +109,7 @@ class ReachedLimit(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The limit, the amount in use and the excess, in a sentence without its beginning."""
+        """The limit, the amount in use and the excess, as a sentence without its beginning."""
         held = f"{self.held:,.10g} are in use" if self.held else "none are in use"
         if self.unit.endswith("minutes"):
             return (
@@ -122,12 +122,12 @@ class ReachedLimit(NamedTuple):
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, safe for JSON."""
+        """Return plain values that are safe for JSON."""
         return {name: value for name, value in self._asdict().items() if name != "runs"} | {"excess": self.excess}
 
 
 class NextStep(NamedTuple):
-    """What a scheduler does about a waiting task at the present, in its own words."""
+    """What a scheduler does with a waiting task at present, in the scheduler's own words."""
 
     reason: str
     """Its name for the cause; ``None`` if the task starts."""
@@ -143,8 +143,9 @@ class NextStep(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """The place of a waiting task in the queue of a policy; the highest tier and priority come
-    first."""
+    """The place of a waiting task in the queue of a policy. The highest tier, and within it the
+    highest priority, comes first.
+    """
 
     task: TaskState
     group: str
@@ -160,7 +161,8 @@ class Standing(NamedTuple):
 
 
 class WaitRules(Protocol):
-    """The limits and partitions of a policy, kept up to date with the starts and ends in a log.
+    """The limits and partitions of a policy, which are kept up to date with the starts and ends in
+    a log.
 
     A policy with limits returns them from a method ``wait_rules(view)``, where ``view`` is the view
     of an empty simulation with the same cluster and queues.
@@ -178,16 +180,19 @@ class WaitRules(Protocol):
         ...
 
     def limits(self, task: TaskState) -> Iterable[str]:
-        """Describe the limits that prevent a start of the task now."""
+        """Describe the limits that prevent the task from starting now."""
         ...
 
     def reached(self, task: TaskState) -> Iterable[ReachedLimit]:
-        """Return the same limits as numbers, for the first of the ways in which the task may
-        start."""
+        """Return the same limits as numbers. If the task may start in several ways, these are the
+        limits for the first way.
+        """
         ...
 
     def never(self, task: TaskState) -> Iterable[str]:
-        """Describe the rules that prevent a start of the task even if nothing else is running."""
+        """Describe the rules that would prevent the task from starting even if nothing else were
+        running.
+        """
         ...
 
     def nodes(self, task: TaskState) -> int:
@@ -204,7 +209,7 @@ class WaitRules(Protocol):
 
 
 def causes_by_time(stretches: Iterable[Stretch]) -> list[tuple[Causes, float]]:
-    """Return the seconds of each set of causes, the longest first."""
+    """Return each set of causes with its total seconds, longest first."""
     seconds: dict[Causes, float] = {}
     for stretch in stretches:
         seconds[stretch.causes] = seconds.get(stretch.causes, 0.0) + stretch.until_s - stretch.from_s
@@ -231,7 +236,7 @@ _WHOLE, _PARTS = len(_SETS) + 1, len(_SETS) + 2
 
 
 class NodeStanding(IntEnum):
-    """The availability of a node for the task."""
+    """The availability of a node to a task."""
 
     OPEN = 0
     CLOSED = 1
@@ -246,9 +251,9 @@ _EVERYWHERE = -1
 
 
 class RoomTally:
-    """Counts how many instances fit, by type and standing of the nodes, and is updated node by
-    node. O(1) per changed node and per query. A gang must lie in one of the ``domains``, bit sets
-    of nodes, if there are any.
+    """A tally of how many instances fit, by type and standing of the nodes, which is updated node
+    by node. Costs O(1) per changed node and per query. If there are ``domains`` (bit sets of
+    nodes), a gang must lie within one of them.
     """
 
     def __init__(self, task: TaskState, *, distinct: bool, domains: Sequence[int] = ()) -> None:
@@ -273,18 +278,18 @@ class RoomTally:
         self._add(*new, sign=1)
 
     def fits(self, *places: NodeStanding) -> bool:
-        """Return True if a start fits on nodes with these standings."""
+        """Return True if the task can start on nodes with these standings."""
         return self._fits(0, places)
 
     def lacking(self, *places: NodeStanding) -> Resources | None:
-        """Return the smallest set of resources lacking on nodes with these standings; ``None`` if
-        even the empty nodes would not be enough.
+        """Return the smallest set of resources of which there is too little on nodes with these
+        standings; ``None`` if even the empty nodes would not be enough.
         """
         return next((resources for at, resources in enumerate(_SETS, 1) if self._fits(at, places)), None)
 
     def free_gpus(self, *places: NodeStanding) -> tuple[bool, bool]:
-        """Return two booleans: whether enough GPUs of a type are idle, and whether enough parts of
-        GPUs are free, regardless of nodes.
+        """Return whether enough GPUs of a type are idle, and whether enough parts of GPUs are free,
+        both regardless of how they are distributed over nodes.
         """
         whole = self.task.demand.whole * self._needed
         parts = (self.task.demand.share or self.task.demand.whole * MICRO) * self._needed
@@ -306,8 +311,8 @@ class RoomTally:
         return max(totals, default=0) >= wanted
 
     def _rooms(self, machine: NodeState) -> list[int]:
-        """Return the number of instances that fit on the node, now and without each set of
-        resources, and its free GPUs.
+        """Return the number of instances that fit on the node now, the numbers that would fit if
+        each set of resources were unlimited, and the free GPUs of the node.
         """
         demand, now = self.task.demand, machine.copy()
         now.up = True
@@ -344,11 +349,11 @@ def binding_causes(
     queues: QueueTree | None = None,
     network: Network | None = None,
 ) -> tuple[Stretch, ...]:
-    """Return the causes of the waits ``periods`` of job number ``job``, in order of time.
+    """Return the causes of the waits of job number ``job`` in ``periods``, in order of time.
     ``network`` has the levels that jobs may require.
 
     ``jobs`` are the jobs in the schedule in order of arrival; only as many as needed are read. The
-    limits are those in ``queues``, if the policy (a spec) has rules. O(rows of the log up to the
+    limits in ``queues`` apply if the policy (a spec) has rules. Costs O(rows of the log up to the
     last wait).
 
     Raises:
@@ -395,7 +400,7 @@ def _joined(stretches: Iterable[Stretch]) -> Iterator[Stretch]:
 
 
 class _Past:
-    """The state of the cluster after the last row that was read."""
+    """The state of the cluster after the last row of the log that was read."""
 
     def __init__(
         self,
@@ -447,7 +452,7 @@ class _Past:
         if node >= 0:
             self._touched.add(node)
         if kind in (Kind.STARTED, Kind.ALLOCATED):
-            if (run, node) not in self._held:  # it has not been allocated before
+            if (run, node) not in self._held:  # the run has not been allocated before
                 self._start(self._task(job, task), run, self._machines.list[node], instances, gpus)
             if kind == Kind.ALLOCATED:
                 self._allocated[run] = job
@@ -470,7 +475,7 @@ class _Past:
             self._open_or_close(self._machines.list[node])
 
     def _open_or_close(self, machine: NodeState) -> None:
-        """Let a node take part, or not, as its failures and its power say."""
+        """Open a node to tasks or close it, depending on its failures and its power state."""
         rule = machine.node.on_demand
         is_open = machine.index not in self._down and (rule is None or rule.is_open(self._power[machine.index]))
         if machine.up and not is_open:
@@ -479,12 +484,12 @@ class _Past:
             self._machines.bring_up(machine)
 
     def booting(self, job: int) -> Causes:
-        """Return the cause of the wait of a job that has its nodes, while they boot."""
+        """Return the cause of a job's wait while the nodes that it already holds are booting."""
         return (Cause(CauseKind.BOOT, "its nodes were booting"),) if job in self._allocated.values() else ()
 
     def waiting(self, job: int, rows: Iterable[tuple[Any, ...]]) -> TaskState:
-        """Return the task of a job that starts next according to the following ``rows``, or else
-        the first that could start.
+        """Return the task of a job that starts next according to the following ``rows``. If none
+        starts, return the first task that could start.
         """
         for row in rows:
             if row[0] == Kind.STARTED and row[2] == job:
@@ -505,14 +510,15 @@ class _Past:
         return unmet
 
     def next_s(self, job: int, now_s: float) -> float:
-        """Return the next time after ``now_s`` at which a condition is met without a row of the
-        log."""
+        """Return the next time after ``now_s`` at which a condition is met although the log has no
+        row for it.
+        """
         eligible_s = self._task(job, 0).job.job.eligible_s
         times_s = [self._dependencies.next_s, inf if eligible_s is None else eligible_s]
         return min([time_s for time_s in times_s if time_s > now_s], default=inf)
 
     def tally(self, task: TaskState) -> RoomTally:
-        """Return a tally of the free resources for a task, kept up to date from now on."""
+        """Return a tally of the free resources for a task, and keep it up to date from now on."""
         self._allowed = 0
         self._touched = {machine.index for machine in self._machines.list}
         site, job = self._machines.site, task.job.job
@@ -520,7 +526,7 @@ class _Past:
         return RoomTally(task, distinct=self._rules.distinct(task), domains=() if terms is None else terms.domains)
 
     def causes(self, tally: RoomTally) -> Causes:
-        """Return all causes that keep the task from starting now."""
+        """Return all causes that prevent the task from starting now."""
         task, rules = tally.task, self._rules
         allowed = rules.nodes(task)
         if allowed != self._allowed:
@@ -534,7 +540,9 @@ class _Past:
         return limits or (Cause(CauseKind.ORDER, f"it would have fitted: the order of {self._policy} kept it waiting"),)
 
     def _of_power(self, cause: Cause) -> Cause:
-        """Name the power of nodes as the cause if no node is down."""
+        """Return the cause, but name the power state of nodes instead of failures if no node has
+        failed.
+        """
         if cause.kind is not CauseKind.DOWN or self._down or not self._power:
             return cause
         return Cause(CauseKind.BOOT, cause.what.replace("down", "off or booting"))
@@ -552,7 +560,7 @@ class _Past:
 
     def _start(self, task: TaskState, run: int, machine: NodeState, instances: int, gpus: int) -> None:
         demand = task.demand
-        if demand.whole and gpus & ~machine.free:  # the instance shares GPUs with another run
+        if demand.whole and gpus & ~machine.free:  # the run shares its GPUs with another run
             self._machines.join(machine, demand, instances)
             self._joint[machine.index, gpus] = True
             self._held[run, machine.index] = task, instances, gpus, ()
@@ -610,7 +618,7 @@ class _NoRules:
         return ()
 
     def reached(self, task: TaskState) -> Iterable[ReachedLimit]:
-        """No limits."""
+        """Return no limits."""
         return ()
 
     def never(self, task: TaskState) -> Iterable[str]:
@@ -622,7 +630,7 @@ class _NoRules:
         return -1
 
     def alone(self, task: TaskState) -> bool:
-        """False: nodes are shared."""
+        """Return False, because tasks share nodes."""
         return False
 
     def distinct(self, task: TaskState) -> bool:
@@ -631,7 +639,9 @@ class _NoRules:
 
 
 def _rules(policy: str, view: ClusterView) -> WaitRules:
-    """Return the rules of a policy given by name; no rules if it has none."""
+    """Return the rules of a policy given by name. If the policy has none, return an object without
+    rules.
+    """
     from dagsim.systems.cluster.policies import POLICIES
 
     spec = PolicySpec.parse(policy)
@@ -640,8 +650,9 @@ def _rules(policy: str, view: ClusterView) -> WaitRules:
 
 
 def _rules_of_site(view: ClusterView) -> WaitRules:
-    """Return the rules that a family reads in the queues of a site; no rules if no family reads
-    them."""
+    """Return the rules that a family derives from the queues of a site. If no family does so,
+    return an object without rules.
+    """
     for _, entry in family_entries("site_rules"):
         rules: WaitRules | None = service(entry.name, "site_rules")(view)
         if rules is not None:
@@ -650,7 +661,7 @@ def _rules_of_site(view: ClusterView) -> WaitRules:
 
 
 def _lacking(tally: RoomTally, elsewhere: str) -> Iterator[Cause]:
-    """Yield a cause for everything that is missing for a start."""
+    """Yield a cause for each resource that is missing for a start of the task."""
     if tally.fits(*_UP):
         yield Cause(CauseKind.WHOLE_NODES, "nodes with room were not to be shared")
         return
@@ -685,11 +696,11 @@ def _too_little(what: str, tally: RoomTally, places: tuple[NodeStanding, ...], l
 
 
 class Present:
-    """The causes that keep waiting tasks from starting at the present time of a view.
+    """The causes that prevent waiting tasks from starting at the current time of a view.
 
-    A policy with an order of its own returns its limits, including what is running now, and the
-    places of all waiting tasks from a method ``outlook(view)``. For other policies, the order is by
-    priority and arrival.
+    A policy with an order of its own has a method ``outlook(view)``, which returns its limits, with
+    the current runs counted, and the places of all waiting tasks. For other policies, the order is
+    by priority and arrival.
     """
 
     def __init__(self, view: ClusterView, policy: Any, spec: str) -> None:
@@ -711,12 +722,13 @@ class Present:
 
     @property
     def running(self) -> Mapping[int, Run]:
-        """The runs under way, by id."""
+        """The current runs, by id."""
         return self._view.running
 
     def reserved(self, task: TaskState) -> list[ClosedTime]:
-        """Return the reservations of others that a start of the task now would conflict with on its
-        nodes."""
+        """Return the reservations of others with which the task would conflict on its nodes if it
+        started now.
+        """
         site, terms, now = self._view.machines.site, task.demand.terms, self._view.now
         if site is None or terms is None:
             return []
@@ -733,25 +745,29 @@ class Present:
         return own if own is not None and self._view.now < own.start_s else None
 
     def licences(self, task: TaskState) -> list[tuple[str, int, float]]:
-        """Return the missing licences: name, number requested and number free."""
+        """Return the licences that are missing, each with its name, the number requested and the
+        number free.
+        """
         site, terms = self._view.machines.site, task.demand.terms
         if site is None or terms is None:
             return []
         return [(name, count, free) for name, count in terms.licences if (free := site.licences[name]) < count]
 
     def closed(self, task: TaskState) -> bool:
-        """True if the nodes that are open to the task now would be too few even if they were
-        idle."""
+        """Return True if the nodes that are open to the task now would not be enough even if they
+        were idle.
+        """
         tally = self._tally(task, empty=True)
         return not tally.fits(NodeStanding.OPEN)
 
     def fits(self, task: TaskState) -> bool:
-        """True if the task fits now, regardless of the order."""
+        """Return True if the task fits now, regardless of the order."""
         return self._tally(task).fits(NodeStanding.OPEN)
 
     def lacking(self, task: TaskState) -> list[Cause]:
-        """Return everything that is missing on nodes for a start of the task; nothing if it
-        fits."""
+        """Return everything that is missing on nodes for a start of the task; an empty list if the
+        task fits.
+        """
         tally = self._tally(task)
         return [] if tally.fits(NodeStanding.OPEN) else list(_lacking(tally, self.rules.elsewhere))
 
@@ -776,11 +792,13 @@ class Present:
 
 class Obstacles:
     """The rules of a site and of a policy that keep jobs from ever starting, even if nothing else
-    is running."""
+    is running.
+    """
 
     def __init__(self, scenario: ClusterScenario, policy: str | None) -> None:
-        """Set up the empty site. Reservations are on the clock of ``scenario.queues``. Without a
-        policy, the rules are those that a family reads in these queues (``site_rules``).
+        """Set up the empty site. Reservations are on the clock of ``scenario.queues``. If
+        ``policy`` is None, the rules are those that a family derives from these queues
+        (``site_rules``).
         """
         empty = replace(scenario, workload=(), outages=False, failures=(), admission=False, engine="simpy")
         self._queues, self._kernel = scenario.queues or QueueTree(), empty.kernel(0)
@@ -789,8 +807,9 @@ class Obstacles:
         self._numbers = count()
 
     def rules_against(self, job: Job) -> str:
-        """Describe the rules by which the job may never start, however many resources are free;
-        empty if there are none."""
+        """Describe the rules that keep the job from ever starting, however many resources are free;
+        empty if there are none.
+        """
         active, machines = JobState(job, next(self._numbers)), self._kernel.machines
         for index, task in enumerate(job.graph.tasks):
             demand = machines.compile(task.demand, task.instances if task.gang else 0)
@@ -824,7 +843,7 @@ class Obstacles:
         return self._never(active)
 
     def _outside(self, job: Job, task: Task, now_s: float) -> str:
-        """Describe a term of the site that the job cannot meet."""
+        """Describe a rule of the site with which the job can never comply."""
         site, request = self._kernel.machines.site, job.request or Request()
         assert site is not None
         for name, number in request.licences:
@@ -843,7 +862,7 @@ class Obstacles:
         return ""
 
     def _holds(self, task: Task, nodes: int) -> bool:
-        """Return True if a start of the task fits on these nodes when they are empty."""
+        """Return True if the task fits on these nodes when they are empty."""
         machines = self._kernel.machines
         demand = machines.compile(task.demand, task.instances if task.gang else 0)
         demand.open_to(nodes)
@@ -853,7 +872,7 @@ class Obstacles:
 
 
 def _too_large(task: Task, demand: DemandClass | None, where: str) -> str:
-    """Describe a demand that does not fit on ``where`` even if it is idle."""
+    """Describe a demand that does not fit on ``where`` even when that is idle."""
     if demand is not None and demand.rejected is RejectReason.NO_SUCH_GPU:
         return f"no node has GPUs of type {' or '.join(task.demand.gpu_types or ('any',))}"
     wanted = f"{task.instances} x ({demand_words(task.demand)})" if task.gang else demand_words(task.demand)

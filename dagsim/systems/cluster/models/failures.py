@@ -1,4 +1,4 @@
-"""Failure models, set-up delays and the cost of preemption."""
+"""Failure models, set-up delays and the costs of preemption."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ rounds."""
 
 
 class Nodes(Protocol):
-    """The operations that a failure model may call."""
+    """The operations on nodes that a failure model may call."""
 
     @property
     def node_count(self) -> int:
@@ -33,20 +33,22 @@ class Nodes(Protocol):
         ...
 
     def take_down(self, node: int, notice_s: float = 0.0) -> None:
-        """Take the node down; its runs end as failed. They keep their work if a notice of
-        ``notice_s`` is long enough for a checkpoint.
+        """Take the node down. Its runs end as failed, but keep their work if ``notice_s`` is long
+        enough for a checkpoint.
         """
         ...
 
     def bring_up(self, node: int) -> None:
-        """Bring the node back, unless something else also holds it down. The node is up once every
-        process that took it down has released it.
+        """Bring the node back, unless another process also keeps it down. The node is up once every
+        process that took it down has brought it back.
         """
         ...
 
 
 class FailureModel(Protocol):
-    """The interface for failures: a configuration that creates the plain state of its processes."""
+    """The interface for failure models. A failure model is a configuration that creates the state
+    of a failure process, which is plain data.
+    """
 
     def start(self, nodes: int, seed: int) -> FailureProcess:
         """Return the state at time 0 for a cluster with ``nodes`` nodes."""
@@ -59,11 +61,11 @@ class FailureProcess(Protocol):
     """
 
     def processes(self, clock: Clock, nodes: Nodes) -> list[Generator[Event, object, None]]:
-        """Return the SimPy processes that continue from the present state."""
+        """Return the SimPy processes that continue from the current state."""
         ...
 
     def postpone(self, by_s: float) -> None:
-        """Postpone everything by this much."""
+        """Postpone all changes by ``by_s`` seconds."""
         ...
 
     def copy(self) -> FailureProcess:
@@ -71,18 +73,19 @@ class FailureProcess(Protocol):
         ...
 
     def returning(self) -> Collection[int]:
-        """Return the nodes that it keeps down and will bring back; a node that it took down twice
-        appears twice.
+        """Return the nodes that this process keeps down and will bring back. A node that it took
+        down twice appears twice.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class NodeFailures:
-    """Nodes fail and are repaired after exponential times (a memoryless machine-repair model).
+    """Nodes fail and are repaired after exponentially distributed times (a memoryless
+    machine-repair model).
 
-    Each node fails independently. With ``rack`` above 1, that many consecutive nodes fail together,
-    because they share a switch or a power supply.
+    Each node fails independently. With ``rack`` above 1, each group of ``rack`` consecutive nodes
+    fails together, because the nodes share a switch or a power supply.
     """
 
     mean_up_s: float
@@ -106,7 +109,7 @@ class NodeFailures:
 
     @property
     def notice_s(self) -> float:
-        """Failures come without notice."""
+        """The notice before a failure, which is always 0."""
         return 0.0
 
 
@@ -118,14 +121,14 @@ def _check_means(name: str, rates: NodeFailures | SpotCapacity) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SpotCapacity:
-    """Nodes that their owner takes back and returns after exponential times, independently of each
-    other.
+    """Nodes that their owner takes back and returns. The times in between are exponentially
+    distributed, and each node is independent of the others.
 
     ``notice_s`` seconds before a node is taken, its runs stop and write a checkpoint, and nothing
-    more starts there. If the notice is at least as long as ``Preemption.checkpoint_write_s``, the
-    runs keep all work done until then. Otherwise they lose what a failure would cost. Over a
-    network with storage, the flows of the checkpoint must arrive within the notice. ``nodes`` are
-    all nodes by default; all other nodes are reserved.
+    else starts there. If the notice is at least as long as ``Preemption.checkpoint_write_s``, the
+    runs keep all work done until then. Otherwise, they lose as much work as in a failure. If
+    checkpoints are sent over a network to a storage, they must arrive within the notice. By
+    default, ``nodes`` contains all nodes; any other nodes are never taken.
     """
 
     mean_up_s: float
@@ -142,7 +145,7 @@ class SpotCapacity:
             raise ModelError(f"spot: notice_s must be 0 or more, got {self.notice_s!r}")
 
     def start(self, nodes: int, seed: int) -> _Failing:
-        """Return a state in which every node is available and has its own random stream.
+        """Return a state in which every spot node is available and has its own random stream.
 
         Raises:
             ModelError: The cluster does not have one of the nodes.
@@ -157,8 +160,8 @@ class SpotCapacity:
 
 @dataclass(slots=True)
 class _Failing:
-    """For each rack: its nodes, its random stream, the time of its next change, and whether it is
-    up until then.
+    """The state of each rack: its nodes, its random stream, the time of its next change, and
+    whether it is up until then.
     """
 
     rates: NodeFailures | SpotCapacity
@@ -172,7 +175,7 @@ class _Failing:
 
     @property
     def takes_for_good(self) -> bool:
-        """True if a node may stay away for ever."""
+        """True if nodes that go down never come back."""
         return self.rates.mean_down_s == inf
 
     def postpone(self, by_s: float) -> None:
@@ -205,7 +208,7 @@ class _Failing:
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
-    """Named nodes are out of service from ``start_s`` to ``end_s`` (``inf``: for good)."""
+    """Named nodes are out of service from ``start_s`` to ``end_s`` (``inf`` means for good)."""
 
     nodes: tuple[int, ...]
     start_s: float
@@ -231,8 +234,9 @@ class Maintenance:
 
 @dataclass(frozen=True, slots=True)
 class Outages:
-    """Nodes that arrive late, leave or are away, each from its ``start_s`` to its ``end_s``
-    (``inf``: for good), as in a trace's machine events. The windows of one node must not overlap.
+    """Periods in which nodes are absent because they arrive late, leave or are away, as in a
+    trace's machine events. A window lasts from ``start_s`` to ``end_s`` (``inf`` means for good).
+    The windows of one node must not overlap.
     """
 
     windows: tuple[tuple[int, float, float], ...]
@@ -257,8 +261,8 @@ class Outages:
 
 @dataclass(frozen=True, slots=True)
 class FailureLog:
-    """Failures logged in a CSV file with the columns ``node`` (its number), ``start_s`` and
-    ``end_s`` (empty: for good). Overlapping failures of a node count as one.
+    """Failures from a CSV file with the columns ``node`` (its number), ``start_s`` and ``end_s``
+    (empty if the node never returns). Overlapping failures of a node count as one.
     """
 
     path: str
@@ -333,7 +337,9 @@ class _Calendar:
         return _Calendar(self.windows, self.done)
 
     def returning(self) -> list[int]:
-        """Return the nodes in O(windows); only called while nothing is running."""
+        """Return the nodes that are absent now and will return. Costs O(windows), and is called
+        only while nothing is running.
+        """
         if not self.done:
             return []
         now = self.changes[self.done - 1][0]
@@ -353,9 +359,9 @@ class _Calendar:
 
 
 def start_all(models: Iterable[FailureModel], nodes: int, seed: int, begins_s: float = 0.0) -> list[FailureProcess]:
-    """Return the state of all failures at the beginning of the simulation, from which their times
-    count. All windows go into a single calendar, so that the order of simultaneous changes does not
-    depend on the order of the models.
+    """Return the state of all failure processes at the beginning of the simulation. Their times are
+    counted from this beginning. All windows go into a single calendar, so that the order of
+    simultaneous changes does not depend on the order of the models.
 
     Raises:
         ModelError: The cluster does not have one of the nodes.
@@ -372,19 +378,19 @@ def start_all(models: Iterable[FailureModel], nodes: int, seed: int, begins_s: f
 
 
 class Setup(Protocol):
-    """The interface for set-up costs."""
+    """The interface for set-up models."""
 
     def seconds(self, task: Task, job: int, previous: tuple[int, ...]) -> float:
-        """Return the seconds before a run of ``task`` computes. ``previous`` contains, for each GPU
-        of the run, the number of the job that it ran last, or -1 for none.
+        """Return the seconds of set-up before a run of ``task`` computes. ``previous`` contains,
+        for each GPU of the run, the number of the job that used it last, or -1 if none did.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class MovingDelay:
-    """A delay of ``delay_s`` whenever a GPU changes jobs, for loading images, weights and data. The
-    first job on a GPU only has this delay if ``first`` is set.
+    """A delay of ``delay_s`` whenever a GPU changes jobs, for loading images, weights and data. If
+    ``first`` is False, the first job on a GPU has no delay.
 
     Spark executors that move between jobs need about 2 s (Mao et al., SIGCOMM 2019).
     """
@@ -400,7 +406,7 @@ class MovingDelay:
             raise ModelError(f"moving delay: delay_s must be 0 or more, got {self.delay_s!r}")
 
     def seconds(self, task: Task, job: int, previous: tuple[int, ...]) -> float:
-        """Return ``delay_s`` if any GPU of the run last ran another job."""
+        """Return ``delay_s`` if any GPU of the run was last used by another job, otherwise 0."""
         for last in previous:
             if last != job and (last >= 0 or self.first):
                 return self.delay_s
@@ -418,13 +424,13 @@ class KeptWork(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Preemption:
-    """``on_resume="resume"`` keeps the work done (checkpoint on preemption), and ``"restart"``
-    loses it.
+    """The costs of preemption. With ``on_resume="resume"``, a preempted run keeps its work (it
+    writes a checkpoint on preemption); with ``"restart"``, it loses its work.
 
     When a run returns, it needs ``restart_s`` of set-up before it computes. If it resumes, it also
     needs ``checkpoint_s_per_gb`` for each GB of its task's memory (for saving and loading
-    together). ``on_failure`` is the same option for runs killed by a node failure, when nothing
-    could be saved in time. By default, these runs start over. Measured restart costs are 25 to 250
+    together). ``on_failure`` is the same option for runs killed by a node failure. Since nothing
+    could be saved in time, these runs start over by default. Measured restart costs are 25 to 250
     s, depending on the model (Sia, SOSP 2023, artifact).
 
     With ``checkpoint_interval_s``, each run writes a checkpoint after that many seconds of work
@@ -463,32 +469,35 @@ class Preemption:
 
     @property
     def kept_on_failure(self) -> KeptWork:
-        """The work that a run keeps if a node failure kills it without notice."""
+        """The work that a run keeps if it is killed by a node failure without notice."""
         if self.on_failure == "resume":
             return KeptWork.ALL
         return KeptWork.NOTHING if self.checkpoint_interval_s is None else KeptWork.CHECKPOINT
 
     def cost_s(self, memory_gb: float, kept: bool) -> float:
-        """Return the set-up seconds that an instance needs when it returns."""
+        """Return the seconds of set-up that an instance needs when it returns. ``kept`` states
+        whether it has kept its work.
+        """
         return self.restart_s + (self.checkpoint_s_per_gb * memory_gb if kept else 0.0)
 
     def lost_s(self, memory_gb: float, done_s: float) -> float:
-        """Return the seconds of an instance that are lost if it is stopped: the set-up when it
-        returns, and the work done (``done_s``) if that is not kept.
+        """Return the seconds that an instance loses if it is stopped: the set-up when it returns
+        and, if its work is not kept, the work done so far (``done_s``).
         """
         kept = self.on_resume == "resume"
         return self.cost_s(memory_gb, kept) + (0.0 if kept else done_s)
 
     def with_writes_s(self, work_s: float) -> float:
-        """Return how long ``work_s`` seconds of computing take, including the checkpoints in
-        between."""
+        """Return how long ``work_s`` seconds of computing take, including the writes of the
+        checkpoints in between.
+        """
         if self.checkpoint_interval_s is None or not work_s:
             return work_s
         return work_s + self.checkpoint_write_s * max(0, ceil(work_s / self.checkpoint_interval_s - _ROUNDING) - 1)
 
     def next_checkpoint_s(self, saved_s: float, work_s: float) -> float:
-        """Return the amount of work at which a run with ``work_s`` seconds of work writes the next
-        checkpoint after the one at ``saved_s``; ``inf`` if it ends before.
+        """Return the amount of work after which a run with ``work_s`` seconds of work writes its
+        next checkpoint, if the last one was at ``saved_s``; ``inf`` if the run ends before that.
         """
         if self.checkpoint_interval_s is None:
             return inf
@@ -496,8 +505,8 @@ class Preemption:
         return after_s if work_s > after_s + _ROUNDING * self.checkpoint_interval_s else inf
 
     def worked_s(self, passed_s: float, *, saved: bool = False) -> float:
-        """Return the seconds of computing in ``passed_s`` seconds with checkpoints; with ``saved``,
-        only the seconds stored in a checkpoint.
+        """Return the seconds of computing in ``passed_s`` seconds that include checkpoint writes.
+        With ``saved``, return only the seconds whose work is stored in a checkpoint.
         """
         if self.checkpoint_interval_s is None:
             return passed_s

@@ -1,9 +1,9 @@
-"""Runtime models: how long one instance of a task takes on each type of GPU, and the estimates of
-it that policies see, which are users' time limits, the truth, a noisy guess, or nothing.
+"""Runtime models, which determine how long one instance of a task takes on each GPU type, and the
+estimates of this time that policies see: users' time limits, the truth, a noisy guess, or nothing.
 
-``Task.work`` is the work of each GPU of an instance (its GPUs work in parallel), in the unit of the
-model. A task on a share of a GPU runs as fast as it was measured, because sharing does not slow it
-down.
+``Task.work`` is the work for each GPU of an instance (its GPUs work in parallel), in the unit of
+the runtime model. A task on a share of a GPU runs at its measured speed, because sharing does not
+slow it down.
 
 One speed per GPU type is a simplification. Relative to a T4, a V100 and an A100 were measured to
 train BERT 2.6 and 5.2 times as fast, but DeepSpeech2 2.3 and 1.5 times as fast (Sia, SOSP 2023,
@@ -11,16 +11,17 @@ largest batch that all three ran). ``Flops`` and ``Recorded`` have one speed per
 ``Throughput`` has one per model and type. A task's own ``speeds`` override every model on the types
 that they name.
 
-Measured training throughputs are given in samples per second by model, GPU type and batch.
+Measured training throughputs are in samples per second, by model, GPU type and batch size.
 
-The shipped table (``throughputs.csv``, one GPU, a source per row) combines two published sets of
-measurements:
+The shipped table (``throughputs.csv``; one GPU, with a source in each row) combines two published
+sets of measurements:
 
-- Sia (Jayaram Subramanya et al., SOSP 2023; siasosp23/artifacts), ``placements-*.csv``: T4 (EC2 g4dn.12xlarge), V100
-  with 32 GB (Azure ND40rs_v2), A100 with 40 GB (DGX-A100), RTX 2080 Ti. For each model, the largest batch that T4,
-  V100 and A100 all ran, and each type's own best. NCF's V100 rows are left out, because they were
-  limited by input and 9 times slower than a T4.
-- Gavel (Narayanan et al., OSDI 2020), ``simulation_throughputs.json``: V100, P100, K80; steps per second times batch.
+- Sia (Jayaram Subramanya et al., SOSP 2023; siasosp23/artifacts), ``placements-*.csv``: T4 (EC2
+  g4dn.12xlarge), V100 with 32 GB (Azure ND40rs_v2), A100 with 40 GB (DGX-A100), RTX 2080 Ti. For
+  each model, the largest batch that T4, V100 and A100 all ran, and each type's own best. NCF's V100
+  rows are left out, because they were limited by input and 9 times slower than a T4.
+- Gavel (Narayanan et al., OSDI 2020), ``simulation_throughputs.json``: V100, P100, K80; steps per
+  second times batch.
 
 The two sets come from different software, so compare speeds only within one model name.
 """
@@ -57,35 +58,37 @@ class Runtime(Protocol):
     def seconds(self, task: Task, gpus: Gpus) -> tuple[float, ...]:
         """Return the seconds that one instance of ``task`` takes on each of ``gpus``.
 
-        ``inf`` where it cannot run: a GPU task on a CPU machine, or any task on a type that is not
-        in its ``gpu_types``. Pass the same tuple object each time, because rates are cached by its
-        identity.
+        The value is ``inf`` where the task cannot run: for a GPU task on a CPU machine, and for any
+        task on a type that is not in its ``gpu_types``. Pass the same tuple object each time,
+        because rates are cached by its identity.
         """
         ...
 
 
 @runtime_checkable
 class HasRates(Runtime, Protocol):
-    """A runtime model defined by rates: seconds are work divided by rate. All tasks of a kind have
-    the same rate."""
+    """A runtime model that is defined by rates, so that a task takes its work divided by its rate.
+    All tasks of the same kind have the same rate.
+    """
 
     def seconds(self, task: Task, gpus: Gpus) -> tuple[float, ...]:
         """See ``Runtime``."""
         ...
 
     def rates(self, task: Task, gpus: Gpus) -> tuple[float, ...]:
-        """Return the units of work per second of such a task on each of ``gpus``; 0 where it cannot
-        run."""
+        """Return the units of work per second that such a task does on each of ``gpus``; 0 where it
+        cannot run.
+        """
         ...
 
 
 class _ByType(ABC):
-    """Computes work divided by rate, and caches the rates of every kind of task. This is the hot
-    path shared by the models.
+    """The base of models that divide work by a rate, with a cache of the rates for each kind of
+    task. All these models share this hot path.
 
-    ``_known`` finds the types by identity, because hashing a GPU type would cost more than
-    everything else. It is not a field of the models, so that they remain plain values, and it
-    starts empty in a copy.
+    ``_known`` finds the GPU types by identity, because hashing a GPU type would cost more than
+    everything else. It is not a field of the models, so that the models remain plain values, and it
+    is empty in a copy.
     """
 
     __slots__ = ("_known",)
@@ -93,7 +96,7 @@ class _ByType(ABC):
 
     @abstractmethod
     def _rate(self, task: Task, gpu: GpuType | None) -> float:
-        """Return the units of work per second on ``gpu``, where the task can run."""
+        """Return the units of work per second on ``gpu``, on which the task can run."""
 
     def seconds(self, task: Task, gpus: Gpus) -> tuple[float, ...]:
         work = task.work
@@ -109,8 +112,9 @@ class _ByType(ABC):
         return tuple([work / rate if rate else inf for rate in rates])
 
     def rates(self, task: Task, gpus: Gpus) -> tuple[float, ...]:
-        """Return the units of work per second of such a task on each of ``gpus``; 0 where it cannot
-        run."""
+        """Return the units of work per second that such a task does on each of ``gpus``; 0 where it
+        cannot run.
+        """
         if task.speeds and task.gpus:
             return self._rates(task, gpus, task.speeds)
         held = self._known.get(id(gpus)) or self._adopt(gpus)
@@ -119,10 +123,10 @@ class _ByType(ABC):
         return rates if rates is not None else held[1].setdefault(key, self._rates(task, gpus, {}))
 
     def _adopt(self, gpus: Gpus) -> tuple[Gpus, dict[Hashable, _Rates]]:
-        if len(self._known) >= 64:  # the caller creates a new tuple for every call
+        if len(self._known) >= 64:  # in this case, the caller creates a new tuple for every call
             self._known.clear()
         rates = next((rates for types, rates in self._known.values() if types == gpus), {})
-        held = self._known[id(gpus)] = (gpus, rates)  # holding the tuple keeps its id from being reused
+        held = self._known[id(gpus)] = (gpus, rates)  # keeping the tuple alive prevents its id from being reused
         return held
 
     def _rates(self, task: Task, gpus: Gpus, speeds: Mapping[str, float]) -> _Rates:
@@ -145,8 +149,9 @@ class _ByType(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Flops(_ByType):
-    """Work in TFLOP, done at ``efficiency`` times the GPU's peak rate. The rate is the one for
-    ``precision``, or for the next slower precision that the GPU supports.
+    """A runtime model in which work is in TFLOP and is done at ``efficiency`` times the peak rate
+    of the GPU. This is the rate for ``precision``, or for the next slower precision that the GPU
+    supports.
 
     A CPU-only task runs at ``efficiency`` times ``cpu_tflops_per_core`` on each core that it
     requests (at least one). The default corresponds to an AVX2 core: 2 fused multiply-adds of 8
@@ -154,7 +159,7 @@ class Flops(_ByType):
 
     Raises:
         ModelError: A precision is unknown, an efficiency is outside (0, 1], or a CPU rate is not
-        positive.
+            positive.
     """
 
     precision: Literal["fp32", "tf32", "fp16"] = "tf32"
@@ -183,12 +188,12 @@ class Flops(_ByType):
 
 @dataclass(frozen=True, slots=True)
 class Recorded(_ByType):
-    """Work in seconds measured on the GPU type ``reference``. On other types, the seconds are
-    scaled by the ratio of peak rates.
+    """A runtime model in which work is in seconds, measured on the GPU type ``reference``. On other
+    types, the seconds are scaled by the ratio of peak rates.
 
-    ``scale`` is the precision whose rates are compared; with ``none``, the seconds are the same
-    everywhere. Without a reference, it is unknown on which type the seconds were measured, so every
-    type has speed 1. CPU-only tasks take the same time on any machine.
+    ``scale`` is the precision whose peak rates are compared; with ``none``, the seconds are the
+    same on all types. Without a reference, it is unknown on which type the seconds were measured,
+    so every type has speed 1. CPU-only tasks take the same time on any machine.
 
     Raises:
         ModelError: The reference type or the scale is unknown.
@@ -221,20 +226,20 @@ class Recorded(_ByType):
 
 @dataclass(frozen=True, slots=True)
 class Throughput(_ByType):
-    """Work in seconds on the GPU type ``reference``. On other types, the seconds are scaled by the
-    measured throughputs of the model.
+    """A runtime model in which work is in seconds on the GPU type ``reference``. On other types,
+    the seconds are scaled by the measured throughputs of the task's model.
 
-    A task with a ``batch`` is scaled with the throughputs at that batch. For other tasks,
-    ``batch="common"`` compares two types at the largest batch measured on both, and
-    ``batch="best"`` at the fastest batch of each type (so that a larger memory counts as speed).
-    ``table`` can be a CSV file of your own, to be used instead of the shipped one. A model or type
-    that is missing from the table, or a task without a model, is an error; with
-    ``missing="flops"``, it is scaled by peak FP32 rates. CPU-only tasks take the same number of
-    seconds on any machine.
+    A task with a ``batch`` is scaled with the throughputs at that batch size. For other tasks,
+    ``batch="common"`` compares two types at the largest batch size measured on both, and
+    ``batch="best"`` at the fastest batch size of each type (so that a larger memory counts as
+    speed). ``table`` can be a CSV file of your own, which replaces the shipped one. It is an error
+    if a model or type is missing from the table, or if a task has no model. With
+    ``missing="flops"``, such tasks are scaled by peak FP32 rates instead. CPU-only tasks take the
+    same number of seconds on any machine.
 
     Raises:
         ModelError: The reference or an option is unknown or, on use, the table lacks a model or
-        type.
+            type.
         ConfigError: On first use, the table cannot be read.
     """
 
@@ -289,9 +294,9 @@ _MOST_CORES = 2.0
 
 
 class Feed(NamedTuple):
-    """The resources that feed a GPU of the reference type with the samples of a model: ``cpus``
-    cores per GPU, and ``memory_gb`` of host memory per GPU for holding all data. If no data is
-    cached, storage can feed the fraction ``uncached`` of the full speed.
+    """The resources that supply a GPU of the reference type with the samples of a model: ``cpus``
+    cores per GPU, and ``memory_gb`` of host memory per GPU to cache all data. If no data is cached,
+    the storage can supply the fraction ``uncached`` of the full speed.
     """
 
     cpus: float = 0.0
@@ -301,20 +306,21 @@ class Feed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Fed(_ByType):
-    """The runtime ``base``, slowed down if a task has too few cores or too little memory for its
-    model (based on Synergy, Mohan et al., OSDI 2022).
+    """The runtime model ``base``, in which a task is also slowed down if it has too few cores or
+    too little memory for its model (based on Synergy, Mohan et al., OSDI 2022).
 
-    A GPU trains no faster than its cores prepare samples and its memory and the storage supply
-    them. The rate is the minimum of the GPU's own rate, the rate of the ``reference`` type times
-    cores / ``cpus``, and the rate of the reference type times ``uncached`` / (1 - cached part). A
-    faster GPU therefore needs more cores. Models without a feed, and tasks that state no cores or
-    no memory, are not limited by these. A task's own ``speeds`` apply as measured.
+    A GPU trains no faster than its cores can prepare samples, and no faster than memory and storage
+    can supply them. The rate is the minimum of the GPU's own rate, the rate of the ``reference``
+    type times cores / ``cpus``, and the rate of the reference type times ``uncached`` / (1 - cached
+    part). A faster GPU therefore needs more cores. Models without a feed, and tasks that state no
+    cores or no memory, are not slowed down in this way. A task's own ``speeds`` apply as measured.
 
-    ``cores`` determines the number of cores for each task with whole GPUs when it arrives: the
-    number that it ``asked`` for; a number ``proportional`` to its share of the node's GPUs; or
-    ``sensitive``, as many as its model needs on the fastest type of GPU, from 1 per GPU to twice
-    the proportional share. Models that need few cores thus leave them to models that need many, as
-    with Synergy's best-case demands. Tasks with other models get the proportional share.
+    ``cores`` determines how many cores each task with whole GPUs gets when it arrives. With
+    ``asked``, it gets the number that it requests. With ``proportional``, the number is in
+    proportion to its share of the node's GPUs. With ``sensitive``, it gets as many cores as its
+    model needs on the fastest GPU type, but at least 1 per GPU and at most twice the proportional
+    share. Models that need few cores thus leave cores to models that need many, as with Synergy's
+    best-case demands. Tasks with other models get the proportional share.
 
     Raises:
         ModelError: The reference type is unknown, or an amount is negative.
@@ -345,15 +351,16 @@ class Fed(_ByType):
         return f"{self.base}; limited by cores and host memory for {', '.join(self.models)}"
 
     def job(self, job: Job, cluster: Cluster) -> Job:
-        """Return the job with the cores that ``cores`` chooses."""
+        """Return the job with the number of cores that ``cores`` determines."""
         if self.cores == "asked":
             return job
         tasks = [self._allotted(task, cluster) for task in job.graph.tasks]
         return replace(job, graph=TaskGraph(tuple(tasks), job.graph.edges))
 
     def _allotted(self, task: Task, cluster: Cluster) -> Task:
-        """Return the task with its number of cores, in proportion to its GPUs or by its
-        sensitivity."""
+        """Return the task with its number of cores, in proportion to its GPUs or according to the
+        sensitivity of its model.
+        """
         allowed = None if task.gpu_types is None else named_types(task.gpu_types)
         nodes = [node for node in cluster.nodes if node.gpu and (allowed is None or node.gpu.name in allowed)]
         if task.gpus < 1 or not nodes:
@@ -378,7 +385,9 @@ class Fed(_ByType):
 
 
 def _own(speeds: Mapping[str, float], gpu: GpuType) -> float | None:
-    """Return the task's own rate on ``gpu``, if it has one, under any name of the type."""
+    """Return the task's own rate on ``gpu``, under any name of this GPU type; None if the task has
+    none.
+    """
     if gpu.name in speeds:
         return speeds[gpu.name]
     return next((rate for name, rate in speeds.items() if canonical(name) == gpu.name), None)
@@ -397,7 +406,9 @@ _SHIPPED = Path(__file__).with_name("throughputs.csv")
 
 
 class Measurement(NamedTuple):
-    """``model`` trains ``samples_per_s`` on one ``gpu`` with ``batch`` samples per step."""
+    """A measured throughput: ``model`` trains ``samples_per_s`` on one ``gpu`` with ``batch``
+    samples per step.
+    """
 
     model: str
     gpu: str
@@ -408,10 +419,10 @@ class Measurement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ThroughputTable:
-    """Measured throughputs, from which ratios between GPU types are computed.
+    """A table of measured throughputs, from which speed ratios between GPU types are computed.
 
-    For a type that was not measured, a measured type with the same peak rates is used, which is the
-    same chip with another memory size (V100-16 and V100-32, A100-40 and A100-80).
+    A type that was not measured is represented by a measured type with the same peak rates, which
+    is the same chip with a different memory size (V100-16 and V100-32, A100-40 and A100-80).
     """
 
     rows: tuple[Measurement, ...]
@@ -425,12 +436,12 @@ class ThroughputTable:
 
     @classmethod
     def read(cls, path: Path) -> ThroughputTable:
-        """Return the table in a CSV file. Its columns are model, gpu, batch, samples_per_s and
+        """Read a table from a CSV file. Its columns are model, gpu, batch, samples_per_s and
         optionally source.
 
         Raises:
             ConfigError: The file cannot be read, lacks a column, or has an invalid number; the
-            message names ``file:line``.
+                message names ``file:line``.
         """
         try:
             with open_lines(path, ConfigError) as file:
@@ -444,8 +455,9 @@ class ThroughputTable:
         return tuple(self._found)
 
     def batches(self, model: str, gpu: GpuType) -> Mapping[int, float]:
-        """Return the samples per second by batch for ``model`` on ``gpu`` or another memory size of
-        its chip; empty if never measured."""
+        """Return the samples per second of ``model`` at each batch size on ``gpu``, or on the same
+        chip with a different memory size. The result is empty if none was measured.
+        """
         by_gpu = self._found.get(model, {})
         if gpu.name in by_gpu:
             return by_gpu[gpu.name]
@@ -455,10 +467,11 @@ class ThroughputTable:
         return {}
 
     def ratio(self, model: str, gpu: GpuType, reference: GpuType, batch: int | None = None) -> float | None:
-        """Return the speed of training ``model`` on ``gpu`` relative to ``reference`` at ``batch``.
+        """Return the speed of training ``model`` on ``gpu`` relative to ``reference`` at the batch
+        size ``batch``.
 
-        Without a batch, the largest batch measured on both types is used. ``None`` if there is
-        none.
+        Without ``batch``, the largest batch size measured on both types is used. Return ``None`` if
+        there is no such measurement.
         """
         ours, theirs = self.batches(model, gpu), self.batches(model, reference)
         common = ours.keys() & theirs.keys()
@@ -467,8 +480,8 @@ class ThroughputTable:
         return ours[batch] / theirs[batch] if batch is not None and batch in common else None
 
     def best_ratio(self, model: str, gpu: GpuType, reference: GpuType) -> float | None:
-        """Return the ratio with each type at its own fastest batch, as if the batch had been tuned
-        for each GPU.
+        """Return the speed ratio with each type at its own fastest batch size, as if the batch size
+        had been tuned for each GPU.
         """
         ours, theirs = self.batches(model, gpu), self.batches(model, reference)
         return max(ours.values()) / max(theirs.values()) if ours and theirs else None
@@ -509,20 +522,20 @@ Seconds: TypeAlias = Callable[[Task], tuple[float, ...]]
 class Estimates:
     """The rule that determines which durations a policy sees.
 
-    - ``predicted``: the limits stated by users, ``Task.estimate`` (the time limits of a batch
-      system), converted by the runtime model, so that equal limits tie. A job without a limit has
-      the default limit of its partition, or else the partition's longest limit, or else a year; no
-      limit exceeds the longest one. If no job at all states a limit, policies see the true
-      durations.
-    - ``exact``: the true durations; for a log with time limits, this is hindsight.
-    - ``noisy``: the true duration times a log-normal factor per task, with median 1 and a standard
-      deviation ``sigma`` of its logarithm, the same on every type.
+    - ``predicted``: the limits stated by users in ``Task.estimate`` (the time limits of a batch
+      system), converted by the runtime model, so that tasks with equal limits tie. A job without a
+      limit has the default limit of its partition, or else the partition's longest limit, or else a
+      limit of a year. No limit exceeds the partition's longest one. If no job at all states a
+      limit, policies see the true durations.
+    - ``exact``: the true durations. For a log with time limits, this is hindsight.
+    - ``noisy``: the true duration times a log-normal factor for each task, which is the same on
+      every type. Its median is 1, and the standard deviation of its logarithm is ``sigma``.
     - ``hidden``: 1 s everywhere, so that every order by duration falls back on first come, first
       served.
 
     Raises:
-        ModelError: The kind is unknown or sigma is negative; with ``predicted``, an estimate is
-        impossible (on arrival).
+        ModelError: The kind is unknown, sigma is negative or, with ``predicted``, an arriving job
+            has an invalid estimate.
     """
 
     kind: Literal["predicted", "exact", "noisy", "hidden"] = "predicted"
@@ -536,9 +549,9 @@ class Estimates:
         require(self.sigma >= 0, "estimates: sigma must be 0 or more", self.sigma, ModelError)
 
     def apply(self, active: JobState, seed: int, limits_s: Callable[[TaskState], tuple[float, ...]]) -> None:
-        """Replace the true durations of the job's tasks by those that policies may know. The result
-        only depends on job, number and seed; ``limits_s`` returns the time limit of a task on each
-        type.
+        """Replace the true durations of the job's tasks by the durations that policies may know.
+        The result depends only on the job, its number and the seed. ``limits_s`` returns the time
+        limit of a task on each type.
         """
         if self.kind == "exact":
             return
@@ -566,8 +579,9 @@ class Estimates:
 def limit_seconds(
     task: Task, job: str, seconds: Seconds, truth: tuple[float, ...], limits: TimeLimits
 ) -> tuple[float, ...]:
-    """Return the time limit of a task on each type, as known to the site's scheduler: the limit
-    stated by its user, or else the site's; ``inf`` where the task cannot run, as in ``truth``.
+    """Return the time limit of a task on each type, as known to the site's scheduler. This is the
+    limit stated by the user, or else the limit of the site; ``inf`` where the task cannot run, as
+    in ``truth``.
 
     Raises:
         ModelError: The user stated an invalid amount of work.
@@ -581,7 +595,7 @@ def limit_seconds(
 
 
 def as_claimed(task: Task, job: str) -> Task:
-    """Return the task with the work that its user claims.
+    """Return the task with the amount of work that its user claims.
 
     Raises:
         ModelError: The claim is not a valid amount of work.

@@ -1,4 +1,4 @@
-"""The interface for sharing, which lets tasks use the same GPUs."""
+"""The interface for sharing models, which determine how tasks run on the same GPUs."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ from dagsim.model import Task
 
 
 class Sharing(Protocol):
-    """The interface for sharing: the rates of two tasks on the same GPUs, relative to their rates
-    alone."""
+    """A sharing model: the rates of two tasks on the same GPUs, relative to their rates when each
+    runs alone.
+    """
 
     def pair(self, first: Task, second: Task, gpu: str) -> tuple[float, float] | None:
-        """Return the rate of each of two tasks on a GPU type; None if they do not fit together.
+        """Return the rate of each of two tasks that share GPUs of a type; None if they do not fit
+        together.
 
         Raises:
-            ModelError: Nothing is known about the pair.
+            ModelError: The model has no entry for the pair.
         """
         ...
 
     def rate(self, task: Task, other: Task, gpu: str, now: float) -> float:
-        """Return the current rate of a task beside another."""
+        """Return the current rate of a task that shares its GPUs with another."""
         ...

@@ -1,4 +1,6 @@
-"""Networks, by name: how long the output of a task takes to reach the nodes of its children."""
+"""Network models, by name. A network determines how long the output of a task takes to reach the
+nodes of its children.
+"""
 
 from typing import Any
 

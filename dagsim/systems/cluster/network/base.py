@@ -1,5 +1,5 @@
-"""The interface for networks, and a network with the same bandwidth and latency between every pair
-of nodes, without contention.
+"""The interface for networks, and a network without contention, with the same bandwidth and latency
+between every pair of nodes.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ NO_CARRIER = "gangs that communicate need a network that carries them: network {
 
 
 class Flow:
-    """Bytes on their way from one node to another. The carrier stores its own state of the flow
-    here, as plain data, so that a forked simulation can continue it.
+    """Bytes on their way from one node to another. The carrier stores its state of the flow in this
+    object, as plain data, so that a forked simulation can continue the flow.
     """
 
     __slots__ = ("destination", "ends_s", "parts", "size", "source")
@@ -48,26 +48,27 @@ class Flow:
 
 
 class Carrier(Protocol):
-    """The network in a simulation, which carries flows and holds the state of the links."""
+    """The network of a running simulation, which carries flows and holds the state of the links."""
 
     def fetch(self, flows: Sequence[Flow]) -> Generator[Event, object, None]:
-        """Return the part of a run's SimPy process that waits until every flow has arrived. In a
-        forked simulation, this is called again on copies of the same flows; it may be interrupted
-        at any wait.
+        """Yield the events of a run's SimPy process until every flow has arrived. A forked
+        simulation calls this again on copies of the same flows. The process may be interrupted at
+        any event.
         """
         ...
 
     def fork(self, clock: Clock) -> Carrier:
-        """Return the carrier for a forked simulation, without flows, because ``fetch`` adds
-        them."""
+        """Return the carrier of a forked simulation. It has no flows yet, because ``fetch`` adds
+        them.
+        """
         ...
 
 
 class Network(Protocol):
-    """The description of a network."""
+    """A description of a network, as in a configuration."""
 
     def carrier(self, clock: Clock, cluster: Cluster) -> Carrier:
-        """Return the network of a new simulation.
+        """Return the carrier for a new simulation.
 
         Raises:
             ModelError: The network does not fit the cluster.
@@ -77,7 +78,7 @@ class Network(Protocol):
 
 @runtime_checkable
 class HasLevels(Protocol):
-    """A network whose nodes are grouped into racks, pods or the like."""
+    """A network whose nodes are grouped into racks, pods or similar domains."""
 
     def levels(self, names: Sequence[str]) -> tuple[FabricLevel, ...]:
         """Return the levels between a node and the whole network, narrowest first."""
@@ -88,15 +89,16 @@ class HasLevels(Protocol):
 class Storage:
     """Nodes that store data and checkpoints; jobs are assigned to ``nodes`` in turn.
 
-    Before it computes, a task reads the GB listed for its model (``models``, or else
-    ``default_gb``), and each of its nodes reads a share in proportion to its instances. With
-    ``checkpoints``, the state of an instance is its memory:
+    Before a task computes, it reads the GB listed for its model in ``models`` (or else
+    ``default_gb``). Each of its nodes reads a share in proportion to the number of its instances
+    there. With ``checkpoints``, the storage also receives the states of instances, each as large as
+    the instance's memory:
 
     - After ``Preemption.checkpoint_interval_s`` of work, a run pauses until its state has reached
       the storage.
     - A preempted run leaves its GPUs at once, and its nodes send its state to the storage. When it
-      starts again, it waits for this transfer and then reads its state. If it starts again at once
-      (``Migrate``), its state is sent directly from its former nodes to the new ones.
+      starts again, it waits until this transfer has ended and then reads its state. If it starts
+      again at once (``Migrate``), its state is sent directly from its old nodes to the new ones.
     - A run that gets notice before its node leaves keeps its work if its state arrives in time.
 
     These flows replace ``Preemption.checkpoint_write_s`` and ``checkpoint_s_per_gb``.
@@ -133,7 +135,7 @@ class Storage:
         return [names.index(name) for name in self.nodes]
 
     def load_bytes(self, model: str | None) -> float:
-        """Return the bytes that a task reads before it computes."""
+        """Return the bytes that a task with this model reads before it computes."""
         return 1e9 * self.models.get(model or "", self.default_gb)
 
 
@@ -147,17 +149,20 @@ def levels_in(network: Network | None, names: Sequence[str]) -> Sequence[FabricL
 
 
 class StepOfGang(Protocol):
-    """A step of a gang, which computes and communicates; only its carrier interprets the
-    traffic."""
+    """A step of a gang, which computes and communicates. Only its carrier interprets the traffic."""
 
     @property
     def step_s(self) -> float:
-        """Seconds of compute, on the fastest GPU type in the cluster that may run the task."""
+        """Seconds of computing per step, on the fastest GPU type in the cluster that may run the
+        task.
+        """
         ...
 
 
 class Member(NamedTuple):
-    """The ranks of a gang on one node, and the numbers of their GPUs there (empty: unknown)."""
+    """The number of ranks of a gang on one node, and the indices of their GPUs there (empty if
+    unknown).
+    """
 
     node: int
     ranks: int
@@ -166,28 +171,30 @@ class Member(NamedTuple):
 
 @runtime_checkable
 class Communication(Protocol):
-    """The interface for the communication of gangs. A runtime model may also have this method."""
+    """A model of the communication of gangs. A runtime model may also implement this protocol."""
 
     def traffic(self, task: Task, gpu: GpuType | None) -> StepOfGang | None:
-        """Return the traffic of a gang on a GPU type; None if it sends nothing. ``gpu`` only
-        matters to a runtime model: ``step_s`` is then the time on ``gpu``.
+        """Return the traffic of a gang on a GPU type; None if it sends nothing. ``gpu`` matters
+        only if this is also the runtime model, in which case ``step_s`` is the time on ``gpu``.
         """
         ...
 
 
 @runtime_checkable
 class GangCarrier(Protocol):
-    """A carrier that also supports gangs; each gang has a constant rate until flows start or
-    end."""
+    """A carrier that also supports gangs. The rate of a gang stays constant until a flow starts or
+    ends.
+    """
 
     def gang(self, traffic: Any, step_s: float, members: Sequence[Member], gpu: GpuType | None) -> Any:
-        """Return a gang on these nodes that computes for ``step_s`` seconds per step; it sends
-        nothing yet."""
+        """Return a gang on these nodes that computes for ``step_s`` seconds per step. It sends
+        nothing yet.
+        """
         ...
 
     def begin(self, gang: Any, tell: Callable[[float], None]) -> None:
-        """Let a gang send from now on. ``tell`` is called with each new rate, in seconds of
-        computing per second, starting with the current one.
+        """Let a gang send from now on. ``tell`` is called with each new rate, including the first
+        one, in seconds of computing per second.
         """
         ...
 
@@ -209,16 +216,16 @@ class ForeseeingCarrier(Protocol):
     """A carrier that can also predict how long flows would take."""
 
     def expected_s(self, groups: Sequence[Sequence[Flow]]) -> list[float]:
-        """Return the seconds until the flows of each group would have arrived if all groups were
-        sent now, beside the current flows and without any later ones.
+        """Return, for each group, the seconds until all its flows would have arrived if all groups
+        were sent now, in competition with the current flows and without any later ones.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class UniformNetwork:
-    """A flow takes ``latency_s + size / bandwidth``. Flows to the same run are parallel, and
-    nothing is sent within a node.
+    """A network in which a flow takes ``latency_s + size / bandwidth``. Flows to the same run are
+    parallel, and nothing is sent within a node.
     """
 
     bandwidth_gb_s: float = 12.5

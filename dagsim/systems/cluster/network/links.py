@@ -1,5 +1,6 @@
-"""Links of a network, the levels of its fabric, and its traffic, in the form that reports and
-policies read."""
+"""The links of a network, the levels of its fabric, and its traffic, in the form that reports and
+policies use.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +21,14 @@ class Link:
 
 
 class LinkUse(NamedTuple):
-    """A link and its traffic, as periods with their bytes per second."""
+    """A link and its traffic, as periods with the bytes per second in each."""
 
     link: Link
     traffic: list[tuple[float, float, float]]
 
     @property
     def bytes(self) -> float:
-        """All bytes that crossed it."""
+        """The total number of bytes that crossed the link."""
         return sum([(end_s - start_s) * bytes_s for start_s, end_s, bytes_s in self.traffic])
 
 

@@ -1,4 +1,6 @@
-"""The scheduling policies of the GPU cluster, one idea per file, and the registry of all of them."""
+"""The scheduling policies for the GPU cluster, with one idea in each file, and the registry of all
+of them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Preemption by attained service: LAS, Tiresias and the Gittins index."""
+"""Preemptive policies based on attained service: LAS, Tiresias and the Gittins index."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def las(quantum_s: float = 60.0, placement: str | PlacementRule = "best-fit", le
     are ranked again every ``quantum_s``. Uses no estimates; preemptive. Cost: ``Rounds`` (Nuyens
     and Wierman 2008, as foreground-background).
 
-    With ``lead``, a run only gives way to a job with less than 1 - ``lead`` times its service.
+    With ``lead``, a run only gives way to a job that has received less than 1 - ``lead`` times as
+    much service.
     """
     return Rounds(BySeconds(), quantum_s, placement, lead)
 
@@ -34,7 +35,8 @@ def las_2d(quantum_s: float = 60.0, placement: str | PlacementRule = "best-fit",
     ranked again every ``quantum_s``. Uses no estimates; preemptive. Cost: ``Rounds`` (Tiresias, Gu
     et al., NSDI 2019).
 
-    With ``lead``, a run only gives way to a job with less than 1 - ``lead`` times its service.
+    With ``lead``, a run only gives way to a job that has received less than 1 - ``lead`` times as
+    much service.
     """
     return Rounds(ByGpuSeconds(), quantum_s, placement, lead)
 
@@ -45,8 +47,8 @@ def tiresias(
     quantum_s: float = 60.0,
     placement: str | PlacementRule = "best-fit",
 ) -> Rounds:
-    """Discretised 2D-LAS: a job moves down a level when its GPU-seconds pass each of
-    ``thresholds``. Within a level, jobs are first come, first served. A job that has waited
+    """Discretised 2D-LAS: a job moves down one level each time its GPU-seconds pass one of
+    ``thresholds``. Within a level, jobs run first come, first served. A job that has waited
     ``promote`` times as long as it has run returns to the top level. Uses no estimates; preemptive.
     Cost: ``Rounds`` (based on Tiresias, Gu et al., NSDI 2019).
 
@@ -100,8 +102,9 @@ class ByGpuSeconds(BySeconds):
 def _overtakes_s(
     key: float, served: np.ndarray, rates: np.ndarray, service: ServiceColumns, row: int | None
 ) -> np.ndarray:
-    """Return the seconds until each of ``served`` exceeds ``key``, as they grow by ``rates`` per
-    second, while the key itself grows like the one in ``row``. Jobs without GPUs keep their key.
+    """Return, for each job, the seconds until its service (``served``) exceeds ``key``. The service
+    grows by ``rates`` per second, and ``key`` itself grows at the rate of the job in ``row``. The
+    service of jobs without GPUs stays the same.
     """
     rises = 0.0 if row is None else float(rates[row])
     ahead, closing = key - served, rates - rises
@@ -152,7 +155,9 @@ class QueueLevels:
         return False
 
     def _counted(self, service: ServiceColumns) -> np.ndarray:
-        """(runs,) float64: GPU-seconds since the last promotion."""
+        """Return the GPU-seconds of each run's job since its last promotion. Shape (runs,),
+        float64.
+        """
         if not self._forgiven:
             return service.gpu_s
         return service.gpu_s - [self._forgiven.get(job, _NOTHING).gpu_s for job in service.job.tolist()]
@@ -189,8 +194,9 @@ def gittins_2d(
     history: tuple[float, ...] = (), quantum_s: float = 60.0, placement: str | PlacementRule = "best-fit"
 ) -> Rounds:
     """The job with the highest Gittins index comes first. Jobs are ranked again every
-    ``quantum_s``. For a job with ``a`` GPU-seconds of service and sizes ``S`` of past jobs, the
-    index is the maximum over ``d`` of ``P(S - a <= d | S > a) / E[min(S - a, d) | S > a]``.
+    ``quantum_s``. If a job has received ``a`` GPU-seconds of service, and ``S`` is the size of a
+    past job, the index is the maximum over ``d`` of ``P(S - a <= d | S > a) / E[min(S - a, d) | S >
+    a]``.
 
     ``history`` lists sizes in GPU-seconds that are known in advance, and every completed job adds
     its own size. Until sizes are known, and in ties, jobs run first come, first served. A job
@@ -203,9 +209,9 @@ def gittins_2d(
 
 
 class Gittins:
-    """The difference between the index of a job without service and that of this job. A job that
-    has only waited stays at 0 and need not be ranked again. The sizes are updated each time their
-    number has doubled.
+    """Rank jobs by the difference between the index of a job without service and the job's own
+    index. A job that has only waited has the key 0 and need not be ranked again. The sizes are
+    updated each time their number has doubled.
     """
 
     remembers = "the sizes of earlier jobs"
@@ -234,8 +240,9 @@ class Gittins:
         return keys
 
     def exceeds_s(self, key: float, service: ServiceColumns, row: int | None = None) -> np.ndarray:
-        """Between two sizes the index rises and the key falls, so a job can only exceed ``key``
-        when its service passes a size.
+        """Return the seconds until each job may exceed ``key``. Between two sizes, the index rises
+        and the key falls, so the key of a job can exceed ``key`` only when the job's service passes
+        a size.
         """
         if self._peaks is None:
             self._peaks = self._unserved - gittins_indices(self._sizes, self._sizes)
@@ -284,9 +291,10 @@ class Gittins:
 
 
 def gittins_index(sizes: np.ndarray, had: float) -> float:
-    """Return the Gittins index of a job that has received ``had``, given the ``sizes`` of past jobs
-    in increasing order (float64). The index is the best ratio of the probability of ending within
-    some further service to the expected amount of that service; 0 if no past job was larger.
+    """Return the Gittins index of a job that has received an amount ``had`` of service, given the
+    ``sizes`` of past jobs in increasing order (float64). The index is the largest ratio, over all
+    further amounts of service, of the probability that the job ends within that amount to the
+    expected amount used; 0 if no past job was larger.
     """
     if not len(sizes) or had >= sizes[-1]:
         return 0.0
@@ -300,8 +308,8 @@ def gittins_index(sizes: np.ndarray, had: float) -> float:
 
 
 def gittins_indices(sizes: np.ndarray, had: np.ndarray) -> np.ndarray:
-    """(jobs,) float64: the Gittins indices of jobs that have received ``had``, identical to
-    ``gittins_index`` bit for bit.
+    """Return the Gittins indices of jobs that have received the amounts ``had`` of service. They
+    are bit-identical to ``gittins_index``. Shape (jobs,), float64.
     """
     indices = np.zeros(len(had))
     rows = np.flatnonzero(had < sizes[-1]) if len(sizes) else np.empty(0, int)
@@ -312,13 +320,13 @@ def gittins_indices(sizes: np.ndarray, had: np.ndarray) -> np.ndarray:
 
 
 def _some_indices(sizes: np.ndarray, had: np.ndarray) -> np.ndarray:
-    """Return the indices of jobs that have all received less than the largest size. Uses a table
-    (jobs, sizes).
+    """Return the Gittins indices of jobs that have all received less than the largest size. Uses a
+    table of shape (jobs, sizes).
     """
     places = sizes.searchsorted(had, "right")
     first = places.min()
     ends, others = _counts(len(sizes))
-    # 0 if the job has already received that much
+    # 0 if the job has already received that much service
     left = np.maximum(sizes[first:] - had[:, None], 0.0)
     service = left.cumsum(axis=1)
     left *= others[first:]
@@ -329,8 +337,8 @@ def _some_indices(sizes: np.ndarray, had: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=2)
 def _counts(sizes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Two arrays (sizes,) float64: the number of jobs that end by each size, and the number of jobs
-    that do not.
+    """Return two arrays: the number of jobs that end by each size, and the number of jobs that do
+    not. Both have shape (sizes,), float64.
     """
     ends = np.arange(1.0, sizes + 1.0)
     return ends, sizes - ends

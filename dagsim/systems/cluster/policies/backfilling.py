@@ -1,6 +1,6 @@
-"""Backfilling: the oldest task holds a reservation, and other tasks may overtake it if they do not
-delay it. The ready tasks are stored as columns in groups, so that the first task that meets a
-condition is found without a loop over all tasks.
+"""Backfilling policies: the oldest task holds a reservation, and other tasks may overtake it if
+they do not delay it. The ready tasks are stored as columns in groups, so that the first task that
+meets a condition is found without a loop over all tasks.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ _SHORTEST_S = 1e-9
 
 
 def slowness(seconds: Any) -> Any:
-    """Return 1 / seconds, for a number or a column."""
+    """Return 1 / ``seconds``, for a number or for a column of numbers."""
     longer_s = np.maximum(seconds, _SHORTEST_S) if isinstance(seconds, np.ndarray) else max(seconds, _SHORTEST_S)
     return 1.0 / longer_s
 
 
 class AlikeTasks:
-    """Waiting tasks with equal demands, equal ratios of speed between types and the same number of
-    waiting instances. At any given time, all of them would go to the same type and need the same
-    resources there.
+    """A group of waiting tasks with equal demands, equal speed ratios between types, and the same
+    number of waiting instances. At any given time, all of them would go to the same type and need
+    the same resources there.
     """
 
     def __init__(self, task: TaskState) -> None:
@@ -67,38 +67,40 @@ class AlikeTasks:
 
     @property
     def best_s(self) -> np.ndarray:
-        """(tasks,) float64: seconds on the fastest type."""
+        """Seconds on the fastest type. Shape (tasks,), float64."""
         return self._columns[0, : len(self.tasks)]
 
     @property
     def order(self) -> np.ndarray:
-        """(tasks,) float64: order of arrival."""
+        """Order of arrival. Shape (tasks,), float64."""
         return self._columns[1, : len(self.tasks)]
 
     @property
     def ready_s(self) -> np.ndarray:
-        """(tasks,) float64: when each task became ready."""
+        """Time at which each task became ready. Shape (tasks,), float64."""
         return self._columns[2, : len(self.tasks)]
 
     @property
     def per_second(self) -> np.ndarray:
-        """(tasks,) float64: 1 / seconds on the fastest type."""
+        """1 / seconds on the fastest type. Shape (tasks,), float64."""
         return self._columns[3, : len(self.tasks)]
 
     def ends_s(self, now: float, type_: int) -> np.ndarray:
-        """(tasks,) float64: when each task would end if it started now on a GPU type."""
+        """Return the time at which each task would end if it started now on a GPU type. Shape
+        (tasks,), float64.
+        """
         ends_s: np.ndarray = now + self._columns[4 + type_, : len(self.tasks)]
         return ends_s
 
     def room(self, machines: ClusterState) -> int | None:
-        """Return the fastest type that fits one of the tasks now, if any."""
+        """Return the fastest type on which a task of the group fits now; None if there is none."""
         return next((type_ for type_ in self.types if machines.fits_on(self.demand, type_)), None)
 
     def first(
         self, rank: RankColumn, now: float, type_: int = 0, until_s: float = inf
     ) -> tuple[float, int, TaskState] | None:
-        """Return the first task by ``(rank, order)`` that ends by ``until_s`` if it starts now on a
-        GPU type.
+        """Return the first task by ``(rank, order)`` among those that would end by ``until_s`` if
+        they started now on a GPU type.
         """
         ranks = rank(self, now)
         if until_s < inf:
@@ -123,7 +125,7 @@ class AlikeTasks:
         self.tasks.append(task)
 
     def remove(self, place: int) -> TaskState | None:
-        """Remove the task at ``place``; return the task that moves there, if any."""
+        """Remove the task at ``place``. Return the task that takes its place, if any."""
         last = self.tasks.pop()
         if place == len(self.tasks):
             return None
@@ -138,8 +140,8 @@ def by_order(group: AlikeTasks, _: float) -> np.ndarray:
 
 
 class Backlog:
-    """An index of the ready tasks (``ClusterView.index``) in groups. O(1) per added task and per
-    started run.
+    """An index of the ready tasks in groups (``ClusterView.index``). Costs O(1) per added task and
+    per started run.
     """
 
     def __init__(self) -> None:
@@ -160,10 +162,11 @@ class Backlog:
         group.add(task)
 
     def started(self, run: Run, now: float) -> None:
-        """Record that some instances of a task were started: remove the task, or move it to another
-        group."""
+        """Record that some instances of a task have started. Remove the task from its group, or
+        move it to another group.
+        """
         task = run.task
-        if task not in self._place:  # it was started before the index existed
+        if task not in self._place:  # the task was started before this index existed
             return
         group, place = self._place.pop(task)
         moved = group.remove(place)
@@ -173,11 +176,11 @@ class Backlog:
             self.push(task)
 
     def groups(self) -> Iterator[AlikeTasks]:
-        """Return the groups that are not empty."""
+        """Yield the groups that are not empty."""
         return (group for group in self._groups.values() if group.tasks)
 
     def fits(self, machines: ClusterState) -> bool:
-        """Return True if the tasks of any group fit."""
+        """Return True if the tasks of any group fit now."""
         fits = machines.fits
         return any(fits(demand) for demand in self._demands)
 
@@ -187,8 +190,9 @@ def _f1(seconds: float, amount: float, arrival_s: float) -> float:
 
 
 def _unset_wait_s(arrival_s: float) -> float:
-    """Return the waiting time of a job in RLScheduler's queue, where its start is still -1 (the
-    unset value)."""
+    """Return the waiting time of a job in RLScheduler's queue. Its start is still unset (-1) there,
+    so the waiting time is negative.
+    """
     return -1.0 - arrival_s
 
 
@@ -223,8 +227,9 @@ _SHORT_S = 10.0
 
 
 class _Request(NamedTuple):
-    """A task in the queue, with the values that the score uses. The smallest tuple is picked
-    first."""
+    """A task in the queue, with the values from which its score is computed. The smallest tuple is
+    picked first.
+    """
 
     score: float
     key: tuple[float, int]
@@ -235,8 +240,9 @@ class _Request(NamedTuple):
 
 
 class _Recent(Ready):
-    """The ready tasks, and the latest arrivals with their time in s, their seconds, and their GPUs
-    or cores."""
+    """The ready tasks and the latest arrivals, each arrival with its time in s, its duration in
+    seconds, and its GPUs or cores.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -248,7 +254,9 @@ class _Recent(Ready):
 
 
 def _fits_at_s(now: float, idle: float, ends: list[tuple[float, float]], amount: float) -> float:
-    """Return the time when an amount should be free. ``ends`` are times and amounts, in order."""
+    """Return the time at which ``amount`` is expected to be free. ``ends`` contains times and
+    amounts in order of time.
+    """
     at_s = now
     for end_s, freed in ends:
         if idle + NEARLY >= amount:
@@ -259,8 +267,8 @@ def _fits_at_s(now: float, idle: float, ends: list[tuple[float, float]], amount:
 
 
 class _Trial:
-    """A queue that is simulated further by the rules of ``Committed``, with estimates as durations,
-    until all its tasks and those of a possible future have started.
+    """A look-ahead of a queue under the rules of ``Committed``, with estimates as durations. It
+    lasts until all tasks in the queue and all tasks in a possible future have started.
     """
 
     def __init__(
@@ -278,7 +286,7 @@ class _Trial:
         """Sum of the bounded slowdowns of the started tasks."""
 
     def play(self, picked: _Request) -> float:
-        """Pick a task, continue by score, and return the cost."""
+        """Pick the task ``picked``, then continue in order of score, and return the cost."""
         while True:
             self._commit(picked)
             while not self.queue and self.future:
@@ -295,7 +303,7 @@ class _Trial:
                     fits = request.amount <= self.idle + NEARLY and self.now + request.seconds < shadow_s
                     if fits and request is not picked:
                         self._start(request)
-            if not self._advance():  # the request exceeds the nodes that are up
+            if not self._advance():  # the task needs more than the nodes that are up have
                 self.queue.remove(picked)
                 return
         self._start(picked)
@@ -308,7 +316,7 @@ class _Trial:
         self.cost += max(1.0, slowdown)
 
     def _advance(self) -> bool:
-        """Advance to the next arrival or end, arrivals first; return False if there is none."""
+        """Advance to the next arrival or end; arrivals come first. Return False if there is none."""
         if self.future and (not self.ends or self.future[-1].arrival_s <= self.ends[0][0]):
             self.now = max(self.now, self.future[-1].arrival_s)
             self.queue.append(self.future.pop())
@@ -322,33 +330,34 @@ class _Trial:
 
 
 class Committed:
-    """The environment of RLScheduler (Zhang et al., SC 2020) as a wrapper around a score. As soon
-    as a task has started, the next one is picked from the queue and waits until it fits, even if
-    better tasks arrive in the meantime. An arriving task only enters the queue while a picked task
-    is waiting, or when the queue is empty.
+    """The queue rules of RLScheduler's environment (Zhang et al., SC 2020), with any score. As soon
+    as a task has started, the next one is picked from the queue. The picked task waits until it
+    fits, even if better tasks arrive in the meantime. An arriving task only enters the queue while
+    a picked task is waiting, or when the queue is empty.
 
-    ``score`` is the order of the queue: first come, first served, or a formula.
+    ``score`` determines the order of the queue: first come, first served, or by a formula.
 
-    With ``backfill``, tasks in the queue that fit start in the meantime, oldest first, if their
-    estimated end is before (not at) the *shadow time*. This is the time at which enough resources
-    for the picked task were expected to be free when it was picked.
+    With ``backfill``, other tasks in the queue that fit may start in the meantime, oldest first.
+    Their estimated end must be before (not at) the *shadow time*, which is determined when the task
+    is picked: the time at which enough resources for it are expected to be free.
 
     Three scores are not in the paper. ``soonest`` is the time at which the task is expected to fit,
-    plus the time that its work would take on the whole machine. ``area`` is seconds times GPUs (or
-    cores), and ``log-area`` is F1 without the age.
+    plus the time that its work would take if the whole cluster worked on it. ``area`` is seconds
+    times GPUs (or cores), and ``log-area`` is F1 without the age.
 
-    With ``width`` above 1, that many tasks with the best scores are tried in eight possible
-    futures. In each, the queue is simulated further with estimates while ten more tasks arrive, as
-    in one of the last eight sequences of ten arrivals. The task with the smallest sum of bounded
-    slowdowns (threshold 10 s) is picked. These trials count resources over all types together, so
-    they are meant for clusters with one type, and for jobs with a single task.
+    With ``width`` above 1, as many of the tasks with the best scores are tried out in eight
+    possible futures. In each future, the simulation of the queue continues with estimates while ten
+    more tasks arrive, as in one of the last eight sequences of ten arrivals. The task with the
+    smallest sum of bounded slowdowns (threshold 10 s) is picked. These trials count resources over
+    all types together, so they are meant for clusters with one type, and for jobs with a single
+    task.
 
-    Uses estimates; not preemptive. O(queue) per decision, or O(queue x runs) with ``soonest``. With
-    ``width``, O(width x queue x (queue + runs)) per pick.
+    Uses estimates; not preemptive. Costs O(queue) per decision, or O(queue x runs) with
+    ``soonest``. With ``width``, each pick costs O(width x queue x (queue + runs)).
 
     Raises:
-        ConfigError: The score is neither ``soonest`` nor one of ``SCORES``, or ``width`` is less than
-            1, or above 1 with ``soonest``.
+        ConfigError: The score is neither ``soonest`` nor one of ``SCORES``, or ``width`` is less
+            than 1, or above 1 with ``soonest``.
     """
 
     forgets = "which task it had picked, and which had entered the queue"
@@ -379,7 +388,7 @@ class Committed:
         view.follow(self)
         recent = view.index(Committed, _Recent)
         ready = recent.tasks
-        # The rules of a site may withdraw tasks.
+        # The rules of a site may have withdrawn tasks.
         self._queued = {key: None for key in self._queued if key in ready}
         # Among simultaneous events, arrivals come first, followed by one end after the other.
         ended = [amount for _, amount in sorted(self._ended)]
@@ -431,7 +440,7 @@ class Committed:
                 request = requests[queue.index(task)]
                 trials = [_Trial(view.now, idle, ends, requests, future, self.backfill) for future in futures]
                 # Equal slowdowns summed in a different order differ in the last bits. Rounding
-                # makes them equal, so that the score decides.
+                # makes the sums equal, so that the score decides.
                 return round(ordered_sum([trial.play(request) for trial in trials]), 6)
 
             picked = min(candidates, key=cost)
@@ -444,8 +453,8 @@ class Committed:
         return _Request(score, (task.order, task.piece), arrival_s, seconds, amount)
 
     def _futures(self, view: ClusterView, recent: _Recent) -> list[list[_Request]]:
-        """Return possible arrivals: the tasks that have not entered the queue yet, followed by a
-        sequence of the last arrivals, at the same intervals.
+        """Return possible future arrivals: the tasks that have not entered the queue yet, followed
+        by one of the last sequences of arrivals, at the same intervals.
         """
         entering = [self._request(task) for key, task in sorted(recent.tasks.items()) if key not in self._queued]
         arrivals = list(recent.arrivals)
@@ -461,7 +470,7 @@ class Committed:
         return futures
 
     def _fill(self, view: ClusterView, ready: dict[Key, TaskState], ended: list[float]) -> Iterator[Decision]:
-        """Start tasks that may overtake the picked task."""
+        """Start the tasks that may overtake the picked task."""
         if not self.backfill:
             return
         for key in sorted(key for key in self._queued if key != self._picked):
@@ -496,9 +505,10 @@ class Conservative:
     ends earlier than expected, or a node fails, returns or is drained for good, all reservations
     are made again in order of arrival, so that every task can move up (compression).
 
-    Reservations count the GPUs, cores and memory of a type, regardless of nodes. Uses estimates;
-    not preemptive. Costly by definition: O(reservations) per task that becomes ready, and the
-    square of that when all reservations are made again (Mu'alem and Feitelson 2001).
+    Reservations count the GPUs, cores and memory of a type, regardless of how these are distributed
+    over nodes. Uses estimates; not preemptive. Costly by definition: O(reservations) per task that
+    becomes ready, and the square of that when all reservations are made again (Mu'alem and
+    Feitelson 2001).
     """
 
     forgets = "the reservations that it had made"
@@ -527,7 +537,7 @@ class Conservative:
             self._new[run.id] = run.estimated_end_s(now)
 
     def ended(self, run: Run, now: float) -> None:
-        """Record whether a run ended early."""
+        """Record the end of a run, and whether it was early."""
         self._new.pop(run.id, None)
         if self._expected.pop(run.id, now) > now + _EARLY_S:
             self._early = True
@@ -558,7 +568,7 @@ class Conservative:
                     del self._starts[key], waiting.tasks[key]
 
     def _look(self, view: ClusterView, waiting: Ready) -> None:
-        """Make all reservations again if something happened that differs from what was expected."""
+        """Make all reservations again if anything differs from what was expected."""
         usable = view.machines.usable(view.now)
         late = any(end_s < view.now - _EARLY_S for end_s in self._expected.values())
         if self._early or late or usable != self._usable or not self._profiles:
@@ -612,8 +622,9 @@ class Conservative:
                     profile.take(start_s, end_s, amount)
 
     def _capacity(self, view: ClusterView, type_: int) -> tuple[float, ...]:
-        """Return the GPUs, and cores and memory in millionths, of the nodes of a type that are
-        up."""
+        """Return the GPUs, cores and memory of all nodes of a type that are up. Cores and memory
+        are in millionths.
+        """
         if type_ not in self._capacities:
             up = [
                 node
@@ -627,8 +638,9 @@ class Conservative:
 
 
 def _earliest(profiles: Sequence[Profile], amounts: Sequence[float], seconds: float) -> float:
-    """Return the first time from which all amounts are free for some seconds; ``inf`` if they never
-    are."""
+    """Return the first time from which all amounts are free for ``seconds``; ``inf`` if there is
+    none.
+    """
     start_s = -inf
     while True:
         times_s = [
@@ -646,7 +658,7 @@ _PLENTY = 1 << 90
 
 
 class FreeAmounts(NamedTuple):
-    """GPUs, cores and GB of memory, in millionths."""
+    """Free GPUs, cores and GB of memory, all in millionths."""
 
     gpus: int
     cpus: int
@@ -663,8 +675,8 @@ start."""
 
 
 class Shadow(NamedTuple):
-    """The reservation for the oldest task: its time, its type, and the resources left over there at
-    that time.
+    """The reservation for the oldest task: its time and type, and the resources of that type that
+    are left over at that time.
     """
 
     time_s: float
@@ -673,15 +685,16 @@ class Shadow(NamedTuple):
 
 
 class Easy:
-    """Start the oldest task. If it does not fit, start others, ordered by ``rank``, that do not
-    delay it. These are tasks that end before its *shadow time*, when enough resources are expected
-    to be free for it, or that need no more than is *extra* at that time.
+    """Start the oldest task. If it does not fit, start other tasks, ordered by ``rank``, that do
+    not delay it. These tasks either end before its *shadow time*, when enough resources are
+    expected to be free for it, or need no more than the *extra* resources at that time.
 
-    Shadow time and extra count the GPUs, cores and memory of one type that the oldest task
-    requests, regardless of nodes. If tasks share a node, a candidate with a correct estimate never
-    delays the oldest task. Uses estimates; not preemptive. Cost per decision: O(running log
-    running), and a NumPy pass over the waiting tasks of each demand that fits but exceeds the extra
-    resources (Lifka 1995; Mu'alem and Feitelson 2001). Its compiled twin is ``compiled.easy``.
+    The shadow time and the extra resources count the GPUs, cores and memory of one type that the
+    oldest task requests, regardless of how these are distributed over nodes. If tasks share a node,
+    a candidate with a correct estimate never delays the oldest task. Uses estimates; not
+    preemptive. Cost per decision: O(running log running), and a NumPy pass over the waiting tasks
+    with each demand that fits but exceeds the extra resources (Lifka 1995; Mu'alem and Feitelson
+    2001). Its counterpart in the compiled engine is ``compiled.easy``.
     """
 
     def __init__(self, rank: RankColumn, placement: str | PlacementRule = "best-fit") -> None:
@@ -709,7 +722,7 @@ class Easy:
     def _filler(
         self, view: ClusterView, backlog: Backlog, head: TaskState, shadow: Shadow
     ) -> tuple[TaskState, Placement] | None:
-        """Return the first task by rank that fits and does not delay ``head``."""
+        """Return the first task by rank that fits and does not delay ``head``, with its placement."""
         machines, now = view.machines, view.now
         stuck: set[AlikeTasks] = set()
         room: dict[DemandClass, list[int]] = {}
@@ -725,7 +738,7 @@ class Easy:
                     continue
                 type_ = types[0] if len(types) == 1 else min(types, key=group.ratios.__getitem__)
                 until_s = inf
-                takes_time = group.ratios[type_] > 0  # tasks without work end at once
+                takes_time = group.ratios[type_] > 0  # tasks without work end as soon as they start
                 if takes_time and type_ == shadow.type and self._exceeds(view, group, type_, shadow.extra):
                     until_s = shadow.time_s
                 first = group.first(self.rank, now, type_, until_s)
@@ -740,7 +753,7 @@ class Easy:
             stuck.add(chosen)
 
     def _exceeds(self, view: ClusterView, group: AlikeTasks, type_: int, extra: FreeAmounts) -> bool:
-        """Return True if a task in the group would take more than what is left over."""
+        """Return True if a task in the group would take more than the ``extra`` resources."""
         count = group.waiting
         if not group.demand.gang and count > 1:
             placement = self._place(view, group.tasks[0], type_)
@@ -767,7 +780,7 @@ def easy_sjf(placement: str | PlacementRule = "best-fit") -> Easy:
 
 
 def easy_lxf(placement: str | PlacementRule = "best-fit") -> Easy:
-    """EASY with the candidate with the largest slowdown first. Uses estimates. Cost: ``Easy``."""
+    """EASY with the most slowed-down candidate first. Uses estimates. Cost: ``Easy``."""
     return Easy(most_slowed_first, placement)
 
 
@@ -786,8 +799,9 @@ def _amounts(demand: DemandClass, count: int) -> FreeAmounts:
 
 
 def _reservation(view: ClusterView, expected: ExpectedFree, head: TaskState, type_: int) -> Shadow:
-    """Return the time at which ``head`` is expected to fit on ``type_``, and the resources left
-    over then."""
+    """Return the reservation for ``head`` on ``type_``: the time at which it is expected to fit,
+    and the resources left over at that time.
+    """
     demand, machines, now, running = head.demand, view.machines, view.now, view.running
     count, up = demand.gang or 1, [machine for machine in machines.list if machine.type == type_ and machine.up]
     gpus = demand.demand.gpus * count - machines.idle_gpus(type_) if demand.demand.gpus else -inf
@@ -818,18 +832,20 @@ class _Holding(NamedTuple):
 
 
 class EasyEvents:
-    """EASY with one pass per event, as in PYSS and similar simulators. At each time, there is one
-    pass for every arriving task, during which runs that end at that time ahead of their estimates
-    still hold their resources. Then there is one pass for each of those ends. In contrast, ``easy``
-    decides once per point in time, on the resources that are free after all simultaneous events.
+    """EASY with one pass per event, as in PYSS and similar simulators. At each time, there is first
+    one pass for every arriving task. During these passes, runs that end at that time, ahead of
+    their estimates, still hold their resources. Then there is one pass for each of those ends. In
+    contrast, ``easy`` decides once per point in time, based on the resources that are free after
+    all simultaneous events.
 
     The return of a node is also an event.
 
-    A pass starts tasks by age until one does not fit. Others overtake it if they end by its *shadow
-    time*, when enough resources are expected to be free for it, or need no more than is *extra*
-    then. The pass counts GPUs (cores, for tasks without GPUs) over all types together, so it is
-    meant for clusters with one type. Uses estimates; not preemptive. O(running log running + queue)
-    per event (Lifka 1995; Tsafrir, Etsion and Feitelson 2007, section 2).
+    A pass starts the oldest tasks until one does not fit. Others overtake this task if they end by
+    its *shadow time*, when enough resources are expected to be free for it, or if they need no more
+    than the *extra* resources at that time. The pass counts GPUs (cores, for tasks without GPUs)
+    over all types together, so it is meant for clusters with one type. Uses estimates; not
+    preemptive. Costs O(running log running + queue) per event (Lifka 1995; Tsafrir, Etsion and
+    Feitelson 2007, section 2).
     """
 
     forgets = "at which events it had looked at its queue"
@@ -848,7 +864,7 @@ class EasyEvents:
         self._holding.setdefault(run.id, _Holding(run.estimated_end_s(now), held(run)))
 
     def ended(self, run: Run, now: float) -> None:
-        """Keep the resources of an ended run until the next decision."""
+        """Keep the resources of an ended run as held until the next decision."""
         self._ended[run.id] = self._holding.pop(run.id)
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
@@ -872,7 +888,7 @@ class EasyEvents:
         self._up = up
 
     def _pass(self, view: ClusterView, ready: dict[Key, TaskState], late: list[_Holding]) -> Iterator[Decision]:
-        """Start tasks that may start while the runs in ``late`` still hold their resources."""
+        """Start the tasks that may start while the runs in ``late`` still hold their resources."""
         keys = iter(list(self._queue))
         head = None
         for key in keys:
@@ -897,8 +913,8 @@ class EasyEvents:
                     extra -= 0.0 if in_time else size(task)
 
     def _shadow(self, view: ClusterView, head: TaskState, late: list[_Holding]) -> tuple[float, float]:
-        """Return the time at which enough resources should be free for ``head``, and the resources
-        left over then.
+        """Return the time at which enough resources are expected to be free for ``head``, and the
+        resources left over at that time.
         """
         idle = free(view, head) - ordered_sum(run.size for run in late)
         shadow_s = view.now

@@ -1,4 +1,6 @@
-"""Batch-mode mapping, which maps the ready tasks one after the other before anything starts."""
+"""Batch-mode mapping, which assigns the ready tasks to GPU types one after the other before any of
+them starts.
+"""
 
 from __future__ import annotations
 
@@ -32,17 +34,17 @@ class Ready:
 
 
 def size(task: TaskState) -> float:
-    """Return the number of GPUs that start together, or of cores for a task without GPUs."""
+    """Return the number of GPUs that the task needs at once, or of cores if it needs no GPUs."""
     return width(task) if task.demand.demand.gpus else task.demand.cpus / MICRO * (task.demand.gang or 1)
 
 
 def held(run: Run) -> float:
-    """Return the number of GPUs that the run holds, or of cores if it holds no GPU."""
+    """Return the number of GPUs that the run holds, or of cores if it holds no GPUs."""
     return run.gpus or run.task.demand.cpus / MICRO * run.instances
 
 
 def free(view: ClusterView, task: TaskState) -> float:
-    """Return the free GPUs, or cores, of the types that may run the task."""
+    """Return the number of free GPUs (or cores) of the types that may run the task."""
     machines, types = view.machines, set(task.demand.types)
     if task.demand.demand.gpus:
         return float(sum(machines.idle_gpus(type_) for type_ in types))
@@ -57,15 +59,15 @@ _AHEAD = 24
 
 class BatchMode:
     """Map ready tasks one by one, by their earliest completion times over the GPU types. The next
-    task is the one with the smallest such time (``min-min``), the largest (``max-min``), or the
-    largest loss on its second best type (``sufferage``: second smallest - smallest). A task that
-    would complete first on a type that fits it now starts. Other tasks wait for their type, and
-    their time there counts as taken.
+    task is the one with the smallest such time (``min-min``), with the largest (``max-min``), or
+    with the largest loss on its second best type (``sufferage``: second smallest minus smallest). A
+    mapped task starts if it fits now on the type where it completes first. Otherwise, it waits for
+    that type, and its time there counts as taken.
 
-    Tasks with the same demand and the same ratios of speed form a group, and only its shortest and
-    its longest task can be next. The queue of a GPU type consists of the times at which its GPUs
-    are expected to become free. After 24 mapped tasks, the rest of the queue is left for the next
-    decision. Uses estimates; not preemptive. O(24 x groups x types) per decision.
+    Tasks with the same demand and the same speed ratios form a group, and only the shortest and the
+    longest task in a group can be next. The queue of a GPU type consists of the times at which its
+    GPUs are expected to become free. After 24 mapped tasks, the rest of the queue is left for the
+    next decision. Uses estimates; not preemptive. Costs O(24 x groups x types) per decision.
     """
 
     def __init__(self, rule: Rule, placement: str | PlacementRule = "best-fit") -> None:
@@ -93,7 +95,7 @@ class BatchMode:
                 return
             passed.add(task)
             _take(lanes[best.type], _lanes_of(task), best.completion_s)
-        # An empty mapping means that the tasks wait while anything runs.
+        # An empty mapping means that the tasks have to wait while anything is running.
         for task in sorted(groups.heads()):
             if not view.running and (placement := self._place(view, task)) is not None:
                 yield Start(task, placement)
@@ -129,8 +131,9 @@ _Heap: TypeAlias = list[tuple[float, int, int, TaskState]]
 
 
 class _Groups:
-    """Ready tasks in groups with equal demand and equal ratios of speed, shortest and longest
-    first."""
+    """Ready tasks in groups with equal demands and equal speed ratios. Each group has a heap with
+    the shortest task first and a heap with the longest first.
+    """
 
     def __init__(self) -> None:
         self._groups: dict[tuple[DemandClass, tuple[float, ...]], tuple[_Heap, _Heap]] = {}
@@ -143,8 +146,9 @@ class _Groups:
         heappush(long, (-best_s, task.order, task.piece, task))
 
     def heads(self, passed: set[TaskState] | None = None) -> Iterator[TaskState]:
-        """Yield the shortest and the longest task of each group, without the (few) tasks in
-        ``passed``."""
+        """Yield the shortest and the longest task of each group, except for the (few) tasks in
+        ``passed``.
+        """
         for heaps in self._groups.values():
             first: TaskState | None = None
             for heap in heaps:
@@ -157,8 +161,8 @@ class _Groups:
 
 
 def _first(heap: _Heap, passed: set[TaskState]) -> TaskState | None:
-    """Return the smallest entry in the heap whose task is waiting and has not been passed over.
-    Walks down the heap, best first.
+    """Return the smallest entry in the heap whose task is waiting and is not in ``passed``. Visits
+    the entries of the heap in increasing order.
     """
     if not heap:
         return None
@@ -177,8 +181,8 @@ def _first(heap: _Heap, passed: set[TaskState]) -> TaskState | None:
 def start_those(
     view: ClusterView, chosen: Iterable[tuple[TaskState, int]], place: Callable[..., Placement | None]
 ) -> Iterator[Decision]:
-    """Start the chosen pairs of task and type that fit. If none fits and nothing is running, start
-    any task that fits.
+    """Start the chosen pairs of a task and a type that fit. If none fits and nothing is running,
+    start any task that fits.
     """
     started = False
     for task, type_ in chosen:
@@ -212,7 +216,7 @@ def _free_at(view: ClusterView, demand: DemandClass, lanes: list[float], type_: 
 
 
 def _take(lanes: list[float], width: int, until: float) -> None:
-    """Mark the ``width`` GPUs that become free first as taken until that time."""
+    """Mark the ``width`` GPUs that become free first as taken until the time ``until``."""
     del lanes[:width]
     for _ in range(width):
         insort(lanes, until)
@@ -226,15 +230,15 @@ def min_min(placement: str | PlacementRule = "best-fit") -> BatchMode:
 
 
 def max_min(placement: str | PlacementRule = "best-fit") -> BatchMode:
-    """Max-Min: map the ready task with the latest earliest completion first, so that long tasks do
-    not come last. Uses estimates. Cost: ``BatchMode`` (Ibarra and Kim 1977; Maheswaran et al.
-    1999).
+    """Max-Min: first map the ready task whose earliest completion time is latest, so that long
+    tasks do not come last. Uses estimates. Cost: ``BatchMode`` (Ibarra and Kim 1977; Maheswaran et
+    al. 1999).
     """
     return BatchMode("max-min", placement)
 
 
 def sufferage(placement: str | PlacementRule = "best-fit") -> BatchMode:
-    """Sufferage: map the ready task that would lose most on its second best type first. Uses
+    """Sufferage: first map the ready task that would lose most on its second best type. Uses
     estimates. Cost: ``BatchMode`` (Maheswaran et al. 1999).
     """
     return BatchMode("sufferage", placement)

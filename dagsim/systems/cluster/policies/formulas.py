@@ -1,8 +1,8 @@
 """Formulas for policies, as functions of plain numbers.
 
-Policies call them directly, and the loops in the compiled engine compile them (``jit.inner``), so
-each formula is written only once. The order of the operations is part of the result, because both
-engines must compute the same bits. Nothing here may be an array, except in ``slowed``.
+Policies call these functions directly, and the compiled engine compiles them into its loops
+(``jit.inner``), so each formula is written only once. The order of operations matters, because both
+engines must compute bit-identical results. Only ``slowed`` accepts arrays.
 """
 
 from __future__ import annotations
@@ -16,18 +16,21 @@ CLOSE = 1e-12
 
 
 def instance_work(best_s: float, instances: int, gpus: float) -> float:
-    """Return the work of some instances of a task on its fastest type; a task without GPUs counts
-    as using one."""
+    """Return the work of some instances of a task on its fastest type. A task without GPUs counts
+    as if it used one.
+    """
     return best_s * instances * (gpus or 1.0)
 
 
 def served_after(served: float, rate: float, started_s: float, now: float) -> float:
-    """Return the service of a job after a run since ``started_s`` that adds ``rate`` per second."""
+    """Return the service that a job has received by ``now`` if a run has added ``rate`` per second
+    since ``started_s``.
+    """
     return served + rate * (now - started_s)
 
 
 def slowed(ready_s: Any, now: float, per_second: Any) -> Any:
-    """Return the negated slowdown so far: the waiting time times ``per_second``, which is 1 /
-    seconds of the task. Works on numbers and on columns of numbers.
+    """Return the negated slowdown so far: the waiting time times ``per_second``, which is 1 divided
+    by the task's seconds. Works on numbers and on columns of numbers.
     """
     return (ready_s - now) * per_second

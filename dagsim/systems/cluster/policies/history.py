@@ -1,5 +1,5 @@
-"""Policies based on a log: a replay of its schedule, and an order by the past durations of similar
-tasks.
+"""Policies based on a log: one replays the schedule in the log, and one orders tasks by the past
+durations of similar tasks.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from dagsim.systems.cluster.policies.placement import PlacementRule, placing, st
 class AsObserved:
     """Start every job at the time and place recorded in the trace. The time is
     ``Job.observed_start_s``. The nodes are the recorded ones if the cluster has free nodes with
-    these names, or else the nodes that ``placement`` finds. Tasks without a recorded start begin at
-    once. Tasks that do not fit at their time start late, oldest first. Uses no estimates. Cost:
-    O(log tasks).
+    these names; otherwise, ``placement`` chooses them. Tasks without a recorded start begin at
+    once. Tasks that do not fit at their recorded time start later, oldest first. Uses no estimates.
+    Cost: O(log tasks).
     """
 
     def __init__(self, placement: str | PlacementRule = "best-fit") -> None:
@@ -29,7 +29,7 @@ class AsObserved:
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         due = view.index(self, lambda: DueTasks(_due_s, Queue(_due_s, view.machines)))
         while (task := due.next(view.now)) is not None:
-            # some instances may have to wait; the queue drops tasks whose instances have all
+            # some instances may have to wait; the queue drops a task once all its instances have
             # started
             due.late.push(task)
             placement = self._observed(view, task) or self._place(view, task)
@@ -54,7 +54,9 @@ class AsObserved:
 
 
 class DueTasks:
-    """Ready tasks by the time at which they are due, and tasks that were due but did not fit."""
+    """Ready tasks sorted by the time at which they are due, and tasks that were due but did not
+    fit.
+    """
 
     def __init__(self, due_s: Callable[[TaskState], float], late: Queue) -> None:
         self._due_s = due_s
@@ -79,11 +81,12 @@ def _due_s(task: TaskState) -> float:
 
 
 class Qssf:
-    """The task with the least predicted GPU time comes first. The prediction for a task is the
-    recent mean (each duration discounted by ``memory``) over tasks with the same tenant, model and
-    GPUs, or else over all tasks. Until the first task has ended, tasks run first come, first
-    served. Uses no estimates; not preemptive. O(log n) (Helios, Hu et al., SC 2021, section 4.2;
-    its model is gradient boosting on more columns than traces share).
+    """The task with the least predicted GPU time comes first. The prediction is a mean over past
+    tasks with the same tenant, model and GPUs, or else over all past tasks. Recent tasks have a
+    higher weight: each new duration multiplies the weights of the older ones by ``memory``. Until
+    the first task has ended, tasks run first come, first served. Uses no estimates; not preemptive.
+    O(log n) (Helios, Hu et al., SC 2021, section 4.2; Helios predicts with gradient boosting on
+    more columns than all traces have).
     """
 
     remembers = "how long earlier tasks took"
@@ -106,8 +109,9 @@ class Qssf:
         yield from start_of(self._place, view, queue.first_fit())
 
     def push(self, task: TaskState) -> None:
-        """Predict the GPU-seconds of a task that became ready, from the runs that had ended
-        before."""
+        """Predict the GPU-seconds of a task that became ready, based on the runs that had ended
+        before.
+        """
         key = task.order, task.piece
         if key not in self._predicted:
             self._learn_from([run for run in self._ended if run[0] < task.ready_s])
@@ -121,7 +125,7 @@ class Qssf:
             self._predicted.pop((run.task.order, run.task.piece), None)
 
     def ended(self, run: Run, now: float) -> None:
-        """Record the duration of a run with work, so that the next decision learns from it."""
+        """Record the duration of a run that had work, so that the next prediction can use it."""
         if run.id in self._running:
             self._running.remove(run.id)
             if now > run.started_s:

@@ -1,4 +1,6 @@
-"""Orders over whole jobs, with the critical path first within a job. Not preemptive."""
+"""Policies that order whole jobs, and within a job put the critical path first. They are not
+preemptive.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +34,13 @@ Head: TypeAlias = tuple[_Entry, TaskState]
 
 
 class JobQueue:
-    """Ready tasks by ``(job_key, task_key, order)`` within each demand class. The key of a job is
-    recomputed when one of its tasks becomes ready, by ``rank_again`` after one of its runs has
-    ended, and by ``refresh``; it is never recomputed if it is ``fixed``.
+    """Ready tasks sorted by ``(job_key, task_key, order)`` within each demand class. The key of a
+    job is recomputed when one of its tasks becomes ready, by ``rank_again`` after one of its runs
+    has ended, and by ``refresh``. If keys are ``fixed``, they are never recomputed.
 
-    There is a heap of jobs by key and first task for each demand class, and a heap of tasks for
-    each job in it. Cost: O(log n) per task added or removed, O(demand classes + log n) per
-    refreshed job, whatever its width, and O(demand classes) per query.
+    Each demand class has a heap of jobs, sorted by key and first task, and a heap of tasks for each
+    of these jobs. Cost: O(log n) per task added or removed, O(demand classes + log n) per refreshed
+    job, however many tasks it has, and O(demand classes) per query.
     """
 
     def __init__(self, job_key: JobKey, task_key: Key, *, fixed: bool = False) -> None:
@@ -73,15 +75,15 @@ class JobQueue:
             self._enter(task.demand, number)
 
     def ended(self, run: Run, now: float) -> None:
-        """Record that the key of the run's job may have changed. The consequences of the end follow
-        later.
+        """Record that the key of the run's job may have changed. The key is updated later, because
+        the task and the job do not reflect the end yet.
         """
         self._moved[run.job] = None
         if self._tell_key is not None:
             self._tell_key(run)
 
     def rank_again(self) -> None:
-        """Rank the jobs with ended runs again, and forget the finished jobs."""
+        """Update the rank of each job with an ended run, and forget the finished jobs."""
         for job in self._moved:
             if job.tasks_left:
                 self.refresh(job)
@@ -92,8 +94,8 @@ class JobQueue:
         self._moved.clear()
 
     def refresh(self, job: JobState) -> bool:
-        """Rank a job whose key may have changed; return True if it is waiting. Skips jobs that are
-        ``fixed``.
+        """Update the rank of a job whose key may have changed. Return True if the job is waiting.
+        If keys are ``fixed``, do nothing.
         """
         number = job.number
         old_key = self._keys.get(number)
@@ -108,7 +110,7 @@ class JobQueue:
         return bool(demands)
 
     def heads(self, fits: Callable[[DemandClass], bool]) -> list[TaskState]:
-        """Yield the first task of each demand class that ``fits``, in rank order."""
+        """Return the first task of each demand class that ``fits``, in rank order."""
         first = [
             head
             for demand, heap in self._heaps.items()
@@ -118,7 +120,9 @@ class JobQueue:
         return [task for _, task in first]
 
     def head(self, demand: DemandClass) -> Head | None:
-        """Return the first task of a demand class, with its sort key among the classes."""
+        """Return the first task of a demand class, with its sort key for comparisons between
+        classes.
+        """
         heap = self._heaps[demand]
         while heap:
             entry = heap[0]
@@ -128,34 +132,34 @@ class JobQueue:
             if task is not None and current and (task[1], task[2]) == (order, piece):
                 return entry, task[3]
             heappop(heap)
-            if current:  # the task that was first at that time has been started
+            if current:  # the task that was first when the entry was made has been started
                 self._enter(demand, number)
         return None
 
     def rivals(self, demand: DemandClass, job: int) -> list[tuple[float, int, int]]:
         """Return the key, the order of the first task and the number of each other job that waits
-        in a demand class. O(jobs).
+        in a demand class. Costs O(jobs).
         """
         heads = [(number, self._first(demand, number)) for number in tuple(self._tasks[demand]) if number != job]
         return [(self._keys[number], head[1], number) for number, head in heads if head is not None]
 
     def classes(self, job: int | None = None) -> Iterable[DemandClass]:
-        """Return the demand classes in which the job waits, or in which any job waits if none is
-        given. May include classes in which the job no longer waits.
+        """Return the demand classes in which the job waits; if no job is given, those in which any
+        job waits. The result may include classes in which the job no longer waits.
         """
         return tuple(self._heaps) if job is None else tuple(self._classes.get(job, ()))
 
     def waiting(self) -> Set[int]:
-        """Return the waiting jobs; may include jobs that are no longer waiting."""
+        """Return the waiting jobs. The result may include jobs that are no longer waiting."""
         return self._classes.keys()
 
     def _enter(self, demand: DemandClass, number: int) -> None:
-        """Insert the job with its first task into the heap of the class."""
+        """Insert the job into the heap of a demand class, with its first task there."""
         key, order, piece, _ = self._tasks[demand][number][0]
         heappush(self._heaps.setdefault(demand, []), (self._keys[number], key, order, piece, number))
 
     def _first(self, demand: DemandClass, number: int) -> _Task | None:
-        """Return the job's first waiting task of the class."""
+        """Return the first waiting task of a job in a demand class."""
         tasks = self._tasks[demand].get(number)
         if tasks is None:
             return None
@@ -179,8 +183,8 @@ _WIDE = 64
 
 
 class PathLeft:
-    """Longest path in seconds from an unfinished task to the end of the job. O(1) after the first
-    call for a job.
+    """The job key for the longest path in seconds from an unfinished task to the end of the job.
+    Costs O(1) after the first call for a job.
     """
 
     def __init__(self) -> None:
@@ -195,7 +199,7 @@ class PathLeft:
         return tasks[-1].rank_s
 
     def ended(self, run: Run) -> None:
-        """Do nothing, because a finished task is skipped when it comes last."""
+        """Do nothing, because finished tasks are skipped when they are last in the list."""
 
     def forget(self, job: JobState) -> None:
         """Forget a job that has left."""
@@ -203,11 +207,11 @@ class PathLeft:
 
 
 class WorkLeft:
-    """Estimated GPU-seconds of the unfinished instances of a job; a task without GPUs counts as
-    using one.
+    """The job key for the estimated GPU-seconds of a job's unfinished instances. A task without
+    GPUs counts as if it used one.
 
-    They are added up in the order of the graph. For wide jobs, the running totals are kept, so that
-    an end costs one NumPy pass over the tasks after it.
+    The GPU-seconds are added up in the order of the graph. For wide jobs, running totals are kept,
+    so that the end of a run costs one NumPy pass over the later tasks.
     """
 
     def __init__(self) -> None:
@@ -234,12 +238,12 @@ class WorkLeft:
             behind = terms[first:].copy()
             if first:
                 behind[0] += totals[first - 1]
-            # sum from left to right, like ordered_sum, for bit-identical results
+            # sum from left to right, like ordered_sum, so that results are bit-identical
             np.add.accumulate(behind, out=totals[first:])
         return float(totals[-1])
 
     def ended(self, run: Run) -> None:
-        """Record the end of a run of a task, which may now be done."""
+        """Record that a run of a task has ended, because the task may be done."""
         moved = self._moved.get(run.job.number)
         if moved is not None:
             moved.add(run.task.index)
@@ -259,10 +263,10 @@ def _work(task: TaskState) -> float:
 
 
 class JobOrdered:
-    """Start the first task by ``(job key, longest path to the end)`` that fits, until none does.
-    ``make_key`` creates the key for one simulation. Jobs with ended runs are ranked again, unless
-    the key is ``fixed``. Cost per decision: O(demand classes + log tasks). Its compiled twin is
-    ``compiled.job_keys``.
+    """Start the first task by ``(job key, longest path to the end)`` that fits, until none fits.
+    ``make_key`` creates the job key for one simulation. Whenever a run ends, its job is ranked
+    again, unless the key is ``fixed``. Cost per decision: O(demand classes + log tasks). Its
+    counterpart in the compiled engine is ``compiled.job_keys``.
     """
 
     def __init__(
@@ -315,7 +319,7 @@ def by_total_work(job: JobState) -> float:
 
 
 class Tetris:
-    """The pair of ready task and node with the largest ``a - e p`` comes first.
+    """The pair of a ready task and a node with the largest ``a - e p`` comes first.
 
     ``srpt`` is the weight of ``p``.
 
@@ -325,8 +329,8 @@ class Tetris:
     - ``e = srpt x mean a / mean p`` over all pairs that could start now.
 
     The job with the least remaining work represents its demand class. Gangs are placed by best fit.
-    Uses estimates (none if ``srpt=0``); not preemptive. O(demand classes x types) per decision
-    (Grandl et al., SIGCOMM 2014).
+    Uses estimates (none if ``srpt=0``); not preemptive. Costs O(demand classes x types) per
+    decision (Grandl et al., SIGCOMM 2014).
     """
 
     def __init__(self, srpt: float = 1.0) -> None:
@@ -349,8 +353,9 @@ class Tetris:
 
 
 def _most_aligned(view: ClusterView, task: TaskState) -> tuple[float, NodeState | None]:
-    """Return the largest dot product of the task's demand with a node that fits it, and that
-    node."""
+    """Return the largest dot product of the task's demand with the free resources of a node on
+    which it fits, and that node.
+    """
     demand, machines = task.demand, view.machines
     best: tuple[float, NodeState | None] = (0.0, None)
     for type_ in demand.types:
@@ -364,8 +369,8 @@ def _most_aligned(view: ClusterView, task: TaskState) -> tuple[float, NodeState 
 
 
 def _place(view: ClusterView, task: TaskState, machine: NodeState | None) -> Placement | None:
-    """Place the task on the machine, or by best fit if it is a gang or if none of the tried
-    machines fits it.
+    """Place the task on the machine. If the task is a gang, or fits on none of the machines that
+    were tried, place it by best fit.
     """
     if machine is None or task.demand.gang:
         return view.fit(task)

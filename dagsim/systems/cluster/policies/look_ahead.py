@@ -1,5 +1,6 @@
-"""Policies that look ahead: earliest finish with waiting, integer programs, assignment,
-roll-outs."""
+"""Policies that look ahead: earliest finish with waiting, integer programs, assignment, and
+roll-outs.
+"""
 
 from __future__ import annotations
 
@@ -32,25 +33,26 @@ from dagsim.systems.cluster.policies.placement import PlacementRule, placing
 
 
 class EftWait:
-    """Start the first pair of task and GPU type that fits and is worth starting now. A pair is
-    skipped if the task would finish sooner by waiting for its fastest type, which means ``eta +
+    """Start the first pair of a task and a GPU type that fits and is worth starting now. A pair is
+    skipped if the task would finish sooner by waiting for its fastest type, that is, if ``eta +
     p_best < theta * p_here``. If all pairs are skipped, the policy waits.
 
     ``eta`` is the time until enough GPUs of the fastest type are expected to be free, according to
     the estimates of the runs there. ``theta`` below 1 makes waiting less likely. ``order`` is one
     of
 
-    - ``task``: shortest on this type first,
-    - ``path``: the shortest path to the end of the job, starting here, first,
-    - ``work``: the job with the least work left when the task became ready, first.
+    - ``task``: the shortest task on this type first,
+    - ``path``: the task with the shortest path to the end of its job, if it starts on this type,
+      first,
+    - ``work``: the task whose job had the least work left when the task became ready, first.
 
-    The defaults are those that perform best on average among 26 heuristics over ten workloads
+    With these defaults, the policy performs best on average among 26 heuristics over ten workloads
     (``results/agents/matrix.csv``).
 
-    On a single GPU type, ``task`` is SJF. Uses estimates; not preemptive. O(speed profiles x types)
-    per decision plus O(GPUs needed) per ``eta``; a speed profile is a set of tasks with the same
-    ratios between types. The rule is TetriSched's plan-ahead (Tumanov et al., EuroSys 2016) reduced
-    to one alternative.
+    On a single GPU type, ``task`` is SJF. Uses estimates; not preemptive. Costs O(speed profiles x
+    types) per decision, plus O(GPUs needed) per ``eta``. A speed profile is a set of tasks with the
+    same speed ratios between types. The rule is TetriSched's plan-ahead (Tumanov et al., EuroSys
+    2016) reduced to one alternative.
 
     Raises:
         ConfigError: The order is unknown.
@@ -80,7 +82,7 @@ class EftWait:
         self, view: ClusterView, task: TaskState, type_: int, etas: dict[_Place, float] | None = None
     ) -> bool:
         """Return True if the task would finish sooner by waiting for its fastest type than by
-        starting on ``type_`` now. ``etas`` caches the expected waits at this time.
+        starting on ``type_`` now. ``etas`` caches the expected waits at the current time.
         """
         best_s, threshold = task.best_s, self.theta * task.seconds[type_]
         if best_s >= threshold or best_s >= task.seconds[type_]:
@@ -94,8 +96,8 @@ class EftWait:
         return eta_s + best_s < threshold
 
     def eta_s(self, view: ClusterView, demand: DemandClass, type_: int) -> float:
-        """Return the seconds until ``type_`` is expected to have enough GPUs for ``demand``
-        (regardless of nodes).
+        """Return the seconds until ``type_`` is expected to have enough idle GPUs for ``demand``,
+        regardless of how these are distributed over nodes.
         """
         machines = view.machines
         if machines.fits_on(demand, type_):
@@ -126,9 +128,9 @@ _Heap: TypeAlias = list[tuple[float, int, TaskState]]
 
 
 class _Profiles:
-    """Ready tasks grouped by demand class, type and speed profile, in order and by time. Within a
-    group, a longer task is skipped whenever a shorter one is, so only the first and the shortest
-    task need checking.
+    """Ready tasks in groups with the same demand class, type and speed profile. Each group is kept
+    in two orders, by rank and by duration. If a task in a group is skipped, longer ones would be
+    skipped as well, so only the first and the shortest task of a group have to be checked.
     """
 
     def __init__(self, machines: ClusterState, key: TypedKey) -> None:
@@ -150,7 +152,9 @@ class _Profiles:
                 heappush(heaps[1], (task.seconds[type_], task.order, task))
 
     def first(self, policy: EftWait, view: ClusterView) -> tuple[TaskState, int] | None:
-        """Return the first pair that fits and is not worth delaying."""
+        """Return the first pair of a task and a type that fits and that the policy should not
+        delay.
+        """
         best: tuple[float, int, TaskState] | None = None
         on = -1
         fits_on = self._machines.fits_on
@@ -176,16 +180,17 @@ class _Profiles:
 
 
 class PlanAhead:
-    """Plan the ``window`` shortest ready tasks over the next ``slots`` times, which are now and the
-    next expected ends of runs. Each task starts at most once, on one type. The GPUs held at each of
-    these times do not exceed those that will be free. The plan minimises the sum of completion
-    times, where tasks that are left out count as ending after everything else. Tasks that the plan
-    starts now are started, and the rest is planned again when something changes.
+    """Plan the starts of the ``window`` shortest ready tasks. A task may start at ``slots``
+    different times: now, or at one of the next expected ends of runs. In a plan, each task starts
+    at most once, on one type, and at no time do the tasks hold more GPUs than will be free. The
+    plan minimises the sum of completion times, where tasks that are left out count as if they ended
+    after everything else. Tasks that the plan starts now are started; all others are planned again
+    when something changes.
 
     This is TetriSched's plan-ahead with exact start times, and with the value function "the sooner
-    the better" instead of its space-time language (Tumanov et al., EuroSys 2016). Uses estimates;
-    not preemptive. Costly by definition: an integer program with window x types x slots choices
-    takes some 10 ms.
+    the better" instead of the language STRL (Tumanov et al., EuroSys 2016). Uses estimates; not
+    preemptive. Costly by definition: an integer program with window x types x slots choices takes
+    about 10 ms.
 
     Raises:
         ConfigError: ``window`` or ``slots`` is less than 1.
@@ -223,12 +228,13 @@ class PlanAhead:
 def plan_slots(
     seconds: np.ndarray, gpus: np.ndarray, starts: np.ndarray, free: np.ndarray
 ) -> list[tuple[int, int, int]]:
-    """Return triples of task, type and slot that minimise the sum of completion times, the shortest
-    tasks first.
+    """Return the triples of task, type and slot that minimise the sum of completion times, with the
+    shortest tasks first.
 
-    ``seconds`` (tasks, types) float64, ``inf`` where a task may not run; ``gpus`` (tasks,) needed
-    at once; ``starts`` (slots,) rising times; ``free`` (types, slots) GPUs that are free at each
-    time if nothing is started.
+    ``seconds`` (tasks, types), float64, is ``inf`` where a task may not run. ``gpus`` (tasks,)
+    contains the GPUs that each task needs at once. ``starts`` (slots,) contains the times of the
+    slots, in increasing order. ``free`` (types, slots) contains the GPUs that are free at each of
+    these times if nothing is started.
     """
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_array
@@ -274,11 +280,12 @@ _STUCK_S = 1e9
 
 
 class Rollout:
-    """One step of policy iteration (Bertsekas, Tsitsiklis and Wu 1997). The candidates are
-    ``width`` pairs of ready task and GPU type that fit, shortest first, and waiting. Each candidate
-    is tried in ``ClusterView.fork()``, which knows estimates but neither the truth nor future
-    arrivals. The ``base`` policy then finishes the present jobs. The candidate with the smallest
-    sum of completion times is carried out. Ties go to waiting.
+    """One step of policy iteration (Bertsekas, Tsitsiklis and Wu 1997). The candidates are the
+    decision to wait, and up to ``width`` pairs of a ready task and a GPU type that fit, shortest
+    first. Each candidate is tried out in a ``ClusterView.fork()``, which uses estimates, and
+    contains neither true durations nor future arrivals. There, the ``base`` policy then finishes
+    the current jobs. The candidate with the smallest sum of completion times is carried out. Ties
+    go to waiting.
 
     Uses estimates; not preemptive. Costly by definition: ``width`` + 1 simulations of the jobs in
     the system per decision.
@@ -321,14 +328,14 @@ class Rollout:
         return candidates
 
     def _cost(self, view: ClusterView, start: tuple[TaskState, Placement] | None) -> float:
-        """Return the sum of completion times of the present jobs if this candidate is carried out
-        now. Waiting lasts until the next end.
+        """Return the sum of the completion times of the current jobs if this candidate is carried
+        out now. The decision to wait lasts until the next end of a run.
         """
         if start is None and not view.running:
             return inf
         fork = view.fork()
         written = len(fork.schedule.log)
-        # these jobs are on nodes that are down for an unknown time
+        # these jobs need nodes that are down for an unknown time
         stuck = _play(fork, _policies().create(self.base), start)
         rows, jobs = fork.schedule.log.since(written), fork.schedule.jobs
         done = [row[1] - jobs[row[2]].arrival_s for row in rows if row[0] == Kind.COMPLETED]
@@ -336,8 +343,8 @@ class Rollout:
 
 
 def _play(fork: Simulation, base: ClusterPolicy, start: tuple[TaskState, Placement] | None) -> int:
-    """Carry out the first decision, and let the base policy finish; return the number of jobs that
-    it could not finish.
+    """Carry out the candidate, and let the base policy finish. Return the number of jobs that it
+    could not finish.
     """
     conversation = fork.decisions()
     view = next(conversation)
@@ -368,16 +375,16 @@ def _policies() -> Registry[ClusterPolicy]:
 
 
 class AlloX:
-    """Minimise the sum of completion times of the ``window`` ready tasks. Each task is assigned to
-    a lane (a GPU of some type, or as many parallel GPUs as it needs) and a position counted from
-    the end of that lane's queue. A task at position k from the end delays k completions by its
-    seconds there, and waits until the lane is free. The first tasks on lanes that are free now are
-    started. The problem is solved again whenever something has changed.
+    """Minimise the sum of completion times of ``window`` ready tasks. Each task is assigned to a
+    lane (a GPU of some type, or as many parallel GPUs as the task needs) and to a position in that
+    lane's queue, counted from its end. A task at position k from the end delays k completions by
+    its seconds there, and waits until the lane is free. The first tasks on all lanes that are free
+    now are started. The problem is solved again whenever something has changed.
 
-    ``window`` limits the number of competing tasks: 25% are the tasks that have waited longest, so
-    that none starves, and the others are the tasks with the least GPU time. Uses estimates; not
-    preemptive. Costly by definition: an assignment of window x (lanes x places) takes about 1 ms
-    (based on AlloX, Le et al., EuroSys 2020; Bruno, Coffman and Sethi 1974).
+    ``window`` limits the number of tasks that are considered. Of these, 25% are the tasks that have
+    waited longest, so that no task starves, and the others are the tasks with the least GPU time.
+    Uses estimates; not preemptive. Costly by definition: an assignment of window x (lanes x places)
+    takes about 1 ms (based on AlloX, Le et al., EuroSys 2020; Bruno, Coffman and Sethi 1974).
     """
 
     def __init__(self, window: int = 24, placement: str | PlacementRule = "best-fit") -> None:
@@ -394,8 +401,9 @@ class AlloX:
         yield from start_those(view, self._first(view, tasks), self._place)
 
     def _first(self, view: ClusterView, tasks: list[TaskState]) -> Iterator[tuple[TaskState, int]]:
-        """Yield the tasks assigned to lanes that are free now: first the task at the front of each
-        lane, then later tasks, which use resources that a wide task at the front could not.
+        """Yield the tasks that are assigned to lanes that are free now. The tasks at the front of
+        these lanes come first. They are followed by later tasks, which can use resources that are
+        left free because a wide task at the front does not fit.
         """
         lanes = [
             (type_, max(time - view.now, 0.0))
@@ -416,11 +424,12 @@ class AlloX:
 
 
 def assign(seconds: np.ndarray, wait_s: np.ndarray, places: int) -> list[list[int]]:
-    """Assign tasks to lanes, in order, minimising the sum of completion times.
+    """Assign tasks to lanes so that the sum of completion times is minimal. Return the tasks of
+    each lane in order.
 
-    ``seconds`` (tasks, lanes) float64 with ``inf`` where a task may not run, and ``wait_s``
-    (lanes,) the time until each lane is free. There are up to ``places`` tasks per lane, or more if
-    that is not enough for all tasks.
+    ``seconds`` (tasks, lanes), float64, is ``inf`` where a task may not run. ``wait_s`` (lanes,) is
+    the time until each lane is free. There are up to ``places`` tasks per lane, or more if that is
+    not enough for all tasks.
     """
     from scipy.optimize import linear_sum_assignment
 
@@ -441,14 +450,16 @@ def _area(task: TaskState) -> float:
 
 
 def _share(view: ClusterView, task: TaskState, type_: int) -> float:
-    """Return the number of lanes that the task takes, which is its number of GPUs because each lane
-    is one GPU."""
+    """Return the number of lanes that the task takes. Each lane is one GPU, so this is the task's
+    number of GPUs.
+    """
     return max(width(task), 1.0) if type_ in task.demand.types else inf
 
 
 class Profile:
-    """A step function of time: ``free[i]`` GPUs, or units of anything else, are free from
-    ``times[i]`` onwards."""
+    """A step function of time. From ``times[i]`` onwards, ``free[i]`` GPUs (or units of another
+    resource) are free.
+    """
 
     def __init__(self, now: float, free: float) -> None:
         self.times = [now]
@@ -460,14 +471,14 @@ class Profile:
             self.free[place] += gpus
 
     def take(self, start: float, end: float, gpus: float) -> None:
-        """Make ``gpus`` fewer GPUs free between the two times."""
+        """Make ``gpus`` fewer GPUs free from ``start`` to ``end``."""
         first, last = self._cut(start), self._cut(end) if end < inf else len(self.free)
         for place in range(first, last):
             self.free[place] -= gpus
 
     def earliest(self, gpus: float, seconds: float, after: float = -inf) -> float:
         """Return the first time, not before ``after``, from which ``gpus`` GPUs are free for
-        ``seconds``; ``inf`` if they never are. O(steps).
+        ``seconds``; ``inf`` if there is none. Costs O(steps).
         """
         start, times = max(self.times[0], after), self.times
         for place, free in enumerate(self.free):
@@ -481,7 +492,7 @@ class Profile:
         return inf
 
     def forget(self, now: float) -> None:
-        """Drop the steps before ``now``."""
+        """Drop the steps that end before ``now``."""
         gone = bisect_right(self.times, now) - 1
         if gone > 0:
             del self.times[:gone], self.free[:gone]

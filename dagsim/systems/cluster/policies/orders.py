@@ -1,4 +1,4 @@
-"""Non-preemptive orders: list scheduling with a sort key for each ready task."""
+"""Non-preemptive orders, which start ready tasks in the order of a sort key (list scheduling)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from dagsim.systems.cluster.policies.placement import PlacementRule, placing
 
 
 class Ordered:
-    """Start the first task by ``key`` that fits, until none does. With ``strict``, the first task
+    """Start the first task by ``key`` that fits, until none fits. With ``strict``, the first task
     blocks all later ones until it fits. Cost per decision: O(log tasks + demand classes).
 
-    With ``ageing``, the key increases by that much for each second of simulated time at which the
-    task became ready, so that tasks that have waited longer move ahead of younger ones.
+    With ``ageing``, this many units are added to the key for each second of simulated time before
+    the task became ready, so that tasks that have waited longer move ahead of younger ones.
 
     The compiled engine can run any order with a key that also works on columns. It computes the key
     once, for all tasks together (``compiled.list_scheduling.AllTasks``), and compares a sample of
@@ -49,9 +49,9 @@ class Ordered:
 
 
 class TypedOrdered:
-    """Start the first pair of task and GPU type by ``key`` that fits, until none does. This is for
-    orders that depend on where a task would run. The compiled engine runs it in the same way as
-    ``Ordered``. Cost per decision: O(types x (log tasks + demand classes)).
+    """Start the first pair of a task and a GPU type by ``key`` that fits, until none fits. This is
+    meant for orders that depend on where a task would run. The compiled engine runs it in the same
+    way as ``Ordered``. Cost per decision: O(types x (log tasks + demand classes)).
     """
 
     def __init__(self, key: TypedKey, placement: str | PlacementRule = "best-fit") -> None:
@@ -74,55 +74,57 @@ by_arrival = attrgetter("order")
 
 def fifo(placement: str | PlacementRule = "best-fit") -> Ordered:
     """First in, first out, strictly: the oldest task blocks all later ones until it fits. Uses no
-    estimates. O(log n).
+    estimates. Cost: O(log n).
     """
     return Ordered(by_arrival, placement, strict=True)
 
 
 def fifo_fit(placement: str | PlacementRule = "best-fit") -> Ordered:
     """First in, first out among the tasks that fit; other tasks are skipped. Uses no estimates.
-    O(log n)."""
+    Cost: O(log n).
+    """
     return Ordered(by_arrival, placement)
 
 
 def sjf(placement: str | PlacementRule = "best-fit") -> TypedOrdered:
-    """Shortest job first: of all pairs of ready task and GPU type that fit, the one that takes the
-    least time comes first. Uses estimates. O(types x log n).
+    """Shortest job first: of all pairs of a ready task and a GPU type that fit, the one that takes
+    the least time comes first. Uses estimates. Cost: O(types x log n).
     """
     return TypedOrdered(by_seconds, placement)
 
 
 def critical_path(placement: str | PlacementRule = "best-fit") -> Ordered:
     """Highest level first: the ready task with the longest path to the end of its job comes first
-    (Hu 1961; HLFET). Uses estimates. O(log n).
+    (Hu 1961; HLFET). Uses estimates. Cost: O(log n).
     """
     return Ordered(by_rank, placement)
 
 
 def ljf(placement: str | PlacementRule = "best-fit") -> Ordered:
     """Longest job first (LPT): the ready task that takes longest on its fastest type comes first.
-    Aims at a short makespan: at most 4/3 - 1/(3m) times the optimum on m equal machines (Graham
-    1969). Uses estimates. O(log n).
+    This aims at a short makespan, which is at most 4/3 - 1/(3m) times the optimum on m equal
+    machines (Graham 1969). Uses estimates. Cost: O(log n).
     """
     return Ordered(by_length, placement)
 
 
 def saf(placement: str | PlacementRule = "best-fit") -> TypedOrdered:
-    """Smallest area first: the pair of ready task and GPU type with the fewest GPU-seconds comes
-    first. Uses estimates. O(types x log n).
+    """Smallest area first: the pair of a ready task and a GPU type with the fewest GPU-seconds
+    comes first. Uses estimates. Cost: O(types x log n).
     """
     return TypedOrdered(by_area, placement)
 
 
 def wspt(placement: str | PlacementRule = "best-fit") -> TypedOrdered:
-    """Weighted shortest processing time first: the pair of ready task and GPU type with the fewest
-    seconds per ``Job.weight`` comes first (Smith 1956). Uses estimates. O(types x log n).
+    """Weighted shortest processing time first: the pair of a ready task and a GPU type with the
+    fewest seconds per unit of ``Job.weight`` comes first (Smith 1956). Uses estimates. Cost:
+    O(types x log n).
     """
     return TypedOrdered(by_seconds_per_weight, placement)
 
 
 def width(task: TaskState) -> float:
-    """Return the number of GPUs that start together for the task: those of one instance, or of the
+    """Return the number of GPUs that the task needs at once: those of one instance, or those of the
     whole gang; 1 for tasks without GPUs.
     """
     return task.demand.width
@@ -150,28 +152,28 @@ def by_seconds_per_weight(task: TaskState, type_: int) -> float:
 
 def f1(placement: str | PlacementRule = "best-fit") -> Ordered:
     """``log10(r) n + 870 log10(s)`` (Carastan-Santos and de Camargo, SC 2017). Uses estimates.
-    O(log n).
+    Cost: O(log n).
     """
     return Ordered(by_f1, placement)
 
 
 def f2(placement: str | PlacementRule = "best-fit") -> Ordered:
     """``sqrt(r) n + 25600 log10(s)`` (Carastan-Santos and de Camargo, SC 2017). Uses estimates.
-    O(log n).
+    Cost: O(log n).
     """
     return Ordered(by_f2, placement)
 
 
 def f3(placement: str | PlacementRule = "best-fit") -> Ordered:
-    """``r n + 6860000 log10(s)`` (Carastan-Santos and de Camargo, SC 2017). Uses estimates. O(log
-    n).
+    """``r n + 6860000 log10(s)`` (Carastan-Santos and de Camargo, SC 2017). Uses estimates. Cost:
+    O(log n).
     """
     return Ordered(by_f3, placement)
 
 
 def f4(placement: str | PlacementRule = "best-fit") -> Ordered:
     """``r sqrt(n) + 530000 log10(s)`` (Carastan-Santos and de Camargo, SC 2017). Uses estimates.
-    O(log n).
+    Cost: O(log n).
     """
     return Ordered(by_f4, placement)
 
@@ -197,8 +199,8 @@ def _log_arrival(task: TaskState) -> float:
 
 
 def _log10(seconds: float) -> float:
-    """Return the logarithm of the seconds, at least 0.1 s. Columns are computed value by value,
-    because NumPy's logarithms differ in the last bit.
+    """Return the decimal logarithm of the seconds, which count as at least 0.1 s. The logarithms in
+    a column are computed one by one, because NumPy's logarithms differ in the last bit.
     """
     if isinstance(seconds, np.ndarray):
         return np.array([log10(value) for value in np.maximum(seconds, 0.1).tolist()])
@@ -206,7 +208,7 @@ def _log10(seconds: float) -> float:
 
 
 def _root(value: float) -> float:
-    """Square root of a number or a column."""
+    """Return the square root of a number or of a column of numbers."""
     return np.sqrt(value) if isinstance(value, np.ndarray) else sqrt(value)
 
 
@@ -225,9 +227,9 @@ _SHORTEST_S = 1e-9
 
 class LongestWait:
     """Start the task with the largest ``rate x seconds waited`` among those that fit, until none
-    does. The wait starts when the task became ready, or at the time returned by ``since``. Ties go
-    first come, first served. Cost per decision, for each demand class that fits: a NumPy pass over
-    512 waiting tasks, plus one row for each further 512.
+    fits. The wait starts when the task became ready, or at the time returned by ``since``. Ties are
+    broken first come, first served. Cost per decision, for each demand class that fits: a NumPy
+    pass over at most 512 waiting tasks, plus one row for each further 512 tasks.
     """
 
     def __init__(self, rate: Rate, placement: str | PlacementRule = "best-fit", since: Rate | None = None) -> None:
@@ -262,7 +264,7 @@ def wfp3(placement: str | PlacementRule = "best-fit") -> LongestWait:
 def unicef(placement: str | PlacementRule = "best-fit") -> LongestWait:
     """The task with the largest ``wait / (log2(n) r)`` comes first (Tang et al., CLUSTER 2009).
     ``r`` is the seconds on the fastest type and ``n`` the number of GPUs that start together. Tasks
-    with one GPU come before all others. Uses estimates. Cost: ``LongestWait``.
+    with a single GPU come before all others. Uses estimates. Cost: ``LongestWait``.
     """
     return LongestWait(_unicef, placement)
 
@@ -270,7 +272,7 @@ def unicef(placement: str | PlacementRule = "best-fit") -> LongestWait:
 def priority(ageing: float = 0.0, placement: str | PlacementRule = "best-fit") -> Ordered:
     """The task with the highest ``Job.priority + ageing x seconds waited`` comes first. With
     ``ageing`` above 0, no task starves. All tasks age at the same rate, so the order of two tasks
-    never changes. Uses no estimates. O(log n).
+    never changes. Uses no estimates. Cost: O(log n).
 
     Raises:
         ConfigError: ``ageing`` is negative.
@@ -287,9 +289,9 @@ def _by_priority(task: TaskState) -> float:
 def themis(placement: str | PlacementRule = "best-fit") -> LongestWait:
     """Finish-time fairness: the job that would end latest relative to its ideal time comes next,
     that is, the one with the largest (time in the system + remaining path) / critical path. All
-    jobs in the system share equally, so their number, which scales rho, does not affect the order.
-    The auctions and leases of Themis are left out. Uses estimates; not preemptive. Cost:
-    ``LongestWait`` (based on Themis, Mahajan et al., NSDI 2020).
+    jobs in the system have equal shares. Their number scales rho of every job alike, so it does not
+    affect the order. The auctions and leases of Themis are left out. Uses estimates; not
+    preemptive. Cost: ``LongestWait`` (based on Themis, Mahajan et al., NSDI 2020).
     """
     return LongestWait(_per_ideal_second, placement, _virtual_arrival)
 
@@ -320,7 +322,7 @@ def _unicef(task: TaskState) -> float:
 
 
 class _Waits:
-    """Ready tasks in columns, one set per demand class."""
+    """Ready tasks in columns, with a set of columns for each demand class."""
 
     def __init__(self, rate: Rate, since: Rate) -> None:
         self._rate = rate
@@ -345,11 +347,12 @@ class _Waits:
 
 
 class _Columns:
-    """Tasks of one demand class, in blocks: when each of them began to wait, and its rate.
+    """The tasks in one demand class, in blocks, each task with the time at which its wait began and
+    its rate.
 
-    The first row of a block stays first until a row with a higher rate overtakes it. Only blocks in
-    which that may have happened are searched again. Rows of tasks that are no longer waiting stay
-    until they make up half of all rows. Their product is negative, so they come last.
+    The first row in a block stays first until a row with a higher rate overtakes it. Only blocks in
+    which this may have happened are searched again. Rows for tasks that are no longer waiting are
+    kept until they make up half of all rows. Their product is negative, so they come last.
     """
 
     def __init__(self) -> None:
@@ -395,7 +398,7 @@ class _Columns:
         return None
 
     def _look_again(self, block: int, now: float) -> None:
-        """Find the row of the block that is first now, and the time until which it is certain to
+        """Find the row in the block that is first now, and the time until which it is certain to
         stay first.
         """
         begin, end = block * _BLOCK, min((block + 1) * _BLOCK, len(self._tasks))
@@ -406,17 +409,17 @@ class _Columns:
         self._until[block] = _leads_until(row - begin, since, rates, products)
 
     def _first_of(self, rows: np.ndarray, products: np.ndarray) -> int:
-        """Return the row with the largest product; ties go first come, first served."""
+        """Return the row with the largest product. Ties are broken first come, first served."""
         best = rows[np.flatnonzero(products == products.max())]
         if len(best) > 1:
             orders = self._order[best]
             best = best[orders == orders.min()]
-        if len(best) > 1:  # there are several pieces of one task
+        if len(best) > 1:  # the rows belong to several pieces of one task
             return int(min(best.tolist(), key=self._tasks.__getitem__))
         return int(best[0])
 
     def _change(self, blocks: int | slice) -> None:
-        """Mark the blocks to be searched again."""
+        """Mark the blocks as having to be searched again."""
         self._until[blocks], self._looked_s[blocks] = -inf, nan
 
     def _drop(self, row: int) -> None:
@@ -433,34 +436,36 @@ class _Columns:
 
 
 def _leads_until(leader: int, since: np.ndarray, rates: np.ndarray, products: np.ndarray) -> float:
-    """Return the time until which the row with the largest product is certain to keep it, with an
-    allowance for rounding.
+    """Return the time until which the row with the largest product is certain to stay first, with
+    an allowance for rounding errors.
     """
     since_s, rate = since[leader], rates[leader]
     faster, others = rates > rate, (rates != rate) | (since != since_s)
     farthest_s = float(np.abs(since).max())
     until = inf
-    if faster.any():  # faster rows overtake others where the lines cross
+    if faster.any():  # rows with a higher rate overtake others where the lines cross
         gains = rates[faster] - rate
         cross_s = (rates[faster] * since[faster] - rate * since_s) / gains
         unsure_s = _ROUNDING * rates[faster] * (np.abs(cross_s) + farthest_s) / gains
         until = float((cross_s - unsure_s).min())
     slower = others & ~faster
-    if slower.any():  # slower rows can only fall behind, but rounding errors grow with time
+    if slower.any():  # rows with a lower rate only fall behind, but rounding errors grow with time
         gap = products[leader] - float(products[slower].max())
         until = min(until, gap / (_ROUNDING * abs(rate)) - farthest_s)
     return until
 
 
 def edf(placement: str | PlacementRule = "best-fit") -> Ordered:
-    """Earliest deadline first (Jackson 1955; Liu and Layland 1973). Uses no estimates. O(log n)."""
+    """Earliest deadline first (Jackson 1955; Liu and Layland 1973). Uses no estimates. Cost: O(log
+    n).
+    """
     return Ordered(by_deadline, placement)
 
 
 def llf(placement: str | PlacementRule = "best-fit") -> Ordered:
     """Least laxity first: the task with the smallest ``deadline - now - path to the end of the
     job`` comes first, with every task on its fastest type. ``now`` is the same for all tasks, so
-    the order never changes. Uses estimates. O(log n).
+    the order never changes. Uses estimates. Cost: O(log n).
     """
     return Ordered(by_laxity, placement)
 
@@ -475,14 +480,14 @@ def by_laxity(task: TaskState) -> float:
 
 
 def graham(order: object = (), placement: str | PlacementRule = "best-fit") -> Ordered:
-    """List scheduling: the first ready task in the list ``order`` that fits comes first. Never
-    idles while a task fits.
+    """List scheduling: of the ready tasks that fit, the one that is first in the list ``order``
+    comes first. No GPU stays idle while a task fits.
 
-    ``order`` lists names of tasks in any job: ``graham[order=[t1,t3,t2]]``. Tasks that are not in
-    the list follow, first come, first served. Uses no estimates; not preemptive. O(log n) per
-    decision. The makespan is at most 2 - 1/m times the optimum on m identical machines. It is
-    subject to the anomalies of Graham (1966): more machines, shorter tasks or fewer edges can make
-    the schedule longer.
+    ``order`` lists names of tasks, which apply to all jobs: ``graham[order=[t1,t3,t2]]``. Tasks
+    that are not in the list come after those in the list, first come, first served. Uses no
+    estimates; not preemptive. Cost: O(log n) per decision. The makespan is at most 2 - 1/m times
+    the optimum on m identical machines. Graham's anomalies (1966) may occur: more machines, shorter
+    tasks or fewer edges can make the schedule longer.
     """
     names: tuple[object, ...] = order if isinstance(order, tuple) else (order,)
     place: dict[str, int] = {str(name): index for index, name in reversed([*enumerate(names)])}
@@ -494,9 +499,9 @@ def graham(order: object = (), placement: str | PlacementRule = "best-fit") -> O
 
 
 class RandomFeasible:
-    """Choose uniformly among all pairs of ready task and GPU type that could start now, until none
-    could. Draws from the simulation's random stream ``policy``. Uses no estimates. O(demand classes
-    x types) per decision.
+    """Choose uniformly among all pairs of a ready task and a GPU type that could start now, until
+    there are none. Draws from the simulation's random stream ``policy``. Uses no estimates. Cost:
+    O(demand classes x types) per decision.
     """
 
     forgets = "how many random numbers had been drawn"
@@ -516,7 +521,7 @@ class RandomFeasible:
             demand, type_, at = _pick(bags, fitting, int(rng.integers(total)))
             bag = bags.by_demand[demand]
             task = bag[at]
-            # this task has already started: drop it and draw again, which keeps the choice uniform
+            # this task has already started; dropping it and drawing again keeps the choice uniform
             if not task.waiting:
                 bag[at] = bag[-1]
                 bag.pop()
@@ -538,8 +543,8 @@ class _Bags:
 
 
 def _pick(bags: _Bags, fitting: list[tuple[DemandClass, int]], at: int) -> tuple[DemandClass, int, int]:
-    """Return number ``at`` among all pairs of task and type: its class, its type, and its index in
-    the class's bag.
+    """Return the pair with number ``at`` among all pairs of a task and a type: its demand class,
+    its type, and its index in the bag of that class.
     """
     for demand, type_ in fitting:
         size = len(bags.by_demand[demand])

@@ -13,7 +13,7 @@ from dagsim.systems.cluster.api import MICRO, ClusterView, DemandClass, NodeStat
 
 
 class PlacementRule(Protocol):
-    """A placement rule."""
+    """The interface for placement rules."""
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
         """Return a placement of the task's waiting instances; ``None`` if they do not fit. The GPU
@@ -24,10 +24,10 @@ class PlacementRule(Protocol):
 
 
 class BestFit:
-    """The fastest type that fits, and on it the node with the fewest idle GPUs. If several types
-    are equally fast, all their nodes are compared. Gangs go to a single node if they fit, or else
-    to as few nodes as possible. Cost: O(1) without CPU and memory demands, or else O(nodes of the
-    type).
+    """Use the fastest type on which the task fits, and on this type the node with the fewest idle
+    GPUs. If several types are equally fast, all their nodes are compared. Gangs go to a single node
+    if they fit, or else to as few nodes as possible. Cost: O(1) for tasks without CPU and memory
+    demands, O(nodes of the type) for others.
     """
 
     place = staticmethod(ClusterView.fit)
@@ -61,27 +61,28 @@ PLACEMENT_RULES: Registry[PlacementRule] = Registry(
 
 
 def placing(placement: str | PlacementRule) -> PlacementRule:
-    """Return the placement rule itself, or the one with that name."""
+    """Return the placement rule itself, or create the one with that name."""
     return PLACEMENT_RULES.create(placement) if isinstance(placement, str) else placement
 
 
 def start_of(
     place: Callable[..., Placement | None], view: ClusterView, task: TaskState | None, *type_: int
 ) -> tuple[Start, ...]:
-    """Start ``task`` where ``place`` finds a placement (on ``type_``, if it is set). Empty if the
-    task does not fit or there is no task.
+    """Start ``task`` where ``place`` finds a placement (on ``type_`` if that is given). The result
+    is empty if there is no task, or if the task does not fit.
     """
     placement = None if task is None else place(view, task, *type_)
     return () if task is None or placement is None else (Start(task, placement),)
 
 
 class ComparativeAdvantage:
-    """The type that fits on which the task loses least compared with other tasks: the smallest
-    logarithm of its slowdown relative to its fastest type, minus the mean of that over all tasks
-    that have been ready so far. On that type, the node is chosen by best fit.
+    """Of the types on which the task fits, use the one on which it loses least compared with other
+    tasks. The loss on a type is the logarithm of the task's slowdown relative to its fastest type,
+    and the mean loss of all tasks that have been ready so far is subtracted from it. On the chosen
+    type, the node is chosen by best fit.
 
-    If the order has already chosen the type (as sjf does), this is best fit. O(types) (after
-    Ricardo 1817).
+    If the order has already chosen the type (as sjf does), this is best fit. Cost: O(types) (based
+    on Ricardo 1817).
     """
 
     forgets = "which tasks had been ready"
@@ -98,7 +99,7 @@ class ComparativeAdvantage:
 
 
 class _Losses:
-    """Mean loss on each type, over the tasks that may run there."""
+    """The mean loss on each type, over the tasks that may run on it."""
 
     def __init__(self, types: int) -> None:
         self._sums = [0.0] * types
@@ -116,20 +117,23 @@ class _Losses:
 def loss(task: TaskState, type_: int) -> float:
     """Return the logarithm of the task's slowdown on ``type_`` relative to its fastest type."""
     if task.seconds[type_] == inf:
-        return 1e9  # finite, so that means stay finite
+        return 1e9  # a finite value, so that means stay finite
     return log(task.seconds[type_] / task.best_s) if task.best_s else 0.0
 
 
 class FirstFit:
-    """The first node in the cluster that fits, of any type that may run the task. O(nodes)."""
+    """Use the first node in the cluster on which the task fits, with any GPU type that may run it.
+    Cost: O(nodes).
+    """
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
         return _least(view, task, type_, lambda machine: machine.index)
 
 
 class WorstFit:
-    """The fastest type that fits, and on it the node with the most idle GPUs. O(nodes passed
-    over)."""
+    """Use the fastest type on which the task fits, and on this type the node with the most idle
+    GPUs. Cost: O(nodes that are skipped).
+    """
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
         machines = view.machines
@@ -141,8 +145,8 @@ class WorstFit:
 
 
 class RandomNode:
-    """Any type that fits, and its nodes in random order. Draws from the simulation's random stream
-    ``placement``. O(nodes).
+    """Use a random type on which the task fits, and its nodes in random order. Draws from the
+    simulation's random stream ``placement``. Cost: O(nodes).
     """
 
     forgets = "how many random numbers had been drawn"
@@ -157,9 +161,9 @@ class RandomNode:
 
 
 class DotProduct:
-    """The node whose free GPUs, CPUs and memory are best aligned with the demand, that is, with the
-    largest dot product of the two, where each resource is a fraction of the node (Grandl et al.,
-    Tetris, SIGCOMM 2014; Panigrahy et al. 2011). O(nodes).
+    """Use the node whose free GPUs, CPUs and memory are best aligned with the demand. This is the
+    node with the largest dot product of the two, where each resource is measured as a fraction of
+    the node (Grandl et al., Tetris, SIGCOMM 2014; Panigrahy et al. 2011). Cost: O(nodes).
     """
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
@@ -172,8 +176,9 @@ class DotProduct:
 
 
 class GpuPacking:
-    """Partly used GPUs first, then idle GPUs on nodes in use, then empty nodes. Ties go to the node
-    with the fewest idle GPUs (a baseline of FGD, Weng et al., ATC 2023). O(nodes).
+    """Use partly used GPUs first, then idle GPUs on nodes that are in use, then empty nodes. Ties
+    go to the node with the fewest idle GPUs (a baseline of FGD, Weng et al., ATC 2023). Cost:
+    O(nodes).
     """
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
@@ -188,8 +193,8 @@ class GpuPacking:
 
 
 class GpuClustering:
-    """Nodes with the most tasks of the same GPU demand first. Ties go to the node with the fewest
-    idle GPUs (a baseline of FGD, Weng et al., ATC 2023). O(nodes).
+    """Use the nodes on which most tasks with the same GPU demand are running. Ties go to the node
+    with the fewest idle GPUs (a baseline of FGD, Weng et al., ATC 2023). Cost: O(nodes).
     """
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
@@ -202,7 +207,7 @@ class GpuClustering:
 
 
 class _Alike:
-    """Number of current runs by node and GPUs per instance."""
+    """The number of current runs for each node and number of GPUs per instance."""
 
     def __init__(self) -> None:
         self.runs: Counter[tuple[int, float]] = Counter()
@@ -217,8 +222,8 @@ class _Alike:
 
 
 def alignment(machine: NodeState, gpus: float, cpus: int, memory: int) -> float:
-    """Return the dot product of demand and free resources, as fractions of the machine. CPUs and
-    memory are in millionths.
+    """Return the dot product of a demand and the free resources of a machine, both as fractions of
+    the machine. CPUs and memory are in millionths.
     """
     node, total = machine.node, 0.0
     if node.gpus:
@@ -237,13 +242,13 @@ def by_speed(task: TaskState, type_: int | None) -> list[int]:
 
 
 def with_room(view: ClusterView, demand: DemandClass, type_: int) -> Iterator[NodeState]:
-    """Return the machines of ``type_`` that fit an instance."""
+    """Yield the machines of ``type_`` on which an instance fits."""
     return view.machines.with_room(demand, type_)
 
 
 def fill(task: TaskState, machines: Iterable[NodeState]) -> Placement | None:
-    """Place waiting instances on the first of ``machines`` that fits; a gang on the first ones that
-    hold all of it.
+    """Place the waiting instances on the first of ``machines`` on which any fit. A gang goes to the
+    first machines that can hold all of it together.
     """
     demand, shares = task.demand, []
     needed = demand.gang or task.waiting
@@ -260,8 +265,8 @@ def fill(task: TaskState, machines: Iterable[NodeState]) -> Placement | None:
 def _least(
     view: ClusterView, task: TaskState, type_: int | None, rank: Callable[[NodeState], float | tuple[int, int]]
 ) -> Placement | None:
-    """Place on the nodes with the least ``rank``. Ties go to the faster type, then to the first
-    node. A gang goes to the type with the best first node.
+    """Place the task on the nodes with the smallest ``rank``. Ties go to the faster type, then to
+    the first node. A gang goes to the type whose first node ranks best.
     """
     demand = task.demand
     best, where = None, None
@@ -278,9 +283,9 @@ def _least(
 
 
 class Consolidate:
-    """As few nodes as possible, on any type: the type that fits the waiting instances on the fewest
-    nodes (ties: the fastest type). On that type, the fullest node that takes them all, or else the
-    nodes that fit the most. O(nodes).
+    """Use as few nodes as possible, of any type: the type on which the waiting instances fit on the
+    fewest nodes (ties go to the fastest type). On this type, use the fullest node on which all of
+    them fit, or else the nodes on which most of them fit. Cost: O(nodes).
     """
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
@@ -296,8 +301,8 @@ class Consolidate:
 
 
 class SpreadGang:
-    """As many nodes as possible: one instance at a time goes to the emptiest node of the fastest
-    type that fits, in turn. O(nodes).
+    """Use as many nodes as possible: of the fastest type on which the task fits, the emptiest nodes
+    get one instance each, in turn, until all instances are placed. Cost: O(nodes).
     """
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
@@ -312,13 +317,15 @@ class SpreadGang:
 
 
 def _fewer(one: Placement, other: Placement) -> bool:
-    """Return True if ``one`` starts more instances, or as many on fewer nodes."""
+    """Return True if ``one`` starts more instances than ``other``, or as many on fewer nodes."""
     started, before = (sum(share.instances for share in way) for way in (one, other))
     return (-started, len(one)) < (-before, len(other))
 
 
 def _pour(rooms: list[tuple[int, int]], needed: int, *, whole: bool) -> Placement | None:
-    """Fill node after node. ``None`` if nothing fits, or if a ``whole`` gang does not fit."""
+    """Fill one node after the other. Return ``None`` if nothing fits, or if the instances are a
+    ``whole`` gang and not all of them fit.
+    """
     shares = []
     for less_room, node in rooms:
         count = min(needed, -less_room)
@@ -330,7 +337,9 @@ def _pour(rooms: list[tuple[int, int]], needed: int, *, whole: bool) -> Placemen
 
 
 def _deal(room: dict[int, int], needed: int) -> Placement:
-    """Assign one instance to each node in turn, until all are assigned or no node fits another."""
+    """Assign one instance to each node in turn, until all instances are assigned or no node has
+    space for another.
+    """
     dealt = dict.fromkeys(room, 0)
     while needed and room:
         for node in list(room):
@@ -351,17 +360,17 @@ _State: TypeAlias = tuple[int, int, int, tuple[tuple[int, int], ...]]
 
 
 class Fgd:
-    """The node (and for a fractional demand the GPU) on which the expected fragmentation grows
-    least. Ties go to the faster type, then to the node with the least free on its GPUs, then to the
-    first node. A gang is placed by best fit.
+    """Use the node (and for a fractional demand the GPU) on which the expected fragmentation grows
+    least. Ties go to the faster type, then to the node whose GPUs have the least free in total,
+    then to the first node. A gang is placed by best fit.
 
     ``typical`` maps demands to probabilities, such as ``{Demand(gpus=0.5): 0.7, Demand(gpus=2):
-    0.3}``. By default, it is estimated from the demands that the rule has had to place so far, and
-    updated each time their number has doubled. Memory is ignored; rare demands, which are often the
-    widest, count too.
+    0.3}``. By default, the probabilities are estimated from the demands that the rule has placed so
+    far, and are updated each time the number of these demands has doubled. Memory is ignored. Rare
+    demands, which are often the widest, count as well.
 
-    Uses no estimates. O(nodes) per decision, which the definition forces, and O(GPUs x typical
-    demands) for each node that has changed (Weng et al., ATC 2023).
+    Uses no estimates. Cost: O(nodes) per decision, which follows from the definition, and O(GPUs x
+    typical demands) for each node that has changed (Weng et al., ATC 2023).
     """
 
     def __init__(self, typical: Mapping[Demand, float] | None = None) -> None:
@@ -395,8 +404,8 @@ class Fgd:
         return fill(task, [machine]) if gpu is None else (Share(machine.index, 1, gpu),)
 
     def _growth(self, machine: NodeState, demand: DemandClass, typical: _Typical) -> tuple[float, int | None]:
-        """Return the increase in fragmentation if the machine takes one more instance, and the GPU
-        on which the increase is smallest.
+        """Return the increase in fragmentation if one more instance starts on the machine, and the
+        GPU on which the increase is smallest.
         """
         state = (machine.free, machine.cpus, machine.memory, tuple(machine.shares.items()))
         cached = self._growths.get((machine.index, demand.demand))
@@ -415,7 +424,7 @@ class Fgd:
         kind = demand._replace(memory_gb=0.0)
         self._asked[kind] = self._asked.get(kind, 0) + 1
         self._count += 1
-        if self._count & (self._count - 1) == 0:  # at counts of 1, 2, 4, ...
+        if self._count & (self._count - 1) == 0:  # the count is a power of two
             self._weights = dict(self._asked)
             self._growths.clear()
 
@@ -426,9 +435,10 @@ class Fgd:
 
 
 def fragmentation(machine: NodeState, typical: _Typical) -> float:
-    """Return the expected number of free GPUs on the machine that a typical task cannot use, over
-    the ``typical`` demands and their probabilities. If a task cannot run on the machine, all free
-    GPUs count, or else the GPUs with less free than the task needs of one GPU.
+    """Return the expected amount of free GPU on the machine that a typical task cannot use,
+    averaged over the ``typical`` demands with their probabilities. If a task cannot run on the
+    machine, all that is free counts. Otherwise, only GPUs count on which less is free than the task
+    needs of one GPU.
     """
     shares = machine.shares.values()
     free = _free(machine)
@@ -443,13 +453,13 @@ def fragmentation(machine: NodeState, typical: _Typical) -> float:
 
 
 def _free(machine: NodeState) -> int:
-    """Return the sum of the free parts of all its GPUs, in millionths."""
+    """Return the sum of the free amounts on all GPUs of a machine, in millionths."""
     return machine.idle * MICRO + sum(machine.shares.values())
 
 
 def _ways(machine: NodeState, demand: DemandClass) -> list[tuple[int | None, NodeState]]:
-    """Return the ways to start one instance: the GPU that it shares (``None`` for whole GPUs, or
-    none), and the machine afterwards.
+    """Return the ways to start one instance, each with the GPU that it shares (``None`` if it
+    shares none) and the machine afterwards.
     """
     if not demand.share:
         return [(None, _after(machine, demand, None))]

@@ -1,4 +1,6 @@
-"""Planned schedules: each job is planned on arrival, around the bookings of earlier jobs."""
+"""Policies that follow a plan: each job is planned on arrival, around the bookings for earlier
+jobs.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,8 @@ _Key: TypeAlias = tuple[int, int]
 
 
 class Site(NamedTuple):
-    """A site that a task can be planned for: a node, or a whole GPU type (``node`` -1) for tasks
-    wider than any node.
+    """A place for which a task can be planned: a node or, for tasks wider than any node, a whole
+    GPU type (``node`` is -1).
     """
 
     type: int
@@ -31,12 +33,12 @@ class Site(NamedTuple):
 class Planned:
     """Plan each job on arrival with ``planner``, and then follow the plan. Plans take the estimates
     at face value. On every GPU, the tasks start in the planned order, each as soon as it is ready
-    and its node fits it. Tasks that cannot be planned (without GPUs, or back after a preemption or
-    a failure) start wherever they fit.
+    and fits on its node. Tasks that cannot be planned start wherever they fit. These are tasks
+    without GPUs, and tasks that have come back after a preemption or a failure.
 
-    A lane is a GPU, and a share of a GPU counts as a whole one in the plan. Uses estimates; not
-    preemptive. Cost: planning tries each task of a job on each node once, O(GPUs + gaps between
-    bookings); following the plan is O(GPUs of the task).
+    In the plan, each GPU is a lane, and a share of a GPU counts as a whole one. Uses estimates; not
+    preemptive. Cost: planning tries each task of a job on each node once, in O(GPUs + gaps between
+    bookings); following the plan costs O(GPUs of the task).
     """
 
     forgets = "its plans for the jobs that had arrived"
@@ -62,7 +64,7 @@ class Planned:
         yield from self._follow(view, waiting)
         task = waiting.unplanned.first_fit()
         if task is None and not view.running:
-            # the plan can no longer be followed, so start any task that fits
+            # the plan cannot be followed any longer, so start any task that fits
             task = view.queue(by_arrival).first_fit()
         if task is not None:
             placement = self._placing.place(view, task)
@@ -71,11 +73,11 @@ class Planned:
                 self._leave(waiting, task)
 
     def _follow(self, view: ClusterView, waiting: _Waiting) -> Iterator[Decision]:
-        """Start the tasks that are ready and next on all their lanes."""
+        """Start the tasks that are ready and are the next ones on all their lanes."""
         again, machines = True, view.machines.list
         while again:
             again = False
-            for key in sorted(waiting.due):  # sorted, because the order of a set differs in a fork
+            for key in sorted(waiting.due):  # in a fixed order, because the order of a set differs in a fork
                 task, site = waiting.due[key], self._plan[key][0]
                 if site.node >= 0 and not machines[site.node].room(task.demand):
                     continue
@@ -85,7 +87,7 @@ class Planned:
                     again = self._leave(waiting, task) or again
 
     def _place(self, view: ClusterView, task: TaskState, site: Site) -> Placement | None:
-        """Return the placement on its site with which the task can start now."""
+        """Return a placement on the planned site with which the task can start now."""
         if site.node < 0:
             return self._placing.place(view, task, site.type)
         demand = task.demand
@@ -93,7 +95,7 @@ class Planned:
         return (Share(site.node, room),) if room and room >= (demand.gang or 1) else None
 
     def _leave(self, waiting: _Waiting, task: TaskState) -> bool:
-        """Remove a started task from its lanes; return True if other tasks may be next now."""
+        """Remove a started task from its lanes. Return True if other tasks may be next there now."""
         key = (task.job.number, task.index)
         if task.waiting or task.piece or key not in self._plan:
             return False
@@ -108,7 +110,7 @@ class Planned:
         return True
 
     def _sort(self, waiting: _Waiting, task: TaskState) -> None:
-        """Record a ready task as next on its lanes, as planned for later, or as not planned."""
+        """File a ready task as next on its lanes, as planned for later, or as not planned."""
         key = (task.job.number, task.index)
         if task.piece or key not in self._plan:
             waiting.unplanned.push(task)
@@ -121,7 +123,7 @@ class Planned:
             waiting.due[key] = waiting.ready.pop(key)
 
     def _plan_arrivals(self, view: ClusterView, tasks: list[TaskState]) -> None:
-        """Plan the jobs that have arrived since the last call; each of them has a ready task."""
+        """Plan the jobs that have arrived since the last call. Each of them has a ready task."""
         if not self._sites:
             self._lay_out(view.machines)
         new = {task.job.number: task.job for task in tasks if task.job.number > self._last}
@@ -166,8 +168,9 @@ class Planned:
                     insort(self._lanes[lane], (booking.start_s, self._count, key))
 
     def _seconds(self, machines: ClusterState, task: TaskState, site: Site, wide: int) -> float:
-        """Return the seconds of the whole task on the site. ``inf`` if it cannot run there, or if
-        the site is a whole type although a single node could hold the task.
+        """Return the seconds that the whole task takes on the site. The result is ``inf`` if the
+        task cannot run there, or if the site is a whole type although the task would fit on a
+        single node.
         """
         demand = task.demand
         if site.type not in demand.types:
@@ -184,14 +187,15 @@ class Planned:
 
 
 def _no_transfer(parent: int, child: int) -> float:
-    """Return 0, because plans count no transfers: a run fetches its inputs when it starts, wherever
-    they are."""
+    """Return 0, because plans ignore transfers: a run fetches its inputs when it starts, wherever
+    these are.
+    """
     return 0.0
 
 
 class _Waiting:
-    """The index of the ready tasks: new ones, planned ones, those next on all their lanes, and the
-    rest.
+    """An index of the ready tasks, which distinguishes new tasks, planned tasks, tasks that are
+    next on all their lanes, and all others.
     """
 
     def __init__(self, machines: ClusterState) -> None:
@@ -205,7 +209,7 @@ class _Waiting:
 
 
 def _fits(machines: ClusterState, demand: DemandClass, index: int) -> bool:
-    """Return True if the empty node can hold an instance (for a gang: all of it)."""
+    """Return True if an instance (or the whole gang) fits on the node when it is empty."""
     node, count = machines.list[index].node, demand.gang or 1
     asked = demand.demand
     gpus = asked.gpus * count <= node.gpus
@@ -213,32 +217,32 @@ def _fits(machines: ClusterState, demand: DemandClass, index: int) -> bool:
 
 
 def heft(placement: str | PlacementRule = "best-fit") -> Planned:
-    """Heterogeneous earliest finish time, each job planned on arrival: tasks in order of upward
-    rank, each on the node where it finishes earliest, in gaps if there are any. Uses estimates.
-    Cost: ``Planned`` (Topcuoglu, Hariri and Wu 2002, section 4.1).
+    """Heterogeneous earliest finish time, with each job planned on arrival: tasks are planned in
+    order of upward rank, each on the node where it finishes earliest, if possible in a gap between
+    bookings. Uses estimates. Cost: ``Planned`` (Topcuoglu, Hariri and Wu 2002, section 4.1).
     """
     return Planned(planners.plan_heft, placement)
 
 
 def cpop(placement: str | PlacementRule = "best-fit") -> Planned:
-    """Critical path on a processor, each job planned on arrival: the tasks on its critical path all
-    go to the node that runs them fastest. Uses estimates. Cost: ``Planned`` (Topcuoglu, Hariri and
-    Wu 2002, section 4.2).
+    """Critical path on a processor, with each job planned on arrival: the tasks on the job's
+    critical path all go to the node that runs them fastest. Uses estimates. Cost: ``Planned``
+    (Topcuoglu, Hariri and Wu 2002, section 4.2).
     """
     return Planned(planners.plan_cpop, placement)
 
 
 def peft(placement: str | PlacementRule = "best-fit") -> Planned:
-    """Predict earliest finish time, each job planned on arrival: like HEFT, but looking ahead at
-    the following tasks on each node. Uses estimates. Cost: ``Planned``, and planning O(edges x
-    nodes^2) in addition (Arabnejad and Barbosa 2014).
+    """Predict earliest finish time, with each job planned on arrival: like HEFT, but also considers
+    how soon the following tasks could end after a choice of node. Uses estimates. Cost:
+    ``Planned``, plus O(edges x nodes^2) for planning (Arabnejad and Barbosa 2014).
     """
     return Planned(planners.plan_peft, placement)
 
 
 def dls(placement: str | PlacementRule = "best-fit") -> Planned:
-    """Dynamic level scheduling, each job planned on arrival: the pair of ready task and node with
-    the highest dynamic level comes first. Uses estimates. Cost: ``Planned``, with planning that is
-    a factor of O(tasks) more expensive (Sih and Lee 1993).
+    """Dynamic level scheduling, with each job planned on arrival: the pair of a ready task and a
+    node with the highest dynamic level comes first. Uses estimates. Cost: ``Planned``, but planning
+    costs O(tasks) times as much (Sih and Lee 1993).
     """
     return Planned(planners.plan_dls, placement)

@@ -1,8 +1,8 @@
 """Static list scheduling of a single DAG on heterogeneous processors: HEFT, CPOP, PEFT and DLS, as
-in their papers.
+described in their papers.
 
-A planner gets a ``Problem`` and books every task on a calendar, independently of any simulation.
-Ties go to the task that comes first in the graph and to the site that comes first. Values that
+A planner receives a ``Problem`` and books every task in a calendar, independently of any
+simulation. Ties go to the task that comes first in the graph and to the first site. Values that
 differ only by rounding (1e-9) count as equal.
 """
 
@@ -25,7 +25,7 @@ _SAME = 1e-9
 
 
 class Booking(NamedTuple):
-    """The place and time planned for a task."""
+    """The planned place and time of a task."""
 
     task: int
     site: int
@@ -36,8 +36,8 @@ class Booking(NamedTuple):
 
 @dataclass(slots=True)
 class Problem:
-    """A DAG and the sites it may run on. A site is a set of lanes in the calendar: a processor, or
-    the GPUs of a node.
+    """A DAG and the sites on which it may run. A site is a set of lanes in the calendar: a
+    processor, or the GPUs of a node.
     """
 
     seconds: Sequence[Sequence[float]]
@@ -56,17 +56,18 @@ class Problem:
     now_s: float = 0.0
 
     def sites(self, task: int) -> list[int]:
-        """Return the sites that may run the task."""
+        """Return the sites on which the task may run."""
         return [site for site, seconds in enumerate(self.seconds[task]) if seconds < inf]
 
     def mean_s(self, task: int) -> float:
-        """Return the task's mean seconds over the sites that may run it."""
+        """Return the task's mean seconds over the sites on which it may run."""
         finite_s = [seconds for seconds in self.seconds[task] if seconds < inf]
         return ordered_sum(finite_s) / len(finite_s)
 
     def best(self, task: int, done: dict[int, Booking], sites: Sequence[int] | None = None) -> Booking:
-        """Return the booking with the earliest finish time, in a gap or after all bookings, given
-        the bookings of the parents (insertion-based, Topcuoglu et al. 2002, section 4.1).
+        """Return the booking with the earliest finish time, given the bookings of the task's
+        parents. It may lie in a gap between bookings or after all of them (insertion-based,
+        Topcuoglu et al. 2002, section 4.1).
         """
         best: Booking | None = None
         for site in self.sites(task) if sites is None else sites:
@@ -77,7 +78,7 @@ class Problem:
         return best
 
     def booking(self, task: int, site: int, done: dict[int, Booking]) -> Booking:
-        """Return the earliest booking of the task on the site."""
+        """Return the earliest possible booking for the task on the site."""
         seconds = self.seconds[task][site]
         ready_s = self.ready_s(task, site, done)
         if not self.width[task]:
@@ -86,7 +87,7 @@ class Problem:
         return Booking(task, site, lanes, start_s, start_s + seconds)
 
     def ready_s(self, task: int, site: int, done: dict[int, Booking]) -> float:
-        """Return the time at which all inputs of the task are on the site."""
+        """Return the time at which all inputs of the task have reached the site."""
         ready_s = self.now_s
         for parent in self.parents[task]:
             if parent in done:
@@ -105,8 +106,8 @@ Planner: TypeAlias = Callable[[Problem], dict[int, Booking]]
 
 
 def rank_up(problem: Problem) -> list[float]:
-    """Return the mean length of the longest path from each task to the end, including transfers:
-    rank_u (Topcuoglu et al. 2002, equation 8).
+    """Return the length of the longest path from each task to the end, in mean seconds and
+    including transfers: rank_u (Topcuoglu et al. 2002, equation 8).
     """
     rank = [0.0] * len(problem.seconds)
     for task in reversed(problem.order):
@@ -116,8 +117,8 @@ def rank_up(problem: Problem) -> list[float]:
 
 
 def rank_down(problem: Problem) -> list[float]:
-    """Return the mean length of the longest path from the beginning to each task's start: rank_d
-    (equation 10).
+    """Return the length of the longest path from the beginning to the start of each task, in mean
+    seconds and including transfers: rank_d (equation 10).
     """
     rank = [0.0] * len(problem.seconds)
     for task in problem.order:
@@ -127,8 +128,9 @@ def rank_down(problem: Problem) -> list[float]:
 
 
 def plan_heft(problem: Problem) -> dict[int, Booking]:
-    """Heterogeneous earliest finish time: tasks in order of decreasing upward rank, each where it
-    finishes earliest (Topcuoglu, Hariri and Wu 2002, section 4.1)."""
+    """Plan by heterogeneous earliest finish time: tasks are planned in order of decreasing upward
+    rank, each where it finishes earliest (Topcuoglu, Hariri and Wu 2002, section 4.1).
+    """
     rank, done = rank_up(problem), dict[int, Booking]()
     for task in _by_priority(problem, rank):
         problem.book(problem.best(task, done), done)
@@ -136,9 +138,9 @@ def plan_heft(problem: Problem) -> dict[int, Booking]:
 
 
 def plan_cpop(problem: Problem) -> dict[int, Booking]:
-    """Critical path on a processor: the ready task with the largest sum of upward and downward rank
-    comes first. All tasks on the critical path go to the site with the least total time for them
-    (Topcuoglu et al. 2002, section 4.2).
+    """Plan by critical path on a processor: the ready task with the largest sum of upward and
+    downward rank comes first. All tasks on the critical path go to the site on which they take the
+    least time in total (Topcuoglu et al. 2002, section 4.2).
     """
     up, down = rank_up(problem), rank_down(problem)
     priority = [above + below for above, below in zip(up, down, strict=True)]
@@ -160,9 +162,9 @@ def plan_cpop(problem: Problem) -> dict[int, Booking]:
 
 
 def plan_peft(problem: Problem) -> dict[int, Booking]:
-    """Predict earliest finish time: tasks in order of their mean optimistic cost, each on the site
-    where its finish time plus the optimistic cost of the following tasks is smallest (Arabnejad and
-    Barbosa 2014).
+    """Plan by predicted earliest finish time: tasks are planned in order of their mean optimistic
+    cost, each on the site where its finish time plus the optimistic cost of the following tasks is
+    smallest (Arabnejad and Barbosa 2014).
     """
     sites = range(len(problem.lanes))
     table = [[0.0] * len(sites) for _ in problem.seconds]
@@ -189,9 +191,10 @@ def plan_peft(problem: Problem) -> dict[int, Booking]:
 
 
 def plan_dls(problem: Problem) -> dict[int, Booking]:
-    """Dynamic level scheduling: of all pairs of ready task and site, the one with the highest
-    dynamic level (static level - earliest start + mean seconds - seconds there) comes first. Does
-    not insert into gaps (Sih and Lee 1993).
+    """Plan by dynamic level scheduling: of all pairs of a ready task and a site, the one with the
+    highest dynamic level comes first. The dynamic level is the static level minus the earliest
+    start, plus the mean seconds, minus the seconds on the site. Tasks are not inserted into gaps
+    (Sih and Lee 1993).
     """
     level = [0.0] * len(problem.seconds)
     for task in reversed(problem.order):
@@ -212,12 +215,12 @@ def plan_dls(problem: Problem) -> dict[int, Booking]:
 
 
 class _DynamicLevels:
-    """The dynamic levels of all pairs of ready task and site.
+    """The dynamic levels of all pairs of a ready task and a site.
 
-    Bookings can only delay later ones, so a level computed earlier is never too low. Only the level
-    of the pair that appears to be highest is therefore recomputed, until it is as high as it
-    appears. On each site, a task starts no earlier than any task of its width could, which keeps
-    the other levels close to their true values.
+    A booking can only delay later ones, so a level computed earlier is never too low. Therefore,
+    only the pair with the highest level has to be recomputed, until its level no longer falls. A
+    task cannot start on a site before the first time at which any task of its width could start
+    there. This bound keeps the other levels close to their true values.
     """
 
     def __init__(self, problem: Problem, level: Sequence[float]) -> None:
@@ -254,8 +257,8 @@ class _DynamicLevels:
         self._highest[task] = max(self._seems[:, task].tolist())
 
     def take(self, done: dict[int, Booking]) -> Booking:
-        """Return the booking with the highest level; ties go to the first task, then to the first
-        site. O(tasks) per recomputed level.
+        """Return the booking with the highest level. Ties go to the first task, then to the first
+        site. Costs O(tasks) per recomputed level.
         """
         while True:
             task, site = self._first_highest()
@@ -268,8 +271,8 @@ class _DynamicLevels:
             self._highest[task] = max(self._seems[:, task].tolist())
 
     def booked(self, booking: Booking) -> None:
-        """Mark the task as planned, and its lanes as busy then. O(tasks) per site that shares a
-        lane, and a maximum over all pairs.
+        """Mark the task as planned, and its lanes as busy at that time. Costs O(tasks) per site
+        that shares a lane, and a maximum over all pairs.
         """
         for levels in (self._fixed, self._seems):
             levels[:, booking.task] = -inf
@@ -279,7 +282,7 @@ class _DynamicLevels:
         self._highest = self._seems.max(axis=0)
 
     def _look(self, site: int) -> list[float]:
-        """By width, the first time at which any task could start on the site."""
+        """Return, for each width, the first time at which a task could start on the site."""
         problem, lanes = self._problem, self._problem.lanes[site]
         return [
             problem.calendar.idle_s(lanes, width, problem.now_s) if 0 < width <= len(lanes) else problem.now_s
@@ -287,10 +290,10 @@ class _DynamicLevels:
         ]
 
     def _first_highest(self) -> tuple[int, int]:
-        """Return the task and site at which a walk over the pairs ends, if it moves on whenever a
-        pair is higher by more than rounding.
+        """Return the task and the site at which a walk over all pairs ends. The walk moves to
+        another pair whenever its level is higher by more than rounding errors.
 
-        The walk can only move to a task that rises above all tasks before it.
+        It can only move to a task whose highest level is above those of all tasks before it.
         """
         highest = self._highest
         rises = np.flatnonzero(highest[1:] > np.maximum.accumulate(highest)[:-1]) + 1
@@ -303,7 +306,7 @@ class _DynamicLevels:
 
 
 def _by_priority(problem: Problem, rank: Sequence[float]) -> list[int]:
-    """Return the tasks by decreasing rank; ties keep the order of the graph, so that parents stay
+    """Return the tasks by decreasing rank. Ties keep the order of the graph, so that parents come
     before children.
     """
     place = {task: number for number, task in enumerate(problem.order)}
@@ -311,8 +314,8 @@ def _by_priority(problem: Problem, rank: Sequence[float]) -> list[int]:
 
 
 def _by_readiness(problem: Problem, priority: Sequence[float]) -> list[int]:
-    """Return the tasks in the order in which a queue of ready tasks, highest priority first,
-    releases them.
+    """Return the tasks in the order in which they leave a queue of ready tasks, highest priority
+    first.
     """
     missing = [len(parents) for parents in problem.parents]
     ready = [(-round(priority[task], 6), task) for task in problem.order if not missing[task]]
@@ -341,8 +344,8 @@ GAPS = 64
 
 
 class Calendar:
-    """Busy times of ``count`` lanes, one per GPU, and the gaps between them. The busy times of a
-    lane are an increasing list of ``(start, end)`` pairs that do not overlap.
+    """The busy times of ``count`` lanes (one per GPU), and the gaps between them. The busy times of
+    a lane are an increasing list of ``(start, end)`` pairs that do not overlap.
     """
 
     def __init__(self, count: int) -> None:
@@ -356,12 +359,12 @@ class Calendar:
         self, lanes: Sequence[int], width: int, ready_s: float, seconds: float
     ) -> tuple[float, tuple[int, ...]]:
         """Return the first time from ``ready_s`` onwards at which ``width`` lanes are free for
-        ``seconds``, and these lanes. The time may lie between bookings or after them. Lanes that
-        become free latest before it are preferred, so that gaps stay whole. ``inf`` and no lanes if
-        there are too few.
+        ``seconds``, and these lanes. The time may lie between bookings or after them. Of the free
+        lanes, those whose last booking before that time ends latest are preferred, so that large
+        gaps are kept. Return ``inf`` and no lanes if there are too few.
 
-        Tries the first ``GAPS`` times at which a booking ends, and then the time after all
-        bookings. O(lanes x (gaps + log bookings)).
+        The first ``GAPS`` times at which a booking ends are tried, and then the time after all
+        bookings. Costs O(lanes x (gaps + log bookings)).
         """
         if width > len(lanes):
             return inf, ()
@@ -386,7 +389,7 @@ class Calendar:
 
     def idle_s(self, lanes: Sequence[int], width: int, ready_s: float) -> float:
         """Return the first time from ``ready_s`` onwards at which ``width`` of the lanes are idle
-        at once, or the time of the ``GAPS``-th change if that comes earlier. O(log lanes) per
+        at once, or the time of the ``GAPS``-th change if that is earlier. Costs O(log lanes) per
         change.
         """
         idle, reached_s = 0, ready_s
@@ -408,7 +411,7 @@ class Calendar:
         yield max(self._end[lane], ready_s), 1
 
     def _first_gap(self, lanes: Sequence[int], width: int, ready_s: float, seconds: float) -> float:
-        """Return the start that ``earliest`` finds."""
+        """Return the start time for ``earliest``."""
         tails = sorted([max(self._end[lane], ready_s) for lane in lanes])
         last = tails[width - 1]
         until = min(last, *[self._horizon(lane, ready_s) for lane in lanes])
@@ -422,8 +425,7 @@ class Calendar:
         return last
 
     def _horizon(self, lane: int, ready_s: float) -> float:
-        """Return the ``GAPS``-th time from ``ready_s`` onwards at which a booking of the lane
-        ends."""
+        """Return the ``GAPS``-th time from ``ready_s`` onwards at which a booking on the lane ends."""
         ends = self._from(lane, ready_s)
         return ends[-1][1] if len(ends) == GAPS else inf
 
@@ -448,7 +450,9 @@ class Calendar:
         return start in nsmallest(GAPS, {end for bookings in ends for _, end in bookings})
 
     def _fill(self, lane: int, start: float, end: float) -> None:
-        """Cut a booking out of the gap that contains it, or add the gap before it."""
+        """Remove the time of a booking from the gap that contains it, or add the gap in front of
+        it.
+        """
         gaps, tail = self._gaps[lane], self._end[lane]
         if start >= tail:
             if start > tail:
@@ -460,7 +464,7 @@ class Calendar:
         gaps[place : place + 1] = [gap for gap in ((begin, start), (end, until)) if gap[0] < gap[1]]
 
     def _from(self, lane: int, start: float) -> list[tuple[float, float]]:
-        """Return the first ``GAPS`` bookings of the lane that end after ``start``."""
+        """Return the first ``GAPS`` bookings on the lane that end after ``start``."""
         bookings = self.busy[lane]
         place = bisect(bookings, (start, inf))
         place -= place > 0 and bookings[place - 1][1] > start
@@ -468,7 +472,7 @@ class Calendar:
 
     def _gap(self, lane: int, start: float, seconds: float) -> float:
         """Return the end of the lane's last booking before ``start`` if the lane is free for
-        ``seconds`` from ``start`` onwards, or else -1.
+        ``seconds`` from ``start`` onwards; otherwise -1.
         """
         bookings = self.busy[lane]
         place = bisect(bookings, (start, inf))

@@ -1,5 +1,5 @@
-"""Power-aware scheduling: least energy within a bound on the slowdown, below a cap on the power
-drawn, or at the cheapest hours.
+"""Power-aware policies, which save energy within a bound on the slowdown, stay below a power cap,
+or shift work to the cheapest hours.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ def busy_watts(view: ClusterView) -> list[float]:
 
 
 class EnergySaver:
-    """Shortest first, with each task where it needs the least energy without being too slow. A task
-    may use types on which it takes at most ``slowdown`` times its smallest number of seconds. Of
-    those that fit, it goes to the one that needs the least energy: seconds x GPUs x (busy - idle
-    watts). If none of them fits, the task waits, as long as anything is still pending. Uses
-    estimates; not preemptive. O(groups x types) per decision; the tasks in a group have the same
-    demand and the same ratios of speed (bounded-slowdown energy saving as in Auxo and Zeus; You et
-    al., NSDI 2023).
+    """The shortest task comes first, and each task runs where it needs the least energy without
+    being too slow. A task may use types on which it takes at most ``slowdown`` times as long as on
+    its fastest type. Of the types on which it fits now, it uses the one with the least energy:
+    seconds x GPUs x (busy - idle watts). If it fits on none of them, the task waits, as long as
+    anything is still pending. Uses estimates; not preemptive. Cost: O(groups x types) per decision,
+    where the tasks in a group have the same demand and the same speed ratios (bounded-slowdown
+    energy saving as in Auxo and Zeus; You et al., NSDI 2023).
 
     Raises:
         ConfigError: ``slowdown`` is below 1.
@@ -50,15 +50,16 @@ class EnergySaver:
             self._watts = busy_watts(view)
         groups = view.index(self, lambda: _Shortest(self.slowdown, self._watts, view.machines))
         pair = groups.first(view.machines)
-        if pair is None and not view.pending:  # all types that the task may use have left for good
+        if pair is None and not view.pending:  # all types that the task may use are gone for good
             pair = view.typed_queue(by_seconds).first_fit()
         yield from start_of(self._place, view, *pair or (None,))
 
 
 class PowerCap:
-    """Shortest pair of task and GPU type first, below a power cap. No task starts that would raise
-    the busy watts of all GPUs above ``watts``. A task that alone draws more starts when nothing
-    else is running. Uses estimates; not preemptive. O(types x log n) per decision.
+    """The shortest pair of a task and a GPU type comes first, below a power cap. A task does not
+    start if it would raise the total busy watts of all GPUs above ``watts``. A task that exceeds
+    the cap by itself starts when nothing else is running. Uses estimates; not preemptive. Cost:
+    O(types x log n) per decision.
 
     Raises:
         ConfigError: ``watts`` is not positive.
@@ -88,22 +89,21 @@ class PowerCap:
 
 
 class CheapHours:
-    """First come, first served, but tasks with slack wait for cheaper hours. Each task books GPUs
-    when it becomes ready, at the start within its slack at which its energy costs least and enough
-    GPUs are not booked. The earliest of equally cheap starts is chosen. The latest start is
-    ``deadline``
-    - path to the end of its job or, without a deadline, ``wait_s`` after it became ready (with a
-    deadline, ``wait_s`` above 0 is a limit as well). If nothing is left within its slack, a task
-    starts as soon as it fits, as do tasks whose GPUs are taken. Those that may wait least come
-    first.
+    """First come, first served, but tasks with slack wait for cheaper hours. When a task becomes
+    ready, it books GPUs. Within its slack, it chooses the start at which its energy costs least and
+    enough GPUs are not booked; of equally cheap starts, the earliest. The latest start is
+    ``deadline`` minus the path to the end of the job. Without a deadline, it is ``wait_s`` after
+    the task became ready (with a deadline, a ``wait_s`` above 0 is a limit as well). If all GPUs
+    are booked within its slack, a task starts as soon as it fits, and so does a task whose GPUs are
+    taken when its booking begins. Of these tasks, the one that may wait least comes first.
 
-    ``series`` is a CSV file with prices or carbon intensities (``dagsim.metrics.tariff``); without
-    one, nights (22 to 6 h) cost half. ``begins`` is the ISO date that corresponds to 0 s in a run
-    with generated jobs (default: the first date in the series). With ``repeats=false``, a run that
-    outlasts the series is rejected. Uses estimates; not preemptive. As long as GPUs are not scarce,
-    the cost is the lowest possible. A task costs O((changes of the series within its slack + booked
-    tasks) x booked tasks), a decision O(log n) (temporal shifting: Wiesner et al., Middleware
-    2021).
+    ``series`` is a CSV file with prices or carbon intensities (``dagsim.metrics.tariff``). Without
+    one, energy costs half as much at night (22 to 6 h). ``begins`` is the ISO date that corresponds
+    to 0 s in a run with generated jobs (default: the first date in the series). With
+    ``repeats=false``, a run that outlasts the series is rejected. Uses estimates; not preemptive.
+    As long as GPUs are not scarce, the energy costs are the lowest possible. Cost: O((changes of
+    the series within the slack + booked tasks) x booked tasks) per task, and O(log n) per decision
+    (temporal shifting: Wiesner et al., Middleware 2021).
 
     Raises:
         ConfigError: The series cannot be read, or ``wait_s`` is negative.
@@ -139,7 +139,7 @@ class CheapHours:
         return _Bookings(tariff, self._latest_s, view.machines)
 
     def _latest_s(self, task: TaskState) -> float:
-        """Return the latest start that the slack of a task allows."""
+        """Return the latest start within the slack of a task."""
         deadline_s = task.job.job.deadline_s
         if deadline_s is None:
             return task.ready_s + self.wait_s
@@ -148,7 +148,7 @@ class CheapHours:
 
 
 class _Bookings(DueTasks):
-    """Tasks by their booked start, and the GPUs booked over time."""
+    """Tasks sorted by their booked start, and the GPUs that are booked over time."""
 
     def __init__(self, tariff: Tariff, latest_s: Callable[[TaskState], float], machines: ClusterState) -> None:
         super().__init__(self._book, Queue(latest_s, machines))
@@ -163,7 +163,7 @@ class _Bookings(DueTasks):
         """Book the cheapest start within the slack of a task, and return it."""
         first_s, run_s = task.ready_s, task.best_s
         gpus = task.demand.demand.gpus * task.waiting
-        # dropping the past only at twice the length costs O(1) per task
+        # dropping past bookings only when their number has doubled costs O(1) per task
         if len(self._booked) > self._most:
             self._booked = [span for span in self._booked if span[1] > first_s]
             self._most = 2 * len(self._booked) + 16
@@ -179,8 +179,8 @@ class _Bookings(DueTasks):
         demand = task.demand
         able = sum(self._machines.capacity(demand, type_) for type_ in demand.types) * demand.demand.gpus + 1e-9
         booked = [span for span in self._booked if gpus and span[1] > first_s and not types.isdisjoint(span[3].types)]
-        # The cost is piecewise linear in the start time, so the best start is one at which the run
-        # starts or ends at a price change or next to another booking.
+        # The cost is piecewise linear in the start time, so at a cheapest start the run starts or
+        # ends at a price change or next to another booking.
         starts = {first_s, last_s, *tariff.changes(first_s, last_s)}
         starts |= {time_s - run_s for time_s in tariff.changes(first_s + run_s, last_s + run_s)}
         starts |= {time_s for begin_s, end_s, _, _ in booked for time_s in (end_s, begin_s - run_s)}
@@ -197,7 +197,7 @@ class _Bookings(DueTasks):
 
 
 def _peak(booked: list[tuple[float, float, float, DemandClass]], start_s: float, end_s: float) -> float:
-    """Return the largest number of GPUs that are booked at any moment in an interval."""
+    """Return the largest number of GPUs that are booked at any time in an interval."""
     changes: list[tuple[float, float]] = []
     for begin_s, until_s, gpus, _ in booked:
         if begin_s < end_s and until_s > start_s:
@@ -210,8 +210,8 @@ def _peak(booked: list[tuple[float, float, float, DemandClass]], start_s: float,
 
 
 class _Shortest:
-    """Ready tasks by seconds, grouped by demand class and ratios of speed. Each group stores the
-    types that it may use.
+    """Ready tasks sorted by seconds, in groups with the same demand class and speed ratios. Each
+    group stores the types that its tasks may use.
     """
 
     def __init__(self, slowdown: float, watts: list[float], machines: ClusterState) -> None:
@@ -236,8 +236,8 @@ class _Shortest:
         heappush(group[1], (task.best_s, task.order, task.piece, task))
 
     def first(self, machines: ClusterState) -> tuple[TaskState, int] | None:
-        """Return the shortest task that fits on a type that it may use, and the type with the least
-        energy.
+        """Return the shortest task that fits on a type that it may use, and of these types the one
+        with the least energy.
         """
         best: tuple[float, int, int, TaskState] = (inf, 0, 0, None)  # type: ignore[assignment]
         on = -1

@@ -1,4 +1,6 @@
-"""Shortest remaining time and service first, and the choice of runs stopped by a preemption."""
+"""Policies that put the least remaining time or service first, and the choice of the runs that a
+preemption stops.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,10 @@ Weight: TypeAlias = Callable[[TaskState], float]
 
 class LeastRemaining:
     """The task with the least ``weight x remaining seconds`` comes first. A ready task that does
-    not fit displaces the runs with the most remaining, as long as each of them has more remaining
-    than the task needs there. Uses estimates; preemptive. O(log n) per decision plus O(weights +
-    log running) per victim considered. Its compiled twin is ``compiled.srtf``.
+    not fit displaces the runs for which this product is largest, as long as it is larger for each
+    of them than for the task on their type. Uses estimates; preemptive. Cost: O(log n) per
+    decision, plus O(weights + log running) for each run that might be stopped. Its counterpart in
+    the compiled engine is ``compiled.srtf``.
     """
 
     def __init__(self, weight: Weight, placement: str | PlacementRule = "best-fit") -> None:
@@ -46,7 +49,7 @@ class LeastRemaining:
             heappush(heap, (-run.estimated_end_s(now), run.id))
 
     def ended(self, run: Run, now: float) -> None:
-        """Remove a run; its heap entry is dropped when it comes first."""
+        """Remove a run. Its heap entry is dropped when it reaches the top."""
         self._known.discard(run.id)
 
     def decide(self, view: ClusterView) -> Iterable[Decision]:
@@ -57,8 +60,8 @@ class LeastRemaining:
         return decided
 
     def _take_over(self, view: ClusterView) -> list[Decision]:
-        """Preempt for the task with the least remaining, if stopping runs with more remaining makes
-        it fit.
+        """Preempt runs for the first ready task, provided that it fits once runs with a larger
+        product have been stopped.
         """
         pair = view.typed_queue(self.order.key).first()
         if pair is None:
@@ -74,8 +77,8 @@ class LeastRemaining:
     def _with_more_left(
         self, view: ClusterView, task: TaskState, looked_at: list[tuple[float, tuple[float, int]]]
     ) -> Iterator[Run]:
-        """Yield runs with more remaining than ``task`` needs on their type, most first. Entries
-        that are taken off a heap are recorded.
+        """Yield the runs whose product is larger than that of ``task`` on their type, largest
+        first. Entries that are taken off a heap are recorded in ``looked_at``.
         """
         now, running = view.now, view.running
         least = self.weight(task) * task.best_s
@@ -92,15 +95,16 @@ class LeastRemaining:
             looked_at.append((weight, entry))
             run = running[entry[1]]
             if run.started_s == now:
-                continue  # spare new runs, so that no two tasks displace each other for ever
+                continue  # spare new runs; otherwise two tasks could displace each other for ever
             if run.type in task.demand.types and most > self.order.key(task, run.type):
                 yield run
 
 
 def make_room(view: ClusterView, task: TaskState, victims: Iterable[Run]) -> list[int]:
-    """Return the runs among ``victims``, drawn one by one, that must be stopped so that ``task``
-    fits; none if stopping all of them would not be enough. An independent instance gets the first
-    node that fits it. O(1) per victim; for a gang, also O(nodes) once per type.
+    """Return the runs among ``victims`` that must be stopped so that ``task`` fits; none if
+    stopping all of them would not be enough. The victims are read one by one. An independent
+    instance gets the first node on which it fits. Costs O(1) per victim; for a gang, also O(nodes)
+    once per type.
     """
     demand = task.demand
     freed = _FreedGpus(view) if demand.whole and not (demand.cpus or demand.memory) else FreedNodes(view)
@@ -138,8 +142,8 @@ def _room(machines: ClusterState, demand: DemandClass, type_: int) -> int:
 
 
 class _FreedGpus:
-    """Idle GPUs on nodes as they would be without some runs, which is all that matters for demands
-    of whole GPUs.
+    """The idle GPUs on nodes as they would be without some runs. For demands of whole GPUs, nothing
+    else matters.
     """
 
     def __init__(self, view: ClusterView) -> None:
@@ -149,7 +153,7 @@ class _FreedGpus:
         """Free millionths of GPUs that runs share, by node and GPU."""
 
     def without(self, run: Run) -> list[int]:
-        """Count the run as stopped; return its nodes."""
+        """Count the run as stopped, and return its nodes."""
         demand, nodes = run.task.demand, []
         for machine, count, _, on in run.held:
             node = machine.index
@@ -177,7 +181,7 @@ class FreedNodes:
         self._nodes: dict[int, NodeState] = {}
 
     def without(self, run: Run) -> list[int]:
-        """Count the run as stopped; return its nodes."""
+        """Count the run as stopped, and return its nodes."""
         demand, nodes = run.task.demand, []
         for machine, count, _, on in run.held:
             copy = self._nodes.get(machine.index) or machine.copy()
@@ -195,21 +199,21 @@ class FreedNodes:
         return self.node(node).room(demand)
 
     def node(self, node: int) -> NodeState:
-        """Return a node as it would be."""
+        """Return a node as it would be without the runs that count as stopped."""
         return self._nodes.get(node) or self._machines[node]
 
 
 def srtf(placement: str | PlacementRule = "best-fit") -> LeastRemaining:
-    """Shortest job first by remaining time. Uses estimates; preemptive. Cost: ``LeastRemaining``
-    (Schrage 1968, for one machine).
+    """Shortest remaining time first. Uses estimates; preemptive. Cost: ``LeastRemaining`` (Schrage
+    1968, for one machine).
     """
     return LeastRemaining(_one, placement)
 
 
 def srsf(placement: str | PlacementRule = "best-fit") -> LeastRemaining:
-    """Shortest remaining service first: GPUs x remaining time, the two-dimensional SRTF. Uses
-    estimates; preemptive. Cost: ``LeastRemaining`` (the reference with known durations in Tiresias,
-    Gu et al., NSDI 2019).
+    """Shortest remaining service first, where service is GPUs x remaining time (two-dimensional
+    SRTF). Uses estimates; preemptive. Cost: ``LeastRemaining`` (the baseline with known durations
+    in Tiresias, Gu et al., NSDI 2019).
     """
     return LeastRemaining(width, placement)
 

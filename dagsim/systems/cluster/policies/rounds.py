@@ -1,4 +1,4 @@
-"""Preemption in rounds: all jobs compete again after every round, or take turns."""
+"""Policies that preempt in rounds: all jobs compete again after every round, or take turns."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from dagsim.systems.cluster.policies.preemption import make_room
 
 
 class Rank(Protocol):
-    """Ranks a job by the service that it has received."""
+    """A rule that ranks a job by the service that it has received."""
 
     def key(self, job: int, served: Served) -> float:
-        """Return the key of the job, smaller first."""
+        """Return the key of the job; the smallest key comes first."""
         ...
 
     def keys(self, service: ServiceColumns) -> np.ndarray:
-        """(runs,) float64: keys of the running jobs."""
+        """Return the keys of the running jobs. Shape (runs,), float64."""
         ...
 
     def exceeds_s(self, key: float, service: ServiceColumns, row: int | None = None) -> np.ndarray:
-        """(runs,) float64: lower bound on the seconds for which the key of each job stays at most
-        ``key``, if it is at most ``key`` now and the job keeps running. ``key`` may be that of a
-        running job in ``row``, in which case it rises in the meantime.
+        """Return, for each running job whose key is at most ``key`` now, a lower bound on the
+        seconds for which it stays at most ``key`` if the job keeps running. ``key`` may be that of
+        the running job in ``row``, in which case it rises in the meantime. Shape (runs,), float64.
         """
         ...
 
     def may_fall(self, served: Served) -> bool:
-        """Return True if the key of a running job that has received this much service may fall."""
+        """Return True if the key of a running job may fall after it has received this much service."""
         ...
 
     def stopped(self, job: int, served: Served, now: float) -> None:
@@ -53,31 +53,32 @@ class Rank(Protocol):
         ...
 
     def moved(self, now: float, jobs: Mapping[int, JobState]) -> Iterable[int]:
-        """Return the jobs whose key has changed although they have only waited."""
+        """Return the jobs whose keys have changed although these jobs have only waited."""
         ...
 
     def moves_s(self) -> float:
-        """Return the first time at which ``moved`` may name a job, if nothing happens before."""
+        """Return the first time at which ``moved`` may return a job if nothing else happens before."""
         ...
 
 
 class Rounds:
-    """Let all jobs compete again every ``quantum_s`` seconds. In the order of ``(rank, first
-    come)``, a ready task that does not fit displaces the runs that rank last, as long as each of
-    them ranks after it. Between rounds, tasks that fit start in that order and nothing is
-    preempted.
+    """Let all jobs compete again every ``quantum_s`` seconds. In the order of ``(rank, arrival)``,
+    a ready task that does not fit displaces the runs that rank last, as long as each of them ranks
+    after it. Between rounds, tasks that fit start in that order and nothing is preempted.
 
-    If a stopped run loses its work (``preemption.on_resume: restart``), a run is only stopped once
-    it has run twice as long as any run of its job that was stopped before. Otherwise, two long jobs
-    would take turns for ever. With ``lead``, a run only gives way to a job that has received less
-    than ``1 - lead`` times as much service as its own. With 0.1, old jobs that have received about
-    the same service rarely take turns, which also saves most of the simulation time.
+    If stopped runs lose their work (``preemption.on_resume: restart``), a run is only stopped once
+    it has run twice as long as any run of its job that was stopped before. Without this rule, two
+    long jobs would take turns for ever. With ``lead``, a run only gives way to a job that has
+    received less than ``1 - lead`` times as much service as the run's job. With 0.1, old jobs that
+    have received about the same service rarely take turns, which also saves most of the simulation
+    time.
 
     Cost: O(demand classes + log tasks) per decision, and per round a NumPy pass over the runs, O(1)
-    per run that a task might displace, and O(demand classes) per run stopped or started. A round in
-    which nothing has happened is skipped until a run may have come to rank after a task that waits
-    for its place. The time for a simulation therefore grows with its starts and ends rather than
-    with its seconds. Its compiled twin, for ``las`` and ``2d-las``, is ``compiled.las``.
+    per run that a task might displace, and O(demand classes) per run that is stopped or started. If
+    nothing has happened, rounds are skipped until a run may have fallen behind a task that waits
+    for its place. The time for a simulation therefore grows with the number of starts and ends
+    rather than with the simulated seconds. For ``las`` and ``2d-las``, its counterpart in the
+    compiled engine is ``compiled.las``.
     """
 
     def __init__(self, rank: Rank, quantum_s: float, placement: str | PlacementRule, lead: float = 0.0) -> None:
@@ -116,7 +117,7 @@ class Rounds:
             self._round += 1
         competing = self._round * self.quantum_s == now
         latest_s = (self._round - 1) * self.quantum_s
-        # behaves as if no round had been skipped
+        # behave as if no round had been skipped
         if self._skips and not competing and latest_s > decided_s:
             self._service.now = latest_s
             self._rank_partly_running(view, queue)
@@ -147,8 +148,8 @@ class Rounds:
                     break
 
     def _compete(self, view: ClusterView, queue: JobQueue) -> Generator[Decision, None, float]:
-        """Start the tasks that rank first, displacing others if necessary; return the next round to
-        check.
+        """Start the tasks that rank first, displacing other runs if necessary. Return the next
+        round to check.
         """
         both = self._rank_partly_running(view, queue)
         contest = _Contest(self.rank, self._service.columns(), self.lead)
@@ -191,8 +192,8 @@ class Rounds:
 
     def _next_round(self, view: ClusterView, contest: _Contest, heads: Iterable[tuple[float, int, int]]) -> float:
         """Return the first round in which a task may displace a run that it cannot displace now, if
-        nothing happens before. ``heads`` are keys, orders and jobs of tasks that may come first in
-        their demand class until then.
+        nothing else happens before. ``heads`` contains the keys, orders and jobs of all tasks that
+        may be first in their demand class until then.
         """
         until_s = view.now + min([contest.overtakes_s(*head) for head in heads], default=inf)
         until_s = min(until_s, self.rank.moves_s(), self._spared_until_s(view))
@@ -201,9 +202,9 @@ class Rounds:
     def _heads(
         self, stuck: Mapping[DemandClass, TaskState], queue: JobQueue, both: Container[int]
     ) -> Iterator[tuple[float, int, int]]:
-        """Yield the key, order and job of the first task of each demand class. If its job is also
-        running (it is in ``both``), its key may rise above that of another job, which may displace
-        its runs.
+        """Yield the key, order and job of the first task in each demand class. If the task's job is
+        also running (it is in ``both``), its key may rise above that of another job, whose task may
+        then displace runs. The tasks of such jobs are also yielded.
         """
         for demand, task in stuck.items():
             yield (*self._standing(task), task.job.number)
@@ -213,8 +214,8 @@ class Rounds:
                 yield from sorted(rival for rival in rivals if rival[2] not in both)[:1]
 
     def _could_displace(self, view: ClusterView, queue: JobQueue, task: TaskState) -> bool:
-        """Return True if the task, or another task of its demand class, could displace runs of
-        other jobs if all of them ranked after it.
+        """Return True if the task, or another task in its demand class, could displace runs of
+        other jobs provided that all of them ranked after it.
         """
         own = None if queue.rivals(task.demand, task.job.number) else task.job
         return bool(make_room(view, task, (run for run in view.running.values() if run.task.job is not own)))
@@ -226,12 +227,12 @@ class Rounds:
         return min([self._spared_s(run) for run in view.running.values() if self._is_spared(view, run)], default=inf)
 
     def _rank_partly_running(self, view: ClusterView, queue: JobQueue) -> set[int]:
-        """Rank the jobs again that are both waiting and running; return these jobs."""
+        """Update the ranks of the jobs that are both waiting and running, and return these jobs."""
         return {job for job in queue.waiting() & self._service.running() if queue.refresh(view.jobs[job])}
 
     def _displaced(self, view: ClusterView, task: TaskState, contest: _Contest) -> list[int]:
-        """Return the runs of other jobs ranking after ``task`` that must be stopped so that it
-        fits, last first.
+        """Return the runs that must be stopped so that ``task`` fits, last first. They belong to
+        other jobs and rank after ``task``.
         """
         behind = contest.behind(*self._standing(task), view.running)
         return make_room(view, task, self._willing(view, task, behind)) if behind else []
@@ -246,16 +247,17 @@ class Rounds:
                 yield run
 
     def _is_spared(self, view: ClusterView, run: Run) -> bool:
-        """Return True if the run may continue because it would lose its work, and its job has lost
-        enough."""
+        """Return True if the run must not be stopped yet, because it would lose its work and its
+        job has lost work before.
+        """
         return view.now - run.started_s < 2 * self._lost_s.get(run.job.number, 0.0)
 
     def _spared_s(self, run: Run) -> float:
-        """Return the time until which a run of a job that has lost work is spared."""
+        """Return the time until which a run is spared. Its job has lost work before."""
         return run.started_s + 2 * self._lost_s[run.job.number]
 
     def _note_loss(self, view: ClusterView, run: Run) -> int:
-        """Record the loss of the job when the run is stopped; return the job's number."""
+        """Record the work that the job loses when the run is stopped. Return the number of the job."""
         job = run.job.number
         if view.preemption.on_resume == "restart":
             self._lost_s[job] = max(self._lost_s.get(job, 0.0), view.now - run.started_s)
@@ -268,8 +270,8 @@ class Rounds:
         return self.rank.key(job.number, self._service.of(job.number))
 
     def _rank_again(self, view: ClusterView, queue: JobQueue) -> None:
-        """Rank the jobs with ended runs again, and the jobs whose key changed although they only
-        waited.
+        """Update the ranks of the jobs with ended runs, and of the jobs whose keys have changed
+        although they only waited.
         """
         jobs, service = view.jobs, self._service
         for number in service.take_ended():
@@ -284,7 +286,7 @@ class Rounds:
 
 
 class _Contest:
-    """The current runs at the beginning of a round, by ``(key of the job, order)``."""
+    """The current runs at the beginning of a round, sorted by ``(key of the job, order)``."""
 
     def __init__(self, rank: Rank, service: ServiceColumns, lead: float) -> None:
         self._rank = rank
@@ -301,16 +303,16 @@ class _Contest:
         """Results of ``_soonest_s`` by key."""
 
     def behind(self, key: float, order: int, running: Container[int]) -> list[int]:
-        """Yield the runs that give way to a task of that rank, last first. Some of them may have
-        been stopped since the round began, but not the very last.
+        """Return the runs that give way to a task with that rank, last first. Some of them may have
+        been stopped since the round began, but not the very last one.
         """
         while self._runs and self._runs[-1] not in running:
             del self._runs[-1], self._ranked[-1]
         return self._runs[self._place(key, order) :][::-1]
 
     def overtakes_s(self, key: float, order: int, job: int) -> float:
-        """Return a lower bound on the seconds until a run of another job that does not give way to
-        a task of that rank may do so.
+        """Return a lower bound on the seconds until some run of another job that does not give way
+        to a task with that rank now will do so.
         """
         place = self._place(key, order)
         if not place:
@@ -323,15 +325,15 @@ class _Contest:
         return float(left_s[self._order[:place]].min())
 
     def _place(self, key: float, order: int) -> int:
-        """Return the number of runs that do not give way to a task of that rank."""
+        """Return the number of runs that do not give way to a task with that rank."""
         place = bisect_right(self._ranked, (key, order))
         if self._yields < 1:
             place = max(place, bisect_right(self._ranked, key, key=lambda entry: entry[0] * self._yields))
         return place
 
     def _soonest_s(self, key: float) -> list[float]:
-        """Return the seconds until one of the first 1, 2, ... runs may have come to rank after a
-        task with that key.
+        """Return a list whose entry n is a lower bound on the seconds until any of the first n + 1
+        runs ranks after a task with that key.
         """
         bounds_s = self._soonest.get(key)
         if bounds_s is None:
@@ -342,13 +344,13 @@ class _Contest:
 
 class RoundRobin:
     """Round robin: first come, first served, but a run that has used up its slice of ``quantum_s``
-    seconds gives way to the next task in turn and queues again. Gangs start and stop as a whole
-    (Ousterhout 1982).
+    seconds gives way to the next task and goes to the end of the queue. Gangs start and stop as a
+    whole (Ousterhout 1982).
 
     A run whose slice is over continues as long as no other task needs its place. If the next task
-    in turn cannot use the free resources yet, later tasks may. Uses no estimates; preemptive. O(log
-    running + demand classes) per decision, plus O(runs whose slice is over) when the next task does
-    not fit.
+    cannot use the free resources yet, later tasks may use them. Uses no estimates; preemptive.
+    Cost: O(log running + demand classes) per decision, plus O(runs whose slice is over) if the next
+    task does not fit.
 
     Raises:
         ConfigError: ``quantum_s`` is not positive.
@@ -374,7 +376,7 @@ class RoundRobin:
             heappush(self._slices, (run.started_s + self.quantum_s, run.id))
 
     def ended(self, run: Run, now: float) -> None:
-        """Remove a run; its slice is dropped when it is over."""
+        """Remove a run. Its slice is dropped when it is over."""
         self._known.discard(run.id)
         self._over.pop(run.id, None)
 
@@ -425,7 +427,7 @@ class RoundRobin:
 
 
 class _Turns:
-    """Ready tasks in the order in which they became ready; at equal times, arrivals come before
+    """Ready tasks in the order in which they became ready. At equal times, arrivals come before
     preempted tasks.
     """
 
@@ -438,7 +440,7 @@ class _Turns:
         self._count += 1
 
     def heads(self) -> list[TaskState]:
-        """Return the first task of each demand class, in turn."""
+        """Return the first task in each demand class, in the order in which they became ready."""
         first = []
         for turns in self._turns.values():
             while turns and not turns[0][1].waiting:
@@ -449,7 +451,9 @@ class _Turns:
 
 
 class Served(NamedTuple):
-    """The service of a job. Seconds of parallel runs add up, and set-up counts as service."""
+    """The service that a job has received. The seconds of parallel runs are added up, and set-up
+    counts as service.
+    """
 
     gpu_s: float = 0.0
     seconds: float = 0.0
@@ -474,8 +478,8 @@ class ServiceColumns(NamedTuple):
     started_s: np.ndarray  # (runs,) float64: start time of the run
 
     def alike(self, row: int) -> np.ndarray:
-        """(runs,) bool: the service of the job equals that of the job in ``row`` at any time, to
-        the last bit, as long as both keep running as they do.
+        """Return, for each row, whether the service of its job equals that of the job in ``row`` at
+        any time, bit for bit, as long as both jobs keep their current runs. Shape (runs,), bool.
         """
         same: np.ndarray = (self.runs == 1) & (self.runs[row] == 1)
         for column in (self.gpus, self.had_gpu_s, self.had_s, self.started_s):
@@ -492,9 +496,9 @@ _AMOUNTS = 4
 
 
 class Service:
-    """The service of every job in the system, from ended and current runs; ``ClusterView.follow``
-    keeps it up to date. Cost: O(1) per run that starts or ends; ``columns`` costs one NumPy pass
-    over the current runs.
+    """The service of every job in the system, from ended and current runs. ``ClusterView.follow``
+    keeps it up to date. Costs O(1) per run that starts or ends, and one NumPy pass over the current
+    runs for ``columns``.
     """
 
     def __init__(self, remembers: str = "") -> None:
@@ -516,7 +520,7 @@ class Service:
         """Jobs with several runs."""
 
     def of(self, job: int) -> Served:
-        """Return the service of the job numbered ``job`` until ``now``."""
+        """Return the service that the job with number ``job`` has received until ``now``."""
         gpu_s, seconds = self._had.get(job, _NOTHING)
         for gpus, started_s in self._runs.get(job, _NO_RUNS).values():
             gpu_s = served_after(gpu_s, gpus, started_s, self.now)
@@ -524,8 +528,8 @@ class Service:
         return Served(gpu_s, seconds)
 
     def columns(self) -> ServiceColumns:
-        """Return the service of the jobs of all current runs until ``now``, identical to ``of`` bit
-        for bit.
+        """Return the service of the jobs of all current runs until ``now``. The values are
+        bit-identical to those of ``of``.
         """
         run, order, job = np.array(self._ids).reshape(-1, _IDS).T
         had_gpu_s, had_s, gpus, started_s = np.array(self._amounts).reshape(-1, _AMOUNTS).T
@@ -538,7 +542,7 @@ class Service:
         return ServiceColumns(run, order, job, gpu_s, seconds, gpus, runs, had_gpu_s, had_s, started_s)
 
     def running(self) -> Set[int]:
-        """Return the running jobs."""
+        """Return the numbers of the running jobs."""
         return self._runs.keys()
 
     def started(self, run: Run, now: float) -> None:
@@ -572,8 +576,9 @@ class Service:
             del self._runs[number]
 
     def take_ended(self) -> dict[int, None]:
-        """Return the jobs with runs that have ended since the last call, sorted by their last end
-        and then by run id."""
+        """Return the jobs whose runs have ended since the last call, sorted by last end and then by
+        run id.
+        """
         last_s = {number: now for now, _, number in sorted(self._ended)}
         jobs = dict.fromkeys([number for now, _, number in sorted(self._ended) if last_s[number] == now])
         self._ended.clear()
@@ -584,7 +589,7 @@ class Service:
         self._had.pop(job, None)
 
     def _leave(self, run: int) -> None:
-        """Move the run in the last row into the row of this run."""
+        """Remove a run by moving the last row into its row."""
         ids, amounts, row = self._ids, self._amounts, self._row.pop(run)
         last_ids, last_amounts = ids[-_IDS:], amounts[-_AMOUNTS:]
         del ids[-_IDS:], amounts[-_AMOUNTS:]

@@ -1,4 +1,4 @@
-"""Fair sharing between jobs and tenants."""
+"""Policies for fair sharing between jobs or tenants."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ task is in the system.
 
 class FairShares:
     """Start the oldest task that fits, from the holder with the smallest *share*. A holder is a
-    tenant or a job. Its share is the resources held by its runs divided by its entitlement. With
-    ``dominant``, the largest of its shares of the cluster's GPUs, cores and memory counts;
-    otherwise its GPUs count (or cores, if it has no GPU).
+    tenant or a job. Its share is the amount of resources held by its runs, divided by its
+    entitlement. With ``dominant``, this amount is the largest of its fractions of the cluster's
+    GPUs, cores and memory; otherwise, it is the number of its GPUs (or cores, if it holds no GPUs).
 
     Cost per decision: O(demand classes x log tasks) (progressive filling, Bertsekas and Gallager
     1992, section 6.5.2).
@@ -46,8 +46,8 @@ class FairShares:
         yield from start_of(self._place, view, turns.first(view))
 
     def share(self, holder: Hashable, held: _Amounts, total: _Amounts) -> float:
-        """Return the share of a holder with the resources ``held``, in a cluster with ``total``,
-        divided by its entitlement.
+        """Return the share of a holder: the resources ``held``, in a cluster with ``total``
+        resources, divided by its entitlement.
         """
         gpus, cpus, _ = held
         if self.dominant:
@@ -56,8 +56,9 @@ class FairShares:
         return (gpus + (cpus / (total[1] or 1.0) if not gpus else 0.0)) / self._dues[holder]
 
     def note(self, task: TaskState) -> Hashable:
-        """Return the holder that the task belongs to; the first task of a holder sets its
-        entitlement."""
+        """Return the holder to which the task belongs. The first task of a holder sets its
+        entitlement.
+        """
         holder = task.job.job.tenant if self.by == "tenant" else task.job.number
         if holder not in self._dues:
             self._dues[holder] = self.due(task)
@@ -70,7 +71,7 @@ _Entry: TypeAlias = tuple[float, int, int, Hashable]
 
 class _Turns:
     """The resources held by the runs of each holder, and the ready tasks by holder within each
-    demand class. The holders in a class form a heap by ``(share, oldest task)``.
+    demand class. The holders in a class form a heap sorted by ``(share, oldest task)``.
     """
 
     def __init__(self, shares: FairShares, total: _Amounts) -> None:
@@ -97,7 +98,9 @@ class _Turns:
         self._add(run, -1.0)
 
     def _add(self, run: Run, sign: float) -> None:
-        """Add the resources of a run to its holder or subtract them, and rank the holder again."""
+        """Add the resources of a run to those of its holder, or subtract them, and rank the holder
+        again.
+        """
         holder, asked = self._shares.note(run.task), run.task.demand
         gpus, cpus, memory = self._held.get(holder, _NOTHING)
         self._held[holder] = (
@@ -110,7 +113,7 @@ class _Turns:
                 self._enter(demand, holder)
 
     def first(self, view: ClusterView) -> TaskState | None:
-        """Return the next task in turn among those that fit."""
+        """Return the first task of the holder with the smallest share, among the tasks that fit."""
         best: tuple[tuple[float, int, int], TaskState] | None = None
         for demand, heap in self._heaps.items():
             if not heap or not view.machines.fits(demand):
@@ -160,9 +163,9 @@ def _capacity(view: ClusterView) -> _Amounts:
 
 
 def max_min_fair(by: By = "tenant", placement: str | PlacementRule = "best-fit") -> FairShares:
-    """Max-min fair: the holder with the fewest GPUs is next. All tenants (or, with ``by=job``, all
-    jobs) have the same entitlement. Uses no estimates. Cost: ``FairShares`` (Bertsekas and Gallager
-    1992, section 6.5.2).
+    """Max-min fairness: the holder with the fewest GPUs comes first. All tenants (or, with
+    ``by=job``, all jobs) have the same entitlement. Uses no estimates. Cost: ``FairShares``
+    (Bertsekas and Gallager 1992, section 6.5.2).
 
     The holders are tenants or jobs (``by``).
     """
@@ -170,11 +173,12 @@ def max_min_fair(by: By = "tenant", placement: str | PlacementRule = "best-fit")
 
 
 def weighted_fair(alpha: float = 0.0, by: By = "job", placement: str | PlacementRule = "best-fit") -> FairShares:
-    """Weighted fair: a job is entitled to GPUs in proportion to its weight times its work to the
-    power ``alpha``, where its work is its estimated GPU-seconds. With 0, only the weight counts;
-    with 1, the size counts as well; and below 0, small jobs get more. When tuned, it is the
-    strongest baseline of Decima (Mao et al., SIGCOMM 2019, section 7.1). With ``by=tenant``, the
-    first job of a tenant sets its entitlement. Uses estimates. Cost: ``FairShares``.
+    """Weighted fairness: a job is entitled to GPUs in proportion to its weight times its work to
+    the power ``alpha``, where its work is its estimated GPU-seconds. With ``alpha`` 0, only the
+    weight counts. With 1, the size of a job counts as well. Below 0, small jobs get more. With a
+    tuned ``alpha``, this is the strongest baseline of Decima (Mao et al., SIGCOMM 2019, section
+    7.1). With ``by=tenant``, the first job of a tenant sets its entitlement. Uses estimates. Cost:
+    ``FairShares``.
 
     The holders are tenants or jobs (``by``).
 
@@ -195,9 +199,9 @@ def weighted_fair(alpha: float = 0.0, by: By = "job", placement: str | Placement
 
 
 def drf(by: By = "tenant", placement: str | PlacementRule = "best-fit") -> FairShares:
-    """Dominant resource fairness: the tenant with the smallest dominant share (the largest of its
-    shares of GPUs, cores and memory) is next, weighted by the weight of its first job. Uses no
-    estimates. Cost: ``FairShares`` (Ghodsi et al., NSDI 2011).
+    """Dominant resource fairness: the tenant with the smallest dominant share comes first. This is
+    the largest of its shares of GPUs, cores and memory, divided by the weight of its first job.
+    Uses no estimates. Cost: ``FairShares`` (Ghodsi et al., NSDI 2011).
 
     The holders are tenants or jobs (``by``).
     """
