@@ -326,8 +326,8 @@ def _possible(
     """Yield the task, type, start and end of all starts that may be part of a schedule whose sum is
     at most ``most``.
 
-    With the start of one task fixed, the bound is that of the prices, minus the lowest cost of the
-    task, plus its cost at that start.
+    If the start of one task is fixed, the bound from the prices loses the lowest cost of the task
+    and gains its cost at that start.
     """
     costs = StartCosts(problem, dual)
     shortest = problem.shortest_s

@@ -267,7 +267,7 @@ def faster_engine(scenario_of: Callable[[], ClusterScenario], policy: str, engin
 
 
 def faster(policy: str) -> str:
-    """Return how many times as fast as the kernel the compiled engine is for many tasks, as measured."""
+    """Return the measured speed-up of the compiled engine over the kernel for many tasks."""
     from dagsim.families.compiled.drive import plan_of
 
     cost = costs()[plan_of(POLICIES.create(policy)).loop]

@@ -328,7 +328,7 @@ def alone_s(job: ElasticJob) -> float:
 
 
 def read_workload(path: Path | str, profiles: Mapping[str, TrainingProfile]) -> list[ElasticJob]:
-    """Read a workload of Pollux or Sia: a CSV file, plain or gzip, with the columns ``name, time,
+    """Read a workload from Pollux or Sia: a CSV file, plain or gzip, with the columns ``name, time,
     application, num_replicas, batch_size``.
 
     Raises:

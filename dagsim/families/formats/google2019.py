@@ -3,9 +3,9 @@
 
 Reads exports of the BigQuery tables, each as one file or as shards: CSV with a header (nested
 fields as ``resource_request.cpus`` or ``resource_request_cpus``), or JSON Lines (numbers possibly
-as strings, defaults left out). Event types are numbers or names; the numbers differ from those of
-2011. The trace is the directory of the tables or the file of instance events. ``google`` groups and
-interprets the events.
+as strings, defaults left out). Event types are numbers or names; the numbers differ from the ones
+used in 2011. The trace is the directory of the tables or the file of instance events. ``google``
+groups and interprets the events.
 
 This module also reads exports that do not contain the history of tasks: the Kaggle sample,
 requests, and machine shapes.

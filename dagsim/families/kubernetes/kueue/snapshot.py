@@ -1,4 +1,4 @@
-"""The state that a scheduling cycle sees: quota, topology, and the workloads that hold them."""
+"""The state used by a scheduling cycle: quota, topology, and the workloads that hold them."""
 
 from __future__ import annotations
 
