@@ -46,8 +46,8 @@ class Gavel:
     task is that of its current phase, and it runs with its ``instances``.
 
     Policies with ``_packed`` in their names let two tasks with equal numbers of GPUs share them.
-    They need a sharing model; ``pair_rates``, in steps per second, replaces the model's rates in
-    the policy.
+    They need a sharing model. ``pair_rates``, in steps per second, replaces the sharing model's
+    rates in the policy.
 
     A task that continues keeps its GPUs, as with Gavel's leases. Only with ``whole_steps`` and free
     preemption is it stopped at the end of its micro-task, as in Gavel's simulator. Where preemption
