@@ -282,7 +282,7 @@ def test_the_shipped_schema_is_the_present_one() -> None:
 
 def test_the_schema_has_a_line_for_each_key_so_that_two_changes_can_be_merged() -> None:
     lines = fine("config", "schema").stdout.splitlines()
-    assert ["{", '  "properties": {', "}"] == [line for line in lines if line in ("{", '  "properties": {', "}")]
+    assert [line for line in lines if line in ("{", '  "properties": {', "}")] == ["{", '  "properties": {', "}"]
 
 
 @pytest.mark.parametrize(
