@@ -34,7 +34,7 @@ class Gavel:
     """Gavel: rounds that approximate the share of its time that each task should spend on each GPU
     type.
 
-    ``policy`` computes the shares. It is one of Gavel's own, by its name there
+    ``policy`` computes the shares; it is one of Gavel's own policies, by its name there
     (``max_min_fairness_perf``, ``finish_time_fairness_perf``, ``min_total_duration_perf``,
     ``isolated``, ``fifo_perf``, ``allox`` and more), or any ``Allocator``. Shares are computed when
     tasks arrive and end, but at least ``gap_s`` apart. In a round of ``round_s`` seconds, the tasks
@@ -46,8 +46,8 @@ class Gavel:
     task is that of its current phase, and it runs with its ``instances``.
 
     Policies with ``_packed`` in their names let two tasks with equal numbers of GPUs share them.
-    They need a sharing model; ``pair_rates``, in steps per second, replaces the model's rates in
-    the policy.
+    They need a sharing model. ``pair_rates``, in steps per second, replaces the sharing model's
+    rates in the policy.
 
     A task that continues keeps its GPUs, as with Gavel's leases. Only with ``whole_steps`` and free
     preemption is it stopped at the end of its micro-task, as in Gavel's simulator. Where preemption
