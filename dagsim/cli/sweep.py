@@ -92,7 +92,7 @@ def swept(
     executor_for(output.on)
     check_plan(plan)
     store = Store.begin(output.out if out is None else out, plan, argv=["dagsim", *sys.argv[1:]])
-    return store, carried(store, plan, output.on, watched=output.watched, limit=limit)
+    return store, carried(store, plan, output.on, watched=output.watched, limit=limit).runs
 
 
 class _Shown(NamedTuple):
