@@ -89,7 +89,7 @@ _NO_LIST = "whose list of nodes cannot be read, so their nodes are unknown"
 _UNFINISHED = "of requeued jobs that are not over at the end, taken to run for as long as their longest attempt"
 _OTHER_CPUS = Disagreement("whose NCPUS and AllocTRES disagree; taken as AllocTRES")
 _OTHER_LENGTH = Disagreement("whose list of nodes and NNodes disagree")
-_DAY_S = 86400.0
+_DAY_S, _REQUEUE_S = 86400.0, 300.0
 _SHORT_TIME = 8  # in characters; a shorter number of seconds is not a date
 _MIXED = Disagreement("that mix GPU types on a node, which all run on one type here")
 _CLOCK_S = 1.0
@@ -289,15 +289,16 @@ _EXAMPLE = _Times(dict(zip(_MOMENTS, np.array([[1.0], [1.0], [2.0], [12.0]]), st
 class _Reuse:
     """Finds ids that were used again. Rows with one id are attempts of one job if they belong to
     one user and cluster, and each was submitted when the one before ended, or up to a day later
-    (Slurm submits a job anew when it requeues it); otherwise the id was used again."""
+    (Slurm submits a job anew when it requeues it); otherwise the id was used again. A completed
+    attempt can be requeued for five minutes only (MinJobAge)."""
 
     def __init__(self) -> None:
         self._rows: list[tuple[np.ndarray, ...]] = []
         self._numbers: dict[tuple[int, int, float], int] | None = None
 
     def add(self, *columns: np.ndarray) -> None:
-        """Add rows: hashes of their ids, of the ids with the component, and of their owners; and
-        their submissions and ends."""
+        """Add rows: hashes of their ids, of the ids with the component, and of their owners; their
+        submissions and ends; and whether they completed."""
         self._rows.append(columns)
 
     @property
@@ -315,7 +316,13 @@ class _Reuse:
         return self._numbers
 
     def _number(
-        self, ids: list[int], full: list[int], owners: list[int], submit_s: list[float], end_s: list[float]
+        self,
+        ids: list[int],
+        full: list[int],
+        owners: list[int],
+        submit_s: list[float],
+        end_s: list[float],
+        completed: list[bool],
     ) -> None:
         """Number the jobs of rows that are sorted by id and submission."""
         assert self._numbers is not None
@@ -327,7 +334,8 @@ class _Reuse:
                 return False
             if full[row] not in last or submit_s[row] - submit_s[before] <= _CLOCK_S:
                 return True
-            return isnan(end_s[before]) or -_CLOCK_S <= submit_s[row] - end_s[before] <= _DAY_S
+            longest_s = _REQUEUE_S if completed[before] else _DAY_S
+            return isnan(end_s[before]) or -_CLOCK_S <= submit_s[row] - end_s[before] <= longest_s
 
         for row, id in enumerate(ids):
             if row and id != ids[row - 1]:
@@ -488,7 +496,9 @@ class _Reading:
         owners = map(hash, zip(*[table.texts(_AT[name]).tolist() for name in ("User", "Cluster")], strict=True))
         ids = [map(hash, column) for column in (bases, _ids(table).tolist())]
         columns = [np.fromiter(column, np.int64, len(table)) for column in (*ids, owners)]
-        self.reuse.add(*columns, self._moments(table, "Submit"), self._moments(table, "End"))
+        states = table.words(_AT["State"])
+        completed = np.array([word.upper().startswith("COMPLETED") for word in states.words], bool)[states.place]
+        self.reuse.add(*columns, self._moments(table, "Submit"), self._moments(table, "End"), completed)
 
     def note_nodes(self, table: Table, rows: np.ndarray) -> None:
         """Report rows whose list of nodes cannot be read, or has another length than the row
