@@ -104,7 +104,7 @@ def service(name: str, group: str = "services") -> Any:
     answer = offered(name, group)
     if answer is None:
         refuse_missing(group, name)
-        raise UnknownName(f"no family offers {name!r}")
+        raise UnknownName(f"no family provides {name!r}")
     return answer
 
 

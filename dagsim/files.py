@@ -55,7 +55,8 @@ def whole_characters(value: Any, written: str | bytes) -> Any:
             json.dumps(value, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
             raise ValueError(
-                f"the text contains half a character (\\u{ord(error.object[error.start]):x}), which UTF-8 cannot encode"
+                f"the text contains an unpaired surrogate (\\u{ord(error.object[error.start]):x}), which UTF-8 "
+                "cannot encode"
             ) from None
     return value
 
@@ -212,7 +213,7 @@ def append(path: Path, data: bytes, at: int) -> int:
     handle = os.open(path, os.O_WRONLY | os.O_CREAT if at == 0 else os.O_WRONLY, 0o666)
     try:
         if os.fstat(handle).st_size < at:
-            raise OSError(None, f"is shorter than the {at} bytes written to it", str(path))
+            raise OSError(None, f"is shorter than the {at} bytes that were written to it", str(path))
         os.ftruncate(handle, at)
         os.lseek(handle, at, os.SEEK_SET)
         left = memoryview(data)
@@ -235,7 +236,7 @@ def cut(path: Path, size: int) -> None:
     """
     there = path.stat().st_size if path.exists() else 0
     if there < size:
-        raise OSError(None, f"is shorter than the {size} bytes written to it", str(path))
+        raise OSError(None, f"is shorter than the {size} bytes that were written to it", str(path))
     if size == 0:
         path.unlink(missing_ok=True)
     elif there > size:

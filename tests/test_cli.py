@@ -376,7 +376,7 @@ def test_agents_that_come_with_dagsim_run_by_name(tmp_path: Path) -> None:
 
 def test_one_trace_has_no_interval_and_says_why(tmp_path: Path) -> None:
     shown = fine("replay", "-t", TRACE, "--algo", "sjf", "--seeds", 3, "--out", tmp_path / "a", "--no-plots").stdout
-    assert "one run: seeds change nothing here" in shown
+    assert "one run, because seeds have no effect here" in shown
     assert "One trace is one sample: no intervals." in shown
     table = fine("replay", "-t", TRACE, "-a", "sjf", "--reference", "fifo", "--out", tmp_path / "b", "--no-plots")
     assert "no interval and no verdict" in " ".join(table.stdout.split())

@@ -301,10 +301,10 @@ def _sentence(error: Any, group: Any) -> str:
         arguments = [of.metavar or of.name.upper() for of in taken if of.param_type_name == "argument"]
         if arguments:
             return (
-                f"{path} takes {' and '.join(arguments)}, and got {unexpected[1]!r} besides; a pattern with * may "
-                "match several files"
+                f"{path} takes only {' and '.join(arguments)}, but also got {unexpected[1]!r}; a pattern with * "
+                "may match several files"
             )
-        hint = f"; a scheduler is given as --policy {unexpected[1]}" if "--policy" in options else ""
+        hint = f"; to choose a scheduler, use --policy {unexpected[1]}" if "--policy" in options else ""
         return f"{path} takes no argument {unexpected[1]!r}{hint}"
     if wanting := re.match(r"Option '(.*)' requires", text):
         return f"{path}: {wanting[1]} needs a value"
@@ -433,7 +433,7 @@ def _root(
         bool,
         typer.Option(
             ALLOW_CODE,
-            help="Trust code outside dagsim that a run folder names (docs/security.md).",
+            help="Trust code outside dagsim that a run folder refers to (docs/security.md).",
         ),
     ] = False,
 ) -> None:

@@ -1,6 +1,4 @@
-"""Commands for the inputs of an experiment: ``dagsim config``, ``workload``, ``cluster`` and
-``list``.
-"""
+"""Commands for the inputs of an experiment: ``dagsim config``, ``workload`` and ``list``."""
 
 from __future__ import annotations
 

@@ -241,7 +241,7 @@ class Experiment(NamedTuple):
 
 
 class Output(NamedTuple):
-    """Options for where results are written and how they are printed."""
+    """Options that determine where results are written and how they are printed."""
 
     out: Out = Path("results")
     plots: Plots = None

@@ -273,7 +273,7 @@ def run_kept(
     """Run the policies into a new folder while showing progress. Ctrl-C keeps the finished runs and
     exits with code 130.
 
-    ``seeds`` default to those in the configuration, or to as many as its precision needs.
+    ``seeds`` default to those in the configuration, or to as many as the requested precision needs.
     """
     from dagsim.experiment.carry_out import check_plan
     from dagsim.experiment.compare import rule_for, seeds_for
@@ -477,7 +477,7 @@ def _print(
         say(note, err=output.table is not TableFormat.TEXT)
     workload, sample = folder.label, sample_of(folder.config)
     if sample is Sample.TRACE and len(shown := without_repeats(lines)) < len(lines):
-        lines, notes = shown, (*notes, "one run: seeds change nothing here")
+        lines, notes = shown, (*notes, "one run, because seeds have no effect here")
         ranked = standings(lines, metric_of(folder.config), sample=sample) if ranked else []
     if len(ranked) > 1:
         table = comparison_table(ranked, metric_of(folder.config), workload=workload, wide=output.wide)

@@ -143,8 +143,8 @@ class Config(TopKeys):
         for key in _top_keys():
             if key in self.model_fields_set:
                 raise ConfigError(
-                    f"{key} belongs to the system {DEFAULT_SYSTEM!r}, but the system is {self.kind!r}; "
-                    "put itssettings under system"
+                    f"{key} belongs to the system {DEFAULT_SYSTEM!r}, but the system is {self.kind!r}; put its "
+                    "settings under system"
                 )
         if (
             "policy" not in self.model_fields_set

@@ -227,12 +227,12 @@ def _value(node: yaml.Node, path: Key, document: Document, faults: list[str], wi
         raise ConfigError(f"{document.source}: more than {_MOST_VALUES:,} values (each use of an alias counts)")
     document.values[path] = place = _place(document.source, node)
     if node in within:
-        faults.append(f"{place}: an alias refers to a part that contains it")
+        faults.append(f"{place}: an alias refers to a value that contains the alias")
         return None
     inside = (*within, node)
     match node:
         case yaml.ScalarNode() if not is_text(node.value):
-            faults.append(f"{place}: {node.value!a} is not text: UTF-8 cannot encode half a character")
+            faults.append(f"{place}: {node.value!a} contains an unpaired surrogate, which UTF-8 cannot encode")
             return None
         case yaml.ScalarNode() if node.tag == _TEXT:
             return scalar(node.value) if node.style is None else node.value
@@ -254,7 +254,7 @@ def _items(node: yaml.MappingNode, path: Key, document: Document, faults: list[s
         if not isinstance(key, yaml.ScalarNode):
             faults.append(f"{place}: a key must be a plain word")
         elif not is_text(key.value):
-            faults.append(f"{place}: key {key.value!a} is not text: UTF-8 cannot encode half a character")
+            faults.append(f"{place}: key {key.value!a} contains an unpaired surrogate, which UTF-8 cannot encode")
         elif key.value in lines:
             faults.append(f"{place}: key {key.value!r} is given twice (first on line {lines[key.value]})")
         else:

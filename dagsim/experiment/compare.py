@@ -380,8 +380,8 @@ def used_links(folder: Store, schedule: Schedule) -> list[LinkUse]:
 def explained_waits(
     folder: Store, schedule: Schedule, policy: str
 ) -> Callable[[int, Sequence[tuple[float, float]]], tuple[Stretch, ...]]:
-    """Return a function that takes the number of a job and its waiting periods, and returns the causes
-    of these waits in a run in the folder.
+    """Return a function that explains waits in ``schedule``. Its arguments are the number of a job and
+    the job's waiting periods, and it returns the causes of the waits.
 
     Raises:
         InputError: The run belongs to another system, or its trace is missing or has changed.

@@ -76,8 +76,8 @@ class GridStore(Store):
             raise RunFolderError(f"{path}: belongs to dagsim {before.get('command')}; use another --name or --out")
         if before is not None and before.get("code_sha256") != facts["code_sha256"]:
             raise RunFolderError(
-                f"{path}: its cells come from another version of dagsim's code, so the sweep cannot be "
-                "continued; useanother --name or --out, or delete the folder"
+                f"{path}: its cells come from another version of dagsim's code, so the sweep cannot be continued; "
+                "use another --name or --out, or delete the folder"
             )
         facts["created"] = facts["created"] if before is None else before["created"]
         store = cls(path, plan.config, facts)
@@ -172,7 +172,7 @@ class GridStore(Store):
         """Return the events in ``progress.jsonl``; an incomplete last line is ignored.
 
         Raises:
-            RunFolderError: They cannot be read.
+            RunFolderError: The file cannot be read.
         """
         return read_lines(self.path / _PROGRESS)
 
@@ -201,7 +201,9 @@ class GridStore(Store):
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError, KeyError) as error:
-            raise RunFolderError(f"{path}: not readable as a cell ({error}); delete it to run it again") from None
+            raise RunFolderError(
+                f"{path}: cannot be read as the result of a cell ({error}); delete the file to run the cell again"
+            ) from None
 
     def _tell(self, event: str, **facts: Any) -> None:
         """Append a line to ``progress.jsonl``."""

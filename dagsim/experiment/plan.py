@@ -242,8 +242,8 @@ def read_grid(path: Path, name: str | None = None) -> SweepGrid:
 
 
 def _of_files(axis: Axis, path: Path, document: yaml.Document) -> Axis:
-    """Return the axis. If its key is ``base``, its values are resolved to configuration files, as the
-    key ``base`` of a sweep is.
+    """Return the axis. The values of the key ``base`` are resolved to configuration files, like the
+    base of a sweep.
     """
     if axis.key != "base":
         return axis
@@ -286,8 +286,8 @@ def _seeds(value: Any, place: str) -> int | Sequence[int] | None:
         case [_, *_] if all(type(seed) is int and seed >= 0 for seed in value) and len(set(value)) == len(value):
             return tuple(value)
     raise ConfigError(
-        f"{place}: seeds: expected a whole number of at least 1, a list of different seeds, or the first "
-        f"seed and theirnumber as {{first: 100, count: 5}}, got {value!r}"
+        f"{place}: seeds: expected a whole number of at least 1, a list of different seeds, or the first seed and "
+        f"their number as {{first: 100, count: 5}}, got {value!r}"
     )
 
 
@@ -358,7 +358,7 @@ class Cell:
         return sha256(f"{_content(self.config, self.policy)} {self.seed}".encode()).hexdigest()[:_ID]
 
     def trace(self) -> tuple[str, Path] | None:
-        """Return the SHA-256 and path of the trace that the jobs come from.
+        """Return the SHA-256 and path of the trace from which the jobs come.
 
         Raises:
             ConfigError: The file does not exist.

@@ -250,7 +250,9 @@ def agent_spec(
         return algo
     if "checkpoint" in spec.params:
         if checkpoint is not None:
-            raise ConfigError(f"--checkpoint {checkpoint}: --policy {algo} also names one; leave one of them out")
+            raise ConfigError(
+                f"--checkpoint {checkpoint}: --policy {algo} already names a checkpoint, so leave one of them out"
+            )
         return str(spec.call)
     if checkpoint is None:
         checkpoint = service("newest_agent")(spec.name, root, system.system)
@@ -303,6 +305,6 @@ def _program(scenario: Scenario, spec: PolicySpec) -> Policy[Any, Any]:
         names.check("policy", spec.text)
     if not scenario.takes_programs:
         able = [name for name, system in all_systems().items() if system.takes_programs]
-        raise UnknownName(f"policy {spec.text!r}: other programs can only schedule the system {able[0]!r}")
+        raise UnknownName(f"policy {spec.text!r}: external programs can only schedule the system {able[0]!r}")
     program: Policy[Any, Any] = PROGRAMS.create(spec.call, command=spec.address, endpoint=spec.address)
     return program

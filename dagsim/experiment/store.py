@@ -297,7 +297,7 @@ class Store(ABC):
         """The state of the run according to ``status.json``."""
         status = read_json_file(self.path / "status.json")
         if not isinstance(status, dict) or status.get("state") not in get_args(State):
-            raise RunFolderError(f"{self.path / 'status.json'}: its state is not one of {', '.join(get_args(State))}")
+            raise RunFolderError(f"{self.path / 'status.json'}: the state must be one of {', '.join(get_args(State))}")
         state: State = status["state"]
         return state
 
@@ -311,8 +311,8 @@ class Store(ABC):
         """Become the only writer of the folder, until it is marked as ended or this process ends.
 
         Raises:
-            RunFolderError: Another process writes to it.
-            OSError: It cannot be written to.
+            RunFolderError: Another process writes to the folder.
+            OSError: The folder cannot be written to.
         """
         if not self._lock.claim():
             pid = None
@@ -330,8 +330,8 @@ class Store(ABC):
         """
         if not self.manifest.get("policies"):
             raise RunFolderError(
-                f"{self.path}: cannot be resumed: its manifest does not say which policies were to run, because its "
-                "command has no --resume; run it again: its command is in command.txt"
+                f"{self.path}: cannot be resumed, because its manifest does not list the policies to run and its "
+                "command has no --resume; repeat the run with the command in command.txt"
             )
         self.check_unchanged()
         try:
@@ -390,18 +390,19 @@ class Store(ABC):
         command = self.manifest["command"]
         if command == "train":
             return (
-                f"the training is kept in {self.path}; go on with: dagsim train --resume {shlex.quote(str(self.path))}"
+                f"the training run is kept in {self.path}; continue with: dagsim train --resume "
+                f"{shlex.quote(str(self.path))}"
             )
         try:
             count = self._count_done()
             again = self._command_on()
             logs = len(list(self.aside.glob(f"*{FACTS_OF_LOG}")))
         except (OSError, ValueError, InputError, RunFolderError) as error:
-            return f"{self.path}: what it keeps cannot be read: {error}"
+            return f"{self.path}: its contents cannot be read: {error}"
         aside = f" and the logs of {logs} more" if logs else ""
         if not (count or logs or stopped):
             return ""
-        return f"{count} finished {self._unit}{aside} are kept in {self.path}; go on with: {again}"
+        return f"{count} finished {self._unit}{aside} are kept in {self.path}; continue with: {again}"
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -435,8 +436,8 @@ class Store(ABC):
         """Replace ``status.json``; ``running`` claims the folder, and any other state releases it.
 
         Raises:
-            RunFolderError: Another process writes to it.
-            OSError: It cannot be written.
+            RunFolderError: Another process writes to the folder.
+            OSError: The file cannot be written.
         """
         if state == "running":
             self.claim()
@@ -457,7 +458,7 @@ class Store(ABC):
         of seeds.
 
         Raises:
-            RunFolderError: It cannot be written.
+            RunFolderError: The manifest cannot be written.
         """
         self.manifest["seeds"] = list(seeds)
         try:
@@ -472,7 +473,7 @@ class Store(ABC):
         """Return the cells that are finished.
 
         Raises:
-            RunFolderError: One of them cannot be read.
+            RunFolderError: A cell cannot be read.
         """
 
     @abstractmethod
@@ -480,7 +481,7 @@ class Store(ABC):
         """Save a finished cell atomically.
 
         Raises:
-            RunFolderError: It cannot be written.
+            RunFolderError: The cell cannot be written.
         """
 
     def fail(self, cell: Cell, run: CellRun) -> None:
@@ -535,7 +536,7 @@ class Store(ABC):
 
         Raises:
             RunFolderError: Data before it is missing.
-            OSError: It cannot be written.
+            OSError: A file cannot be written.
         """
 
     @property
@@ -596,7 +597,7 @@ class Store(ABC):
         """Return the finished runs, in order; an incomplete last line is ignored.
 
         Raises:
-            RunFolderError: They cannot be read.
+            RunFolderError: A file cannot be read.
         """
         runs, timing = read_lines(self.path / RUNS), read_lines(self.path / TIMING)
         for file, lines in ((RUNS, runs), (TIMING, timing)):
@@ -628,7 +629,7 @@ class Store(ABC):
         """Return the policies that failed, each with its error.
 
         Raises:
-            RunFolderError: They cannot be read.
+            RunFolderError: The file cannot be read.
         """
         return [
             CellRun(
@@ -643,14 +644,14 @@ class Store(ABC):
         """Return the finished runs of the policies that did not fail, which can be compared.
 
         Raises:
-            RunFolderError: They cannot be read.
+            RunFolderError: A file cannot be read.
         """
         failed = {failure.policy for failure in self.failures()}
         return [run for run in self.lines() if run.policy not in failed]
 
     def missing(self) -> str | None:
         """Return a sentence if the folder contains fewer runs than when it was finished, such as
-        ``3 of 8 runs are there``.
+        ``contains only 3 of 8 runs``.
 
         Raises:
             RunFolderError: The runs cannot be read.
@@ -661,8 +662,8 @@ class Store(ABC):
         if count >= due:
             return None
         return (
-            f"{self.path}: {count} of {due} runs are there, although its state is done; {self._command_on()} runs the "
-            "others"
+            f"{self.path}: contains only {count} of {due} runs, although its state is done; {self._command_on()} "
+            "runs the others"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -689,7 +690,7 @@ class Store(ABC):
         """Return the schedule of finished run ``number``.
 
         Raises:
-            RunFolderError: It is missing or damaged.
+            RunFolderError: The schedule is missing or damaged.
         """
         return read_schedule(self.path / "schedules" / f"{number:03d}", self._cluster())
 

@@ -104,8 +104,8 @@ def jobs_waiting(source: Source) -> Steps:
 
 
 def jobs_running(source: Source) -> Steps:
-    """Return the number of jobs with at least one run in progress, over the window; waiting + running
-    = in system.
+    """Return the number of jobs with at least one run in progress, over the window. The sum of running
+    and waiting jobs is the number of jobs in the system.
     """
     return _in_phase(source, waiting=False)
 
@@ -380,7 +380,7 @@ class PowerModel:
 
     def __post_init__(self) -> None:
         if not 0 < self.busy_fraction <= 1:
-            raise ModelError(f"power: busy_fraction must lie above 0 and up to 1, got {self.busy_fraction!r}")
+            raise ModelError(f"power: busy_fraction must be above 0 and at most 1, got {self.busy_fraction!r}")
         require(0 <= self.activity <= 1, "power: activity must lie in 0..1", self.activity, ModelError)
         for name, (idle, busy) in self.watts.items():
             if not 0 <= idle <= busy:

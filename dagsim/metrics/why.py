@@ -2,8 +2,8 @@
 which resources were missing.
 
 The log contains GPUs and outages. It does not show which other GPU types a job could have used, nor
-CPUs, memory or the limits of a policy. If enough GPUs of the right kind were free, one of these, or
-the policy's order, made the job wait.
+CPUs, memory or the limits of a policy. If enough GPUs of the right kind were free, the job waited
+for one of these reasons, or because of the policy's order.
 
 Waits on the real cluster, as recorded in its log, are compared with simulated waits of the same
 jobs (``observed_against_simulated``).

@@ -71,7 +71,7 @@ class OnDemand:
                 raise ModelError(f"on_demand: {name} must be a number of 0 or more, got {value!r}")
         require(0 < self.scan_s < inf, "on_demand: scan_s must be positive", self.scan_s, ModelError)
         if not self.boots_s:
-            raise ModelError("on_demand: boot_s needs at least one time")
+            raise ModelError("on_demand: boot_s must contain at least one time")
         if self.trigger not in ("placed", "pending"):
             raise ModelError(f"on_demand: trigger must be placed or pending, got {self.trigger!r}")
 

@@ -420,9 +420,9 @@ def linked(kind: str, names: Sequence[str], edges: Iterable[tuple[int, int]]) ->
     seen_edges: set[tuple[int, int]] = set()
     for parent, child in edges:
         if not (0 <= parent < count and 0 <= child < count):
-            raise GraphError(f"edge {parent} -> {child} leads outside the {count} {kind}s")
+            raise GraphError(f"edge {parent} -> {child} refers to a {kind} that does not exist; there are {count}")
         if parent == child:
-            raise GraphError(f"{kind} {names[child]!r} waits for itself")
+            raise GraphError(f"{kind} {names[child]!r} depends on itself")
         if (parent, child) in seen_edges:
             raise GraphError(f"edge {names[parent]!r} -> {names[child]!r} is given twice")
         seen_edges.add((parent, child))
@@ -436,7 +436,7 @@ def linked(kind: str, names: Sequence[str], edges: Iterable[tuple[int, int]]) ->
             if not missing[child]:
                 order.append(child)
     if len(order) < count:
-        raise GraphError(f"the {kind}s wait for each other in a circle: {_circle(names, parents, set(order))}")
+        raise GraphError(f"the {kind}s depend on each other in a cycle: {_circle(names, parents, set(order))}")
     return Links(tuple(map(tuple, parents)), tuple(map(tuple, children)), tuple(order))
 
 
@@ -541,7 +541,9 @@ class Task:
 
     def _check_elastic(self, elastic: Elastic) -> None:
         if not self.gang or self.gpus != 1:
-            raise ModelError(f"an elastic task is a gang of instances of one GPU, got {self.gpus!r} GPUs per instance")
+            raise ModelError(
+                f"an elastic task must be a gang of instances with one GPU each, got {self.gpus!r} GPUs per instance"
+            )
         if not elastic.least <= self.instances <= elastic.most:
             raise ModelError(
                 f"instances must lie in the task's range of {elastic.least} to {elastic.most}, got {self.instances}"

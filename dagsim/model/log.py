@@ -245,10 +245,10 @@ class FactColumns(Sequence[JobFacts]):
         if any(len(column) != jobs for column in (*numbers, self.tenant, self.graph)):
             raise ValueError("the columns of jobs have different lengths")
         if len(self.first) != jobs + 1 or self.first[-1] != len(self.name) or (np.diff(self.first) < 0).any():
-            raise ValueError("tasks that are of no job")
+            raise ValueError("some tasks do not belong to any job")
         for places, of in ((self.name, self.names), (self.graph, self.graphs)):
             if len(places) and not 0 <= places.min() <= places.max() < len(of):
-                raise ValueError("a place beyond its list")
+                raise ValueError("an index lies beyond the end of its list")
 
     @classmethod
     def of(cls, facts: Sequence[JobFacts]) -> FactColumns:
@@ -458,14 +458,14 @@ class Schedule:
         """
         rows, jobs = self.log.rows(), FactColumns.of(self.jobs)
         if rows.ndim != 1:
-            raise ValueError(f"the rows have {rows.ndim} dimensions")
+            raise ValueError(f"the rows must have one dimension, got {rows.ndim}")
         # A rejected job that fits on no node has no ideal end even on an idle cluster.
         numbers = np.array([getattr(jobs, name) for name in NUMBERS if name not in ("deadline_s", *_IDEAL)])
         ideals = np.array([getattr(jobs, name) for name in _IDEAL])
         ends = (self.seed, self.ended_s, self.begins_s)
         finite = np.isfinite(numbers).all() and all(isinstance(end, int | float) and isfinite(end) for end in ends)
         if not finite or not (ideals >= 0).all():
-            raise ValueError("a number of a job, the seed or the end is not finite")
+            raise ValueError("a number in a job, the seed or an end of the simulation is not finite")
         texts = (*jobs.ids, *jobs.tenant, *jobs.names)
         if not all(isinstance(text, str) for text in texts):
             raise ValueError("a name is not a string")
@@ -492,7 +492,7 @@ class Schedule:
     @staticmethod
     def _check_rows(rows: np.ndarray, name: str, wrong: np.ndarray) -> None:
         if (places := np.flatnonzero(wrong)).size:
-            raise ValueError(f"row {places[0]}: {name} {rows[name][places[0]]}")
+            raise ValueError(f"row {places[0]}: {name} must not be {rows[name][places[0]]}")
 
     def copy(self) -> Schedule:
         """Return a copy of the schedule. Both grow independently."""

@@ -128,13 +128,13 @@ class QueueNode:
 
     def __post_init__(self) -> None:
         if not self.name:
-            raise ModelError("queues: a queue needs a name")
+            raise ModelError("queues: every queue needs a name")
         _check(f"queue {self.name!r}", {"weight": self.weight})
         for part in ("users", "user_priorities", "quota", "borrow", "lend"):
             _check(f"queue {self.name!r}: {part}", getattr(self, part))
         for part in ("borrow", "lend") if not self.children else ():
             if unknown := [key for key in getattr(self, part) if key not in self.quota]:
-                raise ModelError(f"queue {self.name!r}: {part} names {unknown[0]!r}, of which it has no quota")
+                raise ModelError(f"queue {self.name!r}: {part} names {unknown[0]!r}, for which the queue has no quota")
 
     def walk(self, above: tuple[str, ...] = ()) -> Iterator[tuple[QueueNode, tuple[str, ...]]]:
         """Yield this queue and all queues below it, each with the names of those above it, nearest
@@ -162,8 +162,8 @@ class NodePartition:
       of their own QOS.
     - ``job_limits`` apply to each job.
     - Only jobs from ``accounts`` (including all accounts below them) and with an ``allowed_qos``
-      may run here. If one of these is empty, it allows all except ``denied_accounts`` or
-      ``denied_qos``.
+      may run here. If ``accounts`` is empty, all accounts except ``denied_accounts`` are allowed;
+      likewise, if ``allowed_qos`` is empty, all QOS except ``denied_qos``.
     - ``grace_s`` is the time for which a run continues after it has been chosen for preemption.
     - ``spreads`` is True if jobs go to the least loaded nodes first.
 

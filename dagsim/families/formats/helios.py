@@ -39,8 +39,8 @@ _FORM = csv_form(
 
 
 class Helios(Reader):
-    """One gang of single GPUs per job; a job without GPUs has one instance per node. The tenant is
-    the virtual cluster.
+    """One gang per job, with one GPU per instance; a job without GPUs has one instance per node. The
+    tenant is the virtual cluster.
 
     All states are kept: jobs that failed or were cancelled also held their GPUs.
     """
@@ -103,7 +103,7 @@ def _times(table: Table) -> np.ndarray:
 
 
 def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
-    """Build the jobs of all rows."""
+    """Build one job per row."""
     table = checks.table
     submitted = checks.date(_SUBMIT, "submit_time")
     blank = table.blank(_DURATION)

@@ -5,9 +5,9 @@ job are the rows with that ``JobID`` in order of submission. (``JobIDRaw`` is no
 last task in an array has the array's own number.) This was tested on Slurm 22.05.8 and 24.11.5.
 
 Jobs with a single unremarkable row are converted column by column. Jobs with several rows
-(requeued, heterogeneous), and rows with something to report, are few and need their rows together,
-so these jobs are built one by one (``_Reading.job``). Both ways use the same function for demands,
-once per distinct combination of fields (``_Kinds``).
+(requeued, heterogeneous) and jobs with something to report are few, and all rows of such a job are
+needed at once, so these jobs are built one by one (``_Reading.job``). Both ways use the same
+function for demands, once per distinct combination of fields (``_Kinds``).
 """
 
 from __future__ import annotations

@@ -253,8 +253,9 @@ THRESHOLDS = (0.2, 0.4, 0.6, 0.8)
 
 
 class Graphene:
-    """Weighted fair shares between jobs (``alpha`` as in ``WeightedFair``); within a job, stages in
-    its planned order."""
+    """Shares executors between jobs as ``WeightedFair`` does with ``alpha``, and runs the stages in a
+    job in the job's planned order.
+    """
 
     def __init__(self, alpha: float = -0.5) -> None:
         self._shares = WeightedFair(alpha)

@@ -449,6 +449,8 @@ class ClusterKernel(Forked):
         run, or None if it can.
         """
         graph, machines, seconds_of = job.graph, self.machines, self.models.runtime.seconds
+        if machines.site is None and SiteState.is_needed_for(job.request):
+            machines.site = SiteState(self.schedule.cluster, self.queues)
         types, restricts = machines.types, machines.site is not None
         active = JobState(job, number)
         active.shows_truth = self._shows_truth

@@ -1,8 +1,8 @@
 """What policies know about run times, and the line that reports it.
 
-``known`` is the rule in all engines: policies know users' time limits. They know true run times
-only if no job states a limit. ``Knowledge`` counts the jobs, is part of the facts about a run, and
-formats the line.
+``known`` implements the rule for all engines: policies know users' time limits, and they know true
+run times only if no job states a limit. ``Knowledge`` counts the jobs, is part of the facts about a
+run, and formats the line.
 """
 
 from __future__ import annotations

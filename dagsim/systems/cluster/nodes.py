@@ -411,7 +411,7 @@ class ClusterState(Forked):
         return compiled
 
     def fits(self, demand: DemandClass) -> bool:
-        """Return True if one instance (or the whole gang) could start now. A negative answer is
+        """Return True if one instance (or the whole gang) could start now. A negative result is
         cached until the next release.
         """
         if demand.blocked_at == self.released:
@@ -451,7 +451,7 @@ class ClusterState(Forked):
 
     def types_with_room(self, demand: DemandClass) -> list[int]:
         """Return the types on which one instance (or the whole gang) could start now. A negative
-        answer is cached, as in ``fits``.
+        result is cached, as in ``fits``.
         """
         if demand.blocked_at == self.released:
             return []

@@ -126,7 +126,7 @@ class PastEvents:
     This object listens to the kernel until the beginning is over, and then repeats all events:
     which tasks became ready, which runs started and ended, and when. Listeners with an attribute
     ``remembers`` also receive the events of the jobs that had ``left``. These jobs are not part of
-    the simulation, so these jobs and their runs have negative numbers.
+    the simulation, so their numbers and those of their runs are negative.
     """
 
     def __init__(self, kernel: ClusterKernel, left: Iterable[Job] | None, gone: Collection[int]) -> None:

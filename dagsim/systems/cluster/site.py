@@ -197,6 +197,11 @@ class SiteState(Forked):
             return None
         return cls(cluster, queues, origin_s, domain_sets(levels, len(cluster.nodes)))
 
+    @staticmethod
+    def is_needed_for(request: Request | None) -> bool:
+        """Return True if a job names nodes, which binds even where ``binds`` is False."""
+        return request is not None and bool(request.nodes or request.excluded)
+
     def attach(self, kernel: ClusterKernel) -> None:
         """Register with the kernel for starts and ends, and put timers on its clock, both at the
         beginning and in a fork.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -136,6 +137,23 @@ def test_a_gang_that_ran_on_two_gpu_types_is_not_rejected_for_its_counts() -> No
     log = ClusterKernel(Cluster(tuple(nodes)), jobs).run(POLICIES.create("fifo")).log
     assert {row.job for row in log if row.kind == Kind.STARTED} == {0}
     assert {row.job for row in log if row.kind == Kind.REJECTED} == {1}
+
+
+@pytest.mark.parametrize("policy", BINDING)
+def test_named_and_excluded_nodes_bind_on_a_cluster_without_other_rules(policy: str) -> None:
+    """No node has a feature, and there is no partition, reservation or licence."""
+    plain = Cluster(tuple([replace(node, features=()) for node in cluster().nodes]))
+    requests = {
+        "named": Request(nodes=("f0",)),
+        "kept_away": Request(excluded=("s0",)),
+        "nowhere": Request(excluded=("s0", "f0")),
+        "free": Request(),
+    }
+    jobs = [job(name, 0, 5, request=request) for name, request in requests.items()]
+    schedule = ClusterKernel(plain, jobs).run(POLICIES.create(policy))
+    nodes = {schedule.jobs[row.job].id: row.node for row in schedule.log if row.kind == Kind.STARTED}
+    assert nodes == {"named": 1, "kept_away": 1, "free": nodes["free"]}
+    assert [schedule.jobs[row.job].id for row in schedule.log if row.kind == Kind.REJECTED] == ["nowhere"]
 
 
 @pytest.mark.parametrize("policy", BINDING)

@@ -709,7 +709,7 @@ class _Rest:
             self._sent[{"ADDED": "NodeAdd", "MODIFIED": "NodeUpdate", "DELETED": "NodeDelete"}[change.event]] += 1
 
     async def reset(self) -> None:
-        """Take the current account as that of an idle program."""
+        """Record the current account as the one of an idle program."""
         for _ in range(10):
             if (account := await self._account()) is not None:
                 self._slack = account[0]
@@ -718,7 +718,7 @@ class _Rest:
         self._has_metrics = False
 
     async def wait(self, undecided: set[Key]) -> None:
-        """Wait until kube-scheduler rests."""
+        """Wait until kube-scheduler is idle."""
         beside = self._beside
         deadline = time.monotonic() + beside.timeout_s
         await beside.until(lambda: not undecided and not beside.api.under_way, "left pods without a verdict", deadline)

@@ -534,8 +534,8 @@ class Estimates:
       served.
 
     Raises:
-        ModelError: The kind is unknown, or sigma is negative. With ``predicted``, raised on arrival
-            of a job with an invalid estimate.
+        ModelError: The kind is unknown, sigma is negative or, with ``predicted``, an arriving job
+            has an invalid estimate.
     """
 
     kind: Literal["predicted", "exact", "noisy", "hidden"] = "predicted"

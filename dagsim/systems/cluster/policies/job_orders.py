@@ -266,7 +266,7 @@ class JobOrdered:
     """Start the first task by ``(job key, longest path to the end)`` that fits, until none fits.
     ``make_key`` creates the job key for one simulation. Whenever a run ends, its job is ranked
     again, unless the key is ``fixed``. Cost per decision: O(demand classes + log tasks). Its
-    compiled twin is ``compiled.job_keys``.
+    counterpart in the compiled engine is ``compiled.job_keys``.
     """
 
     def __init__(

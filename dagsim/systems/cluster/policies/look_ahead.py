@@ -128,9 +128,9 @@ _Heap: TypeAlias = list[tuple[float, int, TaskState]]
 
 
 class _Profiles:
-    """Ready tasks in groups with the same demand class, type and speed profile. Each group is
-    sorted by rank and by duration. If a task in a group is skipped, longer ones would be skipped as
-    well, so only the first and the shortest task of a group have to be checked.
+    """Ready tasks in groups with the same demand class, type and speed profile. Each group is kept
+    in two orders, by rank and by duration. If a task in a group is skipped, longer ones would be
+    skipped as well, so only the first and the shortest task of a group have to be checked.
     """
 
     def __init__(self, machines: ClusterState, key: TypedKey) -> None:

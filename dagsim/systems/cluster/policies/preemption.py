@@ -21,8 +21,8 @@ class LeastRemaining:
     """The task with the least ``weight x remaining seconds`` comes first. A ready task that does
     not fit displaces the runs for which this product is largest, as long as it is larger for each
     of them than for the task on their type. Uses estimates; preemptive. Cost: O(log n) per
-    decision, plus O(weights + log running) for each run that might be stopped. Its compiled twin is
-    ``compiled.srtf``.
+    decision, plus O(weights + log running) for each run that might be stopped. Its counterpart in
+    the compiled engine is ``compiled.srtf``.
     """
 
     def __init__(self, weight: Weight, placement: str | PlacementRule = "best-fit") -> None:

@@ -77,8 +77,8 @@ class Rounds:
     per run that a task might displace, and O(demand classes) per run that is stopped or started. If
     nothing has happened, rounds are skipped until a run may have fallen behind a task that waits
     for its place. The time for a simulation therefore grows with the number of starts and ends
-    rather than with the simulated seconds. Its compiled twin, for ``las`` and ``2d-las``, is
-    ``compiled.las``.
+    rather than with the simulated seconds. For ``las`` and ``2d-las``, its counterpart in the
+    compiled engine is ``compiled.las``.
     """
 
     def __init__(self, rank: Rank, quantum_s: float, placement: str | PlacementRule, lead: float = 0.0) -> None:
