@@ -70,10 +70,8 @@ class _Slots(NamedTuple):
 
 
 def time_indexed(problem: Relaxation, dual: Dual) -> Optimum | None:
-    """Bound the weighted sum of completion minus arrival by the program; ``dual`` is the Lagrangian
-    bound.
-
-    Return None if the case is not small.
+    """Bound the weighted sum of completion minus arrival with the integer program; ``dual`` is the
+    Lagrangian bound. Return None if the case is not small.
     """
     weight = float(problem.weight.sum())
     if problem.copies.sum() > MOST_COPIES or not (dual.bound_s > 0 and weight > 0):

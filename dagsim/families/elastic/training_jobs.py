@@ -217,7 +217,7 @@ class Training:
         return self._model
 
     def runs_on(self, gpu: str) -> bool:
-        """Return True if it may run on a GPU type."""
+        """Return True if the job may run on a GPU type."""
         return not self._speeds or gpu in self._speeds
 
     def model(self, gpu: str) -> GoodputModel | None:
