@@ -3,21 +3,21 @@
 DagsimError
 ├── InputError (ValueError)         something the user wrote is wrong: exit code 2, no traceback
 │   ├── ModelError                  an impossible GPU type, node, task, graph or job
-│   │   ├── GraphError              a cycle, a dangling or duplicate edge
-│   │   └── NestedTooDeeply         a constraint with too many brackets inside each other
+│   │   ├── GraphError              a cycle, or a dangling or duplicate edge
+│   │   └── NestedTooDeeply         a constraint with too many nested brackets
 │   ├── ConfigError                 YAML or --set: file, line, key, what is allowed
 │   ├── TraceError                  a trace file: file:line and what is wrong with it
-│   │   └── NotRecognised           a file that no reader takes for its format
-│   ├── FetchError                  a published trace that cannot be downloaded, or differs from what was published
+│   │   └── NotRecognised           a file whose format no reader recognises
+│   ├── FetchError                  a published trace that cannot be downloaded, or has changed
 │   ├── WorkloadError               a synthetic workload that cannot be generated
 │   ├── UnknownName                 no policy, network, reader or other object with that name
 │   ├── PluginError                 code from another package or a user that cannot be imported
-│   ├── CodeNotAllowed              code that is named by a file which is only data
-│   └── RunFolderError              a run folder or checkpoint that is missing, damaged or from elsewhere
+│   ├── CodeNotAllowed              code named in a file that may only contain data
+│   └── RunFolderError              a run folder or checkpoint that is missing, damaged or foreign
 └── SimulationError
     ├── IllegalDecision             an impossible decision: task, time, reason
     ├── PolicyFailed                the policy's code raised another exception
-    └── Stalled                     the policy waits although nothing will happen, or forever
+    └── Stalled                     the policy waits although nothing will happen, or waits for ever
 """
 
 from __future__ import annotations
@@ -47,28 +47,29 @@ __all__ = [
 
 
 class DagsimError(Exception):
-    """Base class of all errors that dagsim raises on purpose."""
+    """The base class of all errors that dagsim raises on purpose."""
 
 
 class InputError(DagsimError, ValueError):
-    """The user's input is wrong; the message states what is wrong, where, and what is allowed."""
+    """The user's input is wrong. The message states what is wrong, where, and what is allowed."""
 
 
 class ModelError(InputError):
-    """A GPU type, node, cluster, task or job is impossible."""
+    """A GPU type, node, cluster, task or job cannot exist as described."""
 
     path: tuple[str | int, ...] = ()
     """Keys that lead from the checked part to the wrong one."""
 
     def below(self, *keys: str | int) -> Self:
-        """Return the same error for an enclosing part, where ``keys`` lead from that part to this
-        one."""
+        """Return the same error for an enclosing part. ``keys`` lead from the enclosing part to
+        this one.
+        """
         self.path = (*keys, *self.path)
         return self
 
 
 class GraphError(ModelError):
-    """Tasks and edges do not form a DAG; the message names the tasks."""
+    """Tasks and edges do not form a DAG. The message names the tasks."""
 
 
 class NestedTooDeeply(ModelError):
@@ -76,20 +77,20 @@ class NestedTooDeeply(ModelError):
 
 
 class ConfigError(InputError):
-    """A configuration is invalid. Each fault is one argument and one line, with file, line and
-    key."""
+    """A configuration is invalid. Each fault is one argument of the error and one line of its text,
+    with file, line and key.
+    """
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.args))
 
 
 class TraceError(InputError):
-    """A trace file cannot be read; the message starts with ``file:line``."""
+    """A trace file cannot be read. The message starts with ``file:line``."""
 
 
 class NotRecognised(TraceError):
-    """No reader recognises the format of a file; the message lists the formats that it
-    resembles."""
+    """No reader recognises the format of a file. The message lists the formats that it resembles."""
 
 
 class FetchError(InputError):
@@ -101,7 +102,9 @@ class WorkloadError(InputError):
 
 
 class UnknownName(InputError):
-    """A policy, network, reader or other name is unknown; the message suggests the nearest one."""
+    """There is no policy, network, reader or other object with this name. The message suggests the
+    nearest name.
+    """
 
 
 def one_line(error: Exception) -> str:
@@ -110,13 +113,13 @@ def one_line(error: Exception) -> str:
 
 
 class PluginError(InputError):
-    """Code from a user or another package cannot be imported; the message names the code and the
+    """Code from a user or another package cannot be imported. The message names the code and the
     exception.
     """
 
 
 class CodeNotAllowed(InputError):
-    """Code outside dagsim is named by a file that may only contain data; see docs/security.md."""
+    """A file that may only contain data names code outside dagsim; see docs/security.md."""
 
 
 class RunFolderError(InputError):
@@ -127,33 +130,36 @@ class SimulationError(DagsimError):
     """A simulation failed."""
 
     def blame(self, policy: object) -> None:
-        """Put the policy in front of the message: its ``name`` if it has one, or else its class."""
+        """Put the name of the policy in front of the message: its ``name`` if it has one, or else
+        the name of its class.
+        """
         name = getattr(policy, "name", None) or type(policy).__name__
         self.args = (f"policy {name}: {self}",)
 
 
 class IllegalDecision(SimulationError):
-    """A policy made an impossible decision; the message names task, time and reason."""
+    """A policy made an impossible decision. The message names the task, the time and the reason."""
 
 
 class PolicyFailed(SimulationError):
-    """A policy's code raised an exception; the message names the policy, the exception and the
+    """A policy's code raised an exception. The message names the policy, the exception and the
     line.
     """
 
 
 class Stalled(SimulationError):
-    """Tasks are left and the policy waits, but no pending event could change anything, or the
-    policy would be called for ever (or practically so) before anything changes.
+    """The policy waits although tasks are left and no pending event could change anything. Also
+    raised if the policy would be called for ever (or practically for ever) before anything changes.
     """
 
 
 def require(holds: object, rule: str, value: object, error: type[DagsimError] = ConfigError) -> None:
-    """Check that a value satisfies a rule given in words, such as ``"width must be 1 or more"``.
+    """Check that a value satisfies a rule, which is given in words, such as ``"width must be 1 or
+    more"``.
 
     Raises:
-        DagsimError: The value does not satisfy the rule; the exception has the type ``error`` and
-        states the rule and the value.
+        DagsimError: The value does not satisfy the rule. The exception has the type ``error`` and
+            states the rule and the value.
     """
     if not holds:
         raise error(f"{rule}, got {value!r}")

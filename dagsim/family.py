@@ -1,10 +1,10 @@
-"""Families: subjects such as Slurm, Gavel or bounds, each in a folder that the core does not
-import.
+"""Families, which are subjects such as Slurm, Gavel or bounds. Each is in a folder of its own,
+which the core does not import.
 
-A folder ``dagsim/families/NAME`` contains everything about its subject. The ``family.py`` in it
-contains a ``Family``, which states what the folder adds to the registries of the core. If you
-delete the folder, its entries disappear and nothing else changes. ``families/names.json`` keeps the
-names, so that an error can state which family is missing.
+A folder ``dagsim/families/NAME`` contains everything about its subject. Its ``family.py`` contains
+a ``Family``, which states what the folder adds to the registries of the core. If you delete the
+folder, its entries disappear and nothing else changes. ``families/names.json`` lists the names in
+all families, so that an error can state which family is missing.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _HOME = "dagsim.families"
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One entry of a registry. ``target`` is a function or class that creates the object, or the
-    ``"module:attr"`` of one. ``moved`` lists parameters that it no longer has, each with the spec
-    that has them now.
+    ``"module:attr"`` of one. ``moved`` lists parameters that the entry no longer has, each with the
+    spec that has the parameter now.
     """
 
     name: str
@@ -39,7 +39,9 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One subject. Targets such as ``".policies:gavel"`` are relative to its folder."""
+    """A family, that is, one subject. Targets such as ``".policies:gavel"`` are relative to its
+    folder.
+    """
 
     summary: str
     needs: tuple[str, ...] = ()
@@ -59,7 +61,7 @@ class Family:
 
 @cache
 def families() -> Mapping[str, Family]:
-    """Return the families, by name, whose own folders and required families are present."""
+    """Return the families by name. A family is left out if a family that it requires is missing."""
     names = sorted(module.name for module in iter_modules(import_module(_HOME).__path__) if module.ispkg)
     whole: dict[str, Family] = {name: import_module(f"{_HOME}.{name}.family").FAMILY for name in names}
     while lacking := [name for name, family in whole.items() if not whole.keys() >= set(family.needs)]:
@@ -69,21 +71,22 @@ def families() -> Mapping[str, Family]:
 
 
 def family_entries(group: str) -> Iterator[tuple[str, Entry]]:
-    """Yield the entries of all families for a registry, each with the package of its family."""
+    """Yield the entries that all families add to a registry, each with the package of its family."""
     for name, family in families().items():
         for entry in family.adds.get(group, ()):
             yield f"{_HOME}.{name}", entry
 
 
 def command_modules() -> list[str]:
-    """Return the modules that add the families' commands on import."""
+    """Return the modules that add the families' commands when they are imported."""
     modules = [f"{_HOME}.{name}{module}" for name, family in families().items() for module in family.commands.values()]
     return list(dict.fromkeys(modules))
 
 
 def offered(name: str, group: str = "services") -> Any | None:
-    """Return what a family offers under a name, such as a service; None if no present family offers
-    it."""
+    """Return what a family offers under a name, such as a service; None if no family that is
+    present offers it.
+    """
     for home, entry in family_entries(group):
         if entry.name == name:
             module, _, attr = str(entry.target).partition(":")
@@ -92,20 +95,21 @@ def offered(name: str, group: str = "services") -> Any | None:
 
 
 def service(name: str, group: str = "services") -> Any:
-    """Return a family's function that the core can do without.
+    """Return a function from a family, which the core uses if the family is present.
 
     Raises:
-        UnknownName: No present family has the function; the message names the missing family.
+        UnknownName: No family that is present has the function; the message names the missing
+            family.
     """
     answer = offered(name, group)
     if answer is None:
         refuse_missing(group, name)
-        raise UnknownName(f"no family offers {name!r}")
+        raise UnknownName(f"no family provides {name!r}")
     return answer
 
 
 def names_of(family: Family) -> dict[str, list[str]]:
-    """Return all names that a family adds, by group, in the form of ``families/names.json``."""
+    """Return all names that a family adds, by group, in the format of ``families/names.json``."""
     names = {group: [entry.name for entry in entries] for group, entries in family.adds.items()}
     return names | ({"commands": list(family.commands)} if family.commands else {})
 
@@ -121,8 +125,9 @@ def refuse_missing(group: str, name: str) -> None:
 
 
 def missing_family(group: str, name: str) -> str:
-    """Return a text that names the family of ``name`` if its folder is missing, or otherwise an
-    empty text."""
+    """Return a text that names the family of ``name`` if its folder is missing; otherwise an empty
+    text.
+    """
     for family, names in _all_names().items():
         if name in names.get(group, ()) and family not in families():
             return f"belongs to the family {family}, which this installation lacks"

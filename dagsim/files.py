@@ -1,5 +1,6 @@
-"""Files that are either written completely or not at all, grow by whole records, and have a single
-writer."""
+"""Files that are written either completely or not at all, files that grow by whole records, and
+locks that allow a single writer.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +27,11 @@ except ImportError:  # the module does not exist on Windows, where nothing is lo
 
 
 def parsed_json(text: str | bytes) -> Any:
-    r"""Parse JSON.
+    r"""Parse JSON text.
 
     Raises:
         ValueError: The text is not JSON, is nested too deeply, contains a number with thousands of
-            digits, or contains half a character (``\ud800``), which no output could hold.
+            digits, or contains half a character (``\ud800``), which no output could contain.
     """
     try:
         return whole_characters(json.loads(text), text)
@@ -42,8 +43,8 @@ _HALF = re.compile(r"\\u[dD][89a-fA-F]")
 
 
 def whole_characters(value: Any, written: str | bytes) -> Any:
-    """Return a JSON value if all strings in it consist of whole characters; ``written`` is its JSON
-    text.
+    """Return a JSON value if all strings in it consist of whole characters. ``written`` is the JSON
+    text of the value.
 
     Raises:
         ValueError: A string contains half a character.
@@ -54,7 +55,8 @@ def whole_characters(value: Any, written: str | bytes) -> Any:
             json.dumps(value, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
             raise ValueError(
-                f"the text contains half a character (\\u{ord(error.object[error.start]):x}), which UTF-8 cannot encode"
+                f"the text contains an unpaired surrogate (\\u{ord(error.object[error.start]):x}), which UTF-8 "
+                "cannot encode"
             ) from None
     return value
 
@@ -64,8 +66,8 @@ LONGEST_LINE_B = 1 << 26
 
 
 class LineLimit(RawIOBase):
-    """A view of another stream's bytes. Reading beyond a line of ``LONGEST_LINE_B`` bytes raises
-    ``error``, which names the line.
+    """A wrapper around a byte stream that limits the length of lines. It raises ``error``, which
+    names the line, if a line has more than ``LONGEST_LINE_B`` bytes.
     """
 
     def __init__(self, stream: BinaryIO, where: str, error: type[InputError] = InputError) -> None:
@@ -73,7 +75,7 @@ class LineLimit(RawIOBase):
         self._line, self._length = 1, 0
 
     def readable(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def readinto(self, buffer: Any) -> int:
@@ -92,10 +94,10 @@ class LineLimit(RawIOBase):
 
 @contextmanager
 def open_lines(path: Path | str, error: type[InputError] = InputError) -> Iterator[TextIOWrapper]:
-    """Open a UTF-8 file for reading line by line, decompressing it if its name ends in ``.gz``.
+    """Open a UTF-8 file for reading line by line, and decompress it if its name ends in ``.gz``.
 
     Raises:
-        OSError: It cannot be opened.
+        OSError: The file cannot be opened.
         InputError: A line is too long (``LineLimit``); the exception has the type ``error``.
     """
     with gzip.open(path) if str(path).endswith(".gz") else open(path, "rb") as file:
@@ -105,8 +107,8 @@ def open_lines(path: Path | str, error: type[InputError] = InputError) -> Iterat
 
 
 def is_there(path: Path | str) -> bool:
-    """Return True if the file or folder exists, and False for text that cannot be a path, for
-    example because it is too long.
+    """Return True if the file or folder exists. Text that cannot be a path, for example because it
+    is too long, gives False.
     """
     try:
         return Path(path).exists()
@@ -116,12 +118,12 @@ def is_there(path: Path | str) -> bool:
 
 @contextmanager
 def replaced(path: Path, *, durable: bool = False) -> Iterator[Path]:
-    """Write to a temporary path that replaces ``path`` if the block succeeds, and is removed if it
-    fails.
+    """Yield a temporary path to which the block writes. The file replaces ``path`` if the block
+    succeeds, and is removed if the block fails.
 
     Readers see either the old file or the complete new one. With ``durable``, this holds even if
-    the power fails. A device or a pipe (``/dev/null``, ``/dev/stdout``) is written to directly,
-    because replacing it with a file would remove it from the system.
+    the power fails. For a device or a pipe (``/dev/null``, ``/dev/stdout``), ``path`` itself is
+    yielded, because replacing it with a file would remove it from the system.
     """
     if path.exists() and not (path.is_file() or path.is_dir()):
         yield path
@@ -147,13 +149,13 @@ def _sync(path: Path) -> None:
     """Wait until the file or folder is on disk.
 
     Raises:
-        OSError: The data did not reach the disk.
+        OSError: The data could not be written to the disk.
     """
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
     except OSError as error:
-        if error.errno in _LOST:  # other file systems do not support this, especially on folders
+        if error.errno in _LOST:  # ignore errors from file systems that do not support this, especially on folders
             raise
     finally:
         os.close(handle)
@@ -161,8 +163,8 @@ def _sync(path: Path) -> None:
 
 @contextmanager
 def writing(path: Path) -> Iterator[Path]:
-    """Write a file, completely or not at all, at the temporary path that the block receives
-    (``replaced``); missing folders are created.
+    """Yield a temporary path for writing a file completely or not at all (``replaced``). Missing
+    folders are created.
 
     Raises:
         InputError: The file cannot be written.
@@ -176,7 +178,7 @@ def writing(path: Path) -> Iterator[Path]:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write ``text`` to ``path``, completely or not at all; missing folders are created.
+    """Write ``text`` to ``path``, completely or not at all. Missing folders are created.
 
     Raises:
         InputError: The file cannot be written.
@@ -186,8 +188,9 @@ def write_text(path: Path, text: str) -> None:
 
 
 def file_hash(path: Path) -> str:
-    """Return the SHA-256 of a file, or of all files in a folder in the order of their names, as hex
-    digits."""
+    """Return the SHA-256 of a file as hex digits. For a folder, hash all its files in the order of
+    their names.
+    """
     total = sha256()
     for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
         if file.is_file():
@@ -198,11 +201,11 @@ def file_hash(path: Path) -> str:
 
 
 def append(path: Path, data: bytes, at: int) -> int:
-    """Write ``data`` to ``path`` after its first ``at`` bytes, cut off the rest, and return the new
-    size.
+    """Write ``data`` to the file ``path`` after its first ``at`` bytes, remove anything after that,
+    and return the new size.
 
-    If writing fails (the disk is full), the file keeps its first ``at`` bytes. If the process is
-    killed in the meantime, the file has at least those bytes.
+    If writing fails (for example, because the disk is full), the file keeps its first ``at`` bytes.
+    If the process is killed while it writes, the file has at least these bytes.
 
     Raises:
         OSError: The file cannot be written, or is shorter than ``at``.
@@ -210,7 +213,7 @@ def append(path: Path, data: bytes, at: int) -> int:
     handle = os.open(path, os.O_WRONLY | os.O_CREAT if at == 0 else os.O_WRONLY, 0o666)
     try:
         if os.fstat(handle).st_size < at:
-            raise OSError(None, f"is shorter than the {at} bytes written to it", str(path))
+            raise OSError(None, f"is shorter than the {at} bytes that were written to it", str(path))
         os.ftruncate(handle, at)
         os.lseek(handle, at, os.SEEK_SET)
         left = memoryview(data)
@@ -226,14 +229,14 @@ def append(path: Path, data: bytes, at: int) -> int:
 
 
 def cut(path: Path, size: int) -> None:
-    """Truncate ``path`` to its first ``size`` bytes; with size 0, remove it.
+    """Truncate the file ``path`` to its first ``size`` bytes. With size 0, remove the file.
 
     Raises:
-        OSError: The file cannot be truncated, or is shorter.
+        OSError: The file cannot be truncated, or is shorter than ``size``.
     """
     there = path.stat().st_size if path.exists() else 0
     if there < size:
-        raise OSError(None, f"is shorter than the {size} bytes written to it", str(path))
+        raise OSError(None, f"is shorter than the {size} bytes that were written to it", str(path))
     if size == 0:
         path.unlink(missing_ok=True)
     elif there > size:
@@ -241,8 +244,9 @@ def cut(path: Path, size: int) -> None:
 
 
 class Lock:
-    """A lock that makes a process the only writer of a folder; it is released when the process
-    ends."""
+    """A lock that makes a process the only writer in a folder. It is released when the process
+    ends.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -254,10 +258,10 @@ class Lock:
         return self._release is not None
 
     def claim(self) -> bool:
-        """Take the lock; return False if another process has it.
+        """Take the lock. Return False if another process holds it.
 
         Raises:
-            OSError: The file cannot be created.
+            OSError: The lock file cannot be created.
         """
         if self._release is not None:
             return True
@@ -269,8 +273,9 @@ class Lock:
         return True
 
     def is_free(self) -> bool:
-        """Return True if no process holds the lock, as far as this can be determined. Writes
-        nothing."""
+        """Return True if no process holds the lock, as far as this can be determined. Nothing is
+        written.
+        """
         if fcntl is None or self._release is not None:
             return False
         try:
@@ -295,8 +300,8 @@ class Lock:
 
 
 def _locked(handle: int) -> bool:
-    """Lock an open file, and retry if ``is_free`` is testing it at this moment; return False if
-    another process has it.
+    """Lock an open file. If ``is_free`` may be testing the lock at the same moment, try again.
+    Return False if another process holds the lock.
     """
     for wait_s in (0.01, 0.05, None):
         try:
@@ -308,6 +313,7 @@ def _locked(handle: int) -> bool:
                 return False
             time.sleep(wait_s)
         except OSError:
-            # On a file system without locks, unguarded writing is better than not writing at all.
+            # On a file system without locks, writing without a lock is better than not writing at
+            # all.
             return True
     return False

@@ -1,10 +1,11 @@
-"""The user's own code: how it is found by name, which file contains it, and when it may be
+"""Code from outside dagsim: how it is found by name, which file contains it, and when it may be
 imported.
 
-A name with a colon, ``module:attr`` or ``path/to/file.py:attr``, is code outside dagsim. Importing
-it runs it, so each command states which names it accepts: those on the command line and in a file
-given to ``--config``, and those in a run folder if the source file still has the SHA-256 recorded
-there. Python programs are not restricted, because they run code anyway. See docs/security.md.
+A name with a colon, ``module:attr`` or ``path/to/file.py:attr``, refers to code outside dagsim.
+Importing this code runs it, so each command determines which names it accepts. These are the names
+on the command line and in a file given to ``--config``, and those in a run folder if the source
+file still has the SHA-256 that is recorded there. Python programs are not restricted, because they
+run code anyway. See docs/security.md.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from dagsim.errors import CodeNotAllowed, UnknownName
 
 
 class Allowed:
-    """The names that a command may import. A new object allows none; ``command_line`` contains the
-    arguments.
+    """The names of code that a command may import. A new object allows no names. ``command_line``
+    contains the command's arguments.
 
     A name is allowed if it appears in text written by the user: the command line, or a file given
     to ``--config``.
@@ -39,7 +40,9 @@ class Allowed:
         """True if every name is allowed (``--allow-code``)."""
 
     def trust_command_line(self) -> None:
-        """Allow the names on the command line, for commands that run the code given to them."""
+        """Allow the names on the command line. This is meant for commands that run the code named
+        there.
+        """
         self._texts += self._command_line
 
     def trust_values(self, value: object) -> None:
@@ -55,16 +58,16 @@ class Allowed:
             self._texts.append(value)
 
     def trust_recorded(self, folder: Path, hashes: Mapping[str, str]) -> None:
-        """Allow those names from a run folder whose source file has the SHA-256 in ``hashes``."""
+        """Allow the names in a run folder whose source file has the SHA-256 in ``hashes``."""
         self._recorded.append((folder, hashes))
 
     def check(self, kind: str, name: str) -> None:
-        """Check that code called ``name`` may be imported or, in the case of ``exec:COMMAND``, run.
+        """Check that code called ``name`` may be imported or, for ``exec:COMMAND``, run.
 
         Raises:
-            CodeNotAllowed: It may not.
+            CodeNotAllowed: The code may not be imported or run.
         """
-        # in YAML, "name: 1.0" has the key "name"
+        # a colon followed by a space ends the name, as in the YAML line "name: 1.0"
         whole_name = re.compile(rf"(?<![\w.]){re.escape(name)}(?![\w.]|:\S)")
         if self.everything or any(whole_name.search(text) for text in self._texts):
             return
@@ -86,7 +89,7 @@ _allowed: Allowed | None = None
 
 
 def allowed() -> Allowed | None:
-    """Return the names that this process may import; None if there is no restriction, as in Python
+    """Return the names that this process may import. None means no restriction, as in Python
     programs.
     """
     return _allowed
@@ -95,7 +98,7 @@ def allowed() -> Allowed | None:
 @contextmanager
 def allow(names: Allowed) -> Iterator[Allowed]:
     """Restrict imports to ``names`` while the block is running."""
-    # not a context variable, because it must also apply to threads started inside the block
+    # this is not a context variable, because it must also apply to threads started inside the block
     global _allowed
     before, _allowed = _allowed, names
     try:
@@ -105,13 +108,14 @@ def allow(names: Allowed) -> Iterator[Allowed]:
 
 
 def is_own(name: str) -> bool:
-    """Return True if ``name`` is code from outside dagsim: ``module:attr`` or ``file.py:attr``."""
+    """Return True if ``name`` refers to code outside dagsim (``module:attr`` or ``file.py:attr``)."""
     return ":" in name
 
 
 def own_names(text: str) -> list[str]:
-    """Return the names of code outside dagsim in ``text``, a name with or without parameters in
-    brackets."""
+    """Return the names of code outside dagsim in ``text``. Each name may be followed by parameters
+    in brackets.
+    """
     return _NAME.findall(text)
 
 
@@ -121,7 +125,7 @@ _BY_PATH: dict[Path, str] = {}
 
 
 def attribute(name: str) -> Any:
-    """Import the object at ``module:attr`` or ``file.py:attr`` (``attr`` may have dots).
+    """Import the object at ``module:attr`` or ``file.py:attr``. ``attr`` may contain dots.
 
     Raises:
         ModuleNotFoundError, AttributeError: There is no such module or attribute.
@@ -139,16 +143,18 @@ def _is_path(name: str) -> bool:
 
 
 def _resolved(name: str) -> tuple[Path | None, str]:
-    """Return the absolute path (without links) of the file in ``name``, and the attribute in it."""
+    """Return the absolute path of the file in ``name``, with links resolved, and the attribute in
+    it.
+    """
     path, _, attr = name.rpartition(":")
     return (Path(path).expanduser().resolve() if _is_path(name) else None), attr
 
 
 def _module_at(path: Path) -> object:
-    """Import the file ``path`` as a module, once.
+    """Import the file ``path`` as a module, unless this has been done already.
 
-    The module gets the name of the file and its folder is added to the search path, so that worker
-    processes can import it again.
+    The module is named after the file, and the file's folder is added to the search path, so that
+    worker processes can import the module again.
     """
     file = path.expanduser().resolve()
     if file in _BY_PATH:
@@ -176,21 +182,22 @@ def _module_at(path: Path) -> object:
 
 def name_of(cls: type) -> str:
     """Return the name by which a class can be found again: ``file.py:Class`` if it was imported by
-    path, or otherwise ``module:Class``.
+    path, otherwise ``module:Class``.
     """
     by_name = {name: str(file) for file, name in _BY_PATH.items()}
     return f"{by_name.get(cls.__module__, cls.__module__)}:{cls.__qualname__}"
 
 
 def source_file(name: str) -> Path | None:
-    """Return the file that contains the code called ``name``; None if there is no source file.
-    Nothing is imported."""
+    """Return the file that contains the code called ``name``; None if there is no source file. Does
+    not import anything.
+    """
     if _is_path(name):
         file = Path(name.rpartition(":")[0]).expanduser()
         return file if file.is_file() else None
     spec: ModuleSpec | None = None
     parts = name.partition(":")[0].split(".")
-    # importlib.util.find_spec would import the parent packages
+    # unlike importlib.util.find_spec, this does not import the parent packages
     for count in range(1, len(parts) + 1):
         folders = None if spec is None else list(spec.submodule_search_locations or ())
         spec = PathFinder.find_spec(".".join(parts[:count]), folders)

@@ -1,4 +1,4 @@
-"""Worker processes, the signals that stop a run, and this process's output streams."""
+"""Worker processes, the signals that stop a run, and the output streams of this process."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
 def end_with_parent() -> None:
-    """Make a worker exit as soon as its parent has ended, for whatever reason."""
+    """Make a worker process exit as soon as its parent has ended, for whatever reason."""
     threading.Thread(target=_wait_for_parent, daemon=True).start()
 
 
 def _wait_for_parent() -> None:
-    # Importing this takes a while, and most commands start no workers.
+    # This import takes a while, and most commands start no workers.
     from multiprocessing import parent_process
 
     parent = parent_process()
@@ -40,7 +40,7 @@ def _wait_for_parent() -> None:
 
 
 def kill_workers(pool: ProcessPoolExecutor) -> None:
-    """End a pool and its processes at once, whatever they are doing. Workers created in
+    """End a pool and its processes at once, whatever they are doing. Workers started in
     ``starting`` ignore SIGTERM, so they are killed.
     """
     for process in list((getattr(pool, "_processes", None) or {}).values()):
@@ -49,8 +49,9 @@ def kill_workers(pool: ProcessPoolExecutor) -> None:
 
 
 class _StandardStream(io.RawIOBase):
-    """Standard output or standard error. Its errors name the stream. After the first error, all
-    further output is dropped, because Python would otherwise fail on exit with what is left.
+    """Standard output or standard error, with errors that name the stream. After the first error,
+    all further output is dropped, because Python would otherwise fail on exit when it flushes the
+    rest.
     """
 
     def __init__(self, number: int, *, raises: bool) -> None:
@@ -80,16 +81,16 @@ class _StandardStream(io.RawIOBase):
 
 
 def steady_streams() -> None:
-    """Make the standard streams of a command safe. A closed stream (``>&-``) discards its output,
-    characters that the terminal's encoding lacks are written as escape sequences, and an error on
-    standard output is reported. An error on standard error is ignored, because a message that
-    nobody can read is no reason to lose a run.
+    """Make the standard streams of a command safe. Output to a closed stream (``>&-``) is
+    discarded, and characters that the terminal's encoding lacks are written as escape sequences. An
+    error on standard output is reported. An error on standard error is ignored, because a message
+    that nobody can read is no reason to lose a run.
     """
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            # takes the lowest free file descriptor, which is this one
+            # this takes the lowest free file descriptor, which is ``number``
             os.open(os.devnull, os.O_RDWR)
             os.set_inheritable(number, True)
     output, errors = (getattr(stream, "encoding", None) or "utf-8" for stream in (sys.stdout, sys.stderr))
@@ -124,9 +125,9 @@ def without_output() -> Iterator[None]:
 def starting(*, main: bool = False) -> Iterator[None]:
     """Start worker processes inside this block.
 
-    The workers ignore the signals that stop a run, because their parent ends them, and use one
-    thread in numeric libraries. They only import the main script with ``main=True``, which is
-    needed for objects defined there.
+    The workers ignore the signals that stop a run, because their parent ends them. In numeric
+    libraries, they use one thread. They import the main script only with ``main=True``, which is
+    needed for objects that are defined in it.
     """
     with _signals_blocked(), _one_thread(), nullcontext() if main else _no_main():
         yield
@@ -166,17 +167,18 @@ def _no_main() -> Iterator[None]:
 
 
 class Stopped(KeyboardInterrupt):
-    """A stop by a signal other than Ctrl-C. Code that handles ``KeyboardInterrupt`` also handles
-    this."""
+    """A stop caused by a signal other than Ctrl-C. Code that handles ``KeyboardInterrupt`` also
+    handles this exception.
+    """
 
     def __init__(self, number: int) -> None:
-        super().__init__(number)  # NumPy rebuilds exceptions from their arguments
+        super().__init__(number)  # NumPy creates exceptions again from their arguments
         self.number = number
 
 
 def exit_code(stop: KeyboardInterrupt) -> int:
-    """128 plus the number of the signal, as in shells: 130 for Ctrl-C, 143 for SIGTERM, 129 for
-    SIGHUP.
+    """Return the exit code for a stop: 128 plus the number of the signal, as in shells. It is 130
+    for Ctrl-C, 143 for SIGTERM and 129 for SIGHUP.
     """
     return 128 + (stop.number if isinstance(stop, Stopped) else signal.SIGINT)
 
@@ -190,13 +192,13 @@ def was_stopped() -> bool:
 
 
 class Stops:
-    """Handles stop signals while the block is running: they are raised as ``KeyboardInterrupt``,
-    can be held back, and are never lost.
+    """A context manager for stop signals: while its block is running, they are raised as
+    ``KeyboardInterrupt``, can be held back, and are never lost.
 
-    NumPy drops an exception raised while it looks up attributes (of an enum, for example), even a
-    KeyboardInterrupt. The signal is therefore also recorded, and raised by ``release`` at the
-    latest. A signal ignored by the caller (``nohup``) stays ignored. Outside the main thread this
-    class does nothing.
+    NumPy drops any exception raised while it looks up attributes (of an enum, for example), even a
+    KeyboardInterrupt. Each signal is therefore also recorded, and is raised by ``release`` at the
+    latest. A signal that the caller has ignored (``nohup``) stays ignored. Outside the main thread
+    this class does nothing.
     """
 
     def __init__(self) -> None:
@@ -218,11 +220,11 @@ class Stops:
         self._before.clear()
 
     def hold(self) -> None:
-        """From now on, only record signals."""
+        """Only record signals from now on, without raising them."""
         self._held = True
 
     def release(self) -> None:
-        """Raise signals again; if one has been recorded in the meantime, raise it at once."""
+        """Raise signals again. If a signal was recorded in the meantime, raise it at once."""
         self._held = False
         if self.received is not None:
             raise _stop(self.received)

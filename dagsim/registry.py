@@ -1,10 +1,10 @@
 """Registries, which find objects by ``"name"``, ``"name[param=value]"`` or ``"module:attr"``, and
-list the names.
+list their names.
 
-Built-in entries form a literal table (name, ``module:attr``, summary), so that listing them imports
-nothing. Other packages add entries with entry points.
+Built-in entries form a literal table (name, ``module:attr``, summary), so that they can be listed
+without any import. Other packages add entries through entry points.
 
-``scalar`` interprets the plain words in brackets and in configurations as values.
+``scalar`` interprets unquoted words in brackets and in configurations as values.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Factory = TypeVar("Factory", bound=Callable[..., object])
 
 
 class Spec(NamedTuple):
-    """A name and its parameters in brackets."""
+    """A name with its parameters in brackets."""
 
     name: str
     params: dict[str, object]
@@ -38,12 +38,12 @@ class Spec(NamedTuple):
     def parse(cls, text: str) -> Spec:
         """Parse ``name[param=value,other=3]``.
 
-        Values are YAML scalars, ``[1,2]`` is a tuple, and quotes keep text unchanged. Brackets
-        nest: ``sticky[policy=sjf[strict=true]]``.
+        Values are YAML scalars, ``[1,2]`` is a tuple, and quoted text stays unchanged. Brackets can
+        be nested: ``sticky[policy=sjf[strict=true]]``.
 
         Raises:
-            ConfigError: Brackets or quotes do not match, a parameter has no ``=``, or one is given
-                twice.
+            ConfigError: Brackets or quotes do not match, a parameter has no ``=``, or a parameter
+                is given twice.
         """
         name, bracket, rest = text.partition("[")
         if not name.strip() or (bracket and not rest.rstrip().endswith("]")):
@@ -59,7 +59,7 @@ class Spec(NamedTuple):
         return cls(name.strip(), params)
 
     def __str__(self) -> str:
-        """Return the text that ``parse`` reads as this."""
+        """Return a text from which ``parse`` creates the same spec."""
         parts = ",".join(f"{param}={_written(value)}" for param, value in self.params.items())
         return f"{self.name}[{parts}]" if parts else self.name
 
@@ -69,9 +69,9 @@ class Registry(Generic[T]):
 
     ``group`` is the entry-point group for other packages, ``listing`` is the command that lists the
     registry, and ``home`` is the package to which targets such as ``".orders:sjf"`` are relative.
-    ``method`` identifies objects of this kind. A user's own ``module:attr`` is accepted only if it
-    has that method, or if it is a function whose return annotation has it. Without ``method``,
-    users' own names are rejected.
+    ``method`` is a method that all objects of this kind have. A user's own ``module:attr`` is
+    accepted only if it has that method, or if it is a function whose return annotation has it.
+    Without ``method``, users' own names are rejected.
     """
 
     def __init__(
@@ -96,13 +96,14 @@ class Registry(Generic[T]):
 
     @cached_property
     def _entries(self) -> dict[str, Entry]:
-        """Entries in the core, followed by those in the families."""
+        """The entries in the core, followed by those in the families."""
         added = [_at_home(entry, home) for home, entry in family_entries(self._own_group)]
         return {entry.name: entry for entry in (*self._builtins, *added)}
 
     def register(self, name: str, summary: str = "", tags: Iterable[str] = ()) -> Callable[[Factory], Factory]:
-        """Decorate a class or function that creates a ``T``. Raises ValueError if the name is
-        already taken."""
+        """Decorate a class or function that creates a ``T``, so that it is found by ``name``.
+        Raises ValueError if the name is already taken.
+        """
 
         def add(factory: Factory) -> Factory:
             if name in self._entries:
@@ -113,8 +114,8 @@ class Registry(Generic[T]):
         return add
 
     def create(self, spec: str | Spec, **defaults: object) -> T:
-        """Make the object that ``spec`` describes. ``defaults`` provide parameters that ``spec``
-        leaves out.
+        """Create the object that ``spec`` describes. ``defaults`` contains values for parameters
+        that ``spec`` leaves out.
 
         Raises:
             UnknownName: There is no such name, module, attribute or parameter; the message suggests
@@ -133,8 +134,8 @@ class Registry(Generic[T]):
         """Return the factory called ``name``, which is a class or a function or, for a user's own
         ``module:attr``, any object.
 
-        With ``own=False``, which is for names in data files, code outside dagsim is rejected,
-        except for entry points.
+        With ``own=False``, which is meant for names in data files, code outside dagsim is rejected,
+        unless it is an entry point.
 
         Raises:
             UnknownName: There is no such name, module or attribute.
@@ -172,8 +173,8 @@ class Registry(Generic[T]):
         return name in self._entries or name in self._plugins()
 
     def names(self) -> tuple[str, ...]:
-        """Return all names: built-ins in the order of the table, then registered names, then those
-        from other packages.
+        """Return all names: first the built-in names in the order of the table, then registered
+        names, then the names from other packages.
         """
         return tuple(entry.name for entry in self.describe())
 
@@ -185,7 +186,7 @@ class Registry(Generic[T]):
         return (*self._entries.values(), *(Entry(plugin.name, plugin.value, _origin(plugin)) for plugin in plugins))
 
     def _plugins(self) -> dict[str, EntryPoint]:
-        """Return the entry points of other packages. An entry point never hides a built-in name."""
+        """Return the entry points of other packages. An entry point never replaces a built-in name."""
         if self.group is None:
             return {}
         plugins = sorted(entry_points(group=self.group), key=lambda plugin: plugin.name)
@@ -213,7 +214,7 @@ class Registry(Generic[T]):
         except ModuleNotFoundError as error:
             module = name.partition(":")[0]
             if error.name is None or not f"{module}.".startswith(f"{error.name}."):
-                # The module exists, but one of its own imports failed.
+                # The module exists, but an import inside it failed.
                 raise self._broken(name, "", error) from error
             raise UnknownName(f"{self.kind} {name!r}: there is no module {error.name!r}") from None
         except AttributeError as error:
@@ -268,12 +269,12 @@ class Registry(Generic[T]):
 
 
 def _has(value: object, method: str) -> bool:
-    """Return True if ``value`` is an object or class with that method, or a function annotated to
+    """Return True if ``value`` is an object or class with this method, or a function annotated to
     return one.
     """
     if isinstance(value, type) or not inspect.isroutine(value):
         cls = value if isinstance(value, type) else type(value)
-        # getattr would not do, because every class has a __call__
+        # getattr would also find __call__, which every class has
         return any(callable(vars(base).get(method)) for base in cls.__mro__)
     try:
         promised = inspect.signature(value, eval_str=True).return_annotation
@@ -316,18 +317,20 @@ _SAID = {
 
 
 def _kinds(annotation: object) -> tuple[str, ...]:
-    """Return the entries of ``_KINDS`` in an annotation; empty if the annotation allows any other
-    type."""
+    """Return the names in an annotation that are in ``_KINDS``; empty if the annotation allows any
+    other type.
+    """
     text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
     parts = tuple(part.strip() for part in text.split("|"))
     return parts if all(part in _KINDS for part in parts) else ()
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """Suggest one of the names, ``"; did you mean 'heft'?"``; empty if none is near.
+    """Return a suggestion of one of the names, such as ``"; did you mean 'heft'?"``. It is empty if
+    no name is near.
 
-    For an old name, it suggests the name that replaced it. Case is ignored, and a name that starts
-    with ``name`` counts as near.
+    For an old name, it suggests the name that has replaced it. Case is ignored, and a name that
+    starts with ``name`` counts as near.
     """
     names = list(names)
     if (new := new_name(name, names)) is not None:
@@ -380,7 +383,7 @@ def _value(text: str, whole: str) -> object:
 
 
 def _written(value: object) -> str:
-    """Return the text that ``_value`` reads as ``value``."""
+    """Return a text from which ``_value`` reads the same value."""
     if isinstance(value, tuple):
         return f"[{','.join(map(_written, value))}]"
     if value is None or isinstance(value, bool):
@@ -407,11 +410,11 @@ digits in error messages.
 
 
 def scalar(text: str) -> Scalar:
-    """Return the value of an unquoted word: None, a truth value, a number, or the text itself
-    (``off``).
+    """Return the value of an unquoted word: None, a truth value, a number, or the text itself (such
+    as ``off``).
 
-    Follows the core schema of YAML 1.2. YAML 1.1, which PyYAML implements, reads ``3e-4`` as text
-    and ``off`` as false, which is the opposite of what people mean.
+    This follows the core schema of YAML 1.2. YAML 1.1, which PyYAML implements, reads ``3e-4`` as
+    text and ``off`` as false, which is not what people mean.
     """
     if text in _WORDS:
         return _WORDS[text]

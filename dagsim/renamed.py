@@ -1,6 +1,7 @@
-"""Old names of metrics, configuration keys and listed parts, with the names that replaced them.
+"""A table of the old names of metrics, configuration keys and listed parts, with the names that
+have replaced them.
 
-Errors about an unknown name consult this table, so that they can give the new name.
+Errors about an unknown name use this table to give the new name.
 """
 
 from __future__ import annotations
@@ -38,9 +39,10 @@ _PARTS = re.compile(r"((?:\w+\[.*\]\.)?)(\w+)((?:\.\w+)?)")
 
 
 def new_name(old: str, names: Collection[str]) -> str | None:
-    """Return the new name for ``old`` if it is one of ``names``.
+    """Return the new name for ``old`` if it is one of ``names``; otherwise None.
 
-    The parts of a metric before and after the name are kept: ``tenant[ann].slowdown.mean``.
+    If the name is part of a longer name of a metric, the other parts are kept:
+    ``tenant[ann].slowdown.mean``.
     """
     match = _PARTS.fullmatch(old)
     if match is None or (name := NEW_NAMES.get(match[2])) is None:

@@ -1,5 +1,5 @@
-"""Sections of a configuration, and parts that are selected by name: ``kind`` names the class, and
-the other keys are its fields. Systems describe their settings with these classes.
+"""Sections of a configuration, and parts that are selected by name. In such a part, ``kind`` names
+a class, and the other keys are its fields. Systems describe their settings with these classes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _WORDS = {
 
 
 def fault_in_words(fault: Mapping[str, Any]) -> str:
-    """Convert an error reported by pydantic into words, such as ``must be 1 or more, got 0``."""
+    """Express an error reported by pydantic in words, such as ``must be 1 or more, got 0``."""
     kind, context = fault["type"], fault.get("ctx", {})
     if kind in _LIMITS:
         key, words = _LIMITS[kind]
@@ -56,8 +56,9 @@ def _after(text: str, words: str) -> str:
 
 
 def got(fault: Mapping[str, Any]) -> str:
-    """Return the shortened value in an error: ``", got 'high'"``. A number on the command line is
-    text."""
+    """Return the wrong value in an error, shortened, such as ``", got 'high'"``. A number from the
+    command line is shown without quotes.
+    """
     given = fault["input"]
     text = given if fault["type"] in _LIMITS and isinstance(given, str) else repr(given)
     return f", got {text if len(text) <= 60 else text[:57] + '...'}"
@@ -68,7 +69,7 @@ DEFAULT_KIND = "x-default-kind"
 
 
 class Section(BaseModel):
-    """A part of the configuration. It is immutable and does not accept unknown keys."""
+    """A section of the configuration. It is immutable and does not accept unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
@@ -83,12 +84,12 @@ class Foreign:
 
 
 class Registered:
-    """``Annotated[Any, Registered(NETWORKS, "uniform")]``: a part whose class is named by ``kind``,
-    or else is the ``default``.
+    """The type of a configuration part whose class is named by ``kind``, or else is the
+    ``default``: ``Annotated[Any, Registered(NETWORKS, "uniform")]``.
 
-    The class is imported only when a configuration uses it. A user's own class (``module:attr`` or
-    an entry point) must be a dataclass, but does not need a field ``kind``. If the validation
-    context contains ``own: False``, a ``module:attr`` becomes a ``Foreign``.
+    The class is imported only if a configuration uses it. A user's own class (``module:attr`` or an
+    entry point) must be a dataclass, but does not need a field ``kind``. If the validation context
+    contains ``own: False``, a ``module:attr`` becomes a ``Foreign``.
     """
 
     def __init__(self, registry: Registry[Any], default: str | None = None) -> None:
@@ -104,7 +105,7 @@ class Registered:
         return {"anyOf": union, **({} if self.default is None else {DEFAULT_KIND: self.default})}
 
     def read(self, value: Any) -> Any:
-        """Build the object described by a name, or by a mapping with its ``kind``.
+        """Build the object that is described by a name, or by a mapping with its ``kind``.
 
         Raises:
             ConfigError: There is no such kind, or a key or value is wrong.
@@ -143,9 +144,9 @@ class Registered:
 
 
 class Later:
-    """``Annotated[Any, Later("module:Class")]``: a section whose class is imported only if the
-    section is present. In a ``TaggedUnion``, it has a ``kind``. ``Later("train")`` represents the
-    class that a family declares for the key ``train``.
+    """The type of a section whose class is imported only if the section is present:
+    ``Annotated[Any, Later("module:Class")]``. In a ``TaggedUnion``, it has a ``kind``.
+    ``Later("train")`` represents the class that a family declares for the key ``train``.
     """
 
     def __init__(self, target: str, kind: str | None = None) -> None:
@@ -174,7 +175,8 @@ def _adapter(cls: type) -> TypeAdapter[Any]:
 
 
 def kind_of(value: Any) -> str | None:
-    """Return the ``kind`` that names a user's own class in a configuration; None for dagsim's own
-    classes."""
+    """Return the ``kind`` that names a user's own class in a configuration; None for a class from
+    dagsim.
+    """
     cls = type(value)
     return None if cls.__module__.split(".")[0] == "dagsim" else name_of(cls)

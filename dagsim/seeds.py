@@ -1,10 +1,10 @@
-"""Pools of seeds by purpose, so that no result is reported for the seeds that were used to choose
-it.
+"""Pools of seeds for different purposes, so that no result is reported for seeds that were used to
+choose what is reported.
 
-Training draws from ``TRAIN``. Every choice (a parameter, a checkpoint, the best heuristic) is made
-on ``VALIDATION``. ``REPORT`` is used once, for the final table. Each published table and each
-training run has a separate part of it (``dagsim.experiment.ledger``). ``dagsim eval`` uses other
-seeds (``replicate_seeds``).
+Training draws its seeds from ``TRAIN``. Every choice (a parameter, a checkpoint, the best
+heuristic) is made on ``VALIDATION``. ``REPORT`` is used only once, for the final table: each
+published table and each training run has a separate part of it (``dagsim.experiment.ledger``).
+``dagsim eval`` uses other seeds (``replicate_seeds``).
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ _PARTS = {TRAIN: (0.0, 0.6), VALIDATION: (0.6, 0.8), REPORT: (0.8, 1.0)}
 
 
 def part_of(seed: int) -> tuple[float, float]:
-    """Return which part of a trace belongs to the pool of ``seed``, as two fractions of its jobs.
+    """Return the part of a trace that belongs to the pool of ``seed``, as two fractions of its
+    jobs.
 
-    Training has the first 60%, and validation and test have 20% each. Seeds of experiments have the
-    whole trace.
+    Training has the first 60%, and validation and test have 20% each. The seeds of experiments,
+    which belong to no pool, have the whole trace.
     """
     return next((part for pool, part in _PARTS.items() if seed in pool), (0.0, 1.0))
 

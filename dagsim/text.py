@@ -1,6 +1,6 @@
-"""Escape text from files, so that it stays text. There is one function for each format in which
-some characters have a meaning, and it is called where the output is written. HTML has
-``html.escape``, and JSON has escapes of its own.
+"""Functions that escape text from files, so that it stays plain text. There is one function for
+each output format in which some characters have a special meaning, and it is called where the
+output is written. HTML is escaped by ``html.escape``, and JSON by ``json``.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ __all__ = ["in_latex", "in_markdown", "in_spreadsheet", "is_text", "on_one_line"
 
 
 def is_text(text: str) -> bool:
-    """Return True if UTF-8 can represent ``text``, because JSON and YAML can contain halves of a
-    character, and file names can be any bytes.
+    """Return True if UTF-8 can represent ``text``. This may be False, because JSON and YAML can
+    contain halves of a character, and file names can contain any bytes.
     """
     try:
         text.encode()
@@ -22,7 +22,7 @@ def is_text(text: str) -> bool:
 
 
 def printable(text: str) -> str:
-    """Replace all characters except printable ones and line ends, so that a name in a log cannot
+    """Replace all characters except printable ones and line ends. Otherwise, a name in a log could
     send commands to the terminal or reverse the text around it.
     """
     if text.isprintable():
@@ -31,7 +31,7 @@ def printable(text: str) -> str:
 
 
 def on_one_line(text: str) -> str:
-    """Replace characters as ``printable`` does, and line ends with spaces."""
+    """Replace unprintable characters as ``printable`` does, and replace line ends with spaces."""
     return printable(text).replace("\n", " ")
 
 
@@ -42,7 +42,7 @@ _HTML = re.compile(r"<(?=[A-Za-z/!?])|&(?=[#A-Za-z])")
 
 
 def in_markdown(text: str) -> str:
-    """Escape ``text`` for a paragraph or a table cell in Markdown, which may also contain HTML."""
+    """Escape ``text`` for a paragraph or a table cell in Markdown, which also allows HTML."""
     escaped = _MARKDOWN.sub(lambda sign: f"\\{sign[0]}", on_one_line(text))
     return _HTML.sub(lambda sign: "&lt;" if sign[0] == "<" else "&amp;", escaped)
 
@@ -56,7 +56,7 @@ _LATEX = {
 def in_latex(text: str) -> str:
     """Escape ``text`` for a paragraph or a table cell in LaTeX."""
     escaped = "".join(_LATEX.get(sign, sign) for sign in on_one_line(text))
-    # At the beginning of a row, Typst or LaTeX would read either sign as an argument of the
+    # At the beginning of a row, Typst or LaTeX would treat either sign as an argument of the
     # preceding line break or rule.
     return f"{{{escaped[0]}}}{escaped[1:]}" if escaped.startswith(("[", "*")) else escaped
 
@@ -65,8 +65,8 @@ _FORMULA = re.compile(r"\s*[=+\-@\uff1d\uff0b\uff0d\uff20]")
 
 
 def in_spreadsheet(text: str) -> str:
-    """Put an apostrophe before a text that a spreadsheet would interpret as a formula, because it
-    begins with ``=``, ``+``, ``-`` or ``@`` and is not a number.
+    """Put an apostrophe in front of a text that a spreadsheet would interpret as a formula. Such a
+    text begins with ``=``, ``+``, ``-`` or ``@`` and is not a number.
     """
     if _FORMULA.match(text) is None:
         return text

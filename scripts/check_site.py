@@ -10,7 +10,7 @@ nodes, or want them alone.
 All times are multiples of ten minutes, so that equal times are the rule. The policies take turns. Without ``--from``
 the first seed is new each time, and printed.
 
-The judge shares no code with the kernel: it reads rows of the log against docs/reference/schedulers.md ("Four rules
+The judge shares no code with the kernel: it reads rows of the log against docs/reference/schedulers.md ("Five rules
 bind every policy") and the rules that bind ``slurm-multifactor`` alone: limits, and nodes that are not shared. A run
 must end, and a job that is rejected at once or left over must be one that could not start. Where the compiled engine
 plays a site without restrictions, its log must be the kernel's.

@@ -435,7 +435,7 @@ class _Injection:
         if not survived and error is FULL and "error: " not in said:
             yield "no error is named"
         folder = _run_folder(out)
-        go_on = re.search(r"go on with: (.*)", said)
+        go_on = re.search(r"continue with: (.*)", said)
         done = 0
         if folder is not None:
             try:

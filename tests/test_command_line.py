@@ -95,7 +95,7 @@ def test_a_command_has_its_plain_name_too(other: str, name: str) -> None:
         (("evl",), "error: dagsim: there is no command 'evl'; did you mean 'eval'? (dagsim --help)"),
         (("config", "chek"), "error: dagsim config: there is no command 'chek'; did you mean 'check'?"),
         (("eval", "--sedes", "3"), "error: dagsim eval has no option --sedes; did you mean '--seeds'?"),
-        (("eval", "sjf"), "error: dagsim eval takes no argument 'sjf'; a scheduler is given as --policy sjf"),
+        (("eval", "sjf"), "error: dagsim eval takes no argument 'sjf'; to choose a scheduler, use --policy sjf"),
         (("eval", "--seeds", "0"), "error: --seeds: must be 1 or more, got 0"),
         (("eval", "--seeds", "three"), "error: --seeds: must be a whole number, got 'three'"),
         (("eval", "--set", "seed=-1"), "error: --set seed=-1: seed: must be 0 or more, got -1"),

@@ -338,10 +338,10 @@ def test_half_a_character_is_refused_where_it_stands(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["replay", "--trace", str(log), "--out", str(tmp_path)])
     assert (
         result.exit_code,
-        "jobs.jsonl:2: the line is not valid JSON (the text contains half a character" in result.output,
+        "jobs.jsonl:2: the line is not valid JSON (the text contains an unpaired surrogate" in result.output,
     ) == (2, True)
     config = tmp_path / "c.yaml"
     config.write_text('cluster: {name: "a\\udc00"}\n')
     result = CliRunner().invoke(app, ["eval", "--config", str(config)])
     assert result.exit_code == 2
-    assert "c.yaml:1:17: 'a\\udc00' is not text" in result.output
+    assert "c.yaml:1:17: 'a\\udc00' contains an unpaired surrogate" in result.output

@@ -105,7 +105,7 @@ def test_a_signal_ends_with_its_code_and_says_how_to_go_on(tmp_path: Path, numbe
     folder = folder_in(tmp_path)
     assert process.returncode == code
     assert folder.state == "interrupted"
-    assert f"go on with: dagsim eval --resume {folder.path}" in stderr
+    assert f"continue with: dagsim eval --resume {folder.path}" in stderr
 
 
 def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:

@@ -1,5 +1,5 @@
-"""The ``dagsim`` command: parse options, call the library, print. There is one file per command or
-group of commands, and families add their own commands.
+"""The ``dagsim`` command, which parses options, calls the library and prints results. There is one
+file per command or group of commands, and families add their own commands.
 
 Slow imports are placed inside the commands that need them.
 """

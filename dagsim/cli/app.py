@@ -100,8 +100,9 @@ class Command(typer.core.TyperCommand):
 
 
 def _in_new_spelling(args: Sequence[str], names: Collection[str]) -> list[str]:
-    """Replace alternative spellings with the options that the command has: ``--policy sjf`` for
-    ``--algo sjf``."""
+    """Replace alternative spellings with the options that the command has, such as ``--algo sjf`` with
+    ``--policy sjf``.
+    """
     written: list[str] = []
     for arg in args:
         option, equals, value = arg.partition("=")
@@ -125,8 +126,9 @@ def _in_new_spelling(args: Sequence[str], names: Collection[str]) -> list[str]:
 
 
 def _without_types(params: list[Any]) -> list[Any]:
-    """Show only what helps: N for a number, and no type beside a switch or the name of an
-    argument."""
+    """Show types in the help only where they are useful: N for a number, and no type beside a switch
+    or the name of an argument.
+    """
     for param in params:
         if param.param_type_name == "argument":
             param.display_type_rich = lambda ctx: None
@@ -139,18 +141,19 @@ def _without_types(params: list[Any]) -> list[Any]:
 
 
 def say(*lines: object, err: bool = False) -> None:
-    """Print lines that may contain names from files. All output from commands except tables is
-    printed here.
+    """Print lines that may contain names from files. All output from commands except tables goes
+    through this function.
 
-    A line end inside a line is replaced, because a name could otherwise start a new line.
+    A line break within a line is replaced, because a name could otherwise start a new line.
     """
     for line in lines:
         typer.echo(on_one_line(str(line)), err=err)
 
 
 class CommandGroup(typer.core.TyperGroup):
-    """Commands of the core and of families. For a command of a missing family, the error names the
-    family."""
+    """A group of commands from the core and from families. For a command of a missing family, the
+    error names the family.
+    """
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and self.get_command(ctx, args[0]) is None:
@@ -168,7 +171,7 @@ class CommandGroup(typer.core.TyperGroup):
 
 
 class App(typer.Typer):
-    """A Typer app whose commands are ``Command``."""
+    """A Typer app whose commands are instances of ``Command``."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"cls": CommandGroup} | options)
@@ -184,14 +187,15 @@ class App(typer.Typer):
 
 
 def _joined(docstring: str) -> str:
-    """Return a docstring with each paragraph on a single line, so that the help can break it to its
-    own width."""
+    """Return a docstring with each paragraph on a single line, so that the help can wrap it at its own
+    width.
+    """
     paragraphs = re.split(r"\n\s*\n", cleandoc(docstring))
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
 
 
 class _Guarded(CommandGroup):
-    """Reports errors as one plain line instead of a traceback.
+    """A group of commands that reports errors as one plain line instead of a traceback.
 
     A command may only import code from outside dagsim after it has called ``shared.trust``.
     """
@@ -199,8 +203,8 @@ class _Guarded(CommandGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         options = args[: args.index("--")] if "--" in args else args
         ctx.obj = Allowed([arg for arg in args if arg != ALLOW_CODE])
-        # checked anywhere on the line, because every command that runs something accepts this
-        # option
+        # This option is accepted anywhere on the line, because it applies to every command that
+        # runs something.
         if ALLOW_CODE in options:
             ctx.obj.everything = True
             args = [*(arg for arg in options if arg != ALLOW_CODE), *args[len(options) :]]
@@ -235,8 +239,9 @@ class _Guarded(CommandGroup):
 
 @contextmanager
 def _guarded() -> Iterator[None]:
-    """Convert the errors of a command into an exit. Its output is flushed before it ends; if that
-    fails, the exit reports the error."""
+    """Convert the errors of a command into an exit. The command's output is flushed before the command
+    ends; if that fails, the exit reports the error.
+    """
     try:
         try:
             yield
@@ -245,7 +250,7 @@ def _guarded() -> Iterator[None]:
     except DagsimError as error:
         raise _ended(error, error.args, 2 if isinstance(error, InputError) else 1) from None
     except BrokenPipeError as error:
-        # the reader closed the pipe, but the user should still learn where the results are
+        # The reader closed the pipe, but the user should still learn where the results are.
         _tell_notes(error)
         raise typer.Exit(_UNREAD) from None
     except OSError as error:
@@ -269,7 +274,7 @@ def _told(error: Any, group: Any) -> Exception:
 
 
 def _sentence(error: Any, group: Any) -> str:
-    """Phrase a command-line error like dagsim's own errors."""
+    """Phrase a command-line error in the style of dagsim's own errors."""
     command = error.ctx.command if error.ctx is not None else None
     below = error.ctx.command_path.partition(" ")[2] if error.ctx is not None else ""
     path = f"dagsim {below}".rstrip()
@@ -296,10 +301,10 @@ def _sentence(error: Any, group: Any) -> str:
         arguments = [of.metavar or of.name.upper() for of in taken if of.param_type_name == "argument"]
         if arguments:
             return (
-                f"{path} takes {' and '.join(arguments)}, and got {unexpected[1]!r} besides; a pattern with * may "
-                "match several files"
+                f"{path} takes only {' and '.join(arguments)}, but also got {unexpected[1]!r}; a pattern with * "
+                "may match several files"
             )
-        hint = f"; a scheduler is given as --policy {unexpected[1]}" if "--policy" in options else ""
+        hint = f"; to choose a scheduler, use --policy {unexpected[1]}" if "--policy" in options else ""
         return f"{path} takes no argument {unexpected[1]!r}{hint}"
     if wanting := re.match(r"Option '(.*)' requires", text):
         return f"{path}: {wanting[1]} needs a value"
@@ -307,8 +312,9 @@ def _sentence(error: Any, group: Any) -> str:
 
 
 def _named(error: Any) -> str:
-    """Return the option or argument that an error is about, as the user writes it; empty if it is
-    unknown."""
+    """Return the option or argument that an error is about, as the user would write it; empty if it is
+    unknown.
+    """
     if error.param_hint is not None:
         hint = error.param_hint if isinstance(error.param_hint, str) else " / ".join(error.param_hint)
         return hint.strip("'")
@@ -344,7 +350,7 @@ def _tell_notes(error: BaseException, before: str = "") -> None:
 
 
 def _refuse_removed(args: Sequence[str]) -> None:
-    """Exit with the name of the replacement if the command or one of its options was removed."""
+    """Exit if the command or one of its options was removed. The error names the replacement."""
     if args and args[0] == "cluster":
         raise _ended(InputError(), "dagsim cluster import is now dagsim site import FILE -o site.yaml", 2)
     if not args or args[0] not in _READING:
@@ -382,10 +388,10 @@ def main() -> None:
     steady_streams()
     if fault := _unusable():
         raise SystemExit(_ended(InputError(), fault, 2).exit_code)
-    # appended last, so that --policy my_module:MyPolicy is found in the current folder
+    # appended last, so that --policy my_module:MyPolicy finds modules in the current folder
     sys.path.append(str(Path.cwd()))
-    # the exit frees all memory anyway, and a last collection would take 10% of a short command's
-    # time
+    # The exit frees all memory anyway, and a last garbage collection would take 10% of a short
+    # command's time.
     atexit.register(gc.freeze)
     with Stops() as stops:
         try:
@@ -427,7 +433,7 @@ def _root(
         bool,
         typer.Option(
             ALLOW_CODE,
-            help="Trust code outside dagsim that a run folder names (docs/security.md).",
+            help="Trust code outside dagsim that a run folder refers to (docs/security.md).",
         ),
     ] = False,
 ) -> None:

@@ -33,7 +33,7 @@ def compare_runs(
         str | None, typer.Option(metavar="NAME", help="Policy to compare the others with (default: the first).")
     ] = None,
     metric: Annotated[
-        str | None, typer.Option(help="Metric to rank by (default: the system's own, such as jct_s.mean).")
+        str | None, typer.Option(help="Metric to rank by (default: the main metric of the system, such as jct_s.mean).")
     ] = None,
     csv: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the table as CSV.")] = None,
     plot: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw the ratios with their intervals.")] = None,
@@ -129,16 +129,16 @@ def why(
         list[str],
         typer.Argument(
             metavar="[RUN] JOB",
-            help="A run folder and the id of one of its jobs (or #12 for its place in the order of arrival). "
-            "With --state, only the job.",
+            help="A run folder and one of its jobs: the job's id, or #N for job N in order of arrival, counted "
+            "from 0. With --state, give only the job.",
         ),
     ],
     state: Annotated[
         Path | None,
         typer.Option(
             metavar="SNAPSHOT",
-            help="Explain why a job is waiting now: a file with the output of squeue --json, qstat -f or kubectl "
-            "get -o json.",
+            help="Explain why a job is waiting now, based on this file with the output of squeue --json, qstat -f "
+            "or kubectl get -o json.",
         ),
     ] = None,
     config: Annotated[
@@ -155,7 +155,7 @@ def why(
         typer.Option(metavar="LOG", help="With --state: accounting records from sacct, for run times and usage."),
     ] = None,
     samples: Annotated[
-        int, typer.Option(min=1, max=1000, help="With --state: number of simulated futures per change.")
+        int, typer.Option(min=1, max=1000, help="With --state: number of simulations for each change to the job.")
     ] = 10,
     policy: Annotated[
         str | None,
@@ -182,12 +182,18 @@ def why(
         from dagsim.family import service
 
         if number is not None or len(words) != 1:
-            raise typer.BadParameter("takes one job and no run folder", param_hint="'--state'")
+            raise typer.BadParameter(
+                "takes a single JOB, without a run folder and without --run", param_hint="'--state'"
+            )
         experiment = Experiment(config=config, set_=set_)
         service("explain_waiting")(words[0], state, history, experiment, policy, samples, top, table, as_json=json_)
         return
     if len(words) != 2:
-        several = f"; got {len(words)} words: a pattern with * may match several folders" if len(words) > 2 else ""
+        several = (
+            f"; got {len(words)} arguments, perhaps because a pattern with * matched several folders"
+            if len(words) > 2
+            else ""
+        )
         raise typer.BadParameter(f"expected RUN JOB, or --state SNAPSHOT and JOB{several}", param_hint="'[RUN] JOB'")
     for name, value in {"--config": config, "--history": history, "--set": set_}.items():
         if value:

@@ -1,4 +1,4 @@
-"""``dagsim plot`` and ``record``: runs as pictures, or as a film."""
+"""``dagsim plot`` and ``record``: draw runs as plots, or record them as films."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``dagsim eval``, ``baseline`` and ``replay``: schedulers on a workload or a real trace."""
+"""``dagsim eval``, ``baseline`` and ``replay``: run schedulers on a workload or on a real trace."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ def evaluate(
     checkpoint: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="The trained agent for --policy ppo, d3qn ... (default: the newest below results/)."
+            metavar="FILE",
+            help="Checkpoint of the trained agent for --policy ppo, d3qn, ... (default: the newest one below "
+            "results/).",
         ),
     ] = None,
     windows: Windows = None,
@@ -154,7 +156,7 @@ def replay_trace(
             f"--blocks: {against} would be compared with itself, so name another policy with --reference"
         )
     if blocks is not None and chosen.trace().window is not None:
-        raise typer.BadParameter("--blocks: cannot be combined with --windows, which already give intervals")
+        raise typer.BadParameter("--blocks: cannot be combined with --windows, which already provides intervals")
     policies = (chosen.policy,) if against is None else tuple(dict.fromkeys((against, chosen.policy)))
     run_policies("replay", chosen, policies, output, blocks, repeats=config)
 

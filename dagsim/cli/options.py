@@ -91,7 +91,7 @@ Plots = Annotated[
     _output(
         "--plots/--no-plots",
         help="Draw plots of the first run in the run folder, as dagsim plot does (default: only if the output "
-        "is aterminal).",
+        "is a terminal).",
     ),
 ]
 Json = Annotated[bool, _output("--json", help="Print one JSON object instead of a table.")]
@@ -126,7 +126,7 @@ TraceColumns = Annotated[
 
 
 def one_output(argument: Path | None, option: Path | None) -> Path:
-    """Return the output file, which is the last argument or the value of ``--out``.
+    """Return the output file, which is given either as the last argument or as the value of ``--out``.
 
     Raises:
         BadParameter: Neither or both are given.
@@ -138,15 +138,16 @@ def one_output(argument: Path | None, option: Path | None) -> Path:
 
 
 class WindowCount(NamedTuple):
-    """Number of windows of a trace, and number of jobs in each. Longer windows help more than more
-    windows."""
+    """The number of windows of a trace, and the number of jobs in each. Longer windows improve results
+    more than additional windows do.
+    """
 
     windows: int
     jobs: int = 1000
 
     @classmethod
     def parse(cls, text: str) -> WindowCount:
-        """Read ``30`` or ``30x1000``."""
+        """Parse ``30`` or ``30x1000``."""
         match = re.fullmatch(r"([1-9][0-9]*)(?:x([1-9][0-9]*))?", text.strip())
         if match is None:
             raise typer.BadParameter(f"expected a number of windows, such as 30 or 30x1000, got {text!r}")
@@ -244,7 +245,7 @@ class Experiment(NamedTuple):
 
 
 class Output(NamedTuple):
-    """Options for where results are written and how they are printed."""
+    """Options that determine where results are written and how they are printed."""
 
     out: Out = Path("results")
     plots: Plots = None
@@ -262,10 +263,10 @@ class Output(NamedTuple):
         return not (self.quiet or self.json_)
 
     def where(self) -> str:
-        """Return the executor.
+        """Return the executor, after checking that it exists.
 
         Raises:
-            InputError: It does not exist.
+            InputError: The executor does not exist.
         """
         from dagsim.experiment.executors import executor_for
 
@@ -274,7 +275,7 @@ class Output(NamedTuple):
 
 
 class SweepOutput(NamedTuple):
-    """Options for commands that can run on other machines, and for their output."""
+    """Options for the output of commands that can run on other machines."""
 
     on: On = "local"
     name: Name = None
@@ -291,7 +292,7 @@ class SweepOutput(NamedTuple):
 
 
 class TraceFlags(NamedTuple):
-    """Options for reading a trace, and for its cluster."""
+    """Options for reading a trace, and for the cluster on which it is replayed."""
 
     format_: TraceFormat = None
     cluster: Annotated[
@@ -299,7 +300,7 @@ class TraceFlags(NamedTuple):
         _of_trace(
             metavar="trace|sized|YAML",
             help="Where the cluster comes from: trace (the machines listed there), sized (a cluster invented "
-            "for anoffered load of 0.9) or a configuration. Default: --config, then trace, then sized.",
+            "for an offered load of 0.9) or a configuration. Default: --config, then trace, then sized.",
         ),
     ] = None
     load: Annotated[
@@ -314,14 +315,14 @@ class TraceFlags(NamedTuple):
             "--from",
             metavar="WHEN",
             help="Begin at this time in the log, with the jobs running and waiting at that time. Give a date, "
-            "or a timeafter the first job (36h, 7d).",
+            "or a time after the first job (36h, 7d).",
         ),
     ] = None
     until: Annotated[str | None, _of_trace(metavar="WHEN", help="Leave out jobs that arrive after this time.")] = None
     strict: Strict = False
 
     def settings(self) -> list[Setting]:
-        """Return the settings for the options that were given.
+        """Return the settings for those options that were given.
 
         Raises:
             BadParameter: A ``--read`` option has no key.
@@ -344,8 +345,8 @@ class TraceFlags(NamedTuple):
 
 
 def expand_options(command: Callable[..., None], leave_out: Collection[str] = ()) -> Callable[..., None]:
-    """Decorate a command: replace each parameter that represents a group of options with the
-    options in the group, except those in ``leave_out``, which keep their defaults.
+    """Decorate a command such that each parameter that represents a group of options is replaced by
+    the options in the group. Options in ``leave_out`` are not added, and keep their defaults.
     """
     signature = inspect.signature(command, eval_str=True)
     groups = {

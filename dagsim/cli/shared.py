@@ -126,8 +126,9 @@ def experiment(
 
 
 def with_own_site(path: Path, asked: Experiment, reading: TraceFlags, scratch: Path, *, told: bool) -> Experiment:
-    """Return the options with the configuration of the site that a log or a snapshot describes itself,
-    written to ``scratch``; the same options if a cluster is given, or if it describes none.
+    """Return the options with the configuration of the site that a log or a snapshot itself describes,
+    written to ``scratch``. The options are unchanged if a cluster is given, or if the file
+    describes no site.
     """
     if asked.config is not None or reading.cluster is not None or not service("holds_site")(path):
         return asked
@@ -140,8 +141,8 @@ def with_own_site(path: Path, asked: Experiment, reading: TraceFlags, scratch: P
 
 
 def audited(config: Config, *, told: bool, doubts: tuple[str, ...] = ()) -> Audit:
-    """Check the log in a configuration before anything is simulated. Print where it contradicts
-    itself or the site, and the other ``doubts``.
+    """Check the log in a configuration before anything is simulated. Print the contradictions within
+    the log and with the site, and the additional ``doubts``.
     """
     from dagsim.systems.cluster.scenario import cluster_scenario_of
 
@@ -153,7 +154,7 @@ def audited(config: Config, *, told: bool, doubts: tuple[str, ...] = ()) -> Audi
 
 
 def checked(option: str, metric: str, config: Config | None = None, own: Iterable[str] = ()) -> None:
-    """Reject a metric that no run can have, before anything runs.
+    """Reject a metric that no run can have, before anything is simulated.
 
     Raises:
         InputError: There is no such metric.
@@ -206,12 +207,12 @@ def run_policies(
     blocks: int | None = None,
     repeats: str | None = None,
 ) -> None:
-    """Run the policies into a new folder; print and draw the results. Exits with 1 if a policy
-    failed.
+    """Run the policies into a new folder, then print and draw the results. Exit with code 1 if a
+    policy failed.
 
-    ``blocks`` is the number of blocks into which the jobs of one run are cut, in order to compare
-    the last policy with the first over time. If ``repeats`` (the value of ``--config``) is a run
-    folder, files that have changed since that run are reported.
+    ``blocks`` is the number of blocks into which the jobs of one run are divided, in order to
+    compare the last policy with the first over time. If ``repeats`` (the value of ``--config``) is
+    a run folder, files that have changed since that run are reported.
     """
     _warn_of_changes(repeats, config, policies)
     about = None if blocks is None else {"blocks": blocks}
@@ -232,7 +233,7 @@ def _warn_of_changes(source: str | None, config: Config, policies: Sequence[str]
 
 
 def _warn_of_overlap(plan: Plan) -> None:
-    """Warn if agents run on windows of the part of a trace on which they were trained."""
+    """Warn if agents run on windows from the part of a trace on which they were trained."""
     from dagsim.experiment.provenance import provenance
 
     trace = plan.config.trace_file
@@ -245,8 +246,8 @@ def _warn_of_overlap(plan: Plan) -> None:
 
 
 def resume_policies(command: str, output: Output, *groups: Experiment | TraceFlags, **options: Any) -> None:
-    """Continue the run given with ``--resume`` and finish as ``run_policies`` does. Other options
-    are refused.
+    """Continue the run given with ``--resume``, and finish as ``run_policies`` does. Other options are
+    rejected.
     """
     _tell(resume_kept(command, output, *groups, **options), output)
 
@@ -269,10 +270,10 @@ def run_kept(
     seeds: Sequence[int] | None = None,
     about: Mapping[str, Any] | None = None,
 ) -> Kept:
-    """Run the policies into a new folder under a progress bar. Ctrl-C keeps the finished runs and
+    """Run the policies into a new folder while showing progress. Ctrl-C keeps the finished runs and
     exits with code 130.
 
-    ``seeds`` default to those in the configuration, or to as many as its precision needs.
+    ``seeds`` default to those in the configuration, or to as many as the requested precision needs.
     """
     from dagsim.experiment.carry_out import check_plan
     from dagsim.experiment.compare import rule_for, seeds_for
@@ -289,7 +290,7 @@ def run_kept(
 
 
 def resume_kept(command: str, output: Output, *groups: Experiment | TraceFlags, **options: Any) -> Kept:
-    """Continue a run that ``run_kept`` started, given with ``--resume``.
+    """Continue the run given with ``--resume``, which ``run_kept`` started.
 
     Raises:
         InputError: An option would be ignored, or the run was created by another command.
@@ -352,8 +353,9 @@ def _kept(store: Store, plan: Plan, where: str, output: Output) -> Kept:
 
 
 def carried(store: Store, plan: Plan, where: str, *, watched: bool, limit: int | None = None) -> dict[Cell, CellRun]:
-    """Carry out a plan under a progress bar. After an error or Ctrl-C, the message states what has
-    been kept."""
+    """Carry out a plan while showing its progress. After an error or Ctrl-C, the message states what
+    has been kept.
+    """
     from dagsim.experiment.carry_out import carry_out
     from dagsim.experiment.executors import executor_for
     from dagsim.report.terminal import progress
@@ -367,8 +369,9 @@ def carried(store: Store, plan: Plan, where: str, *, watched: bool, limit: int |
 
 
 def _tell(kept: Kept, output: Output) -> None:
-    """Print and draw the results, which are already in the folder. Exits with 1 if a policy
-    failed."""
+    """Print and draw the results, which are already in the folder. Exit with code 1 if a policy
+    failed.
+    """
     with kept.folder.noting():
         _tell_kept(kept, output)
     if tell_failures(kept.folder):
@@ -394,8 +397,9 @@ def _tell_kept(kept: Kept, output: Output) -> None:
 
 
 def audit_of(lines: Iterable[CellRun]) -> dict[str, Any]:
-    """Return the contradictions in the input of the first run that has any, and what policies knew,
-    for JSON."""
+    """Return values for JSON: the contradictions in the input of the first run that has any, and what
+    information policies had.
+    """
     from dagsim.report.tables import knowledge_of
 
     knowledge = knowledge_of([line.workload for line in lines])
@@ -404,8 +408,9 @@ def audit_of(lines: Iterable[CellRun]) -> dict[str, Any]:
 
 
 def _incomplete(lines: Iterable[CellRun]) -> dict[str, Any]:
-    """Return sentences about the jobs that did not complete, for JSON; the numbers are in each
-    run."""
+    """Return sentences for JSON about the jobs that did not complete. The numbers are part of each
+    run.
+    """
     from dagsim.report.tables import losses
 
     lost = losses(lines)
@@ -421,7 +426,7 @@ def tell_failures(folder: Store) -> int:
 
 
 def _over_time(folder: Store) -> OverTime | None:
-    """Return the comparison over blocks of the jobs of one run; None if it was not requested."""
+    """Return the comparison over blocks of jobs in one run; None if it was not requested."""
     blocks = (folder.manifest["plan"] or {}).get("blocks")
     if blocks is None:
         return None
@@ -431,7 +436,9 @@ def _over_time(folder: Store) -> OverTime | None:
 
 
 def _comparison(kept: Kept, ranked: Sequence[PolicyResult], over: OverTime | None) -> dict[str, Any]:
-    """Return the comparison of several policies, and how the precision was reached, for JSON."""
+    """Return values for JSON: the comparison of several policies, and how the precision was
+    reached.
+    """
     from dagsim.metrics.standings import METHOD
 
     facts: dict[str, Any] = {} if over is None else {"blocks": asdict(over)}
@@ -466,11 +473,11 @@ def _print(
 
     workloads = [line.workload for line in lines]
     urgent = [*contradictions(workloads), *losses(lines)]
-    for note in urgent:  # first, because all figures below leave these jobs out
+    for note in urgent:  # printed first, because all figures below leave these jobs out
         say(note, err=output.table is not TableFormat.TEXT)
     workload, sample = folder.label, sample_of(folder.config)
     if sample is Sample.TRACE and len(shown := without_repeats(lines)) < len(lines):
-        lines, notes = shown, (*notes, "one run: seeds change nothing here")
+        lines, notes = shown, (*notes, "one run, because seeds have no effect here")
         ranked = standings(lines, metric_of(folder.config), sample=sample) if ranked else []
     if len(ranked) > 1:
         table = comparison_table(ranked, metric_of(folder.config), workload=workload, wide=output.wide)

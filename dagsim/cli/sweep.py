@@ -1,4 +1,4 @@
-"""``dagsim sweep``: an experiment with every combination of some settings."""
+"""``dagsim sweep``: run an experiment with every combination of some settings."""
 
 from __future__ import annotations
 

@@ -97,5 +97,5 @@ def tune(
         elif not quiet:
             label = f"{folder.label}, validation"
             show_grid(comparison_table(ranked, metric, workload=label, wide=wide), table, wide=wide)
-            say(f"best: {best.policy}; kept in {files[-1]}")
+            say(f"best: {best.policy}; saved in {files[-1]}")
     tell_failures(folder)

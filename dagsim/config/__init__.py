@@ -1,1 +1,1 @@
-"""Configurations: schema, YAML with line numbers, errors, and bundled files."""
+"""Configurations: their schema, YAML with line numbers, error messages, and bundled files."""

@@ -1,5 +1,5 @@
-"""Configurations and workloads by name: files in the current folder, files that ship with dagsim,
-and presets.
+"""Configurations and workloads that are selected by name: files in the current folder, files that
+ship with dagsim, and presets.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Kind: TypeAlias = Literal["configs", "workloads"]
 
 
 def shipped(kind: Kind) -> dict[str, Path]:
-    """Return the files in ``configs/`` or ``workloads/``, by name without the ending."""
+    """Return the files in ``configs/`` or ``workloads/`` by name, without the file extension."""
     package = Path(__file__).parents[1]
     paths: dict[str, Path] = {}
     for folder in (Path(kind), package / kind, package.parent / kind):
@@ -47,8 +47,8 @@ def shipped_folder(kind: Kind, name: str) -> Path:
 
 
 def find_config(text: str) -> Path:
-    """Find the file named by ``--config``: a file, the configuration of a run folder, or a shipped
-    one by name.
+    """Return the file that ``--config`` names: a file, the configuration in a run folder, or a
+    shipped file by name.
 
     Raises:
         UnknownName: There is no such file or name.
@@ -74,8 +74,9 @@ def find_config(text: str) -> Path:
 
 
 def opening_of(path: Path) -> str:
-    """Return the summary of a configuration, which is its first comment that is not meant for
-    editors."""
+    """Return the summary of a configuration file, which is its first comment that is not meant for
+    editors.
+    """
     for line in path.read_text(encoding="utf-8").splitlines():
         if not line.startswith("#"):
             break
@@ -89,7 +90,7 @@ FITTED = Path(__file__).parents[1] / "workload" / "fitted"
 
 
 class _Workloads(Mapping[str, Preset]):
-    """Presets by name. A fit is only read from its file when it is used."""
+    """Presets and fitted workloads by name. A fit is read from its file only when it is used."""
 
     def __getitem__(self, name: str) -> Preset:
         return PRESETS[name] if name in PRESETS else _fit(FITTED / f"{name}.yaml")

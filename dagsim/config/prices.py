@@ -1,4 +1,4 @@
-"""A file with prices that accompanies a configuration."""
+"""The file with prices that a configuration may refer to."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _Amount: TypeAlias = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class PriceFile(Section):
-    """Prices for machines and power, in one currency."""
+    """Prices for machines and power, all in the same currency."""
 
     rent: Mapping[str, _Amount] = {}
     """Price of a GPU hour by GPU type, including the GPU's share of the node."""
@@ -32,11 +32,11 @@ class PriceFile(Section):
 
 
 def read_prices(path: Path) -> PriceFile:
-    """Read a file of prices.
+    """Read a price file.
 
     Raises:
         ConfigError: The file cannot be read, its contents are wrong, or a type is both rented and
-        bought.
+            bought.
     """
     document = read_yaml(path)
     try:

@@ -1,8 +1,8 @@
-"""The configuration of an experiment: YAML and ``--set`` go in, frozen objects come out, and all
-faults are reported together.
+"""The configuration of an experiment. YAML and ``--set`` options are turned into frozen objects,
+and all faults are reported together.
 
-Sections for lower layers (runtime, network, estimates and others) are dataclasses from those
-layers, selected by ``kind``. All defaults are defined here, so that every command runs without a
+The sections for lower layers (runtime, network, estimates and others) are dataclasses from those
+layers, which are selected by ``kind``. All keys have defaults here, so every command runs without a
 file.
 """
 
@@ -46,8 +46,9 @@ _PRESET = "workload.preset"
 
 
 def _spelled_out(workload: Any) -> Any:
-    """Replace the name of a workload with its preset or file, modified by the keys beside the
-    name."""
+    """Replace the name of a workload with its preset or file, and apply the keys beside the name to
+    it.
+    """
     if isinstance(workload, str):
         workload = {"preset": workload}
     if isinstance(workload, dict) and isinstance(workload.get("measure"), str):
@@ -142,22 +143,23 @@ class Config(TopKeys):
         for key in _top_keys():
             if key in self.model_fields_set:
                 raise ConfigError(
-                    f"{key} belongs to the system {DEFAULT_SYSTEM!r}, but the system is {self.kind!r}; "
-                    "put itssettings under system"
+                    f"{key} belongs to the system {DEFAULT_SYSTEM!r}, but the system is {self.kind!r}; put its "
+                    "settings under system"
                 )
         if (
             "policy" not in self.model_fields_set
             and (names := self.world.policies.names())
             and self.policy not in names
         ):
-            # set through __dict__, because the section is frozen
+            # this bypasses validation, which would reject a change to a frozen section
             self.__dict__["policy"] = names[0]
         return self
 
     @property
     def kind(self) -> str:
-        """The name in ``system.kind``. Several kinds can belong to one system
-        (``world.system``)."""
+        """The name in ``system.kind``. Several such kinds may belong to the same system
+        (``world.system``).
+        """
         return _name_of(self.system)
 
     @property
@@ -166,22 +168,22 @@ class Config(TopKeys):
         return _world_of(self.system).of(self)
 
     def changed(self, source: str, parts: Mapping[str, Any]) -> Config:
-        """Return this configuration with other values for top-level keys. The result is checked,
-        but not read again.
+        """Return a copy of this configuration with other values for top-level keys. The result is
+        validated again, but no file is read.
 
         Raises:
             ConfigError: A value is wrong or contradicts the rest; the message begins with
-            ``source``.
+                ``source``.
         """
         return _validate(
             yaml.Document({name: getattr(self, name) for name in self.model_fields_set} | dict(parts), source)
         )
 
     def training(self) -> Any:
-        """Return the section ``train``, or the defaults of the system.
+        """Return the section ``train``, or else the system's defaults for it.
 
         Raises:
-            UnknownName: The family for learning is missing.
+            UnknownName: The family ``learning`` is missing.
         """
         return self.train or service("training_defaults")(self.world)
 
@@ -199,19 +201,20 @@ class Config(TopKeys):
 
 
 def _name_of(system: Any) -> str:
-    """Return the name of a system's class in a configuration or, for a user's own class, where it
-    is found."""
+    """Return the name of a system's class in a configuration. For a user's own class, this is the
+    place where it is found.
+    """
     return str(getattr(system, "kind", None) or kind_of(system))
 
 
 class _Unread(System):
-    """A system whose class is code outside dagsim, which was not imported."""
+    """A system whose class is code outside dagsim, and which was not imported."""
 
     def __init__(self, name: str) -> None:
         self.system = name  # type: ignore[misc]
 
     def scenario(self) -> Scenario:
-        """Refuse.
+        """Raise an error.
 
         Raises:
             CodeNotAllowed: Always.
@@ -225,13 +228,15 @@ def _world_of(system: Any) -> System:
 
 @cache
 def _top_keys() -> tuple[str, ...]:
-    """Return the keys of the default system. Every other system has its keys under ``system``."""
+    """Return the keys of the default system, which are at the top level. Every other system has its
+    keys under ``system``.
+    """
     return tuple([key for key in TopKeys.model_fields if key not in TopKeys.shared_keys])
 
 
 @cache
 def _written_keys() -> tuple[str, ...]:
-    """Return all keys in the order of a written configuration."""
+    """Return all keys in the order in which a configuration is written."""
     keys = ["system", *TopKeys.model_fields]
     for key, before in _WRITTEN_AFTER.items():
         keys.insert(keys.index(before) + 1, key)
@@ -239,11 +244,11 @@ def _written_keys() -> tuple[str, ...]:
 
 
 def load_config(path: Path | None = None, settings: Iterable[str | Setting] = (), *, own: bool = True) -> Config:
-    """Load the configuration in the YAML file ``path`` (or the defaults) and apply ``settings``
-    (``a.b=value``).
+    """Load the configuration from the YAML file ``path`` (or the defaults), and apply ``settings``
+    (``a.b=value``) to it.
 
-    With ``own=False``, the file is only read, and a part whose ``kind`` is code outside dagsim
-    becomes a ``Foreign``.
+    With ``own=False``, no code outside dagsim is imported, and a part whose ``kind`` names such
+    code becomes a ``Foreign``.
 
     Raises:
         ConfigError: Something is wrong; the message has one line per fault.
@@ -255,7 +260,7 @@ def load_config(path: Path | None = None, settings: Iterable[str | Setting] = ()
 def config_in(document: yaml.Document, settings: Iterable[str | Setting] = (), *, own: bool = True) -> Config:
     """Build the configuration that ``document`` describes; see ``load_config``."""
     applied = [setting if isinstance(setting, Setting) else Setting.parse(setting) for setting in settings]
-    # Other settings of a workload change its preset, whatever their order.
+    # A preset must be set first, because all other settings of the workload change it.
     applied.sort(key=lambda setting: setting.key != _PRESET)
     config = _with_settings(document, applied, own)
     for setting in applied:
@@ -269,7 +274,7 @@ def config_in(document: yaml.Document, settings: Iterable[str | Setting] = (), *
 def _without_effect(document: yaml.Document, others: list[Setting], own: bool, config: Config) -> bool:
     try:
         return _with_settings(document, others, own) == config
-    except ConfigError:  # the rest is invalid without a preset
+    except ConfigError:  # without a preset, the rest may be invalid
         return False
 
 
@@ -279,8 +284,8 @@ def _with_settings(document: yaml.Document, settings: Iterable[Setting], own: bo
         if key == _PRESET and isinstance(document.value, dict):
             match document.value.get("workload"):
                 case {"preset": _}:
-                    # keys beside a preset change the preset, so they would change another preset as
-                    # well
+                    # the keys beside the old preset change it, so they should change the new preset
+                    # as well
                     pass
                 case _:
                     document.value["workload"] = {}
@@ -289,7 +294,7 @@ def _with_settings(document: yaml.Document, settings: Iterable[Setting], own: bo
 
 
 def _part_at(config: Any, key: str) -> Any:
-    """Return the part of a configuration at ``a.b.0.c``; ``...`` if there is none."""
+    """Return the part of a configuration at ``a.b.0.c``; ``...`` if there is no such part."""
     for word in key.split("."):
         match config:
             case Mapping():
@@ -314,17 +319,18 @@ def _agrees(part: Any, value: Any) -> bool:
 
 
 def dump_config(config: Config) -> str:
-    """Write the whole configuration as YAML. ``load_config`` reads back an equal configuration, and
-    equal configurations give equal text.
+    """Return the whole configuration as YAML. ``load_config`` reads an equal configuration from it,
+    and equal configurations give equal text.
     """
-    # Read it again, so that a default that the code writes as 20 becomes 20.0, like one read from a
-    # file.
+    # Validate it again, so that a default written as 20 in the code becomes 20.0, as a value from a
+    # file does.
     return yaml.dump(plain(Config.model_validate(plain(config), context={"own": not foreign_parts(config)})))
 
 
 def foreign_parts(value: Any) -> list[str]:
-    """Return the names of code outside dagsim in a configuration that was read with
-    ``own=False``."""
+    """Return the names of code outside dagsim in a configuration that was loaded with
+    ``own=False``.
+    """
     match value:
         case Foreign():
             return [value.kind]
@@ -340,15 +346,17 @@ def foreign_parts(value: Any) -> list[str]:
 
 
 def config_hash(config: Config) -> str:
-    """Return the SHA-256 of ``dump_config`` as hex digits, so that comments and spelling do not
-    matter."""
+    """Return the SHA-256 of ``dump_config`` as hex digits, which does not depend on comments and
+    spelling in the file.
+    """
     return sha256(dump_config(config).encode()).hexdigest()
 
 
 @cache
 def json_schema() -> dict[str, Any]:
-    """Return the JSON Schema of the configuration, for editors (``# yaml-language-server:
-    $schema=...``)."""
+    """Return the JSON Schema of the configuration for use in editors (``# yaml-language-server:
+    $schema=...``).
+    """
     schema: dict[str, Any] = _any_of(Config.model_json_schema())
     for kind in ("Synthetic", "Sessions"):
         schema["$defs"][kind]["properties"]["preset"] = {"enum": list(WORKLOADS)}
@@ -370,9 +378,10 @@ def _validate(document: yaml.Document, *, own: bool = False) -> Config:
 
 
 def _defaults(document: yaml.Document, key: str, own: bool) -> Any:
-    """Return the defaults of the parts that ``document`` leaves out, where ``key`` will be set.
+    """Return the defaults for the parts that ``document`` leaves out. They are needed to set a
+    value at ``key``.
 
-    A workload given by name becomes a mapping with that name.
+    If the workload is given by name, it becomes a mapping with that name.
     """
     defaults = plain(Config())
     if key == _PRESET:
@@ -391,8 +400,9 @@ def _defaults(document: yaml.Document, key: str, own: bool) -> Any:
 
 
 def _system_at(kind: Any, own: bool) -> type[System]:
-    """Return the class named by ``system.kind``, or the default system if validation will reject
-    the name."""
+    """Return the class named by ``system.kind``. If validation will reject this name, return the
+    default system.
+    """
     if isinstance(kind, str) and (kind in SYSTEMS or (own and SYSTEMS.is_own(kind))):
         with suppress(DagsimError):
             system = system_named(kind)
@@ -401,14 +411,15 @@ def _system_at(kind: Any, own: bool) -> type[System]:
 
 
 def _left_out(config: Config) -> tuple[str, ...]:
-    """Return the keys that ``plain`` omits: those of other systems, and rare keys without a
-    value."""
+    """Return the keys that ``plain`` omits: keys of other systems, and rare keys without a value."""
     rare = [name for name in ("prices", "communication", "metrics", "request") if not getattr(config, name)]
     return (*rare, *(() if config.world.has_top_keys else _top_keys()))
 
 
 def plain(value: Any) -> Any:
-    """Convert models, dataclasses and tuples to YAML values, with ``kind`` first for readability."""
+    """Convert models, dataclasses and tuples to values for YAML. The key ``kind`` comes first, for
+    readability.
+    """
     match value:
         case BaseModel():
             whole = isinstance(value, Config)
@@ -432,15 +443,17 @@ def plain(value: Any) -> Any:
 
 
 def _unset(value: Any) -> tuple[str, ...]:
-    """Rare keys of a cluster or a trace that ``plain`` omits as long as they have their
-    defaults."""
+    """Return the rare keys of a cluster or a trace that ``plain`` omits because they have their
+    default values.
+    """
     rare = ("partitions", "from_s", "accept", "manifest", "part", "on_demand")
     return tuple([name for name in rare if not getattr(value, name, True)])
 
 
 def _any_of(schema: Any) -> Any:
-    """Replace ``oneOf`` with ``anyOf`` in a schema, because several branches can match without
-    ``kind``."""
+    """Replace ``oneOf`` with ``anyOf`` in a schema, because without ``kind`` several branches may
+    match.
+    """
     match schema:
         case dict():
             return {"anyOf" if key == "oneOf" else key: _any_of(part) for key, part in schema.items()}

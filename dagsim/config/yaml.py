@@ -1,8 +1,8 @@
-"""Read and write YAML: values as people mean them, the position of each value, and faults with
-position and remedy.
+"""Read and write YAML. Unquoted words are read as people mean them, the position of each value is
+recorded, and faults are reported with their position and a remedy.
 
-Plain words follow YAML 1.2 (``dagsim.registry``), a duplicate key is an error, and mapping keys are
-strings.
+Unquoted words follow YAML 1.2 (``dagsim.registry``), a duplicate key is an error, and all keys of
+mappings are strings.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _TEXT = "tag:yaml.org,2002:str"
 
 
 class Setting(NamedTuple):
-    """A key set on the command line. ``source`` is the option as typed, and ``key`` is as in
-    ``--set``.
+    """A key that was set on the command line. ``source`` is the option as typed, and ``key`` has
+    the same form as in ``--set``.
     """
 
     source: str
@@ -63,7 +63,7 @@ class Setting(NamedTuple):
 
 @dataclass(slots=True)
 class Document:
-    """A YAML value, and the position of each of its parts (``file:line:column`` or ``--set
+    """A YAML value, with the position of each of its parts (``file:line:column`` or ``--set
     key=value``).
     """
 
@@ -73,13 +73,15 @@ class Document:
     keys: dict[Key, str] = field(default_factory=dict)
 
     def place(self, path: Key) -> str:
-        """Return the position of the value at ``path``, or else of the nearest part that contains
-        it."""
+        """Return the position of the value at ``path``. If it is unknown, return the position of
+        the nearest part that contains the value.
+        """
         return _nearest(self.values, path) or self.source
 
     def key_place(self, path: Key) -> str:
-        """Return the position of the key at the end of ``path``, or else of the nearest part that
-        contains it."""
+        """Return the position of the key at the end of ``path``. If it is unknown, return the
+        position of the nearest part that contains the key.
+        """
         return self.keys.get(path) or self.place(path)
 
     def override(self, setting: str, default: Any = None) -> None:
@@ -94,19 +96,19 @@ class Document:
     def put(self, key: str, value: Any, source: str, default: Any = None) -> None:
         """Set the part at ``key`` (``a.b.0.c``); ``source`` is its position in messages.
 
-        Missing parts on the way are filled in from ``default``. A new ``kind`` removes the settings
-        of the old one.
+        Missing parts along the path are filled in from ``default``. A new ``kind`` removes the
+        settings of the old one.
 
         Raises:
-            ConfigError: A value on the way has no such part, or the effect of another option would
-            be lost.
+            ConfigError: A value along the path has no such part, or another option would lose its
+                effect.
         """
         if self.value is None:
             self.value = {}
         if not isinstance(self.value, dict):
             kind = "a list" if isinstance(self.value, list) else repr(self.value)[:60]
             raise ConfigError(f"{self.place(())}: the file must be a mapping of keys to values, got {kind}")
-        value = deepcopy(value)  # a later setting may change part of this value
+        value = deepcopy(value)  # a later setting may change a part of this value
         holder = self.value
         path: Key = ()
         *way, last = key.split(".")
@@ -128,8 +130,9 @@ class Document:
             places[path] = source
 
     def _check_no_option_lost(self, key: Key, replaced: Key, source: str) -> None:
-        """Raise an error if setting ``key`` would remove what another option set inside
-        ``replaced``. An option for the same key may replace a ``--set``, or itself.
+        """Raise an error if setting ``key`` would remove a value that another option has set inside
+        ``replaced``. An option for the same key may replace a ``--set``, or an earlier use of the
+        same option.
         """
         own = source.partition(" ")[0]
         for path, place in self.values.items():
@@ -141,7 +144,7 @@ class Document:
 
 
 def read_yaml(path: Path) -> Document:
-    """Read the document in the file ``path``.
+    """Read the YAML document in the file ``path``.
 
     Raises:
         ConfigError: The file cannot be read; see also ``load``.
@@ -165,8 +168,8 @@ def load(text: str, source: str) -> Document:
     """Parse ``text``; ``source`` is its name in error messages.
 
     Raises:
-        ConfigError: The text is not YAML (with line and column), contains several documents or a
-            tag, or has duplicate keys (all of them are listed).
+        ConfigError: The text is not YAML (the message gives line and column), contains several
+            documents or a tag, or has duplicate keys (the message lists all of them).
     """
     try:
         node = yaml.compose(text, Loader=yaml.BaseLoader)
@@ -190,22 +193,22 @@ def load(text: str, source: str) -> Document:
 
 
 def dump(value: Any) -> str:
-    """Write ``value`` (mappings, lists, strings, numbers, truth values, None) as YAML that ``load``
-    reads back unchanged.
+    """Return ``value`` (mappings, lists, strings, numbers, truth values, None) as YAML text from
+    which ``load`` reads the same value.
     """
     return str(yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=120))
 
 
 class _Dumper(yaml.SafeDumper):
-    """A dumper that quotes text that ``scalar`` would read as another type, or that YAML cannot
-    represent on one line.
+    """A dumper that puts text in quotes if ``scalar`` would read it as another type, or if YAML
+    cannot represent it on one line.
     """
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
-        super().increase_indent(flow, False)  # indents list items below their key
+        super().increase_indent(flow, False)  # this indents list items below their key
 
 
 def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
@@ -217,18 +220,19 @@ _Dumper.add_representer(str, _text)
 
 
 def _value(node: yaml.Node, path: Key, document: Document, faults: list[str], within: tuple[yaml.Node, ...]) -> Any:
-    """Return the value of ``node``. Adds the positions of its parts to ``document``, and errors to
-    ``faults``."""
+    """Return the value of ``node``. Add the positions of its parts to ``document``, and any errors
+    to ``faults``.
+    """
     if len(document.values) >= _MOST_VALUES:
         raise ConfigError(f"{document.source}: more than {_MOST_VALUES:,} values (each use of an alias counts)")
     document.values[path] = place = _place(document.source, node)
     if node in within:
-        faults.append(f"{place}: an alias refers to a part that contains it")
+        faults.append(f"{place}: an alias refers to a value that contains the alias")
         return None
     inside = (*within, node)
     match node:
         case yaml.ScalarNode() if not is_text(node.value):
-            faults.append(f"{place}: {node.value!a} is not text: UTF-8 cannot encode half a character")
+            faults.append(f"{place}: {node.value!a} contains an unpaired surrogate, which UTF-8 cannot encode")
             return None
         case yaml.ScalarNode() if node.tag == _TEXT:
             return scalar(node.value) if node.style is None else node.value
@@ -250,7 +254,7 @@ def _items(node: yaml.MappingNode, path: Key, document: Document, faults: list[s
         if not isinstance(key, yaml.ScalarNode):
             faults.append(f"{place}: a key must be a plain word")
         elif not is_text(key.value):
-            faults.append(f"{place}: key {key.value!a} is not text: UTF-8 cannot encode half a character")
+            faults.append(f"{place}: key {key.value!a} contains an unpaired surrogate, which UTF-8 cannot encode")
         elif key.value in lines:
             faults.append(f"{place}: key {key.value!r} is given twice (first on line {lines[key.value]})")
         else:
@@ -268,8 +272,9 @@ def _nearest(places: dict[Key, str], path: Key) -> str | None:
 
 
 def _part(default: Any, holder: Any, word: str) -> Any:
-    """Return the part ``word`` of ``default``; None if there is none, or if ``holder`` is of
-    another kind."""
+    """Return the part ``word`` of ``default``. Return None if there is no such part, or if
+    ``holder`` has a different ``kind``.
+    """
     if not isinstance(default, dict):
         return None
     if isinstance(holder, dict) and "kind" in holder and holder["kind"] != default.get("kind"):
@@ -278,7 +283,9 @@ def _part(default: Any, holder: Any, word: str) -> Any:
 
 
 def _step(holder: Any, word: str, path: Key, source: str) -> Any:
-    """Return the key or index in ``holder`` (at ``path``) that ``word`` refers to."""
+    """Return the key or index in ``holder`` to which ``word`` refers. ``path`` is the position of
+    ``holder``.
+    """
     at = ".".join(map(str, path))
     match holder:
         case dict():
@@ -301,7 +308,7 @@ def explain(error: ValidationError, document: Document, schema: Schema) -> Itera
     """Explain a validation error with one line per fault: ``file:line:column: key.path: what (got
     ...); allowed``.
 
-    ``schema`` is the JSON Schema that the document was validated against.
+    ``schema`` is the JSON Schema against which the document was validated.
     """
     faults = (fault for fault in error.errors(include_url=False) if fault["type"] != "default_factory_not_called")
     return dict.fromkeys(_line(fault, document, schema) for fault in faults)
@@ -340,8 +347,9 @@ def _line(fault: ErrorDetails, document: Document, schema: Schema) -> str:
 
 
 def _path(fault: ErrorDetails, value: Any) -> Key:
-    """Return the path of the fault in the document: pydantic's path without the kinds that it
-    inserts."""
+    """Return the path of the fault in the document, which is pydantic's path without the kinds that
+    pydantic inserts.
+    """
     path: list[str | int] = []
     missing = fault["type"] == "missing"
     for depth, key in enumerate(fault["loc"], 1):
@@ -367,8 +375,9 @@ def _child(value: Any, key: str | int) -> Any:
 
 
 def _named(message: str, path: Key, value: Any) -> Key:
-    """Extend ``path`` to the key below it that the message names, found by name or else by
-    value."""
+    """Extend ``path`` to the key below it that the message names. The key is found by its name, or
+    else by its value.
+    """
     for key in path:
         value = _child(value, key)
     if not isinstance(value, dict):
@@ -380,8 +389,8 @@ def _named(message: str, path: Key, value: Any) -> Key:
 
 
 def _keys(schema: Schema, loc: Iterable[str | int], value: Any) -> list[str]:
-    """Return the keys that the schema allows at ``loc``. If ``value`` has a ``kind`` there, only
-    the keys of that kind are returned.
+    """Return the keys that the schema allows at ``loc``. If ``value`` has a ``kind`` there, return
+    only the keys of that kind.
     """
     node: Schema = schema
     for key in loc:
@@ -397,14 +406,16 @@ def _keys(schema: Schema, loc: Iterable[str | int], value: Any) -> list[str]:
 
 
 def _default_kind(schema: Schema, node: Schema) -> str | None:
-    """Return the ``kind`` of a part that omits it, which ``Registered`` writes beside the union."""
+    """Return the default ``kind`` of a part, which ``Registered`` writes beside the union in the
+    schema.
+    """
     nodes = [node, *(node.get("anyOf") or ())]
     return next((str(branch[DEFAULT_KIND]) for branch in nodes if DEFAULT_KIND in branch), None)
 
 
 def _within(schema: Schema, node: Schema, key: str | int) -> Schema:
-    """Return the part of the schema that ``key`` leads to: a property, the items of a list, or the
-    branch of that kind.
+    """Return the part of the schema to which ``key`` leads: a property, the items of a list, or the
+    branch for that kind.
     """
     for branch in _branches(schema, node):
         properties = branch.get("properties", {})
@@ -418,7 +429,7 @@ def _within(schema: Schema, node: Schema, key: str | int) -> Schema:
 
 
 def _branches(schema: Schema, node: Schema) -> list[Schema]:
-    """Return the alternatives for a node of the schema, with references resolved."""
+    """Return the alternatives for a node in the schema, with references resolved."""
     if "$ref" in node:
         return _branches(schema, schema["$defs"][node["$ref"].rpartition("/")[2]])
     alternatives = node.get("anyOf") or node.get("oneOf")

@@ -1,6 +1,5 @@
-"""The entry point to the environments for learning:
-``gymnasium.make("dagsim.envs:dagsim/Scheduling-v0", config="heterogeneous-dag")`` imports this
-module, which registers them.
+"""The entry point for learning environments. ``gymnasium.make("dagsim.envs:dagsim/Scheduling-v0",
+config="heterogeneous-dag")`` imports this module, which registers the environments.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ SCHEDULING_ID = "dagsim/Scheduling-v0"
 
 
 def make_env(*arguments: Any, **settings: Any) -> Any:
-    """Build the environment of an experiment; see ``families/learning/make_env.py``.
+    """Build the environment for an experiment; see ``families/learning/make_env.py``.
 
     Raises:
         InputError: The experiment or the environment cannot be built.
@@ -26,7 +25,7 @@ def make_env(*arguments: Any, **settings: Any) -> Any:
 
 
 def make_vector_env(*arguments: Any, **settings: Any) -> Any:
-    """Build many environments of an experiment that are stepped together.
+    """Build several environments for an experiment, which are stepped together.
 
     Raises:
         InputError: The experiment or the environment cannot be built.
@@ -35,7 +34,7 @@ def make_vector_env(*arguments: Any, **settings: Any) -> Any:
 
 
 def make_sb3_env(*arguments: Any, **settings: Any) -> Any:
-    """Build many environments of an experiment as a ``VecEnv`` for Stable-Baselines3.
+    """Build several environments for an experiment as a ``VecEnv`` for Stable-Baselines3.
 
     Raises:
         InputError: The experiment or the environment cannot be built.

@@ -98,17 +98,19 @@ def replay(
     settings: Iterable[str] = (),
     seed: int | None = None,
 ) -> Outcome:
-    """Run a whole real trace through a scheduler, as ``dagsim replay`` does; the format is
-    recognised automatically.
+    """Replay a complete real trace under a scheduler, as ``dagsim replay`` does. The format of the
+    trace is detected automatically.
 
-    ``cluster`` is ``trace`` (the machines listed in the trace), ``sized`` (for a load of 0.9) or a
-    configuration. The default is the first of these that exists: the cluster in ``config``, the
-    machines in the trace, a cluster sized for the trace. ``config`` is a file or a name from
-    ``dagsim list configs``, and ``settings`` (``key=value``) modify it as ``--set`` does.
+    ``cluster`` is ``trace`` (the machines listed in the trace), ``sized`` (a cluster sized for an
+    offered load of 0.9) or a configuration. The default is the first of these that exists: the
+    cluster in ``config``, the machines in the trace, a cluster sized for the trace. ``config`` is a
+    file or a name from ``dagsim list configs``, and ``settings`` (``key=value``) modify it as
+    ``--set`` does.
 
     Raises:
         InputError: The trace cannot be read, an argument is wrong, or ``settings`` request windows.
-        SimulationError: The policy made an impossible decision, or waits although nothing can happen.
+        SimulationError: The policy made an impossible decision, or waits although nothing can
+            happen.
     """
     chosen = config_on_trace(trace, policy, cluster, config, settings, seed)
     if chosen.trace().window is not None:
@@ -117,14 +119,15 @@ def replay(
 
 
 def compare(*runs: str | Path, metric: str | None = None, reference: str | None = None) -> tuple[PolicyResult, ...]:
-    """Compare finished run folders, paired by seed, as ``dagsim compare`` does: best first, with
-    95% intervals.
+    """Compare finished run folders, paired by seed, as ``dagsim compare`` does. The results are sorted
+    from best to worst and have 95% intervals.
 
     ``metric`` defaults to the system's own metric. Every policy is compared with ``reference``
     (default: the first).
 
     Raises:
-        InputError: The folders have no seed in common, differ in their workload, or lack the metric or reference.
+        InputError: The folders have no seed in common, differ in their workload, or lack the metric
+            or reference.
         RunFolderError: A folder cannot be read, or contains fewer runs than when it was finished.
     """
     stores = [Store.open(Path(run)) for run in runs]

@@ -1,5 +1,6 @@
-"""Write a run as the log of a cluster, with the simulated starts, nodes and run times of the
-jobs."""
+"""Export a run as a cluster log that contains the simulated start times, nodes and run times of the
+jobs.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +35,12 @@ def is_run(path: Path) -> bool:
 def write_run(
     path: Path, to: Path, to_format: str | None, counted: Callable[[Iterable[Job]], Iterator[Job]] = iter
 ) -> tuple[str, Written]:
-    """Write the first run in a folder as a log in ``to_format``; return what was left out, and the
-    files. The work of a job is the length of its last run.
+    """Write the first run in a folder as a log in ``to_format``. Return a sentence about what was left
+    out, and the written files. The work of a job is the duration of its last run.
 
     Raises:
-        InputError: It is not a run on the GPU cluster, or its jobs cannot be generated again.
+        InputError: The folder is not a run on the GPU cluster, or its jobs cannot be generated
+            again.
         WorkloadError: The format cannot represent a job.
     """
     if to_format not in formats():
@@ -61,8 +63,7 @@ def write_run(
 
 
 def _last_runs(store: Store) -> tuple[dict[int, _Run], int]:
-    """Return the last run of each completed job, by the job's number, and the number of stopped
-    runs."""
+    """Return the last run of each completed job, keyed by job number, and the number of stopped runs."""
     starts: dict[int, float] = {}
     where: dict[int, dict[int, int]] = defaultdict(dict)
     job_of: dict[int, int] = {}
@@ -82,8 +83,9 @@ def _last_runs(store: Store) -> tuple[dict[int, _Run], int]:
 
 
 def _as_it_ran(job: Job, run: _Run, scenario: ClusterScenario) -> Job:
-    """Return the job with this run as its recorded one; identical instances on a node are merged
-    into one."""
+    """Return the job with ``run`` as its recorded run. If all nodes hold equally many instances, the
+    instances on a node are merged into one.
+    """
     cluster: Cluster = scenario.cluster
     nodes = [cluster.nodes[number] for number in run.nodes]
     if len(job.tasks) > 1:

@@ -40,11 +40,12 @@ Watch = Callable[[RunProgress], None]
 
 
 def check_plan(plan: Plan) -> None:
-    """Check the plan by building everything that the cells need, once with each policy.
+    """Check the plan by building everything that its cells need, once for each policy.
 
     Raises:
         InputError: Something cannot be built.
-        PluginError, PolicyFailed: The code of a policy cannot be imported, or raised an exception. Outside
+        PluginError, PolicyFailed: The code of a policy cannot be imported, or raised an exception.
+            Outside
             a grid, one of several policies may fail.
     """
     several = plan.grid is None and len(plan.policies) > 1
@@ -74,7 +75,7 @@ def carry_out(
     ``advise`` is called at most once, with a sentence, if the compiled engine could have executed a
     long run.
 
-    Returns the finished cells (without those of policies that failed) and the failed ones, which
+    Returns the finished cells (but no cells of policies that failed) and the failed ones, which
     have an ``error``.
 
     Raises:
@@ -88,7 +89,7 @@ def carry_out(
             done = {cell: run for cell, run in done.items() if cell.label not in broken}
         what = "policy" if plan.grid is None else "cell"
         if failed and not done:
-            raise SimulationError(f"every {what} failed; the error of the first is {next(iter(failed.values())).error}")
+            raise SimulationError(f"every {what} failed; the first error is: {next(iter(failed.values())).error}")
         if plan.grid is None and len(plan.policies) > 1:
             store.ranked = standings(done.values(), metric_of(plan.config), sample=sample_of(plan.config))
         if len(store.ranked) > 1:
@@ -98,7 +99,7 @@ def carry_out(
             store.finish("failed", f"{len(failed)} of the policies failed: {names}", plan)
         elif failed:
             first = next(iter(failed.values())).error
-            store.finish("failed", f"{len(failed)} cells failed; the error of the first is {first}", plan)
+            store.finish("failed", f"{len(failed)} cells failed; the first error is: {first}", plan)
         elif left:
             store.finish("interrupted", f"{left} cells are still to be run", plan)
         else:
@@ -163,7 +164,9 @@ def _run(
 
 
 def _advice(cell: Cell, run: CellRun) -> str:
-    """Return the engine that would have been faster for a long run; empty if there is none."""
+    """Return a sentence naming the engine that would have been faster for a long run, or an empty
+    string if there is none.
+    """
     if "engine" not in run.timing:
         return ""
     return cell.config.world.faster_engine(cell.policy, EngineUse(**run.timing["engine"]), run.timing["wall_s"])
@@ -201,7 +204,7 @@ def raise_failures(runs: Mapping[Cell, CellRun]) -> None:
     """
     errors = [run.error for run in runs.values() if run.error]
     if errors:
-        raise SimulationError(f"{len(errors)} runs failed; the error of the first is {errors[0]}")
+        raise SimulationError(f"{len(errors)} runs failed; the first error is: {errors[0]}")
 
 
 def write_comparison(ranked: Sequence[PolicyResult], path: Path) -> None:

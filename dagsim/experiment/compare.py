@@ -1,5 +1,5 @@
-"""Compare finished runs: paired by seed, in groups, over blocks of jobs, or until intervals are
-narrow enough.
+"""Compare finished runs: paired by seed, in groups of cells, over blocks of jobs, or with more and
+more seeds until the intervals are narrow enough.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ class Pairing(NamedTuple):
 
 
 def paired_lines(folders: Sequence[Store]) -> Pairing:
-    """Return the runs in all folders for the seeds that they have in common.
+    """Return the runs in all folders for the seeds that the folders have in common.
 
-    If a policy ran in several folders, its label includes the keys in which these differ, or else
-    their names.
+    If a policy ran in several folders, its labels include the configuration keys in which the
+    folders differ, or else the names of the folders.
 
     Raises:
         InputError: The folders have no seed in common, or their workloads differ.
@@ -225,8 +225,8 @@ def _means(rows: Sequence[CellRun]) -> dict[str, dict[str, float]]:
 
 
 def block_ratios(folder: Store, policy: str, reference: str, blocks: int) -> OverTime:
-    """Compare completion times over ``blocks`` blocks of jobs by arrival, in the first run of each
-    policy.
+    """Compare completion times in ``blocks`` consecutive blocks of jobs, in order of arrival, using
+    the first run of each policy.
 
     Raises:
         InputError: A job did not complete under one of the policies; see also ``over_time``.
@@ -267,7 +267,7 @@ class Precise:
                 yield f"precision of {name}: {look}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON; None if there is no forecast."""
+        """Return plain values for JSON; numbers that are not finite become None."""
         return {
             name: {
                 "ending": str(look.ending),
@@ -281,11 +281,12 @@ class Precise:
 
 
 def rule_for(config: Config) -> Precision:
-    """Return the stopping rule for ``config.precision``. On a trace, it also stops when the
+    """Return the stopping rule for ``config.precision``. On a trace, the rule also stops when the
     disjoint windows are used up.
 
     Raises:
-        InputError: The whole trace is only one sample, or there are too few windows to start with.
+        InputError: ``config`` sets no precision, runs a whole trace (which is only one sample), or
+            has too few windows to start with.
     """
     if config.precision is None:
         raise InputError("precision: the configuration sets no precision; set it with --precision")
@@ -315,8 +316,8 @@ def run_until_precise(
 ) -> Precise:
     """Add seeds until every comparison with the first policy is precise enough or cannot become so.
 
-    ``run`` runs all policies on additional seeds, stores them in ``folder`` and returns all runs so
-    far. For a single policy, the interval is that of its geometric mean.
+    ``run`` runs all policies on additional seeds, stores the runs in ``folder`` and returns all
+    runs so far. With a single policy, the rule applies to the interval of its geometric mean.
 
     Raises:
         InputError: As in ``rule_for``, or raised by ``run``.
@@ -380,8 +381,8 @@ def used_links(folder: Store, schedule: Schedule) -> list[LinkUse]:
 def explained_waits(
     folder: Store, schedule: Schedule, policy: str
 ) -> Callable[[int, Sequence[tuple[float, float]]], tuple[Stretch, ...]]:
-    """Return a function that finds the causes of the waits, given as periods, of a job in a run in
-    the folder.
+    """Return a function that explains waits in ``schedule``. Its arguments are the number of a job and
+    the job's waiting periods, and it returns the causes of the waits.
 
     Raises:
         InputError: The run belongs to another system, or its trace is missing or has changed.

@@ -43,8 +43,8 @@ _KILLS = 3
 
 @dataclass(frozen=True, slots=True)
 class CellWork:
-    """Runs cells. The object itself is sent to workers, where traces must be at the configured
-    paths.
+    """A function object that runs cells. It is pickled and sent to workers, where traces must be at
+    the configured paths.
     """
 
     keep: Keep = "log"
@@ -78,13 +78,13 @@ class CellWork:
         except Exception as error:
             lost = CellRun(cell.policy, cell.seed) if log is None else log()
             if self.raises or not isinstance(error, SimulationError | PluginError):
-                error.__dict__["log"] = replace(lost, id=cell.id)  # so that the code that catches it can keep the log
+                error.__dict__["log"] = replace(lost, id=cell.id)  # lets the code that catches the error keep the log
                 raise
             run = replace(lost, error=f"{type(error).__name__}: {error}")
         return replace(run, at=cell.at, id=cell.id) if self.named else run
 
     def _set_aside(self, cell: Cell) -> Played | None:
-        """Return the simulation of a cell whose log was kept by an earlier start."""
+        """Return the simulation of a cell if an earlier attempt kept its log, otherwise None."""
         if self.aside is None or not Path(self.aside).is_dir():
             return None
         return played_from(Path(self.aside, cell.id), scenario_of(self._config(cell)).cluster)
@@ -109,7 +109,9 @@ def with_trace_at(config: Config, path: str) -> Config:
 
 
 class CellExecutor(Protocol):
-    """Runs cells somewhere. It writes nothing, but returns the runs to the caller, in any order."""
+    """An interface for running cells somewhere. An executor writes no files. It returns the runs to
+    the caller, in any order.
+    """
 
     def run(
         self, work: CellWork, cells: Sequence[Cell], on_progress: OnProgress | None = None, wanted: Wanted | None = None
@@ -143,7 +145,7 @@ def executor_for(text: str) -> CellExecutor:
 
     Raises:
         UnknownName: The executor does not exist.
-        ConfigError: The text after its name is wrong.
+        ConfigError: The text after the executor's name is wrong.
     """
     name, _, address = text.partition(":")
     make: Any = EXECUTORS.get(name)
@@ -157,8 +159,8 @@ def cores() -> int:
 
 
 class Local:
-    """Runs cells in processes on this machine; ``address`` is their number, by default one per
-    core.
+    """An executor that runs cells in processes on this machine. ``address`` is the number of
+    processes, by default one per core.
 
     Raises:
         ConfigError: ``address`` is not a number of processes.
@@ -243,7 +245,7 @@ def in_order(
 
 
 class _Pool(Generic[Item, Result]):
-    """Processes that take one item each."""
+    """A pool of processes, each of which works on one item at a time."""
 
     def __init__(self, work: Callable[[Item, Callable[[int], None]], Result], count: int, *, telling: bool) -> None:
         context = get_context("spawn")

@@ -64,7 +64,9 @@ class GridStore(Store):
 
     @classmethod
     def _taken(cls, path: Path, plan: Plan, facts: dict[str, Any], argv: Sequence[str]) -> GridStore:
-        """Open the existing folder of a grid, and delete the summaries of its previous start."""
+        """Open the existing folder of a grid, and delete the summaries that the previous invocation
+        wrote.
+        """
         before = read_json_file(path / "manifest.json") if (path / "manifest.json").exists() else None
         if before is None and not (path / "lock").exists():
             raise RunFolderError(
@@ -74,8 +76,8 @@ class GridStore(Store):
             raise RunFolderError(f"{path}: belongs to dagsim {before.get('command')}; use another --name or --out")
         if before is not None and before.get("code_sha256") != facts["code_sha256"]:
             raise RunFolderError(
-                f"{path}: its cells come from another version of dagsim's code, so the sweep cannot be "
-                "continued; useanother --name or --out, or delete the folder"
+                f"{path}: its cells come from another version of dagsim's code, so the sweep cannot be continued; "
+                "use another --name or --out, or delete the folder"
             )
         facts["created"] = facts["created"] if before is None else before["created"]
         store = cls(path, plan.config, facts)
@@ -94,11 +96,13 @@ class GridStore(Store):
 
     @property
     def label(self) -> str:
-        """The name of the sweep, because its points may be different workloads."""
+        """The name of the sweep. It takes the place of a workload, because the points of a sweep may
+        have different workloads.
+        """
         return f"sweep {self.sweep.name}"
 
     def as_grid(self) -> GridStore:
-        """This folder."""
+        """Return this folder, which holds a grid."""
         return self
 
     @cached_property
@@ -133,24 +137,24 @@ class GridStore(Store):
             raise unwritable(self.path, error) from None
 
     def cells(self) -> list[CellRun]:
-        """Return all finished cells in the folder of a grid, by id, including cells that the grid
-        no longer names.
+        """Return all finished cells in the folder of a grid, sorted by id, including cells that are no
+        longer part of the grid.
 
         Raises:
-            RunFolderError: One of them cannot be read.
+            RunFolderError: A cell cannot be read.
         """
         ids = sorted(path.stem for path in (self.path / _CELLS).glob("*.json"))
         return [run for id_ in ids if (run := self._cell(id_)) is not None]
 
     def started(self, cells: int, done: int, to_run: int) -> None:
-        """Record in ``progress.jsonl`` that a start has begun."""
+        """Record in ``progress.jsonl`` that an invocation has begun to run cells."""
         self._tell("started", cells=cells, done=done, to_run=to_run)
 
     def _note_failure(self, cell: Cell, run: CellRun) -> None:
         self._tell("failed", id=cell.id, label=cell.label, seed=cell.seed, error=run.error)
 
     def _list_cells(self, plan: Plan, state: str) -> None:
-        """Write the finished cells of a grid as runs, named by their labels, and as a table."""
+        """Write the finished cells of a grid as a list of runs, named by their labels, and as a table."""
         done = self.done(plan.cells)
         times = {event["id"]: event for event in self.progress() if event.get("event") == "done"}
         ends = dict.fromkeys(TABLES, 0)  # a grid has no tables that have to be truncated
@@ -168,7 +172,7 @@ class GridStore(Store):
         """Return the events in ``progress.jsonl``; an incomplete last line is ignored.
 
         Raises:
-            RunFolderError: They cannot be read.
+            RunFolderError: The file cannot be read.
         """
         return read_lines(self.path / _PROGRESS)
 
@@ -197,7 +201,9 @@ class GridStore(Store):
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError, KeyError) as error:
-            raise RunFolderError(f"{path}: not readable as a cell ({error}); delete it to run it again") from None
+            raise RunFolderError(
+                f"{path}: cannot be read as the result of a cell ({error}); delete the file to run the cell again"
+            ) from None
 
     def _tell(self, event: str, **facts: Any) -> None:
         """Append a line to ``progress.jsonl``."""

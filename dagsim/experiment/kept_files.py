@@ -1,5 +1,5 @@
-"""The files in a run folder: tables and the schedule of a finished run as bytes, JSON, files that
-only grow by appended lines, and summaries of all runs.
+"""The files in a run folder: tables and the schedule of a finished run as bytes, JSON files, files
+that only grow by appended lines, and summaries of all runs.
 """
 
 from __future__ import annotations
@@ -75,11 +75,11 @@ class CellRun:
 
     @property
     def line(self) -> dict[str, Any]:
-        """Policy, seed, workload and metrics, as in ``runs.jsonl``."""
+        """The policy, seed, workload and metrics, as in ``runs.jsonl``."""
         return {"policy": self.policy, "seed": self.seed, "workload": self.workload, "metrics": self.metrics}
 
     def named_files(self) -> Iterator[tuple[str, bytes]]:
-        """Its tables and its schedule, each as a separate file."""
+        """Yield the tables and the schedule of the run, each as a separate file."""
         for name, (head, rows) in self.tables.items():
             yield name, head + rows
         yield from self.schedule.items()
@@ -177,8 +177,9 @@ _ALONE: tuple[tuple[int, ...], ...] = ((),)
 
 
 def jobs_text(schedule: Schedule) -> str:
-    """Return the seed, end and jobs. Equal graphs are written once, and only for jobs with several
-    tasks."""
+    """Return the seed, the end time and the jobs as JSON. Each distinct graph is written once, and
+    only if it has several tasks.
+    """
     content: dict[str, Any] = {
         "fields": FACTS,
         "seed": schedule.seed,
@@ -194,11 +195,11 @@ def jobs_text(schedule: Schedule) -> str:
 
 
 def jobs_from(content: dict[str, Any]) -> list[JobFacts]:
-    """Read the jobs back. The parents of tasks are unknown if an older version of dagsim wrote the
-    file.
+    """Read the jobs from the content of a schedule file. The parents of tasks are unknown if an older
+    version of dagsim wrote the file.
 
     Raises:
-        KeyError, TypeError, ValueError, IndexError: The value has another structure.
+        KeyError, TypeError, ValueError, IndexError: The content has an unexpected structure.
     """
     graphs = content.get("graphs")
     if graphs is None:
@@ -223,7 +224,7 @@ def read_schedule(stem: Path, cluster: Cluster) -> Schedule:
         facts = parsed_json(gzip.decompress(path.read_bytes()))
         if tuple(facts["fields"]) != FACTS:
             raise RunFolderError(
-                f"{path}: was written by another version (its fields are {', '.join(facts['fields'])})"
+                f"{path}: was written by another version of dagsim (its fields are {', '.join(facts['fields'])})"
             )
         jobs = jobs_from(facts)
         seed, ended_s, begins_s = facts["seed"], facts["ended_s"], facts.get("begins_s", 0.0)
@@ -239,14 +240,14 @@ def _checked(schedule: Schedule, path: Path) -> Schedule:
     """Check a schedule that was read from a file.
 
     Raises:
-        RunFolderError: It cannot have been written by a simulation.
+        RunFolderError: The schedule cannot have been written by a simulation.
     """
     try:
         schedule.check()
     except (ValueError, TypeError) as error:
         raise RunFolderError(
-            f"{path}: not a schedule from a simulation of this cluster ({error}); the files have been "
-            "changed, so restorethem, or run the command in command.txt again"
+            f"{path}: not a schedule from a simulation of this cluster ({error}); the files have been changed, so "
+            "restore them, or run the command in command.txt again"
         ) from None
     return schedule
 
@@ -261,7 +262,7 @@ _WHEN = (1980, 1, 1, 0, 0, 0)
 
 
 def packed_schedule(schedule: Schedule) -> bytes:
-    """Pack the log, the jobs, the seed and the end of a schedule."""
+    """Pack the log, the jobs, the seed and the end time of a schedule into an ``.npz`` archive."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         for name, column in _columns(schedule):
@@ -349,8 +350,8 @@ def engine_of(used: Mapping[str, EngineUse]) -> dict[str, str]:
 
 
 def summary_of(runs: Iterable[CellRun]) -> dict[str, dict[str, Any]]:
-    """Return the number of seeds and the mean of every number, for each policy. The mean is None if
-    any seed has no value.
+    """Return the number of seeds and the mean of every numeric metric, for each policy. The mean is
+    None if any seed has no value.
     """
     by_policy: dict[str, list[Mapping[str, Any]]] = {}
     for run in runs:
@@ -412,7 +413,7 @@ def value_in(line: Mapping[str, Any], key: str, file: str) -> Any:
         RunFolderError: The line has no such key.
     """
     if key not in line:
-        raise RunFolderError(f"{file}: was written by another version, because a line has no {key!r}")
+        raise RunFolderError(f"{file}: was written by another version of dagsim, because a line has no {key!r}")
     return line[key]
 
 
@@ -429,7 +430,7 @@ def check_shape(value: Any, shape: Any, where: object, *, inner: bool = False) -
     else:
         right = isinstance(value, type(shape))
     if not right:
-        raise RunFolderError(f"{where}: damaged: {value!r:.60} where {_expected(shape)} should be")
+        raise RunFolderError(f"{where}: damaged: expected {_expected(shape)}, got {value!r:.60}")
     if isinstance(shape, list):
         for item in value:
             check_shape(item, shape[0], where)
@@ -475,8 +476,8 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
                 raise ValueError(f"expected an object, got {value!r:.60}")
         except ValueError as error:  # catches UnicodeDecodeError as well, which is a ValueError
             raise RunFolderError(
-                f"{path}:{number}: damaged: this line is not valid JSON ({error}); restore the file, or "
-                "runthe command in command.txt again"
+                f"{path}:{number}: damaged: this line is not valid JSON ({error}); restore the file, or run the "
+                "command in command.txt again"
             ) from None
         values.append(value)
     return values
@@ -504,7 +505,7 @@ def write_whole(path: Path, text: str, *, durable: bool = False) -> None:
 
 
 def overwrite(path: Path, text: str) -> None:
-    """Overwrite the old text in place, because a full disk has no space for a second file."""
+    """Overwrite the file in place, because a full disk has no space for a second file."""
     with path.open("r+b") as file:
         file.write(text.encode())
         file.truncate()

@@ -43,7 +43,7 @@ _HEAD = "# Report seeds by published table: its pool, and who spent which (dagsi
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """Test seeds for a table, and how often they have been used for it."""
+    """A set of test seeds for a table, and how often they have been used for it."""
 
     table: str
     seeds: range
@@ -71,8 +71,8 @@ class Spending:
 def claim_report_seeds(folder: Path, count: int, first: int | None = None) -> tuple[int, ...]:
     """Return the test seeds of the training run in the run folder ``folder``.
 
-    They are read from the run folder. A training run without seeds takes the next free block from
-    the ledger beside its run folder. With ``first``, it takes the seeds from that number onwards,
+    The seeds are read from the run folder. If it contains none, the next free block is taken from
+    the ledger beside the run folder. With ``first``, the seeds from that number onwards are used,
     to repeat an earlier test.
 
     Raises:
@@ -82,7 +82,9 @@ def claim_report_seeds(folder: Path, count: int, first: int | None = None) -> tu
     if record.exists():
         content = yaml.read_yaml(record).value
         if not isinstance(content, dict) or not isinstance(content.get("seeds"), list):
-            raise ConfigError(f"{record}: seeds must map to the first seed and the end, got {content!r}")
+            raise ConfigError(
+                f"{record}: seeds must be a list of the first seed and the end of the range, got {content!r}"
+            )
         return tuple(range(*content["seeds"]))
     if first is None:
         ledger = Ledger(folder.parent / "seeds.yaml")
@@ -93,7 +95,7 @@ def claim_report_seeds(folder: Path, count: int, first: int | None = None) -> tu
         seeds = range(first, first + count)
         if first not in REPORT or seeds[-1] not in REPORT:
             raise ConfigError(
-                f"train.report_from: seeds {first} to {seeds[-1]} must lie in {REPORT.start} to {REPORT.stop - 1}"
+                f"train.report_from: seeds {first} to {seeds[-1]} must lie within {REPORT.start} to {REPORT.stop - 1}"
             )
     write_text(record, yaml.dump({"seeds": _bounds(seeds)}))
     return tuple(seeds)
@@ -117,11 +119,11 @@ class Ledger:
         pool: range | None = None,
         windows_of: str | None = None,
     ) -> Spending:
-        """Give ``count`` seeds to ``table``.
+        """Assign ``count`` seeds to ``table``.
 
         ``pool`` is used for a table with fixed seeds, whereas other tables get a block of 1,000.
-        ``windows_of`` names the part of a trace whose windows the seeds number. Such a seed is the
-        position of a window, and nothing is drawn from it.
+        ``windows_of`` names the part of a trace whose windows are numbered by the seeds. Such a
+        seed is the position of a window, and no random numbers are drawn from it.
 
         Raises:
             ConfigError: The seeds have been used before, or the pool has too few.
@@ -177,7 +179,7 @@ class Ledger:
                     entry["done"] = True
                     self._write(tables)
                     return
-        raise ConfigError(f"{self.path}: {spending.table!r} does not list {spending.command!r}")
+        raise ConfigError(f"{self.path}: {spending.table!r} has no entry for {spending.command!r}")
 
     def tables(self) -> dict[str, Any]:
         """Return the pools and their used seeds, by table.
@@ -189,7 +191,7 @@ class Ledger:
             return {}
         content = yaml.read_yaml(self.path).value
         if not isinstance(content, dict):
-            raise ConfigError(f"{self.path}: the file must map tables to their pools")
+            raise ConfigError(f"{self.path}: the file must be a mapping from tables to their pools of seeds")
         return content
 
     @contextmanager

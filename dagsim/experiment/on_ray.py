@@ -30,9 +30,9 @@ PATIENCE_S = 600.0
 
 
 class OnRay:
-    """Runs cells on a Ray cluster: the one running on this machine or named by ``RAY_ADDRESS``, or
-    else a new one on this machine. With ``address`` (``ray://HOST:10001``), it uses a remote
-    cluster.
+    """An executor that runs cells on a Ray cluster: the one running on this machine or named by
+    ``RAY_ADDRESS``, or else a new one on this machine. With ``address`` (``ray://HOST:10001``), it
+    uses a remote cluster.
 
     Every machine needs the same version of dagsim. Traces are sent to the machines, and results are
     sent back. Ray's usage statistics are switched off.
@@ -92,8 +92,8 @@ class OnRay:
 
     @contextmanager
     def rollouts(self, config: Config, factory: Any, lockstep: int) -> Iterator[Any]:
-        """Return the roll-outs for a training run of ``config``, with one actor for each core of
-        the cluster.
+        """Provide the roll-outs for a training run of ``config``, with one actor for each core of the
+        cluster.
 
         Raises:
             SimulationError: The cluster cannot be reached.

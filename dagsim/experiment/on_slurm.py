@@ -26,7 +26,7 @@ _LISTEN_S = {"slurm": 5.0, "local": 0.1}
 
 @dataclass(frozen=True, slots=True)
 class SubmitSettings:
-    """The text after ``slurm:``, as ``partition=short,jobs=50``."""
+    """The settings after ``slurm:``, such as ``partition=short,jobs=50``."""
 
     cluster: str = "slurm"
     """``slurm``; ``local`` runs the same jobs as processes on this machine, as a trial."""
@@ -46,7 +46,7 @@ class SubmitSettings:
 
     @classmethod
     def parse(cls, text: str) -> SubmitSettings:
-        """Read ``partition=short,jobs=50``.
+        """Parse settings such as ``partition=short,jobs=50``.
 
         Raises:
             ConfigError: A setting is unknown, or its value is wrong.
@@ -69,10 +69,11 @@ class SubmitSettings:
 
 
 class OnSlurm:
-    """Runs cells as Slurm jobs. ``address`` is parsed by ``SubmitSettings``.
+    """An executor that runs cells as Slurm jobs. ``address`` is parsed by ``SubmitSettings``.
 
-    Every machine needs the same dagsim, and the traces at the same paths. A lost job (its node
-    failed, or it reached its time limit) is submitted again, up to three times.
+    Every machine needs the same version of dagsim, and the traces at the same paths. A job that is
+    lost (because its node failed, or it reached its time limit) is submitted again, up to three
+    times.
 
     Raises:
         ConfigError: ``submitit`` or ``sbatch`` is not installed, or ``address`` is wrong.
@@ -136,7 +137,7 @@ class OnSlurm:
                         yield run
         except DagsimError:
             raise
-        except RuntimeError as error:  # sbatch is missing or rejected the job
+        except RuntimeError as error:  # sbatch is missing, or it rejected the job
             raise SimulationError(f"--executor slurm: {one_line(error)}") from None
         finally:
             for job in pending.values():

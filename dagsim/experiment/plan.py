@@ -43,7 +43,7 @@ class Axis:
     values: tuple[Any, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the labels to values, as ``axis_of`` reads them."""
+        """Return a mapping from labels to values, in the form that ``axis_of`` reads."""
         return dict(zip(self.labels, self.values, strict=True))
 
 
@@ -147,7 +147,7 @@ class SweepGrid:
         return load_config(self.base, self._common())
 
     def cells(self) -> list[Cell]:
-        """Yield all cells in the order of the grid, in which the last axis changes fastest.
+        """Return all cells in the order of the grid, in which the last axis changes fastest.
 
         Raises:
             InputError: A value is not valid for its key, a file cannot be read, or two points are
@@ -242,8 +242,9 @@ def read_grid(path: Path, name: str | None = None) -> SweepGrid:
 
 
 def _of_files(axis: Axis, path: Path, document: yaml.Document) -> Axis:
-    """Return the axis; the values of ``base`` are configurations, as for the key ``base`` of a
-    sweep."""
+    """Return the axis. The values of the key ``base`` are resolved to configuration files, like the
+    base of a sweep.
+    """
     if axis.key != "base":
         return axis
     place = document.place(("over", "base"))
@@ -252,8 +253,9 @@ def _of_files(axis: Axis, path: Path, document: yaml.Document) -> Axis:
 
 
 def _base(value: Any, path: Path, place: str) -> Path | None:
-    """Return a file in the folder of the sweep or in the current folder, or a configuration by
-    name."""
+    """Return the path of a base configuration: a file in the folder of the sweep or in the current
+    folder, or a configuration that is known by name.
+    """
     if value is None:
         return None
     if not isinstance(value, str):
@@ -284,8 +286,8 @@ def _seeds(value: Any, place: str) -> int | Sequence[int] | None:
         case [_, *_] if all(type(seed) is int and seed >= 0 for seed in value) and len(set(value)) == len(value):
             return tuple(value)
     raise ConfigError(
-        f"{place}: seeds: expected a whole number of at least 1, a list of different seeds, or the first "
-        f"seed and theirnumber as {{first: 100, count: 5}}, got {value!r}"
+        f"{place}: seeds: expected a whole number of at least 1, a list of different seeds, or the first seed and "
+        f"their number as {{first: 100, count: 5}}, got {value!r}"
     )
 
 
@@ -306,7 +308,7 @@ def _keep(value: Any, place: str) -> Keep:
 
 
 def _own_metrics(content: Mapping[str, Any], path: Path) -> list[str]:
-    """Return the names of the user's own metrics that a sweep or its base sets."""
+    """Return the names of the user's own metrics in the settings of a sweep or in its base."""
     changed = content.get("set")
     specs: Any = changed.get("metrics") if isinstance(changed, dict) else None
     if specs is None and isinstance(base := content.get("base"), str):
@@ -348,7 +350,7 @@ class Cell:
 
     @cached_property
     def id(self) -> str:
-        """Hash of everything that the cell's numbers depend on, in hexadecimal digits.
+        """A hash of everything that the results of the cell depend on, in hexadecimal digits.
 
         Raises:
             ConfigError: A file that the cell depends on is missing.
@@ -356,7 +358,7 @@ class Cell:
         return sha256(f"{_content(self.config, self.policy)} {self.seed}".encode()).hexdigest()[:_ID]
 
     def trace(self) -> tuple[str, Path] | None:
-        """Return the SHA-256 and path of the trace that the jobs come from.
+        """Return the SHA-256 and path of the trace from which the jobs come.
 
         Raises:
             ConfigError: The file does not exist.
@@ -407,7 +409,7 @@ def _pickled(config: Config) -> bytes:
 
 @_last_config
 def _content(config: Config, policy: str) -> str:
-    """Return everything that the numbers of a cell depend on, except its seed."""
+    """Return a text that contains everything that the results of a cell depend on, except its seed."""
     described = {key: value for key, value in plain(config).items() if key not in _NOT_THE_CELL}
     trace = config.world.trace_path
     if trace is not None:  # compare the contents of the trace, not its path
@@ -474,12 +476,14 @@ class Plan:
 
     @property
     def policies(self) -> tuple[str, ...]:
-        """Names of the policies (for a grid, of its points) in tables, each once."""
+        """The names of the policies in tables, without repetitions. In a grid, they are the names of
+        its points.
+        """
         return tuple(dict.fromkeys(cell.label for cell in self.cells))
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """The seeds, each once; sorted in a grid."""
+        """The seeds without repetitions. The seeds of a grid are sorted."""
         seeds = dict.fromkeys(cell.seed for cell in self.cells)
         return tuple(seeds if self.grid is None else sorted(seeds))
 

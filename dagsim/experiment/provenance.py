@@ -41,11 +41,11 @@ Sources = dict[str, dict[str, Any]]
 
 
 def provenance(config: Config, policies: Iterable[str]) -> dict[str, Sources]:
-    """Return the files that ``policies`` and ``config`` use, as ``code``, ``checkpoints`` and
-    ``traces``, each by name as ``{"file": path, "sha256": hex digits}``.
+    """Return the files that ``policies`` and ``config`` use. Under each of ``code``, ``checkpoints``
+    and ``traces``, names are mapped to ``{"file": path, "sha256": hex digits}``.
 
     Raises:
-        ConfigError: One of them is missing.
+        ConfigError: A file is missing.
     """
     files: dict[str, Sources] = {kind: {} for kind in _KINDS}
     for policy in policies:
@@ -86,8 +86,9 @@ def sources_of(config: Config, policy: str) -> Iterator[tuple[str, str, Path]]:
 
 
 def _checkpoints(scenario: Scenario, name: str) -> Callable[..., Iterable[Path]] | None:
-    """Return the method that names a policy's checkpoints; None if there is none, or if the policy
-    cannot be imported. In that case, its runs report the error, and the other policies still run.
+    """Return the method that lists a policy's checkpoints; None if there is none, or if the policy
+    cannot be imported. In the latter case, the runs of the policy report the error, and the other
+    policies still run.
     """
     try:
         return getattr(scenario.policies.get(name), "checkpoints", None) if name in scenario.policies else None
@@ -96,15 +97,15 @@ def _checkpoints(scenario: Scenario, name: str) -> Callable[..., Iterable[Path]]
 
 
 def metric_files(config: Config) -> dict[str, Path]:
-    """Return the files that the metrics of a configuration read, by metric and file."""
+    """Return the files that the metrics of a configuration read, under the keys ``metric:path``."""
     specs = [Spec.parse(spec) for spec in config.metrics]
     return {f"{name}:{path}": path for name, params in specs for path in named_files(params.values())}
 
 
 def changes(recorded: Mapping[str, Any], now: Mapping[str, Any] | None = None) -> list[str]:
-    """Return one sentence for each difference between a manifest and ``now`` (``provenance``), in
-    the simulation code or in a file. Without ``now``, compare with the files on disk. Names that
-    are not in ``now`` are not compared.
+    """Return one sentence for each change in the simulation code or in a file between the manifest
+    ``recorded`` and ``now`` (as returned by ``provenance``). Without ``now``, compare with the
+    files on disk. Names that are not in ``now`` are not compared.
     """
     sentences = [changed] if (changed := _code_changed(recorded)) else []
     for kind, noun in _KINDS.items():
@@ -127,8 +128,9 @@ def changes(recorded: Mapping[str, Any], now: Mapping[str, Any] | None = None) -
 
 @cache
 def code_digest() -> str:
-    """Return the SHA-256 of the simulation code and its data files, because another version gives
-    different cells."""
+    """Return the SHA-256 of the simulation code and its data files. It is recorded with every run,
+    because another version of the code may give different results.
+    """
     total, root = sha256(dagsim.__version__.encode()), Path(dagsim.__file__).parent
     for path in digested_files(root):
         total.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
@@ -161,11 +163,11 @@ def _code_changed(recorded: Mapping[str, Any]) -> str:
 
 
 def digest(path: Path) -> str:
-    """Return the SHA-256 of a file or folder. The digest is cached until the file's size or
-    modification time changes.
+    """Return the SHA-256 of a file or folder. The digest is cached until the size or the modification
+    time changes.
 
     Raises:
-        ConfigError: It does not exist.
+        ConfigError: The file or folder does not exist.
     """
     if not path.exists():
         raise ConfigError(f"{path}: no such file")
@@ -179,8 +181,8 @@ def _digest(path: Path, _time_ns: int, _size: int) -> str:
 
 
 def _source(name: str) -> Iterator[Path]:
-    """Yield the file of the module in ``module:attr``; None for modules of dagsim and for modules
-    without a file.
+    """Yield the file of the module in ``module:attr``. Yield nothing for modules of dagsim and for
+    modules without a file.
     """
     path = source_file(name)
     if path is not None and not path.absolute().is_relative_to(_PACKAGE):
@@ -188,8 +190,8 @@ def _source(name: str) -> Iterator[Path]:
 
 
 def _names_in(value: Any) -> Iterator[str]:
-    """Yield every ``module:attr`` in a configuration except its policy, both values and keys (such
-    as those of ``reward``).
+    """Yield every ``module:attr`` in a configuration, among both values and keys (such as those of
+    ``reward``), except in the policy.
     """
     if isinstance(value, str):
         name = value.partition("[")[0].strip()
@@ -255,8 +257,8 @@ def _commit(checkout: Path) -> str | None:
 
 
 def code_commit(checkout: Path) -> str | None:
-    """Return the commit, with ``-dirty`` only if the code differs, because a script that creates a
-    table writes to ``results/``.
+    """Return the commit, with ``-dirty`` only if the code differs from it. Changes in ``results/`` do
+    not count, because scripts write their tables there.
     """
     commit = _git(checkout, "rev-parse", "HEAD")
     changed = _git(checkout, "status", "--porcelain", "--untracked-files=no", "--", "dagsim", "scripts", "configs")

@@ -68,8 +68,8 @@ class RunStore(Store):
         reused.
 
         ``label`` describes the run in the folder's name (default: the policy), and ``name`` is the
-        user's name for it. ``seeds`` default to those of the configuration. ``policies`` and
-        ``plan`` (further values of the command) are kept for ``--resume``.
+        user's name for the run. ``seeds`` default to those of the configuration. ``policies`` and
+        ``plan`` (further arguments of the command) are kept for ``--resume``.
 
         Raises:
             RunFolderError: ``root`` cannot be written to, or ``name`` is not a single line of text.
@@ -113,7 +113,7 @@ class RunStore(Store):
         """Append a finished run to the tables and save its schedule, atomically.
 
         Raises:
-            RunFolderError: It cannot be written.
+            RunFolderError: The run cannot be written.
         """
         run = run_of(run) if isinstance(run, Outcome) else run
         try:
@@ -147,7 +147,7 @@ class RunStore(Store):
         append(path, json_line(line), path.stat().st_size if path.exists() else 0)
 
     def _list_cells(self, plan: Plan, state: str) -> None:
-        """Do nothing, because the cells are runs."""
+        """Do nothing, because the cells are already stored as runs."""
 
     def _count_done(self) -> int:
         return len(self.lines())
@@ -163,7 +163,7 @@ class RunStore(Store):
 
         Raises:
             RunFolderError: Earlier data is missing.
-            OSError: It cannot be written.
+            OSError: A file cannot be written.
         """
         self._ends = None
         ends = self._written()
@@ -180,7 +180,7 @@ class RunStore(Store):
                 file.unlink(missing_ok=True)
 
     def _written(self) -> dict[str, int]:
-        """Return the length of each file after the last finished run."""
+        """Return the length in bytes that each file had after the last finished run."""
         if self._ends is None:
             runs, timing = (whole_lines(self.path / name) for name in (RUNS, TIMING))
             count = min(len(runs), len(timing))

@@ -1,5 +1,5 @@
-"""The contents of a configuration: its scenario, its seeds and what they sample, and its workload
-in words.
+"""Functions of a configuration: its scenario, its seeds, what the seeds sample, and a description of
+its workload.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from dagsim.systems.seam import Scenario
 
 
 def scenario_of(config: Config) -> Scenario:
-    """Return the scenario that builds the kernels of ``config``, which is the same for every
-    command.
+    """Return the scenario that builds the kernels for ``config``. Every command uses the same
+    scenario.
 
     Raises:
-        InputError: It cannot be built.
+        InputError: The scenario cannot be built.
     """
     return config.world.scenario()
 
@@ -38,12 +38,12 @@ def on_its_cluster(
     If the workload is a trace, the first of these clusters that exists is used: ``cluster``
     (``trace``, ``sized`` or a configuration), the cluster in the configuration, the machines listed
     in the trace, or a cluster sized for the trace. A whole trace runs on a single seed unless more
-    were requested, because most other runs would be identical. ``watch`` sees the jobs that are
-    read in order to size a cluster.
+    were requested, because most other runs would be identical. Jobs that are read in order to size
+    a cluster pass through ``watch``.
 
     Raises:
-        InputError: The cluster is wrong, or the trace cannot be read; or no cluster is given, and
-        none may be ``invented``.
+        InputError: The cluster is wrong, the trace cannot be read, or no cluster is given and none
+            may be ``invented``.
     """
     if cluster is not None or config.trace_file is not None:
         from dagsim.experiment.sizing import trace_cluster
@@ -56,7 +56,7 @@ def on_its_cluster(
 
 
 def experiment_seeds(config: Config) -> tuple[int, ...]:
-    """Return the seeds of an experiment: those of its replicates, or the numbers of the windows of
+    """Return the seeds of an experiment: the seeds of its replicates, or the numbers of the windows of
     its trace.
     """
     trace = config.trace_file
@@ -92,8 +92,7 @@ def replicate_seeds(root: int, count: int) -> tuple[int, ...]:
 
 
 def metric_of(config: Config) -> str:
-    """Return the metric that policies are ranked by, which is defined by the experiment's system
-    (``merit``)."""
+    """Return the metric by which policies are ranked. The experiment's system defines it (``merit``)."""
     return config.world.merit
 
 

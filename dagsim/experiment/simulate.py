@@ -50,7 +50,7 @@ class Played:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of one simulation: the schedule and all its metrics."""
+    """The outcome of a simulation: the schedule and all its metrics."""
 
     schedule: Schedule
     summary: Summary
@@ -103,7 +103,9 @@ def play_policy(config: Config, policy: str, seed: int, tell: Callable[[int], No
 
 
 def facts_of(decider: object, notes: Iterable[str] = ()) -> dict[str, Any]:
-    """Return the facts about a policy after its run (``Outcome.decider``), with further notes."""
+    """Return the facts about a policy after its run (``Outcome.decider``). ``notes`` are placed before
+    the policy's own notes.
+    """
     facts: dict[str, Any] = {"clairvoyant": True} if getattr(decider, "clairvoyant", False) else {}
     if notes := [*notes, *getattr(decider, "notes", ())]:
         facts["notes"] = notes
@@ -112,7 +114,7 @@ def facts_of(decider: object, notes: Iterable[str] = ()) -> dict[str, Any]:
 
 
 def measured(config: Config, schedule: Schedule) -> Summary:
-    """Return every metric of a schedule, over the jobs measured according to the configuration."""
+    """Return every metric of a schedule, computed over the jobs that the configuration selects."""
     summary = summarize(schedule, measured=config.world.measured)
     return replace(summary, own=own_values(config.metrics, schedule)) if config.metrics else summary
 
@@ -161,12 +163,12 @@ def _blame(policy: str, error: Exception) -> PolicyFailed:
 
 
 class Timed:
-    """A policy with a stopwatch, which measures the CPU time of its decisions without the work of
-    the kernel in between.
+    """A policy with a stopwatch, which measures the CPU time of the policy's decisions without the
+    work of the kernel in between.
 
-    Reading that clock takes longer than many decisions, so only every 17th call is timed in long
-    runs, and it represents the others. (The number is odd because calls that decide alternate with
-    calls that decide nothing more.)
+    Reading the clock takes longer than many decisions. In long runs, therefore, only every 17th
+    call is timed, and the others are assumed to take as long on average. (The number is odd because
+    calls that return a decision often alternate with calls that return none.)
     """
 
     def __init__(self, policy: Policy[Any, Any], name: str = "") -> None:
@@ -183,7 +185,9 @@ class Timed:
 
     @property
     def decision_s(self) -> float:
-        """CPU seconds of all decisions."""
+        """CPU seconds spent on all decisions. Calls that were not timed are estimated from the timed
+        ones.
+        """
         later = self._calls - _ALL
         return self._first_s + (self._later_s * later / (later // _EVERY) if later >= _EVERY else 0.0)
 
@@ -232,10 +236,11 @@ def agent_spec(
 
     The name of an algorithm refers to the agent from the newest training run for ``system`` (or the
     default system) below ``root``, or else to the agent that ships with dagsim. ``sb3:model.zip``
-    is the Stable-Baselines3 model in that file. Any other name is already a policy.
+    is the Stable-Baselines3 model in that file. Any other name is returned unchanged.
 
     Raises:
-        UnknownName: The agent does not exist, or a checkpoint is given for a policy that is not trained.
+        UnknownName: The agent does not exist, or a checkpoint is given for a policy that is not
+            trained.
         ConfigError: The checkpoint is given twice, or the brackets of ``algo`` do not match.
     """
     spec, system = PolicySpec.parse(algo), system or system_named(DEFAULT_SYSTEM)
@@ -245,7 +250,9 @@ def agent_spec(
         return algo
     if "checkpoint" in spec.params:
         if checkpoint is not None:
-            raise ConfigError(f"--checkpoint {checkpoint}: --policy {algo} also names one; leave one of them out")
+            raise ConfigError(
+                f"--checkpoint {checkpoint}: --policy {algo} already names a checkpoint, so leave one of them out"
+            )
         return str(spec.call)
     if checkpoint is None:
         checkpoint = service("newest_agent")(spec.name, root, system.system)
@@ -260,8 +267,9 @@ def agent_spec(
 
 
 def only_system_of(algo: str | None) -> str | None:
-    """Return the name of the system for which an agent ships, if there is only one and it is not
-    the default."""
+    """Return the name of the system for which the agent ``algo`` ships with dagsim, if there is only
+    one such system and it is not the default.
+    """
     if algo is None or algo in system_named(DEFAULT_SYSTEM).policies or algo not in agent_names():
         return None
     shipped_agents = service("shipped_agents")
@@ -297,6 +305,6 @@ def _program(scenario: Scenario, spec: PolicySpec) -> Policy[Any, Any]:
         names.check("policy", spec.text)
     if not scenario.takes_programs:
         able = [name for name, system in all_systems().items() if system.takes_programs]
-        raise UnknownName(f"policy {spec.text!r}: other programs can only schedule the system {able[0]!r}")
+        raise UnknownName(f"policy {spec.text!r}: external programs can only schedule the system {able[0]!r}")
     program: Policy[Any, Any] = PROGRAMS.create(spec.call, command=spec.address, endpoint=spec.address)
     return program

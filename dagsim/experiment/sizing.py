@@ -48,8 +48,8 @@ class _Asked:
 
 
 class TotalDemand:
-    """The total demand of jobs, and the largest demand of a task. Demands are seconds times GPUs,
-    cores or GB.
+    """The total demand of jobs in GPU-seconds, core-seconds and GB-seconds, and the largest demand of
+    a task.
     """
 
     def __init__(self, runtime: Runtime) -> None:
@@ -92,7 +92,7 @@ class TotalDemand:
         self.gb_at_once += asked.gb_s * share
 
     def add_arrays(self, jobs: JobArrays, runtime: HasRates) -> None:
-        """Add all jobs at once; the totals equal those from adding them one by one."""
+        """Add all jobs at once. The totals are the same as if the jobs were added one by one."""
         self.arrivals.add_all(jobs.arrival_s)
         job = np.repeat(np.arange(len(jobs)), np.diff(jobs.first))
         shortest, mean_s = np.zeros(jobs.tasks), np.zeros(jobs.tasks)
@@ -168,8 +168,8 @@ def trace_cluster(
     *,
     invented: bool = True,
 ) -> tuple[str, Mapping[str, Any]]:
-    """Return the option that selects the cluster, and the configuration keys for it, for
-    ``scenario.on_its_cluster``; there are no keys if the configuration already has the cluster.
+    """Return the option that selects the cluster, and the configuration keys that describe it. There
+    are no keys if the configuration already contains the cluster (see ``scenario.on_its_cluster``).
     """
     if cluster not in (None, "trace", "sized"):
         other = load_config(find_config(cluster), own=False)
@@ -231,23 +231,23 @@ def sized(jobs: Iterable[Job], runtime: Runtime, load: float = LOAD) -> ClusterS
 
 
 def sized_to(jobs: JobArrays, runtime: HasRates, load: float = LOAD) -> ClusterSection:
-    """Return the same cluster for jobs in columns."""
+    """Return the same cluster as ``sized`` does, for jobs in arrays."""
     demand = TotalDemand(runtime)
     demand.add_arrays(jobs, runtime)
     return cluster_for(demand, load)
 
 
 def cluster_for(demand: TotalDemand, load: float = LOAD) -> ClusterSection:
-    """Return the smallest cluster of 8-GPU nodes on which ``demand`` is a load of ``load``. Its
-    nodes have 96 cores, and no GPUs if no job needs any.
+    """Return the smallest cluster of 8-GPU nodes to which ``demand`` offers a load of ``load``. The
+    nodes have 96 cores each, and no GPUs if no job needs any.
 
-    It has nodes with the types that tasks name and, for tasks that name none, with the types of the
-    default cluster. There are enough of them for the widest gang. Nodes without GPUs are added if
-    the nodes with GPUs have too few cores or too little memory.
+    The cluster has nodes with the GPU types that tasks name and, for tasks that name none, with the
+    types of the default cluster. There are enough of them for the widest gang. Nodes without GPUs
+    are added if the nodes with GPUs have too few cores or too little memory.
 
     The load refers to the period that the arrivals represent (``ArrivalTimes``). If jobs last much
-    longer than that, this rule would give more machines than all jobs use at once. In that case,
-    the cluster is just large enough that no job waits.
+    longer than that period, this rule would result in more machines than all jobs use at once. In
+    that case, the cluster is just large enough that no job waits.
 
     Raises:
         ConfigError: The cluster would be larger than any real one.
@@ -255,8 +255,9 @@ def cluster_for(demand: TotalDemand, load: float = LOAD) -> ClusterSection:
     period_s = demand.arrivals.period_s if demand.period_s is None else demand.period_s
 
     def needed_for(seconds: float, at_once: float) -> float:
-        """Return the amount needed for the load, but never more than all jobs hold at once if none
-        waits."""
+        """Return the amount needed for the load, but at most the amount that all jobs would hold at
+        once if none waited.
+        """
         return min(seconds / (period_s * load), at_once) if period_s > 0 else at_once
 
     gpus = max(_NODE.gpus, _whole(demand.instance_gpus, "GPUs a node"))

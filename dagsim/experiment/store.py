@@ -13,7 +13,7 @@
     ├── failures.jsonl    with several policies: the failed ones, with their errors
     ├── jobs.csv.gz       one row per policy, seed and job
     ├── tasks.csv.gz      one row per policy, seed and run of a task
-    ├── aside/            logs of simulations after which something failed, for the next start
+    ├── aside/            logs of simulations that ended before something failed, for the next invocation
     ├── schedules/        the schedule of each policy and seed: NNN.npy (its log), NNN.json.gz (its jobs);
     │                     for a large run NNN.npz (both, in columns), without rows in the two tables
     └── plots/
@@ -27,9 +27,10 @@ as well) has a different layout:
     ├── cells/ID.*        with `keep: jobs` also jobs.csv.gz; with `keep: log` also tasks.csv.gz and the schedule;
     │                     with `keep: series` (`whatif`, `plan`) values of each job
     ├── progress.jsonl    a line for each event, to show progress; only this file and timing.jsonl
-    contain clock times ├── results.csv       at the end: a row for each cell, sorted by ID └──
-    runs.jsonl, timing.jsonl, summary.json           at the end: the cells as the runs of a run
-    folder
+    │                     contain clock times
+    ├── results.csv       at the end: a row for each cell, sorted by ID
+    └── runs.jsonl, timing.jsonl, summary.json
+                          at the end: the cells, stored like the runs of a run folder
 
 Only one process writes. A cell is stored either completely or not at all, because the line in
 ``runs.jsonl``, or ``cells/ID.json``, is written last. ``runs.jsonl`` states the length of each
@@ -154,8 +155,9 @@ class Store(ABC):
         called ``COMMAND-NAME`` and may already exist, whereas any other folder is always new.
 
         Raises:
-            RunFolderError: Another process is writing to it, it belongs to something else, or it
-            cannot be written.
+            RunFolderError: Another process is writing to the folder, it belongs to something else,
+                or it
+                cannot be written.
         """
         return _kind(plan.grid is not None).of_plan(root, plan, argv)
 
@@ -168,8 +170,8 @@ class Store(ABC):
     def _made(
         cls, path: Path, config: Config, facts: dict[str, Any], argv: Sequence[str], *, numbered: bool, **files: str
     ) -> Self | None:
-        """Create a folder that is complete before it gets its name. If the name is taken, return a
-        numbered name or None.
+        """Create the folder under a temporary name, and rename it once it is complete. If the name is
+        taken, append a number to it (``numbered``) or return None.
         """
         unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
         store = cls(unfinished, config, facts)
@@ -181,7 +183,7 @@ class Store(ABC):
             store._describe(argv, **files)
             store.mark("running")
             renamed = rename_free(unfinished, path, numbered=numbered)
-        # also after a signal, because nobody would remove the folder otherwise
+        # This also catches signals, because nothing else would remove the folder.
         except BaseException:
             with suppress(OSError):
                 rmtree(unfinished)
@@ -205,14 +207,17 @@ class Store(ABC):
 
     @staticmethod
     def open(path: Path, *, own: bool = False) -> Store:
-        """Open the run folder at ``path``. If the process was killed, unfinished rows are cut off.
+        """Open the run folder at ``path``. If the process that wrote it was killed, unfinished rows
+        are cut off.
 
         The folder is treated as data: code outside dagsim named in its configuration is only
         imported with ``own=True``, which is needed to run the experiment again.
 
         Raises:
-            RunFolderError: It is missing, damaged, from another version, or its configuration was
-            changed afterwards. CodeNotAllowed: It names code that this process may not import.
+            RunFolderError: The folder is missing, damaged or from another version, or its
+                configuration
+                has been changed.
+            CodeNotAllowed: The folder names code that this process may not import.
         """
         store = Store.read(path, own=own)
         with suppress(OSError, RunFolderError):  # leave a damaged or read-only folder as it is
@@ -262,7 +267,7 @@ class Store(ABC):
 
     @property
     def name(self) -> str | None:
-        """The user's name for it."""
+        """The user's name for the folder, or None."""
         return self.manifest.get("name")
 
     @property
@@ -292,7 +297,7 @@ class Store(ABC):
         """The state of the run according to ``status.json``."""
         status = read_json_file(self.path / "status.json")
         if not isinstance(status, dict) or status.get("state") not in get_args(State):
-            raise RunFolderError(f"{self.path / 'status.json'}: its state is not one of {', '.join(get_args(State))}")
+            raise RunFolderError(f"{self.path / 'status.json'}: the state must be one of {', '.join(get_args(State))}")
         state: State = status["state"]
         return state
 
@@ -306,8 +311,8 @@ class Store(ABC):
         """Become the only writer of the folder, until it is marked as ended or this process ends.
 
         Raises:
-            RunFolderError: Another process writes to it.
-            OSError: It cannot be written to.
+            RunFolderError: Another process writes to the folder.
+            OSError: The folder cannot be written to.
         """
         if not self._lock.claim():
             pid = None
@@ -316,16 +321,17 @@ class Store(ABC):
             raise RunFolderError(f"{self.path}: another process ({pid}) is writing to it; wait until it has ended")
 
     def resume(self) -> None:
-        """Become the writer again, and cut off unfinished rows left by the last one.
+        """Become the writer again, and cut off unfinished rows left by the previous writer.
 
         Raises:
-            RunFolderError: Another process writes to it, an older dagsim created it, a file that
-                determines the run has changed, or it cannot be written to.
+            RunFolderError: Another process writes to the folder, an older version of dagsim created
+                it, a
+                file that determines the run has changed, or the folder cannot be written to.
         """
         if not self.manifest.get("policies"):
             raise RunFolderError(
-                f"{self.path}: cannot be resumed: its manifest does not say which policies were to run, because its "
-                "command has no --resume; run it again: its command is in command.txt"
+                f"{self.path}: cannot be resumed, because its manifest does not list the policies to run and its "
+                "command has no --resume; repeat the run with the command in command.txt"
             )
         self.check_unchanged()
         try:
@@ -340,7 +346,9 @@ class Store(ABC):
         """Check that everything that determines the run is still the same.
 
         Raises:
-            RunFolderError: The simulating code, the trace or another file has changed since the run began, or is gone.
+            RunFolderError: The simulation code, the trace or another file is missing or has changed
+                since
+                the run began.
         """
         if changed := changes(self.manifest):
             raise RunFolderError(
@@ -364,8 +372,9 @@ class Store(ABC):
 
     @contextmanager
     def noting(self) -> Iterator[None]:
-        """Add to any error in the block what the folder has kept and which command continues from
-        there."""
+        """Add a note to any error raised in the block. It states what the folder has kept, and which
+        command continues the run.
+        """
         try:
             yield
         except (KeyboardInterrupt, Exception) as error:
@@ -375,31 +384,33 @@ class Store(ABC):
             raise
 
     def _note(self, *, stopped: bool) -> str:
-        """Describe what the folder has kept, and name the command that continues; empty if nothing
-        was kept."""
+        """Describe what the folder has kept, and name the command that continues the run; empty if
+        nothing was kept.
+        """
         command = self.manifest["command"]
         if command == "train":
             return (
-                f"the training is kept in {self.path}; go on with: dagsim train --resume {shlex.quote(str(self.path))}"
+                f"the training run is kept in {self.path}; continue with: dagsim train --resume "
+                f"{shlex.quote(str(self.path))}"
             )
         try:
             count = self._count_done()
             again = self._command_on()
             logs = len(list(self.aside.glob(f"*{FACTS_OF_LOG}")))
         except (OSError, ValueError, InputError, RunFolderError) as error:
-            return f"{self.path}: what it keeps cannot be read: {error}"
+            return f"{self.path}: its contents cannot be read: {error}"
         aside = f" and the logs of {logs} more" if logs else ""
         if not (count or logs or stopped):
             return ""
-        return f"{count} finished {self._unit}{aside} are kept in {self.path}; go on with: {again}"
+        return f"{count} finished {self._unit}{aside} are kept in {self.path}; continue with: {again}"
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Be the writer while the block is running. If the block is stopped or fails, the state
-        records this.
+        """Hold the folder's lock while the block is running. If the block is interrupted or fails,
+        record that as the state.
 
         Raises:
-            RunFolderError: Another process writes to it, or it cannot be written to.
+            RunFolderError: Another process writes to the folder, or it cannot be written to.
         """
         try:
             self.mark("running")
@@ -425,8 +436,8 @@ class Store(ABC):
         """Replace ``status.json``; ``running`` claims the folder, and any other state releases it.
 
         Raises:
-            RunFolderError: Another process writes to it.
-            OSError: It cannot be written.
+            RunFolderError: Another process writes to the folder.
+            OSError: The file cannot be written.
         """
         if state == "running":
             self.claim()
@@ -447,7 +458,7 @@ class Store(ABC):
         of seeds.
 
         Raises:
-            RunFolderError: It cannot be written.
+            RunFolderError: The manifest cannot be written.
         """
         self.manifest["seeds"] = list(seeds)
         try:
@@ -462,7 +473,7 @@ class Store(ABC):
         """Return the cells that are finished.
 
         Raises:
-            RunFolderError: One of them cannot be read.
+            RunFolderError: A cell cannot be read.
         """
 
     @abstractmethod
@@ -470,15 +481,15 @@ class Store(ABC):
         """Save a finished cell atomically.
 
         Raises:
-            RunFolderError: It cannot be written.
+            RunFolderError: The cell cannot be written.
         """
 
     def fail(self, cell: Cell, run: CellRun) -> None:
-        """Record that the policy of a cell failed. In a grid, the next start tries the cell again;
-        in any other plan, further runs of the policy are left out.
+        """Record that the policy of a cell failed. In a grid, the next invocation tries the cell
+        again; in any other plan, the remaining runs of the policy are skipped.
 
         Raises:
-            RunFolderError: It cannot be written.
+            RunFolderError: The record cannot be written.
         """
         self.set_aside(replace(run, id=cell.id))
         try:
@@ -488,19 +499,19 @@ class Store(ABC):
 
     @abstractmethod
     def _note_failure(self, cell: Cell, run: CellRun) -> None:
-        """Write down that a cell failed."""
+        """Record the failure of a cell in a file."""
 
     @abstractmethod
     def started(self, cells: int, done: int, to_run: int) -> None:
-        """Record that a start has begun.
+        """Record that an invocation has begun to run cells.
 
         Raises:
-            OSError: It cannot be written.
+            OSError: The record cannot be written.
         """
 
     @abstractmethod
     def _list_cells(self, plan: Plan, state: str) -> None:
-        """Convert finished cells to the form of runs, for the summary."""
+        """Convert the finished cells to runs, for the summary."""
 
     @property
     @abstractmethod
@@ -525,13 +536,14 @@ class Store(ABC):
 
         Raises:
             RunFolderError: Data before it is missing.
-            OSError: It cannot be written.
+            OSError: A file cannot be written.
         """
 
     @property
     def aside(self) -> Path:
-        """The folder with logs of simulations after which something failed. The next start
-        continues from them."""
+        """The folder for logs of simulations that ended before something else failed. The next
+        invocation continues from these logs.
+        """
         return self.path / "aside"
 
     def set_aside(self, run: CellRun) -> None:
@@ -555,8 +567,8 @@ class Store(ABC):
                 self.aside.rmdir()
 
     def finish(self, state: State = "done", error: str | None = None, plan: Plan | None = None) -> None:
-        """Write the summary of all runs, and how the run ended; for a grid, ``plan`` selects the
-        cells to list. After a failure, write as much as possible.
+        """Write the summary of all runs and the final state. For a grid, ``plan`` selects the cells to
+        list. After a failure, write as much as possible.
 
         Raises:
             RunFolderError: ``state`` is ``done``, and the summary cannot be written.
@@ -585,7 +597,7 @@ class Store(ABC):
         """Return the finished runs, in order; an incomplete last line is ignored.
 
         Raises:
-            RunFolderError: They cannot be read.
+            RunFolderError: A file cannot be read.
         """
         runs, timing = read_lines(self.path / RUNS), read_lines(self.path / TIMING)
         for file, lines in ((RUNS, runs), (TIMING, timing)):
@@ -603,7 +615,7 @@ class Store(ABC):
         ]
 
     def line(self, number: int) -> CellRun:
-        """Finished run ``number``.
+        """Return finished run ``number``, counted from 0.
 
         Raises:
             InputError: The folder has no finished run with that number.
@@ -617,7 +629,7 @@ class Store(ABC):
         """Return the policies that failed, each with its error.
 
         Raises:
-            RunFolderError: They cannot be read.
+            RunFolderError: The file cannot be read.
         """
         return [
             CellRun(
@@ -632,14 +644,14 @@ class Store(ABC):
         """Return the finished runs of the policies that did not fail, which can be compared.
 
         Raises:
-            RunFolderError: They cannot be read.
+            RunFolderError: A file cannot be read.
         """
         failed = {failure.policy for failure in self.failures()}
         return [run for run in self.lines() if run.policy not in failed]
 
     def missing(self) -> str | None:
         """Return a sentence if the folder contains fewer runs than when it was finished, such as
-        ``3 of 8 runs are there``.
+        ``contains only 3 of 8 runs``.
 
         Raises:
             RunFolderError: The runs cannot be read.
@@ -650,12 +662,12 @@ class Store(ABC):
         if count >= due:
             return None
         return (
-            f"{self.path}: {count} of {due} runs are there, although its state is done; {self._command_on()} runs the "
-            "others"
+            f"{self.path}: contains only {count} of {due} runs, although its state is done; {self._command_on()} "
+            "runs the others"
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return its state, summary and runs as plain values, safe for JSON."""
+        """Return the state, the summary and the runs as plain values, safe for JSON."""
         lines, failures = self.lines(), self.failures()
         failed = [{"policy": run.policy, "seed": run.seed, "error": run.error} for run in failures]
         return {
@@ -678,7 +690,7 @@ class Store(ABC):
         """Return the schedule of finished run ``number``.
 
         Raises:
-            RunFolderError: It is missing or damaged.
+            RunFolderError: The schedule is missing or damaged.
         """
         return read_schedule(self.path / "schedules" / f"{number:03d}", self._cluster())
 
@@ -697,7 +709,7 @@ class Store(ABC):
 
 
 def _kind(is_grid: bool) -> type[Store]:
-    """Return the class of folders of a grid, or of any other."""
+    """Return the class for the folder of a grid, or for any other folder."""
     from dagsim.experiment.grid_store import GridStore
     from dagsim.experiment.run_store import RunStore
 

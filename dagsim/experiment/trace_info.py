@@ -1,5 +1,6 @@
-"""Statistics of a trace, whose jobs are counted in one pass, and the published figures to compare
-them with (``PUBLISHED``)."""
+"""Statistics of a trace, computed in one pass over its jobs, and the published figures to compare
+them with (``PUBLISHED``).
+"""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ class ResourceHours:
     core_hours_claimed: float = 0.0
 
     def add(self, job: Job) -> None:
-        """Add a job, whose work is in seconds."""
+        """Add a job whose work is given in seconds."""
         self.jobs += 1
         for task in job.tasks:
             requested_s = 0.0 if task.estimate is None or task.estimate >= UNLIMITED_S else task.estimate
@@ -113,7 +114,7 @@ def trace_info(file: TraceFile, runtime: Runtime, watch: Callable[[Iterable[Job]
 
 
 def hours_by_owner(jobs: Iterable[Job]) -> dict[str, dict[str, ResourceHours]]:
-    """Return the hours by account, user and partition, for each of these that any job names."""
+    """Return the hours by account, user and partition. A kind of owner that no job names is left out."""
     kinds: dict[str, dict[str, ResourceHours]] = {
         kind: defaultdict(ResourceHours) for kind in ("account", "user", "partition")
     }
@@ -128,8 +129,9 @@ def hours_by_owner(jobs: Iterable[Job]) -> dict[str, dict[str, ResourceHours]]:
 
 
 def _every_attempt(file: TraceFile, format: str) -> TraceFile:
-    """Return the same jobs with all of their attempts, and with jobs that were still running or
-    held MIG slices."""
+    """Return the same trace with all attempts of each job, and with jobs that were still running or
+    held MIG slices.
+    """
     if format != "sacct":
         return file
     return replace(file, options=replace(file.options, protocol="all-attempts", keep_partial=True, mig=True))
@@ -190,5 +192,5 @@ PUBLISHED = (
 
 
 def published(format: str, path: str) -> list[PublishedFigure]:
-    """Published figures for the trace at ``path``."""
+    """Return the published figures for the trace at ``path``."""
     return [figure for figure in PUBLISHED if figure.format == format and fnmatch(path.lower(), figure.path)]

@@ -37,7 +37,7 @@ the reference's.
 
 
 class TrainingLog:
-    """Appends a row per iteration to ``progress.csv``."""
+    """A log that appends one row per iteration to ``progress.csv``."""
 
     def __init__(self, folder: Path, iterations: int = 0) -> None:
         """Continue after ``iterations`` rows, which are kept. Later rows are dropped, because they

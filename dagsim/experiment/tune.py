@@ -33,8 +33,8 @@ TUNABLE: Mapping[str, Mapping[str, tuple[object, ...]]] = {
 
 
 def grid_of(policy: str, texts: Sequence[str] = ()) -> dict[str, tuple[object, ...]]:
-    """Return the values to try for each parameter, from ``texts`` (``param=value,value``) or from
-    those kept for the policy.
+    """Return the values to try for each parameter, from ``texts`` (``param=value,value``) or, without
+    texts, from the default values for the policy.
 
     Raises:
         ConfigError: A text cannot be read, or there is nothing to try.

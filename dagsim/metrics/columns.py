@@ -26,7 +26,9 @@ _STILL_RUNNING = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JobColumns(FactColumns):
-    """The facts about every job that arrived, in the order of ``Record.job``, and its outcome."""
+    """The facts about every job that arrived, and the outcome of each job, in the order of
+    ``Record.job``.
+    """
 
     completed_s: Floats
     """NaN if the job was rejected or is unfinished."""
@@ -94,8 +96,9 @@ class RunColumns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodeOutages:
-    """One entry per time at which a node was down, or powered off. ``end_s`` is the end of the log if the
-    node never came back."""
+    """One entry per period in which a node was down or powered off. ``end_s`` is the end of the log if
+    the node never came back.
+    """
 
     node: Ints
     start_s: Floats
@@ -105,7 +108,7 @@ class NodeOutages:
 
     @classmethod
     def of(cls, rows: np.ndarray, cluster: Cluster, log_end_s: float) -> NodeOutages:
-        """Read the outages in the rows of a log."""
+        """Read the outages from the rows of a log."""
         if any(node.on_demand is not None for node in cluster.nodes):
             off = _on_demand(rows, cluster, log_end_s)[0]
             node, start_s, end_s, failed = (np.array([entry[field] for entry in off]) for field in range(4))
@@ -118,8 +121,9 @@ class NodeOutages:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PoweredNodes:
-    """One entry per time at which a node that is powered on demand was not off: it booted, was up, or was
-    being powered down."""
+    """One entry per period in which a node that is powered on demand was not off: it was booting, up,
+    or being powered down.
+    """
 
     node: Ints
     start_s: Floats
@@ -129,15 +133,17 @@ class PoweredNodes:
 
     @classmethod
     def of(cls, rows: np.ndarray, cluster: Cluster, log_end_s: float) -> PoweredNodes:
-        """Read the times in the rows of a log."""
+        """Find the periods in the rows of a log."""
         entries = _on_demand(rows, cluster, log_end_s)[1] if any(node.on_demand for node in cluster.nodes) else []
         node, start_s, end_s, booted = (np.array([entry[field] for entry in entries]) for field in range(4))
         return cls(node.astype(np.int64), start_s.astype(float), end_s.astype(float), booted.astype(bool))
 
 
 def _on_demand(rows: np.ndarray, cluster: Cluster, log_end_s: float) -> tuple[list[_Span], list[_Span]]:
-    """Return the times at which nodes were down or off (with True if down), and those at which nodes that
-    are powered on demand were not off (with True if they had booted), in order of their ends."""
+    """Return two lists of periods, each in order of their ends: those in which nodes were down or off
+    (with True if down), and those in which nodes that are powered on demand were not off (with True
+    if the period began with a boot).
+    """
     begins_s = float(rows["time_s"][0]) if len(rows) else 0.0
     rules = {at: node.on_demand for at, node in enumerate(cluster.nodes) if node.on_demand is not None}
     down_s: dict[int, float] = {}
@@ -159,7 +165,7 @@ def _on_demand(rows: np.ndarray, cluster: Cluster, log_end_s: float) -> tuple[li
             powered.append((node, start_s, time_s, booted))
             if node not in down_s:
                 off_s[node] = time_s
-        elif node not in on_s:  # a run in flight finds its node up
+        elif node not in on_s:  # a node that has a run in flight at the beginning is already up
             on_s[node] = time_s, value == PowerState.BOOTING
             away.append((node, off_s.pop(node, time_s), time_s, False))
     away += [(node, start_s, log_end_s, True) for node, start_s in down_s.items()]
@@ -176,8 +182,8 @@ _Span: TypeAlias = tuple[int, float, float, bool]
 class Phases:
     """The lifetime of every accepted job, divided at each start and end of its runs.
 
-    During a phase, ``running`` entries of ``RunColumns`` were running. All phases are longer than 0
-    s. They cover a job's time in the system without gaps or overlaps.
+    During a phase, ``running`` entries of ``RunColumns`` were in progress. All phases are longer
+    than 0 s. They cover a job's time in the system without gaps or overlaps.
     """
 
     job: Ints
@@ -213,8 +219,9 @@ class ScheduleColumns:
 
     @classmethod
     def of(cls, schedule: Schedule, *, start_s: float | None = None, end_s: float | None = None) -> ScheduleColumns:
-        """Unroll ``schedule``, O(n log n) in its rows. By default, the window lasts from the first
-        arrival (or the beginning of a simulation with a past) to the end of the log.
+        """Build the columns of ``schedule``, in O(n log n) for n rows. By default, the window lasts
+        from the first arrival to the end of the log. If the simulation began with jobs already in
+        the system, the window starts when the simulation began.
         """
         rows = schedule.log.rows()
         jobs = _jobs(schedule, rows)
@@ -246,9 +253,9 @@ class ScheduleColumns:
 
     @property
     def counted(self) -> Flags:
-        """True for the jobs that count, which are those that arrived after the simulation had
-        begun, because the past is not a result. If no jobs arrived later (as with a snapshot), the
-        jobs that were waiting at the beginning count.
+        """True for the jobs that metrics count. These are the jobs that arrived after the simulation
+        had begun, because earlier jobs belong to its initial state. If no jobs arrived later (as
+        with a snapshot), the jobs that were waiting at the beginning count.
         """
         later = self.jobs.arrival_s >= self.begins_s
         if later.any() or not self.begins_s:
@@ -272,12 +279,12 @@ class ScheduleColumns:
         return first
 
     def within(self, start_s: Floats, end_s: Floats) -> Floats:
-        """Return the seconds of each interval that lie in the window."""
+        """Return, for each interval, how many of its seconds lie in the window."""
         return np.clip(end_s, self.start_s, self.end_s) - np.clip(start_s, self.start_s, self.end_s)
 
     def at_horizon(self) -> ScheduleColumns:
-        """Return columns in which every unfinished job completes at the end of the log, which gives
-        a lower bound of its JCT.
+        """Return columns in which every unfinished job completes at the end of the log. The job's JCT
+        is then a lower bound.
         """
         completed_s = np.where(self.jobs.unfinished, self.log_end_s, self.jobs.completed_s)
         return replace(self, jobs=replace(self.jobs, completed_s=completed_s))
@@ -299,7 +306,7 @@ def columns(source: Source) -> ScheduleColumns:
 
 
 def job_columns(source: Source) -> JobColumns:
-    """Return the job columns of ``source``, without unrolling the rest of a schedule."""
+    """Return the job columns of ``source``, without building the other columns of a schedule."""
     return source.jobs if isinstance(source, ScheduleColumns) else _jobs(source, source.log.rows())
 
 
@@ -357,7 +364,7 @@ def distinct(keys: Ints) -> int:
 
 
 def _among(kinds: tuple[Kind, ...]) -> Flags:
-    """Return the table that is True for each of these kinds of rows."""
+    """Return a lookup table over kinds of rows that is True for ``kinds``."""
     table = np.zeros(max(Kind) + 1, bool)
     table[list(kinds)] = True
     return table
@@ -369,7 +376,7 @@ def _phases(rows: np.ndarray, jobs: JobColumns, log_end_s: float) -> Phases:
     change[list(_ENDS)] = -1
     kind = np.ascontiguousarray(rows["kind"])
     places = np.flatnonzero(_among((Kind.ARRIVED, Kind.COMPLETED, Kind.STARTED, *_ENDS))[kind])
-    # The rows are sorted by time, and stay so within each job.
+    # The rows are sorted by time, and a stable sort keeps this order within each job.
     places = places[np.argsort(rows["job"][places], kind="stable")]
     job, time_s, change = rows["job"][places], rows["time_s"][places], change[kind[places]]
     del places  # frees memory, which is scarce here in large runs
@@ -388,8 +395,8 @@ def _phases(rows: np.ndarray, jobs: JobColumns, log_end_s: float) -> Phases:
 
 
 def _pair(starts: Ints, ends: Ints) -> Ints:
-    """For each start, return the index of the end with the same key, or -1. The n-th of several
-    equal starts is paired with the n-th end.
+    """Return, for each start, the index of the end with the same key, or -1. The n-th of several equal
+    starts is paired with the n-th end.
     """
     by_key = np.argsort(starts, kind="stable")
     sorted_starts = starts[by_key]

@@ -22,7 +22,7 @@ _ENDED = "it ran or waited when the simulation ended"
 
 @dataclass(frozen=True, slots=True)
 class Incomplete:
-    """Number of jobs that were rejected, or are unfinished at the end, for one reason."""
+    """The number of jobs that were rejected, or are unfinished at the end, for one reason."""
 
     why: str
     rejected: bool
@@ -32,8 +32,9 @@ class Incomplete:
 
 
 def incomplete_jobs(schedule: Schedule, unfinished: Mapping[int, str]) -> list[Incomplete]:
-    """Return the jobs that did not complete by reason, the most frequent first. ``unfinished``
-    contains, by job number, the known reasons for jobs that are still in the system at the end.
+    """Group the jobs that did not complete by reason, with the most frequent reason first.
+    ``unfinished`` maps job numbers to the known reasons for jobs that are still in the system at
+    the end.
     """
     rows = schedule.log.rows()
     rejected = rows[(rows["kind"] == Kind.REJECTED) & (rows["value"] != RejectReason.TIME_LIMIT)]
@@ -52,8 +53,9 @@ def incomplete_jobs(schedule: Schedule, unfinished: Mapping[int, str]) -> list[I
 
 
 def incomplete_facts(schedule: Schedule, unfinished: Mapping[int, str]) -> dict[str, Any]:
-    """Return the incomplete jobs as plain values under ``incomplete``, with the number of all jobs;
-    empty if all completed."""
+    """Return the incomplete jobs and the number of all jobs as plain values under the key
+    ``incomplete``; empty if all jobs completed.
+    """
     reasons = incomplete_jobs(schedule, unfinished)
     if not reasons:
         return {}
@@ -63,8 +65,8 @@ def incomplete_facts(schedule: Schedule, unfinished: Mapping[int, str]) -> dict[
 
 
 def incomplete_sentence(facts: Iterable[Mapping[str, Any]]) -> str:
-    """Return a sentence about all runs with ``facts`` under ``incomplete`` together; empty if no
-    job is incomplete. ``facts`` without that key contribute no jobs.
+    """Return one sentence about the incomplete jobs of all runs, whose facts are ``facts``; empty if
+    no job is incomplete. Runs without the key ``incomplete`` contribute no jobs.
     """
     runs = [fact["incomplete"] for fact in facts if "incomplete" in fact]
     if not runs:

@@ -2,8 +2,8 @@
 blocks of a trace.
 
 Student's t is computed here rather than by scipy, because importing ``scipy.special`` takes 0.2 to
-0.3 CPU-s, a quarter of the time of a small command. ``tests/metrics/test_student.py`` compares the
-two.
+0.3 CPU seconds, a quarter of the time of a small command. ``tests/metrics/test_student.py``
+compares the two.
 """
 
 from __future__ import annotations
@@ -68,7 +68,9 @@ def t_quantile(level: float, df: int) -> float:
 
 
 def _incomplete_beta(a: float, b: float, x: Floats, rest: Floats) -> Floats:
-    """Regularised I_x(a, b). ``rest`` is 1 - x, passed separately so that neither loses digits."""
+    """Return the regularised incomplete beta function I_x(a, b). ``rest`` is 1 - x, passed separately
+    so that neither loses digits.
+    """
     with np.errstate(divide="ignore"):
         front = np.exp(
             math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * np.log(x) + b * np.log(rest)
@@ -131,7 +133,7 @@ With a factor of 1, 5 seeds would have no interval.
 
 
 class Bounds(NamedTuple):
-    """Values and their intervals, one per sample; NaN without an interval."""
+    """Values and their intervals, one per sample. The ends are NaN if there is no interval."""
 
     value: Floats
     low: Floats
@@ -158,8 +160,9 @@ def ratio_of_means(values: Floats, reference: Floats, level: float = 0.95) -> Bo
 
 
 def _about(value: Floats, logs: Floats, level: float) -> Bounds:
-    """Return the value times exp(+- t sd(logs) / sqrt n); there is no interval without two
-    different samples."""
+    """Return the value times exp(+- t sd(logs) / sqrt n). There is no interval unless at least two
+    samples differ.
+    """
     n = logs.shape[-1]
     if n < 2:
         return _no_interval(value)
@@ -200,8 +203,9 @@ def median_rank(n: int, level: float = 0.95) -> int | None:
 
 
 def standard_deviation(values: Floats) -> Floats:
-    """Return the standard deviation with n - 1; exactly 0 if all values are equal up to
-    rounding."""
+    """Return the standard deviation with n - 1 in the denominator; exactly 0 if all values are equal
+    up to rounding.
+    """
     sd: Floats = values.std(axis=-1, ddof=1)
     return np.where(np.ptp(values, axis=-1) <= SAME, 0.0, sd)
 
@@ -234,13 +238,14 @@ def seeds_for_interval(logs: Floats, largest_job: Floats | float = 0.0) -> Float
     ``largest_job`` is the fraction of a seed's job-seconds that its largest job takes. If it
     exceeds 9%, the values are dominated by single jobs. Then 300 seeds are needed, or more if the
     ratios are skewed (12.35 g^2 seeds keep the coverage within 2 points of 95%: Hall 1988, Annals
-    of Statistics 16, 927). Otherwise, 10 seeds are enough, unless their skewness shows that even
-    1,000 would not be, because one seed in a hundred dominates the ratio.
+    of Statistics 16, 927). Otherwise, 10 seeds are enough, unless the skewness of the ratios shows
+    that even 1,000 would not be, because one seed in a hundred dominates the ratio.
 
-    Less visible signs in the ratios are ignored. A sample that shows its tail has a wide interval,
-    which holds in 96 to 98% of cases, whereas a sample that missed the tail appears well-behaved. A
-    mark that depended on the sample's spread would therefore be placed beside the wrong intervals,
-    and the others would hold less often than without it.
+    Less visible signs in the ratios are ignored. A sample that happens to include the tail has a
+    wide interval, which covers the ratio in 96 to 98% of cases, whereas a sample that missed the
+    tail appears well-behaved. A warning that depended on the sample's spread would therefore be
+    placed beside the wrong intervals, and the intervals without a warning would have a lower
+    coverage than without this rule.
     """
     n = logs.shape[-1]
     by_skewness = np.ceil(12.35 * skewness(logs) ** 2)
@@ -255,8 +260,8 @@ def seeds_for_mean(n: int, largest_job: float = 0.0) -> float:
     coverage; 0 if ``n`` is enough.
 
     It is infinite if single jobs dominate a seed (``seeds_for_interval``). With Pareto(1.1) work,
-    for example, 1,000 seeds only cover the mean in 72% of cases, because the job times have no
-    variance.
+    for example, 1,000 seeds only cover the mean in 72% of cases, because the variance of job times
+    is infinite.
     """
     needed = inf if largest_job > LARGE_JOB else ENOUGH_FOR_MEAN
     return needed if needed > n else 0.0
@@ -317,8 +322,8 @@ class OverTime:
 
     @property
     def drifts(self) -> bool:
-        """True if the first and the last block differ by more than half the width of the interval,
-        because no interval then holds for both.
+        """True if the first and the last block differ by more than half the width of the interval. In
+        that case, no single interval is valid for both.
         """
         return not isfinite(self.low)
 
@@ -332,8 +337,8 @@ class OverTime:
 def over_time(
     values: Sequence[float] | Floats, reference: Sequence[float] | Floats, blocks: int = 5, level: float = 0.95
 ) -> OverTime:
-    """Compare two runs over ``blocks`` equal parts of a trace. Both runs have one value per job, by
-    arrival.
+    """Compare two runs over ``blocks`` equal parts of a trace. Both runs have one value per job, in
+    order of arrival.
 
     A remainder of fewer than ``blocks`` jobs is spread over the blocks.
 

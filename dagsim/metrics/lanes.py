@@ -1,4 +1,4 @@
-"""Positions of runs in a Gantt chart, with one lane per GPU and the nodes below each other. Also,
+"""Positions of runs in a Gantt chart, with one lane per GPU and the nodes one below the other. Also,
 for each task of a job, the times at which it became ready, started and ended, and the parent that
 it waited for last.
 """
@@ -20,7 +20,7 @@ _GAP = 0.5
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Lanes:
-    """First lane of each node, counted downwards from 0, and its number of lanes.
+    """The first lane of each node, counted downwards from 0, and the number of lanes of each node.
 
     A node has one lane per GPU, and a CPU machine has a single lane.
     """
@@ -35,13 +35,13 @@ class Lanes:
 
     @property
     def height(self) -> float:
-        """Height from the top of the first lane to the bottom of the last, in lanes."""
+        """The height from the top of the first lane to the bottom of the last, in lanes."""
         return float(self.first[-1] + self.count[-1])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bars:
-    """Rectangles, with the entry of ``Runs`` that each of them shows and its vertical extent in
+    """Rectangles, each with the entry of ``RunColumns`` that it shows and with its vertical extent in
     lanes.
 
     A run on non-adjacent GPUs has several rectangles.
@@ -104,7 +104,9 @@ def _stretches(mask: int) -> list[tuple[int, int]]:
 
 
 def _shared(cols: ScheduleColumns, lanes: Lanes, chosen: np.ndarray) -> _Part:
-    """Place each share at the lowest position on its GPU where it fits among the running ones."""
+    """Place each share of a GPU at the lowest position where it fits among the shares in use at that
+    time.
+    """
     runs = cols.runs
     there: dict[tuple[int, int], list[tuple[float, float, float]]] = {}
     run, top, bottom = [], [], []
@@ -168,8 +170,8 @@ def _coloured(cols: ScheduleColumns, chosen: np.ndarray, need: Ints) -> list[tup
 
 
 class FreeSlots:
-    """Assigns slots to intervals that overlap in time, separately for each owner, always using the
-    lowest free ones. Calls of ``take`` must be in the order of the starts.
+    """Assigns slots to intervals, separately for each owner, such that overlapping intervals share no
+    slot. The lowest free slots are used first. Calls of ``take`` must be in order of ``start``.
     """
 
     def __init__(self) -> None:
@@ -178,7 +180,7 @@ class FreeSlots:
         self._opened: dict[Hashable, int] = {}
 
     def take(self, owner: Hashable, start: float, end: float, count: int = 1) -> list[int]:
-        """Take ``count`` slots from ``start`` to ``end``."""
+        """Return ``count`` slots that are reserved from ``start`` to ``end``."""
         idle, busy = self._idle.setdefault(owner, []), self._busy.setdefault(owner, [])
         while busy and busy[0][0] <= start:
             heappush(idle, heappop(busy)[1])
@@ -199,8 +201,8 @@ def _by_start(cols: ScheduleColumns, chosen: np.ndarray) -> list[int]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TaskColumns:
-    """One entry per task of jobs with known graphs of several tasks, ordered by job and by position
-    in its graph.
+    """One entry per task, for jobs with several tasks whose graphs are known. Entries are ordered by
+    job and by position in the graph.
     """
 
     first: Ints
@@ -223,7 +225,7 @@ class TaskColumns:
 
 
 def task_columns(facts: Iterable[JobFacts], cols: ScheduleColumns) -> TaskColumns:
-    """Unroll the tasks of a schedule. O(runs + edges log edges)."""
+    """Build the columns for the tasks of a schedule. O(runs + edges log edges)."""
     listed = list(facts)
     count = np.array([len(job.parents) if len(job.parents) > 1 else 0 for job in listed], np.int64)
     first = np.cumsum(count) - count

@@ -41,13 +41,12 @@ METRICS: Registry[OwnMetric] = Registry(
 
 
 def value_name(spec: str) -> str:
-    """Return the name under which a metric's value appears, which is the name of its class or entry
-    point."""
+    """Return the name under which a metric's value appears: the name of its class or entry point."""
     return Spec.parse(spec).name.rpartition(":")[2]
 
 
 def own_values(specs: Iterable[str], schedule: Schedule) -> dict[str, float]:
-    """Return the value of each metric, by its name.
+    """Return the value of each metric by the metric's name.
 
     Raises:
         ConfigError: There is no such metric, or two have the same name.

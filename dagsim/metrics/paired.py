@@ -41,7 +41,7 @@ _FAR = 3.0
 
 @dataclass(frozen=True, slots=True)
 class Paired:
-    """Ratios of one scheduler's values to another's, from ``n`` seeds. NaN for unknown values.
+    """Ratios of one scheduler's values to another's, from ``n`` seeds. Unknown values are NaN.
 
     Each ratio has its own interval. Never print one ratio with the bounds of another.
     """
@@ -81,7 +81,7 @@ class Paired:
 
     @property
     def is_identical(self) -> bool:
-        """True if both have the same value on every seed."""
+        """True if both schedulers have the same value on every seed."""
         return self.differ == 0
 
     @property
@@ -121,11 +121,11 @@ def paired(
     seed.
 
     ``seeds`` and ``names`` are used in messages. ``largest_job`` is the fraction of a seed's
-    job-seconds in its largest job, if known (``seeds_for_interval``). Swapping the two gives 1 /
-    ratio and mirrored bounds.
+    job-seconds that its largest job takes, if known (``seeds_for_interval``). Swapping the two
+    gives 1 / ratio and mirrored bounds.
 
     Raises:
-        InputError: They differ in length or are empty, a value is not a positive number, or the
+        InputError: The two differ in length or are empty, a value is not a positive number, or the
             level is not between 0 and 1.
     """
     require(0 < level < 1, "paired comparison: level must lie between 0 and 1", level, InputError)
@@ -166,7 +166,7 @@ def log_ratios(
     """Return ln(a / b) per seed.
 
     Raises:
-        InputError: They differ in length or are empty, or a value is not a positive number.
+        InputError: The two differ in length or are empty, or a value is not a positive number.
     """
     a, b = np.asarray(values, float), np.asarray(reference, float)
     if a.ndim != 1 or a.shape != b.shape or not len(a) or (seeds is not None and len(seeds) != len(a)):
@@ -231,10 +231,10 @@ def compared(
     seeds: Sequence[int] | None = None,
     largest_job: Mapping[str, float] = MappingProxyType({}),
 ) -> dict[str, Row]:
-    """Compare all other rows with the reference, with Holm's p over the distinct ones.
+    """Compare all other rows with the reference. Holm's p is computed over the distinct rows.
 
-    ``largest_job`` contains, by row, the fraction of a seed's job-seconds in its largest job, if
-    known.
+    ``largest_job`` contains, by row, the fraction of a seed's job-seconds that its largest job
+    takes, if known.
 
     Choose the reference in advance, because a comparison with the best row of the same table is
     unfair.
@@ -274,7 +274,7 @@ def compared(
 
 
 def alike(logs: Mapping[str, Floats]) -> list[tuple[str, ...]]:
-    """Group names by equal logs, in order of appearance."""
+    """Group the names whose logs are equal, in order of appearance."""
     groups: list[list[str]] = []
     for name, values in logs.items():
         home = next((group for group in groups if np.max(np.abs(logs[group[0]] - values)) <= SAME), None)
@@ -299,7 +299,9 @@ def holm(p: Sequence[float]) -> list[float]:
 
 
 def verdict(pair: Paired, p: float | None = None, *, lower_is_better: bool = True) -> Verdict:
-    """Return the verdict on one comparison. In a table, ``p`` is Holm's."""
+    """Return the verdict on one comparison. In a table, ``p`` is the p-value adjusted by Holm's
+    method.
+    """
     if pair.is_identical:
         return Verdict.IDENTICAL
     if pair.n < ENOUGH_SEEDS:
@@ -397,7 +399,8 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Precision:
-    """The rule: stop when half the width of the interval on the logs is at most ln(1 + ``within``).
+    """The stopping rule: stop when half the width of the interval on the logs is at most
+    ln(1 + ``within``).
 
     If the first ``start`` seeds predict that more than ``cap`` are needed, the comparison ends at
     that point with the forecast.
@@ -442,8 +445,8 @@ class Precision:
         return Look(ending, n, more, expm1(half_width), needs, enough_seeds(needed, self.unit) if needed else "")
 
     def forecast(self, logs: Floats) -> float:
-        """Estimate the number of seeds as (1.96 sd / ln(1 + within))^2, and at least enough for 5
-        to differ; infinite if none differs.
+        """Estimate the number of seeds as (1.96 sd / ln(1 + within))^2, but at least as many as are
+        needed for 5 of them to differ; infinite if none differs.
         """
         return self._forecast(float(standard_deviation(logs)), _differ(logs), len(logs))
 

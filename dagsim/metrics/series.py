@@ -1,5 +1,5 @@
-"""Intervals from one long run, computed from the values of its jobs by arrival and from blocks of
-them that are as long as their autocorrelation requires.
+"""Intervals from a single long run. They are computed from the values of its jobs in order of
+arrival, in blocks that are as long as the autocorrelation of the values requires.
 
 A metric of jobs (``wait_s.p95``) is written as the mean of a series with one entry per job, its
 *influences*. For a mean, these are the values themselves; for a quantile q of order p, they are q +
@@ -10,18 +10,19 @@ because shorter blocks are not independent.
 
 A few busy weeks cause most of the waiting, so the density at a percentile often comes from a single
 episode, and the influences hide how different other periods are. A percentile varies at least as
-much as the level of the values. Its standard error is therefore at least that of the log of their
-mean, which the jackknife over the same blocks gives (Quenouille 1956). ``scripts/validate_plan.py
---coverage`` measures the coverage.
+much as the level of the values. Its standard error is therefore at least the standard error of the
+log of their mean, which the jackknife over the same blocks gives (Quenouille 1956).
+``scripts/validate_plan.py --coverage`` measures the coverage.
 
 The interval of a change is for the long-run ratio, over many logs like this one. A few long jobs
 determine this ratio, and a log that happens not to contain any appears calm. The interval therefore
 has three parts (``_reach_of_change``): the spread of blocks, the number of busy periods that cause
 the difference, and the number of jobs that dominate the second moment of run times, on which mean
 waits depend (Pollaczek 1930, Kingman 1961). If these numbers are too small, there is no interval.
-There is none either if the log is short against the time in which a queue at that load forgets its
-past (``_relaxation_times``), however calm the log appears. The constants were chosen on some seeds
-of M/G/c queues; ``scripts/validate_coverage.py`` measures the coverage on others.
+There is no interval either, however calm the log appears, if the log is short compared with the
+time that a queue at that load takes to forget its past (``_relaxation_times``). The constants were
+chosen on some seeds of M/G/c queues; ``scripts/validate_coverage.py`` measures the coverage on
+others.
 """
 
 from __future__ import annotations
@@ -135,7 +136,7 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JobSeries:
-    """Values of each job in a run, by arrival."""
+    """The values of each job in a run, in order of arrival."""
 
     values: dict[str, Floats]
     """NaN for jobs that did not complete."""
@@ -152,7 +153,7 @@ class JobSeries:
 
     @classmethod
     def of(cls, source: Source) -> JobSeries:
-        """Take the values of those jobs in a schedule that count."""
+        """Return the series for those jobs in a schedule that metrics count."""
         cols = columns(source)
         counted = cols.counted
         tenants, tenant = np.unique(np.array(cols.jobs.tenant, dtype=str)[counted], return_inverse=True)
@@ -161,7 +162,7 @@ class JobSeries:
 
     @classmethod
     def read(cls, content: bytes) -> JobSeries:
-        """Read what ``to_bytes`` wrote.
+        """Read a series that ``to_bytes`` wrote.
 
         Raises:
             ValueError, KeyError, OSError: The content is damaged.
@@ -177,7 +178,7 @@ class JobSeries:
         return buffer.getvalue()
 
     def between(self, first: int, last: int | None) -> JobSeries:
-        """Return the jobs of a range by arrival."""
+        """Return the jobs from ``first`` up to but not including ``last``, in order of arrival."""
         values = {name: column[first:last] for name, column in self.values.items()}
         labels = {kind: words[first:last] for kind, words in self.labels.items()}
         return replace(self, values=values, tenant=self.tenant[first:last], labels=labels)
@@ -205,8 +206,9 @@ class JobSeries:
         return float(values.mean() if match["part"] == "mean" else np.quantile(values, _ORDERS[match["part"]]))
 
     def unknown_group(self, metric: str) -> str:
-        """Return a sentence about a metric of a group, such as a partition, that no job belongs to;
-        empty for other metrics."""
+        """Return a sentence if the metric refers to a group, such as a partition, to which no job
+        belongs; empty for other metrics.
+        """
         match = _NAME.fullmatch(metric)
         if match is None or (kind := match["kind"]) is None:
             return ""
@@ -217,7 +219,7 @@ class JobSeries:
         return f"there is no {kind} {match['group']!r}; {listed}"
 
     def _counted(self, match: re.Match[str]) -> Flags:
-        """Return True for the jobs that a metric counts."""
+        """Return a mask of the jobs that a metric counts."""
         counted: Flags = np.isfinite(self.values[match["values"]])
         kind, group = match["kind"], match["group"]
         if kind in self.labels:
@@ -238,8 +240,8 @@ class JobSeries:
         return run_s if run_s.any() else np.ones(len(run_s))
 
     def with_waits(self, metric: str) -> tuple[Floats, Floats]:
-        """Return two arrays (jobs,) float64: the values that a metric counts, and the part of them
-        that comes from waiting; 0 for other jobs.
+        """Return two arrays (jobs,) float64: the values that a metric counts, and the part of each
+        value that comes from waiting. Both are 0 for jobs that the metric does not count.
         """
         match = _NAME.fullmatch(metric)
         assert match is not None
@@ -252,8 +254,9 @@ class JobSeries:
         return values, waits
 
     def influences(self, metric: str) -> Floats | None:
-        """Return (jobs,) float64 values whose mean is the metric; for jobs that it does not count,
-        the metric itself. None if the metric is not a mean or a percentile of jobs.
+        """Return (jobs,) float64 values whose mean is the metric. For jobs that the metric does not
+        count, the value is the metric itself. None if the metric is not a mean or a percentile of
+        jobs.
         """
         match = _NAME.fullmatch(metric)
         if match is None:
@@ -293,8 +296,8 @@ def next_period(series: JobSeries, metric: str, value: float) -> Period:
 
 def change_of(series: JobSeries, value: float, before: JobSeries, value_before: float, metric: str) -> Change:
     """Return the ratio of ``value`` to ``value_before``, the values of ``metric`` in two runs of
-    the same jobs. If a run did not complete all jobs that the other completed, it is the ratio over
-    those that both completed, and NaN for metrics that are not computed from jobs.
+    the same jobs. If the runs did not complete the same jobs, the ratio is taken over the jobs that
+    both completed, and it is NaN for metrics that are not computed from jobs.
     """
     if not np.array_equal(series.completed, before.completed):
         series, before = series.where_completed(before), before.where_completed(series)
@@ -318,12 +321,12 @@ def _reach_of_change(series: JobSeries, before: JobSeries, metric: str, influenc
     scale; the length of the run in integrated autocorrelation times; and how many times as long the
     run would have to be. The distance is NaN if the run is too short.
 
-    The spread of the influences between blocks misses rare events. If N busy periods cause the
-    whole difference, the waits in the long run may exceed those in the log, in both runs, by as
-    much as the largest plausible mean of a Poisson variable that took the value N exceeds N. N is
-    (sum of d)^2 / (sum of d^2) of the absolute differences d between blocks. Even if the two runs
-    are equal, one busy period may differ. Long jobs are counted in the same way, by the squares of
-    their run times.
+    The spread of the influences between blocks misses rare events. Suppose that N busy periods
+    cause the whole difference. Then a Poisson variable took the value N, but its mean may plausibly
+    be larger than N by some factor, and the waits in the long run may exceed those in the log, in
+    both runs, by the same factor. N is (sum of d)^2 / (sum of d^2) of the absolute differences d
+    between blocks. Even if the two runs are equal, one busy period may differ. Long jobs are
+    counted in the same way, by the squares of their run times.
     """
     parts = min(_PIECES, len(influences))
     levels = [jobs.influences(_mean_of(metric)) for jobs in (series, before)]
@@ -349,13 +352,14 @@ def _reach_of_change(series: JobSeries, before: JobSeries, metric: str, influenc
 
 
 def _relaxation_times(series: JobSeries) -> float:
-    """Return the length of a run in relaxation times of its queue, the time in which the queue
-    forgets its length; infinite if the load is unknown, or 1 or more, where it has none.
+    """Return the length of a run in relaxation times of its queue. One relaxation time is the time in
+    which the queue forgets its length. The result is infinite if the load is unknown, or if it is 1
+    or more, in which case there is no relaxation time.
 
-    In heavy traffic, the work that waits is a Brownian motion with drift, which relaxes within
+    In heavy traffic, the backlog of work is a Brownian motion with drift, which relaxes within
     (load / (1 - load))^2 (1 + cv^2) arrivals, where cv is the coefficient of variation of run times
     (Abate and Whitt 1987, "Transient behavior of regulated Brownian motion I"). The log may have
-    missed long jobs, so the load is taken at one standard error above that of the log.
+    missed long jobs, so the load is taken as one standard error above the load in the log.
     """
     run_s = series.run_s()
     if not 0 < series.load < 1 or not len(run_s):
@@ -367,46 +371,47 @@ def _relaxation_times(series: JobSeries) -> float:
 
 
 def _spread(pieces: Sequence[Floats], blocks: int) -> float:
-    """Return the standard error of the mean of the first series, from blocks. It is at least that
-    of the log of the mean of the second series, or of the ratio between it and the third
-    (``_jackknife``).
+    """Return the standard error of the mean of the first series, estimated from blocks. It is at least
+    the standard error of the log of the mean of the second series, or of the ratio between the
+    second and the third (``_jackknife``).
     """
     first, *levels = [_means(of, blocks) for of in pieces]
     return float(np.fmax(first.std(ddof=1) / sqrt(blocks), _jackknife(levels)))
 
 
 def _equals(values: Floats) -> float:
-    """Return the number of equal values that would have the same sum and the same sum of squares as
-    these, which are 0 or more; at least 1.
+    """Return how many equal values would have the same sum and the same sum of squares as ``values``,
+    none of which is negative; at least 1.
     """
     return max(float(values.sum() ** 2 / (values**2).sum()), 1.0) if values.any() else 1.0
 
 
 def _more_than(number: float) -> float:
-    """Return the relative distance from a number of events to the largest mean that explains it at
-    a level of 2.5% (Byar's approximation, Breslow and Day 1987, "Statistical methods in cancer
-    research II", section 2.3).
+    """Return by how much, as a fraction, the largest mean that is compatible with ``number`` events at
+    a level of 2.5% exceeds that number (Byar's approximation, Breslow and Day 1987, "Statistical
+    methods in cancer research II", section 2.3).
     """
     following = number + 1
     return following * (1 - 1 / (9 * following) + 1.96 / (3 * sqrt(following))) ** 3 / number - 1
 
 
 def _around(value: float, reach: float) -> tuple[float, float]:
-    """Return the interval that extends that far around a value on a logarithmic scale; NaN if it
-    says nothing."""
+    """Return the interval that extends ``reach`` to either side of a value on a logarithmic scale; NaN
+    if it is too wide to be useful.
+    """
     return (value / exp(reach), value * exp(reach)) if reach <= log(_BLIND) else (nan, nan)
 
 
 def _longer(reach: float) -> float:
-    """Return the factor by which a run would have to be longer for a narrow interval, given the
-    distance of its ends on a logarithmic scale, which shrinks with the square root of the length.
+    """Return how many times as long a run would have to be for a narrow interval. ``reach`` is the
+    distance of the ends on a logarithmic scale, which shrinks with the square root of the length.
     """
     return max((reach / log(_WIDE)) ** 2, 1.0)
 
 
 def _mean_of(metric: str) -> str:
-    """Return the mean of the values that the metric is a statistic of. A percentile changes as
-    slowly as the queue does, although few jobs lie beyond it.
+    """Return the name of the mean of the values from which the metric is computed. A percentile
+    changes as slowly as the queue does, although few jobs lie beyond it.
     """
     return f"{metric.rpartition('.')[0]}.mean"
 
@@ -422,11 +427,12 @@ def _of_quantile(values: Floats, order: float) -> Floats:
 
 def _half(influences: Floats, *levels: Floats | None) -> tuple[float, int, float]:
     """Return the standard error of the mean of a stationary series from its blocks, the number of
-    blocks, and how many times as long the series would have to be for enough of them. NaN if there
-    are too few.
+    blocks, and how many times as long the series would have to be for enough blocks. The standard
+    error is NaN if there are too few blocks.
 
-    Blocks are long enough for the slowest of all series. The standard error is at least that of the
-    log of the mean of the first level, or of the ratio between the two.
+    Blocks are long enough for the slowest of all series. The standard error is at least the
+    standard error of the log of the mean of the first level, or of the ratio between the two
+    levels.
     """
     parts = min(_PIECES, len(influences))
     pieces = _means(influences, parts)
@@ -446,8 +452,9 @@ def _half(influences: Floats, *levels: Floats | None) -> tuple[float, int, float
 
 
 def _jackknife(levels: Sequence[Floats]) -> float:
-    """Return the standard error of the log of the mean of the first series of blocks, minus that of
-    the second. NaN if a single block contains the whole sum.
+    """Return the jackknife standard error of the log of the mean of the first series of blocks. With
+    two series, it is the standard error of the difference between their logs. NaN if a single block
+    contains the whole sum.
     """
     others = [level.sum() - level for level in levels]
     if not all((other > 0).all() for other in others):
@@ -459,7 +466,8 @@ def _jackknife(levels: Sequence[Floats]) -> float:
 
 
 def _autocorrelation_time(values: Floats) -> float:
-    """Return 1 + 2 x the sum of the autocorrelations, up to ``_SOKAL`` such times; at least 1.
+    """Return 1 + 2 x the sum of the autocorrelations, which is truncated after ``_SOKAL`` times the
+    result (at least 1).
 
     The mean of a short series follows the series, which makes its autocorrelations too small. The
     factor 1 + (2 w + 1) / n for a sum of w of them corrects this (Wolff 2004, "Monte Carlo errors

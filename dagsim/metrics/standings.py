@@ -72,7 +72,9 @@ LineT = TypeVar("LineT", bound=RunMetrics)
 
 
 class Mean(NamedTuple):
-    """A mean over seeds and its 95% interval, by Student's t on its logarithm; NaN if unknown."""
+    """A mean over seeds and its 95% interval, computed with Student's t on the log scale. Unknown
+    values are NaN.
+    """
 
     value: float
     low: float
@@ -81,7 +83,7 @@ class Mean(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PolicyResult:
-    """One policy in a table of several."""
+    """The row for one policy in a table that compares several."""
 
     policy: str
     mean: Mean
@@ -107,8 +109,8 @@ class PolicyResult:
 
     @property
     def verdict(self) -> Verdict | None:
-        """Whether the policy is better, worse or neither. None for the reference, for a single
-        trace, and without a ratio.
+        """Whether the policy is better, worse or neither. None for the reference, for a single trace,
+        and if there is no ratio.
         """
         if self.pair is None or self.is_reference or self.sample is Sample.TRACE:
             return None
@@ -175,8 +177,8 @@ def lower_is_better(metric: str) -> bool:
 
 
 def mean(lines: Iterable[RunMetrics], metric: str) -> Mean:
-    """Return the mean of ``metric`` over the lines. Its interval needs 5 lines with different
-    values.
+    """Return the mean of ``metric`` over the lines. Its interval requires at least 5 lines, whose
+    values must not all be equal.
     """
     return _mean(_column(lines, metric))
 
@@ -205,10 +207,11 @@ def standings(
     reference: str | None = None,
     sample: Sample = Sample.SEED,
 ) -> list[PolicyResult]:
-    """Compare the policies with ``reference`` (default: the first policy), best ``metric`` first.
+    """Compare the policies with ``reference`` (default: the first policy). The policy with the best
+    ``metric`` comes first.
 
-    They are ordered by geometric means, like the ratios, or by means if a value is 0. Policies with
-    a missing value come last.
+    Policies are ordered by geometric means, like the ratios, or by arithmetic means if a value is
+    0. Policies with a missing value come last.
 
     Raises:
         InputError: The policies did not run on the same seeds, or there is no such
@@ -247,7 +250,7 @@ def without_repeats(lines: Sequence[LineT]) -> list[LineT]:
     """Return only the lines of the first seed if all seeds have the same metrics, and otherwise all
     lines.
 
-    Metrics measured with a clock may differ.
+    Metrics measured with a clock are not compared.
     """
     first = {line.policy: line for line in reversed(lines)}
     repeated = all(_but_clock(line) == _but_clock(first[line.policy]) for line in lines)

@@ -67,9 +67,9 @@ _BOUNDED_SLOWDOWN = "max(1, (wait + run) / max(run, 10 s)); wait + run: JCT, run
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """Distribution of a per-job metric. All fields are NaN if a value is NaN or there are no jobs.
+    """The distribution of a per-job metric. All fields are NaN if a value is NaN or there are no jobs.
 
-    Percentiles interpolate linearly.
+    Percentiles are interpolated linearly.
     """
 
     mean: Annotated[float, "", "mean"]
@@ -89,7 +89,7 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True)
 class JobGroup:
-    """Results of the jobs with one priority or tenant."""
+    """Results for the jobs with the same priority or tenant."""
 
     arrived: Annotated[int, "jobs", "jobs that arrived"]
     completed: Annotated[int, "jobs", "jobs that completed"]
@@ -129,7 +129,7 @@ class PerJob(NamedTuple):
 def job_groups(
     cols: ScheduleColumns, per_job: PerJob, counted: Flags, of: Sequence[Label], measured: Flags
 ) -> dict[str, JobGroup]:
-    """Return one group per priority or tenant of the ``measured`` jobs, in order.
+    """Return one group for each priority or tenant of the ``measured`` jobs, sorted by name.
 
     The distributions cover the ``counted`` jobs.
     """
@@ -151,7 +151,7 @@ def job_groups(
 
 
 def gpu_groups(cols: ScheduleColumns, power: PowerModel) -> dict[str, GpuGroup]:
-    """Return one group per GPU type, in node order."""
+    """Return one group per GPU type, in the order of the nodes."""
     by_type_kwh = energy(cols, power).by_type_kwh
     spent, utilization = gpu_seconds(cols), utilization_by_type(cols)
     return {
@@ -185,9 +185,9 @@ Unfinished = Literal["refuse", "horizon", "drop"]
 class Summary:
     """Every metric of one schedule. ``glossary()`` lists the meaning and unit of each field.
 
-    If there are unfinished jobs, averages over jobs (JCT to stretch, makespan, rho, joules per job)
-    are NaN, unless ``unfinished`` selects another way to count them. ``jobs_unfinished`` is their
-    number.
+    If there are unfinished jobs, averages over jobs (from JCT to stretch, makespan, rho, joules per
+    job) are NaN, unless ``unfinished`` selects another way to count these jobs. ``jobs_unfinished``
+    is their number.
     """
 
     unfinished: Annotated[Unfinished, "", "how unfinished jobs were counted: refuse, horizon or drop"]
@@ -276,15 +276,15 @@ def summarize(
 
     - ``"refuse"``: every mean over jobs is NaN.
     - ``"horizon"``: they count as completed at the end of the log (a lower bound).
-    - ``"drop"``: they are left out, which favours schedulers that never finish the long ones.
+    - ``"drop"``: they are left out, which favours schedulers that never finish long jobs.
 
-    ``measured`` restricts the count to jobs ``measured[0]`` to ``measured[1]`` by arrival (a
-    slice). Metrics over time (held GPUs, queues, energy, throughput) then cover the time between
-    the first and the last arrival of these jobs. Makespan, runs, failures and shares of tenants
-    still cover the whole run.
+    ``measured`` restricts the metrics to a slice of the jobs in order of arrival, from
+    ``measured[0]`` up to ``measured[1]``. Metrics over time (held GPUs, queues, energy, throughput)
+    then cover the time between the first and the last arrival of these jobs. Makespan, runs,
+    failures and shares of tenants still cover the whole run.
 
     If the simulation began with jobs in the system, these are not counted
-    (``ScheduleColumns.counted``), and metrics over time begin with the simulation.
+    (``ScheduleColumns.counted``), and metrics over time start when the simulation began.
 
     Raises:
         InputError: ``unfinished`` has another value, or no job is measured.
@@ -364,7 +364,9 @@ def summarize(
 
 
 def _window(source: Source, measured: tuple[int, int | None] | None) -> tuple[ScheduleColumns, Flags]:
-    """Return the columns over the measured range of arrivals, and a mask of the jobs in it."""
+    """Return the columns for the window in which the measured jobs arrive, and a mask of these
+    jobs.
+    """
     cols = columns(source)
     chosen = cols.counted
     if measured is None:
@@ -380,12 +382,12 @@ def _window(source: Source, measured: tuple[int, int | None] | None) -> tuple[Sc
 
 
 def _due(cols: ScheduleColumns, chosen: Flags) -> ScheduleColumns:
-    """Return the columns with the deadlines of the chosen jobs only."""
+    """Return the columns with deadlines for the chosen jobs only."""
     return replace(cols, jobs=replace(cols.jobs, deadline_s=np.where(chosen, cols.jobs.deadline_s, np.nan)))
 
 
 class MetricTerm(NamedTuple):
-    """One line in the glossary."""
+    """An entry in the glossary."""
 
     name: str
     unit: str
@@ -393,14 +395,14 @@ class MetricTerm(NamedTuple):
 
 
 def glossary() -> list[MetricTerm]:
-    """List every key of ``Summary.to_dict`` in order, with unit and meaning. Groups appear once, as
-    ``priority[...]``.
+    """List every key of ``Summary.to_dict`` in order, with its unit and meaning. Each kind of group
+    appears once, as in ``priority[...]``.
     """
     return list(_terms(Summary))
 
 
 def check_metric(name: str, own: Iterable[str] = ()) -> None:
-    """Raise an error for a name that no metric can have, before anything is simulated.
+    """Reject a name that no metric can have, before anything is simulated.
 
     Groups may have any name (``partition[gpu].wait_s.mean``), because they are only known after the
     run. ``own`` contains the user's metrics.
@@ -465,7 +467,8 @@ def _weighted_mean(values: Floats, weights: Floats) -> float:
 
 
 def _area_mean(values: Floats, areas: Floats) -> float:
-    """Return the mean weighted by area, summed in a fixed order because the benchmark compares it
-    to the last bit."""
+    """Return the mean weighted by area. It is summed in a fixed order, because the benchmark compares
+    it to the last bit.
+    """
     whole = ordered_sum(areas.tolist())
     return ordered_sum((values * areas).tolist()) / whole if whole > 0 else math.nan

@@ -1,10 +1,10 @@
 """Hourly prices and carbon intensities, and what the energy used by a schedule costs and emits.
 
-A series is a CSV file with the columns ``time`` and ``value``: ISO dates with their time zone, and
-a price of a kWh in any currency (which may be negative) or grams of CO2 per kWh. A value is valid
-until the next one, and the last value is valid for as long as the one before it. After that, the
-series either repeats from its beginning, or ends, in which case a run that lasts longer is
-rejected.
+A series is a CSV file with the columns ``time`` and ``value``. Times are ISO dates with a time
+zone. Values are the price of a kWh in any currency (which may be negative) or grams of CO2 per kWh.
+A value is valid until the time of the next value. The last value is valid for as long as the
+previous one was. After that, the series either repeats from its beginning, or ends, in which case a
+run that lasts longer is rejected.
 
 If the log has dates (as Slurm's do), the values for those dates apply. In a run with generated
 jobs, 0 s is the first time in the series, or ``begins``.
@@ -55,12 +55,12 @@ class Tariff:
         object.__setattr__(self, "_sums", tuple(sums))
 
     def on_clock(self, first_s: float, begins: str = "") -> Tariff:
-        """Return the tariff for a simulation whose first event is at ``first_s``. Its 0 s is
-        ``begins`` (an ISO date with its time zone), or the first time in the series. A clock with
-        dates keeps its dates.
+        """Return the tariff for a simulation whose first event is at ``first_s``. Time 0 of the
+        simulation is ``begins`` (an ISO date with a time zone), or the first time in the series. If
+        the times of the simulation are already dates, the tariff is returned unchanged.
 
         Raises:
-            ConfigError: ``begins`` is not such a date, or the clock already has dates.
+            ConfigError: ``begins`` is not such a date, or the times are already dates.
         """
         if first_s > _DATED_S:
             if begins:
@@ -70,7 +70,8 @@ class Tariff:
         return Tariff(self.name, self.edges_s, self.values, self.repeats, begins_s)
 
     def integral(self, start_s: float, end_s: float) -> float:
-        """Integrate the value over an interval of the simulation, in value x s.
+        """Integrate the value over an interval of the simulation. The result has the unit of the
+        value, times seconds.
 
         Raises:
             ConfigError: The series does not repeat, and does not cover the interval.
@@ -85,7 +86,9 @@ class Tariff:
         return self._until(end_s) - self._until(start_s)
 
     def changes(self, start_s: float, end_s: float) -> Iterator[float]:
-        """Yield the times of the simulation between both at which the value changes."""
+        """Yield the times of the simulation between ``start_s`` and ``end_s`` at which the value
+        changes.
+        """
         first_s, period_s = self.edges_s[0], self.edges_s[-1] - self.edges_s[0]
         lap = floor((start_s + self.shift_s - first_s) / period_s) if self.repeats else 0
         while True:
@@ -100,7 +103,7 @@ class Tariff:
             lap += 1
 
     def _until(self, time_s: float) -> float:
-        """Return the integral from the beginning of the series."""
+        """Return the integral from the beginning of the series to ``time_s``."""
         edges_s, sums = self.edges_s, self._sums
         period_s = edges_s[-1] - edges_s[0]
         laps = floor((time_s - edges_s[0]) / period_s) if self.repeats else 0
@@ -114,10 +117,11 @@ NIGHTS = Tariff("nights at half the price", (0.0, 21_600.0, 79_200.0, 86_400.0),
 
 
 def read_tariff(path: Path | str, repeats: bool = True, least: float | None = None) -> Tariff:
-    """Read a series.
+    """Read a series from a CSV file.
 
     Raises:
-        ConfigError: The file cannot be read, has no rows or other columns, a time has no zone or is
+        ConfigError: The file cannot be read, has no rows or the wrong columns, a time has no zone
+            or is
             not after the previous one, or a value is not a number or is below ``least``.
     """
     path = Path(path)
@@ -184,9 +188,10 @@ class _Priced:
 
     Args:
         series: A CSV file with the columns time and value.
-        begins: ISO date of 0 s of a run of generated jobs (default: the first of the series).
-        repeats: If false, a run that outlasts the series is refused.
-        pue: Energy of the whole site per energy of the GPUs.
+        begins: ISO date of time 0 in a run with generated jobs (default: the first date in the
+            series).
+        repeats: If false, a run that outlasts the series is rejected.
+        pue: Energy of the whole site divided by the energy of the GPUs.
     """
 
     least: float | None = None
@@ -198,7 +203,7 @@ class _Priced:
         self._begins, self._pue = begins, pue
 
     def of(self, schedule: Schedule) -> float:
-        """Return the sum over the schedule."""
+        """Return the total over the schedule."""
         cols = columns(schedule)
         tariff = self._tariff.on_clock(cols.start_s, self._begins)
         drawn = watts(cols)
@@ -209,13 +214,15 @@ class _Priced:
 
 
 class EnergyCost(_Priced):
-    """Cost of energy in the currency of the series (price of a kWh): the sum of power x price x
-    time."""
+    """Cost of energy: the sum of power x price x time. The series contains the price of a kWh, and the
+    result is in the same currency.
+    """
 
 
 class CarbonKg(_Priced):
-    """Emissions from energy in kg of CO2, based on a series of grams per kWh: the sum of power x
-    intensity x time."""
+    """Emissions from energy in kg of CO2: the sum of power x intensity x time. The series contains
+    grams of CO2 per kWh.
+    """
 
     least = 0.0
     per = _G_PER_KG

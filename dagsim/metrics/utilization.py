@@ -1,7 +1,7 @@
 """Quantities over time: jobs in the system, GPUs held, idle and down by type, and the energy drawn
 by GPUs.
 
-P(u) = idle + (busy - idle) x u for a GPU of which a share u is held and working, where busy =
+A GPU of which a share u is held and working draws P(u) = idle + (busy - idle) x u, where busy =
 busy_fraction x TDP. Nodes that are down draw no power. CPUs, memory and cooling are not included.
 """
 
@@ -24,8 +24,8 @@ _DECIMALS = 9
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Steps:
-    """A step function: ``value[i]`` holds from ``time_s[i]`` to ``time_s[i + 1]``, and the last one
-    to ``end_s``.
+    """A step function. ``value[i]`` holds from ``time_s[i]`` to ``time_s[i + 1]``, and the last value
+    holds until ``end_s``.
     """
 
     time_s: Floats
@@ -41,8 +41,8 @@ class Steps:
         *,
         window: tuple[float, float],
     ) -> Steps:
-        """Add the weights (default: 1 each) of intervals in any order, at each moment of
-        ``window``. O(n log n).
+        """Return, for each moment of ``window``, the sum of the weights (default: 1 each) of the
+        intervals that contain it. The intervals may be in any order. O(n log n).
         """
         weight = np.ones(len(start_s)) if weight is None else weight
         first, last = window
@@ -97,14 +97,16 @@ def jobs_in_system(source: Source) -> Steps:
 
 
 def jobs_waiting(source: Source) -> Steps:
-    """Return the queue length over the window: the number of jobs in the system without a current
-    run."""
+    """Return the queue length over the window: the number of jobs in the system that have no run in
+    progress.
+    """
     return _in_phase(source, waiting=True)
 
 
 def jobs_running(source: Source) -> Steps:
-    """Return the number of jobs with at least one current run, over the window; waiting + running =
-    in system."""
+    """Return the number of jobs with at least one run in progress, over the window. The sum of running
+    and waiting jobs is the number of jobs in the system.
+    """
     return _in_phase(source, waiting=False)
 
 
@@ -150,12 +152,12 @@ class GpuSeconds:
 
     @property
     def idle(self) -> Floats:
-        """GPU-seconds on nodes that were up, but not held by any run."""
+        """GPU-seconds for which GPUs were up but not held by any run."""
         return self.capacity - self.down - self.held
 
 
 def gpu_seconds(source: Source) -> GpuSeconds:
-    """Compute the GPU-seconds used for both utilisation and energy. O(runs)."""
+    """Compute the GPU-seconds from which both utilisation and energy are derived. O(runs)."""
     cols = columns(source)
     types, type_of = node_types(cols.cluster)
     size = np.array([node.gpus for node in cols.cluster.nodes], float)
@@ -194,7 +196,7 @@ def utilization_by_type(source: Source) -> dict[str, float]:
 
 
 def availability(source: Source) -> float:
-    """Return the GPU-seconds up / (GPUs x horizon)."""
+    """Return GPU-seconds up / (GPUs x horizon)."""
     spent = gpu_seconds(source)
     return _share(spent.capacity.sum() - spent.down.sum(), spent.capacity.sum())
 
@@ -254,9 +256,9 @@ def goodput(source: Source) -> float:
     transfers. For a completed job, it is at least the time that the job needs on its fastest GPUs,
     because all of its work was done in the end. This is exact if all GPUs are equally fast. For
     other jobs, only finished runs count, and work kept in checkpoints does not. Goodput multiplied
-    by ``scheduling_occupancy_rate`` is the useful share of the time of all available GPUs. It
-    follows the scheduling and runtime goodput in Google's "ML Productivity Goodput" (2024) and the
-    effective training time ratio of Kokolis et al. 2024 (arXiv:2410.21680).
+    by ``scheduling_occupancy_rate`` is the useful share of the time of all available GPUs. The
+    definition follows the scheduling and runtime goodput in Google's "ML Productivity Goodput"
+    (2024) and the effective training time ratio of Kokolis et al. 2024 (arXiv:2410.21680).
     """
     cols = columns(source)
     runs, jobs = cols.runs, cols.jobs
@@ -306,7 +308,7 @@ def off_watts(cluster: Cluster) -> Floats:
 
 @dataclass(frozen=True, slots=True)
 class OnDemandUse:
-    """How much nodes that are powered on demand were used."""
+    """The use of nodes that are powered on demand."""
 
     node_hours: Annotated[float, "h", "hours in which nodes that are powered on demand were not off, summed over nodes"]
     boots: Annotated[int, "boots", "boots of such nodes that began"]
@@ -314,8 +316,8 @@ class OnDemandUse:
 
 
 def on_demand_use(source: Source) -> OnDemandUse | None:
-    """Return the use of the nodes that are powered on demand in the window; None if there are none.
-    They cost from the beginning of a boot until they are off again.
+    """Return the use of the nodes that are powered on demand in the window; None if there are none. A
+    node is charged from the beginning of its boot until it is off again.
     """
     cols = columns(source)
     rules = [node.on_demand for node in cols.cluster.nodes]
@@ -331,7 +333,7 @@ def on_demand_use(source: Source) -> OnDemandUse | None:
 
 
 def _nodes_of(cols: ScheduleColumns, gpu_type: str | None) -> np.ndarray:
-    """Return True for nodes that have GPUs of the type, or any GPUs."""
+    """Return a mask of the nodes that have GPUs of ``gpu_type``, or any GPUs if it is None."""
     return np.array([node.gpu is not None and gpu_type in (None, node.gpu.name) for node in cols.cluster.nodes])
 
 
@@ -348,7 +350,9 @@ _J_PER_KWH = 3.6e6
 
 
 class Watts(NamedTuple):
-    """Watts of a GPU that is not held by any run, and of one that is completely held."""
+    """The power in watts of a GPU that is not held by any run, and of a GPU that is completely
+    held.
+    """
 
     idle: float
     busy: float
@@ -356,8 +360,8 @@ class Watts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PowerModel:
-    """Watts per GPU type: idle from the type, busy = idle + (``busy_fraction`` x TDP - idle) x
-    ``activity``.
+    """The power of each GPU type in watts. The idle power is that of the type, and busy = idle +
+    (``busy_fraction`` x TDP - idle) x ``activity``.
 
     ``busy_fraction`` is the fraction of the TDP that training draws while it computes (0.75 to 0.9
     for deep learning; this is an assumption, and therefore a parameter). ``activity`` is the mean
@@ -376,7 +380,7 @@ class PowerModel:
 
     def __post_init__(self) -> None:
         if not 0 < self.busy_fraction <= 1:
-            raise ModelError(f"power: busy_fraction must lie above 0 and up to 1, got {self.busy_fraction!r}")
+            raise ModelError(f"power: busy_fraction must be above 0 and at most 1, got {self.busy_fraction!r}")
         require(0 <= self.activity <= 1, "power: activity must lie in 0..1", self.activity, ModelError)
         for name, (idle, busy) in self.watts.items():
             if not 0 <= idle <= busy:
@@ -385,7 +389,7 @@ class PowerModel:
                 )
 
     def of(self, gpu: GpuType) -> Watts:
-        """Return the watts of one GPU type.
+        """Return the idle and busy watts of one GPU type.
 
         Raises:
             ModelError: ``busy_fraction`` times the type's TDP is below its idle watts.
@@ -427,10 +431,10 @@ class Energy:
 
 
 def energy(source: Source, power: PowerModel = DEFAULT_POWER) -> Energy:
-    """Return the energy of the window.
+    """Return the energy drawn in the window.
 
-    It is the sum over GPU types of busy watts x GPU-seconds held + idle watts x GPU-seconds idle, and what
-    nodes with GPUs draw while they are powered off.
+    It is the sum over GPU types of busy watts x GPU-seconds held + idle watts x GPU-seconds idle,
+    plus the energy that nodes with GPUs draw while they are powered off.
     """
     spent = gpu_seconds(source)
     idle_w, busy_w = _table(spent.types, power)
@@ -449,7 +453,7 @@ def job_energy_j(source: Source, power: PowerModel = DEFAULT_POWER) -> Floats:
     """
     cols = columns(source)
     types, type_of = node_types(cols.cluster)
-    # the last entry is for machines without GPUs, type -1
+    # The last entry is for machines without GPUs, whose type is -1.
     busy_w = np.append(_table(types, power)[1], 0.0)
     drawn = cols.runs.gpu_s * busy_w[type_of[cols.runs.node]]
     return total(cols.runs.job, drawn, len(cols.jobs))

@@ -1,9 +1,9 @@
-"""Reasons why a job waited, based on the log: which jobs held the GPUs, which jobs went first, and
-what was missing.
+"""Reasons why a job waited, based on the log: which jobs held the GPUs, which jobs started first, and
+which resources were missing.
 
 The log contains GPUs and outages. It does not show which other GPU types a job could have used, nor
-CPUs, memory or the limits of a policy. If enough GPUs of the right kind were free, one of these, or
-the policy's order, made the job wait.
+CPUs, memory or the limits of a policy. If enough GPUs of the right kind were free, the job waited
+for one of these reasons, or because of the policy's order.
 
 Waits on the real cluster, as recorded in its log, are compared with simulated waits of the same
 jobs (``observed_against_simulated``).
@@ -52,7 +52,9 @@ class GpuHolder:
 
 @dataclass(frozen=True, slots=True)
 class Overtaker:
-    """A job that arrived later but started first, on GPUs that the waiting job could have used."""
+    """A job that arrived later but started earlier, on GPUs that the waiting job could have
+    used.
+    """
 
     job: str
     tenant: str
@@ -160,7 +162,9 @@ def wait_reasons(source: Source, job: int) -> WaitReasons:
 
 
 def _periods(cols: ScheduleColumns, job: int) -> tuple[tuple[float, float], ...]:
-    """Return the intervals in the system without a run. Adjacent ones are merged."""
+    """Return the intervals in which the job was in the system without a run. Adjacent ones are
+    merged.
+    """
     phases = cols.phases
     places = np.flatnonzero((phases.job == job) & (phases.running == 0))
     joined: list[tuple[float, float]] = []
@@ -195,8 +199,8 @@ def _blocked(
 
 
 def _shape(cols: ScheduleColumns, job: int, mine: Ints, at_s: float) -> Floats:
-    """Return the number of GPUs that the next run takes on each of its nodes, largest first; all on
-    one node if it never ran again.
+    """Return the number of GPUs that the job's next run takes on each of its nodes, in descending
+    order. If the job never ran again, assume that it needs all of its GPUs on one node.
     """
     runs = cols.runs
     later = mine[runs.start_s[mine] >= at_s]
@@ -216,7 +220,7 @@ def _blocker(shape: Floats, free: Floats, up: Floats) -> Blocker:
 
 
 def _fits(shape: Floats, free: Floats) -> bool:
-    """Return True if each part fits on a separate node."""
+    """Return True if all parts fit, each on a node of its own."""
     best = np.sort(free)[::-1][: len(shape)]
     return len(best) == len(shape) and bool(np.all(best + _EPS >= shape))
 
@@ -306,7 +310,7 @@ class Waits:
 
     @classmethod
     def of(cls, waits: Floats) -> Waits:
-        """Return the mean and percentiles of ``waits`` (at least one). Percentiles interpolate
+        """Return the mean and percentiles of ``waits`` (at least one). Percentiles are interpolated
         linearly.
         """
         return cls(float(waits.mean()), *np.percentile(waits, [50, 95]).tolist())
@@ -355,15 +359,15 @@ def observed_against_simulated(
     partitions: Sequence[str] = (),
     became_eligible_s: Mapping[int, float] = MappingProxyType({}),
 ) -> ObservedWaits | None:
-    """Compare waits job by job. Returns None if no job has both.
+    """Compare observed and simulated waits job by job. Return None if no job has both.
 
     ``observed_start_s`` and ``eligible_s`` have an entry for each job in the order of
     ``Record.job``, NaN if unknown. The same applies to ``partitions``, unless it is empty. Both
-    waits count from the time when the job could have started, or from its arrival if that is
-    unknown. Neither therefore includes delays that no scheduler can avoid: a dependency, a hold, or
-    the delay of a requeue. ``became_eligible_s`` contains the jobs for which this time differs
-    between the simulation and the log. Jobs that arrived before the simulation began are left out,
-    as in all metrics.
+    waits count from the time when the job could have started, or from its arrival if that time is
+    unknown. Neither wait therefore includes delays that no scheduler can avoid: a dependency, a
+    hold, or the delay of a requeue. ``became_eligible_s`` contains the jobs for which this time
+    differs between the simulation and the log. Jobs that arrived before the simulation began are
+    left out, as in all metrics.
     """
     cols = columns(source)
     jobs = cols.jobs

@@ -1,4 +1,4 @@
-"""Immutable values that describe a simulation: clusters, jobs, decisions, records and queues."""
+"""Immutable values that describe a simulation: clusters, jobs, decisions, log rows and queues."""
 
 from dagsim.model.cluster import Cluster, Node, OnDemand, PowerState
 from dagsim.model.decision import (

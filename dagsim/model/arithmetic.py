@@ -1,5 +1,5 @@
-"""Sums that are identical to the last bit on every Python version, comparison of computed values,
-bits of a set, indices of distinct values, and type checks for numbers.
+"""Sums that are bit-identical on every Python version, comparison of computed values, bits in a
+set, indices of distinct values, and type checks for numbers.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from dagsim.errors import ModelError
 
 
 def ordered_sum(terms: Iterable[float]) -> float:
-    """Add from left to right, rounding after each term; 0.0 without terms.
+    """Add the terms from left to right, rounding after each of them. The sum of no terms is 0.0.
 
     From Python 3.12 onwards, ``sum`` compensates for rounding, so its last bits depend on the
-    version. A sum that determines a decision (a key, a price, a comparison) must not depend on the
-    version, because the same seed gives the same log on any Python.
+    version. A sum that affects a decision (a key, a price, a comparison) must not depend on the
+    version, because the same seed must give the same log on any Python version.
     """
     return reduce(add, terms, 0.0)
 
@@ -32,13 +32,13 @@ COMPUTED = 1e-9
 
 
 def differences(value: Any, other: Any, place: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Compare two values made of mappings, sequences, strings and numbers, one of which was
-    computed on another machine. Yields the position of each difference (``scores.batch.low``) and
-    both values there.
+    """Compare two values, one of which was computed on another machine. They may consist of
+    mappings, sequences, strings and numbers. Yield the position of each difference
+    (``scores.batch.low``) and both values there.
 
     Logarithms and sums in NumPy and in the C library differ in the last digits between processors.
-    Numbers with a fraction are therefore considered equal within ``COMPUTED``. Everything else is
-    compared exactly, because it is the same everywhere: whole numbers, strings, hashes of logs.
+    Numbers with a fraction are therefore considered equal within ``COMPUTED``. Whole numbers,
+    strings and hashes of logs are the same on every machine, so they are compared exactly.
     """
     if isinstance(value, Mapping) and isinstance(other, Mapping):
         for key in dict.fromkeys([*value, *other]):
@@ -75,7 +75,7 @@ T = TypeVar("T")
 def numbered(values: Iterable[T]) -> tuple[np.ndarray, tuple[T, ...]]:
     """Number the distinct values in the order of their first appearance.
 
-    Returns (n,) int32, the number of each value, and the distinct values.
+    Return an int32 array of shape (n,) with the number of each value, and the distinct values.
     """
     number_of: defaultdict[T, int] = defaultdict(count().__next__)
     numbers = np.fromiter(map(number_of.__getitem__, values), np.int32)
@@ -83,7 +83,7 @@ def numbered(values: Iterable[T]) -> tuple[np.ndarray, tuple[T, ...]]:
 
 
 def check_whole(name: str, value: object) -> None:
-    """Check that a value is a whole number and not a truth value.
+    """Check that a value is a whole number. Truth values are not accepted.
 
     Raises:
         ModelError: The value has another type; the message starts with ``name``.
@@ -93,10 +93,10 @@ def check_whole(name: str, value: object) -> None:
 
 
 def check_numbers(place: str, owner: object, names: Iterable[str]) -> None:
-    """Check that attributes of ``owner`` are numbers or None; messages start with ``place``.
+    """Check that attributes of ``owner`` are numbers or None. Messages start with ``place``.
 
     Raises:
-        ModelError: One of them has another type.
+        ModelError: One of the attributes has another type.
     """
     for name in names:
         value = getattr(owner, name)

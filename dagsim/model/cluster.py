@@ -1,4 +1,4 @@
-"""Clusters, whose nodes each have GPUs of one type."""
+"""Clusters. Each node in a cluster has GPUs of a single type."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dagsim.model.mig import MIG_TABLES
 
 
 class PowerState(IntEnum):
-    """States of a node that is powered on demand."""
+    """The states of a node that is powered on demand."""
 
     OFF = 0
     """It is off and costs nothing."""
@@ -29,15 +29,17 @@ class PowerState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class OnDemand:
-    """When a node is powered up for work, and powered down because it is idle.
+    """The rule by which a node is powered up for work, and powered down when it is idle.
 
-    A node that is off costs nothing. With ``trigger`` ``placed``, a policy may place tasks on it, as Slurm
-    does: they hold its resources while it boots, and start when it is up. With ``pending``, no task can be
-    placed on it, but a task that waits and fits on no node that is up makes it boot, as Kubernetes' cluster
-    autoscaler does; this is checked every ``scan_s`` seconds.
+    A node that is off costs nothing. With ``trigger="placed"``, a policy may place tasks on such a
+    node, as Slurm does. The tasks hold its resources while it boots, and start when it is up. With
+    ``trigger="pending"``, no task can be placed on it. Instead, it boots if a waiting task fits on
+    no node that is up, as with Kubernetes' cluster autoscaler. This is checked every ``scan_s``
+    seconds.
 
     Raises:
-        ModelError: A time, a price or a power is negative or not a number, or there is no boot time.
+        ModelError: A time, a price or a power is negative or not a number, or there is no boot
+            time.
     """
 
     boot_s: float | tuple[float, ...] = 300.0
@@ -69,41 +71,41 @@ class OnDemand:
                 raise ModelError(f"on_demand: {name} must be a number of 0 or more, got {value!r}")
         require(0 < self.scan_s < inf, "on_demand: scan_s must be positive", self.scan_s, ModelError)
         if not self.boots_s:
-            raise ModelError("on_demand: boot_s needs at least one time")
+            raise ModelError("on_demand: boot_s must contain at least one time")
         if self.trigger not in ("placed", "pending"):
             raise ModelError(f"on_demand: trigger must be placed or pending, got {self.trigger!r}")
 
     @property
     def boots_s(self) -> tuple[float, ...]:
-        """The times of which each boot takes one."""
+        """The possible durations of a boot; each boot takes one of them."""
         return self.boot_s if isinstance(self.boot_s, tuple) else (self.boot_s,)
 
     def is_open(self, state: int) -> bool:
-        """Return True if tasks may be placed on a node in a state."""
+        """Return True if tasks may be placed on a node in this power state."""
         return state == PowerState.UP or (self.trigger == "placed" and state != PowerState.STOPPING)
 
     @property
     def mean_boot_s(self) -> float:
-        """Expected time of a boot, which is what a scheduler knows."""
+        """The expected duration of a boot, which is all that a scheduler knows about it."""
         return ordered_sum(self.boots_s) / len(self.boots_s)
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A machine with ``gpus`` GPUs of one type (``gpu=None`` and 0 for a CPU machine), CPU cores,
-    memory, and the features that jobs may request in a constraint. Slurm uses nodes with a smaller
-    weight first. ``manifest`` is additional information about the node for a scheduler, in the
-    scheduler's own form as canonical JSON (``canonical_json``). For Kubernetes, it contains labels,
-    taints and additional resources.
+    """A machine with ``gpus`` GPUs of one type (a CPU machine has ``gpu=None`` and 0 GPUs), CPU
+    cores, memory, and features that jobs may request in a constraint. Slurm uses nodes with a
+    smaller weight first. ``manifest`` is additional information about the node for a particular
+    scheduler, in the scheduler's own format, as canonical JSON (``canonical_json``). For
+    Kubernetes, it contains labels, taints and additional resources.
 
-    With ``mig_s``, tasks that request a fraction of a GPU get MIG partitions of it
-    (``MIG_TABLES``). A partition is created when a task needs it, replacing partitions that no task
-    uses. This takes ``mig_s`` seconds before the task begins. With ``on_demand``, the node is
-    powered up when work needs it, and powered down when it is idle.
+    With ``mig_s``, tasks that request a fraction of a GPU get MIG partitions (``MIG_TABLES``). A
+    partition is created when a task needs it, and replaces partitions that no task uses. This takes
+    ``mig_s`` seconds before the task begins. With ``on_demand``, the node is powered up when work
+    needs it, and powered down when it is idle.
 
     Raises:
-        ModelError: A count or size is negative or not a number, there are GPUs without a type
-            (or a type without GPUs), or the type cannot be partitioned.
+        ModelError: A count or size is negative or not a number, there are GPUs without a type (or a
+            type without GPUs), or the type cannot be partitioned.
     """
 
     name: str
@@ -139,11 +141,12 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Nodes, numbered in the given order. The number of a node is its index in ``nodes``.
+    """Nodes, numbered in the order in which they are given. The number of a node is its index in
+    ``nodes``.
 
     Raises:
         ModelError: There are no nodes, two nodes have the same name, or two different GPU types
-        have the same name.
+            have the same name.
     """
 
     nodes: tuple[Node, ...]
@@ -171,8 +174,8 @@ class Cluster:
         memory_gb_per_gpu: float = 128.0,
         name: str = "cluster",
     ) -> Cluster:
-        """Build a cluster from GPU counts by type, ``{"A100-40": 8, "T4": 16}``, on nodes with up
-        to ``per_node`` GPUs.
+        """Build a cluster from the number of GPUs of each type, such as ``{"A100-40": 8, "T4":
+        16}``, on nodes with up to ``per_node`` GPUs.
 
         Raises:
             ModelError: A count is not a whole number of 0 or more, or there are no GPUs.
@@ -191,7 +194,9 @@ class Cluster:
 
     @property
     def gpu_types(self) -> tuple[GpuType | None, ...]:
-        """Distinct node types in node order; None represents CPU machines."""
+        """The distinct GPU types of the nodes, in the order of the nodes. None represents CPU
+        machines.
+        """
         return tuple(dict.fromkeys(node.gpu for node in self.nodes))
 
     @property
@@ -206,11 +211,11 @@ class Cluster:
 
     @property
     def memory_gb(self) -> float:
-        """Memory of the cluster in GB."""
+        """Total memory of the cluster in GB."""
         return ordered_sum(node.memory_gb for node in self.nodes)
 
     def gpus_by_type(self) -> dict[str, int]:
-        """Return the GPU counts by type name, in node order."""
+        """Return the number of GPUs of each type by name, in the order of the nodes."""
         counts: dict[str, int] = {}
         for node in self.nodes:
             if node.gpu is not None:

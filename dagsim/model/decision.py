@@ -1,4 +1,6 @@
-"""Decisions of policies: frozen data that the kernel checks and carries out."""
+"""The decisions that a policy can make. They are frozen data, which the kernel checks and carries
+out.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +10,16 @@ from dagsim.model.log import RejectReason
 
 
 class Waiting(Protocol):
-    """A ready task, as offered by a view (``dagsim.systems.cluster.view``)."""
+    """A ready task, as shown by a view (``dagsim.systems.cluster.view``)."""
 
     waiting: int
 
 
 class Share(NamedTuple):
-    """``instances`` of a task on one node.
+    """A number of ``instances`` of a task on one node.
 
-    ``gpu`` selects the GPU to share if the demand is a fraction. With None, the kernel takes the
-    fullest GPU that fits it.
+    If the demand is a fraction of a GPU, ``gpu`` selects the GPU. With None, the kernel chooses the
+    fullest GPU on which the instances fit.
     """
 
     node: int
@@ -32,7 +34,7 @@ Placement: TypeAlias = tuple[Share, ...]
 class Start(NamedTuple):
     """Start waiting instances of a ready task.
 
-    A gang must be placed completely, whereas any number of independent instances may start.
+    All instances of a gang must be placed, whereas any number of independent instances may start.
     """
 
     task: Waiting
@@ -40,22 +42,23 @@ class Start(NamedTuple):
 
 
 class Preempt(NamedTuple):
-    """Stop a run. Its instances become ready again, with the work that the preemption model
-    leaves."""
+    """Stop a run. Its instances become ready again, with the remaining work that the preemption
+    model determines.
+    """
 
     run: int
 
 
 class Migrate(NamedTuple):
-    """Preempt a run and start its instances elsewhere at the same time."""
+    """Preempt a run, and start its instances on other nodes at the same time."""
 
     run: int
     placement: Placement
 
 
 class Resize(NamedTuple):
-    """Preempt a run of an elastic task and continue it at the same time on a different number of
-    GPUs, or elsewhere. The run incurs the task's restart time.
+    """Preempt a run of an elastic task, and continue it at the same time on a different number of
+    GPUs or on other nodes. The run then needs the task's restart time.
     """
 
     run: int
@@ -63,9 +66,10 @@ class Resize(NamedTuple):
 
 
 class Join(NamedTuple):
-    """Start a ready task beside a run, on the same GPUs (only in simulations with a sharing model).
+    """Start a ready task on the GPUs of a run, so that both share them (only in simulations with a
+    sharing model).
 
-    The task must need the same number of whole GPUs as the run. Both then run at the rates for the
+    The task must need the same number of whole GPUs as the run. Both then run at the rates for this
     pair until one of them ends.
     """
 
@@ -86,17 +90,17 @@ class Reject(NamedTuple):
 
 
 class Kill(NamedTuple):
-    """End an unfinished job, as its time limit would: its runs stop and do not come back."""
+    """End an unfinished job, as its time limit would. Its runs are stopped and do not come back."""
 
     job: int
     reason: RejectReason = RejectReason.TIME_LIMIT
 
 
 class Wait(NamedTuple):
-    """Decide nothing now, but call the policy again at ``until_s`` at the latest, even if nothing
+    """Make no decision now, but call the policy again at ``until_s`` at the latest, even if nothing
     changes.
 
-    Time slices and rounds use this.
+    Policies with time slices or rounds use this.
     """
 
     until_s: float

@@ -1,5 +1,6 @@
-"""Elastic tasks, which have a range of GPUs and make progress at a rate that depends on the
-placement."""
+"""Elastic tasks, which may run on a range of GPUs and make progress at a rate that depends on their
+placement.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +14,10 @@ from dagsim.model.arithmetic import check_whole
 
 
 class Pace(NamedTuple):
-    """Progress per second, valid until ``progress`` reaches ``until``.
+    """The rate of progress per second, which is valid until ``progress`` reaches ``until``.
 
-    ``after_s`` is the number of seconds until then, if it differs from the remaining progress
-    divided by the rate, as in simulators that count whole seconds.
+    ``after_s`` is the number of seconds until then. It is set only if it differs from the remaining
+    progress divided by the rate, as in simulators that count whole seconds.
     """
 
     rate: float
@@ -25,22 +26,25 @@ class Pace(NamedTuple):
 
 
 class TrainingState(Protocol):
-    """A running elastic task. Progress is in the task's own unit: samples, iterations or epochs."""
+    """The state of an elastic task. Progress is in the task's own unit: samples, iterations or
+    epochs.
+    """
 
     progress: float
 
     @property
     def total(self) -> float:
-        """The progress at which it is done."""
+        """The progress at which the task is done."""
         ...
 
     @property
     def done(self) -> bool:
-        """True if nothing is left to do."""
+        """True if the task has nothing left to do."""
         ...
 
     def place(self, placement: Sequence[int], gpu: str = "") -> None:
-        """Take GPUs of a type, given as the number of instances on each node; empty to stop.
+        """Place the task on GPUs of a type. ``placement`` contains the number of instances on each
+        node, and is empty if the task stops.
 
         Raises:
             ModelError: The placement is outside the range that the model covers.
@@ -48,8 +52,8 @@ class TrainingState(Protocol):
         ...
 
     def pace(self, interference: float = 0.0) -> Pace:
-        """Return the current rate; ``interference`` is the fraction of it that is lost to other
-        tasks.
+        """Return the current rate. ``interference`` is the fraction of the rate that is lost to
+        other tasks.
 
         Raises:
             ModelError: The placement is outside the range that the model covers.
@@ -57,11 +61,11 @@ class TrainingState(Protocol):
         ...
 
     def advance(self, progress: float) -> None:
-        """Add progress before ``Pace.until``."""
+        """Add progress, but not beyond ``Pace.until``."""
         ...
 
     def end_epoch(self) -> None:
-        """Move on to ``Pace.until``, where the rate may change."""
+        """Set the progress to ``Pace.until``, from where on the rate may differ."""
         ...
 
     def copy(self) -> TrainingState:
@@ -79,11 +83,12 @@ class TrainingModel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Elastic:
-    """A task may run as ``least`` to ``most`` instances, a number which the policy chooses and
-    changes.
+    """The range of an elastic task, which may run as ``least`` to ``most`` instances. The policy
+    chooses and changes this number.
 
-    ``training`` gives the progress. Each start, including the first one and those after a resize,
-    begins with ``restart_s`` seconds during which the task holds its GPUs.
+    ``training`` determines the progress. Each start, including the first one and those after a
+    resize, begins with ``restart_s`` seconds in which the task holds its GPUs but makes no
+    progress.
 
     Raises:
         ModelError: The range is empty or begins below 1, or the time is negative.

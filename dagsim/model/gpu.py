@@ -1,14 +1,15 @@
-"""GPU types as data: performance, power and rental price of each GPU, with the source of each
-figure.
+"""The catalogue of GPU types: performance, power and rental price of each GPU, with the source of
+each figure.
 
 A single speed per GPU type is a simplification. Relative to a T4, a V100 and an A100 were measured
 to train BERT 2.6 and 5.2 times as fast, but DeepSpeech2 2.3 and 1.5 times as fast (Sia, SOSP 2023,
-artifact profiles). Where it matters, give a task its own ``speeds`` or use the throughput table
+artifact profiles). Where this matters, give a task its own ``speeds`` or use the throughput table
 (``dagsim.systems.cluster.models.runtime``).
 
-Prices are list prices for on-demand machines, recorded with a source and a year, and have not been
-checked since. They only give orders of magnitude, because prices vary widely between vendors and
-over time. Give your own prices with ``--price`` or with ``prices`` in the configuration.
+Prices are list prices for on-demand machines. They were recorded with a source and a year, and have
+not been checked since. They are only orders of magnitude, because prices vary widely between
+vendors and over time. Give your own prices with ``--price`` or with ``prices`` in the
+configuration.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from dagsim.errors import ModelError
 
 @dataclass(frozen=True, slots=True)
 class GpuType:
-    """One kind of GPU, with dense peak rates (no sparsity); None if the hardware does not support a
-    mode.
+    """A GPU type with its peak rates for dense operations (no sparsity). A rate is None if the
+    hardware does not support the mode.
 
     Raises:
         ModelError: A rate, size or power is not positive, or ``idle_watts`` exceeds ``tdp_watts``.
@@ -140,8 +141,8 @@ _CATALOGUE = (
             nvlink_gb_s=448, tdp_watts=750, idle_watts=75, sources=_sources("AMD Instinct MI300X data sheet", _TEN_PERCENT, nvlink_gb_s="AMD Instinct MI300X data sheet: 7 links of 128 GB/s in both directions")),
     GpuType("MI325X", fp32_tflops=163.4, tf32_tflops=653.7, fp16_tflops=1307.4, memory_gb=256, bandwidth_gb_s=6000,
             nvlink_gb_s=448, tdp_watts=1000, idle_watts=100, sources=_sources("AMD Instinct MI325X data sheet", _TEN_PERCENT, nvlink_gb_s="AMD Instinct MI325X data sheet: 7 links of 128 GB/s in both directions")),
-    # One of the two GPUs (GCDs) in an MI250X, as drivers and schedulers count them: half of the
-    # module.
+    # One of the two GPUs (GCDs) in an MI250X module, as drivers and schedulers count them: half of
+    # the module.
     GpuType("MI250X-GCD", fp32_tflops=23.95, fp16_tflops=191.5, memory_gb=64, bandwidth_gb_s=1638,
             nvlink_gb_s=200, tdp_watts=250, idle_watts=25, sources=_sources("AMD Instinct MI250X data sheet, halved (vector FP32)", _TEN_PERCENT, nvlink_gb_s="LUMI documentation: link inside the module, 400 GB/s in both directions", tdp_watts="AMD Instinct MI250X data sheet: 500 W, halved (peak: 560 W)")),
     GpuType("MI100", fp32_tflops=23.1, fp16_tflops=184.6, memory_gb=32, bandwidth_gb_s=1229,
@@ -164,8 +165,9 @@ _ALIASES = {"A100": "A100-40", "V100": "V100-16", "V100M16": "V100-16", "V100M32
 
 
 def canonical(name: str) -> str:
-    """Return the catalogue's name for ``name``; ``A100`` and ``V100`` mean the smaller memory
-    size."""
+    """Return the catalogue's name for the GPU type ``name``. ``A100`` and ``V100`` mean the smaller
+    memory size.
+    """
     return _ALIASES.get(name, name)
 
 
@@ -174,8 +176,8 @@ _SLICES, _A30_SLICES = 7, 4
 
 
 def mig_slice(gpu: GpuType, profile: str) -> GpuType:
-    """Return a slot of the MIG profile ``1g.5gb`` on ``gpu``: its share of the compute slices, and
-    the memory given in its name.
+    """Return the GPU type that represents one partition of ``gpu`` with a MIG profile such as
+    ``1g.5gb``. It has a share of the compute slices, and the memory given in the profile's name.
 
     Raises:
         ModelError: The GPU has no such profile.
@@ -202,7 +204,7 @@ def mig_slice(gpu: GpuType, profile: str) -> GpuType:
 
 
 def gpu_type(name: str) -> GpuType:
-    """Look up a GPU type in the catalogue; ``A100`` and ``V100`` mean the smaller memory size.
+    """Look up a GPU type in the catalogue. ``A100`` and ``V100`` mean the smaller memory size.
 
     Raises:
         ModelError: There is no such type; the message lists the known ones.
@@ -214,7 +216,7 @@ def gpu_type(name: str) -> GpuType:
 
 
 class ListPrice(NamedTuple):
-    """On-demand price of one GPU, including its share of the machine."""
+    """The on-demand price of one GPU, including its share of the machine."""
 
     usd_per_h: float
     source: str

@@ -1,5 +1,5 @@
-"""Jobs, their tasks, the DAG of dependencies between tasks, and the terms of a submission to a
-batch system, which determine where a job may run and what it may share.
+"""Jobs, their tasks, the DAG of dependencies between the tasks, and the terms of a submission to a
+batch system. These terms determine where a job may run and what it may share.
 """
 
 from __future__ import annotations
@@ -24,30 +24,31 @@ class Request:
 
     - ``constraint`` is an expression over node features, as in Slurm: ``skl``, ``a100|v100``,
       ``icl&!nvl``. Each node of the job must satisfy it, and all of them must satisfy the same part
-      of ``[r1|r2]``. Counts of nodes, ``[skl*2&icl*2]``, state which nodes may be among them.
-      ``slurm-multifactor`` also meets the counts themselves.
+      of ``[r1|r2]``. A constraint may also count nodes, as in ``[skl*2&icl*2]``. The nodes of a
+      gang must then satisfy all counts together.
     - ``partitions`` lists all partitions that the job may run in, if there are several.
     - ``reservation`` names the reservation in which it runs.
-    - ``licences`` are pairs of a name and a number, held while the job runs.
-    - ``nodes`` are the names of nodes that must be among its nodes (``--nodelist``; respected by
-      ``slurm-multifactor``), and ``excluded`` are those that must not be.
-    - ``exclusive``: the job shares no node. With ``exclusive_user``, only jobs of the same user
-      share its nodes.
+    - ``licences`` are pairs of a name and a number. The job holds these licences while it runs.
+    - ``nodes`` contains the names of nodes that must be among the job's nodes (``--nodelist``;
+      respected by ``slurm-multifactor``), and ``excluded`` the names of nodes that must not be.
+    - With ``exclusive``, the job does not share its nodes with other jobs. With ``exclusive_user``,
+      it only shares them with jobs of the same user.
     - ``together`` names jobs that were submitted together and start together (components of a
       heterogeneous job; respected by ``slurm-multifactor``).
-    - ``spread`` is True if every instance takes a separate node, False if instances may share
-      nodes, and None if unknown.
-    - ``array`` is its job array; at most ``array_limit`` tasks of the array run at the same time.
-    - ``after`` are the ids of jobs and arrays that have to leave before the job becomes eligible.
-      ``start:ID`` only requires their start, and ``start:ID+600`` is met 600 s after it. With
-      ``after_one``, one of them is sufficient.
-    - ``begin_s`` is the time after its arrival, in seconds, before which it is not eligible.
+    - ``spread`` is True if every instance needs a separate node, False if instances may share
+      nodes, and None if this is unknown.
+    - ``array`` names its job array. At most ``array_limit`` tasks of this array run at the same
+      time.
+    - ``after`` contains the ids of jobs and arrays that have to leave before the job becomes
+      eligible. ``start:ID`` only requires a job to start, and ``start:ID+600`` is met 600 s after
+      its start. With ``after_one``, it is sufficient if one of these conditions is met.
+    - ``begin_s`` is the number of seconds after its arrival during which it is not eligible.
     - ``level`` is a level of the network's topology (``rack``, ``pod``; ``host`` for one node).
-      Each gang of the job must be placed within one domain of this level, or should be if it is not
-      ``level_required``.
+      Each gang in the job must be placed within one domain of this level. If the level is not
+      ``level_required``, this is only a preference.
     - ``segment`` splits a gang into segments of that many instances, for the placement ``block``.
-      Each segment is placed within one domain of the level, by default the narrowest, whereas the
-      whole gang need not be.
+      Each segment is placed within one domain of the level (by default the narrowest level),
+      whereas the whole gang may extend over several domains.
 
     Raises:
         ModelError: The constraint cannot be read, or a number is below 1.
@@ -88,8 +89,8 @@ class Request:
         return self != _NOTHING
 
     def over(self, default: Request) -> Request:
-        """Return these terms, with missing ones taken from ``default``. A level is always taken
-        together with ``level_required``.
+        """Return these terms, with missing terms taken from ``default``. A level is always taken
+        together with its ``level_required``.
         """
         own = {field.name: value for field in fields(Request) if (value := getattr(self, field.name)) != field.default}
         if "level" in own:
@@ -101,8 +102,9 @@ _NOTHING = Request()
 
 
 class Condition(NamedTuple):
-    """A condition of a job: another job that has to leave or to start, and the number of seconds
-    after its start."""
+    """A condition on which a job depends: another job has to leave or to start, and a number of
+    seconds have to pass after its start.
+    """
 
     id: str
     starts: bool = False
@@ -110,7 +112,7 @@ class Condition(NamedTuple):
 
     @classmethod
     def of(cls, text: str) -> Condition:
-        """Read an entry of ``Request.after``."""
+        """Parse an entry of ``Request.after``."""
         kind, colon, id = text.partition("start:")
         if kind or not colon:
             return cls(text)
@@ -119,17 +121,19 @@ class Condition(NamedTuple):
 
 
 def canonical_json(document: Any) -> str:
-    """Return JSON text that is identical for equal documents, the form of ``Task.manifest`` and
-    ``Node.manifest``."""
+    """Return JSON text that is identical for equal documents. ``Task.manifest`` and
+    ``Node.manifest`` have this form.
+    """
     return json.dumps(document, sort_keys=True, separators=(",", ":"))
 
 
 def satisfies(constraint: str, features: Collection[str]) -> bool:
-    """Return True if a node with these features may be one of a job's nodes (sbatch(1),
-    ``--constraint``): ``&`` for and, ``|`` for or, ``!`` for not, and parentheses. In brackets,
-    each alternative is allowed. In ``[a|b]``, all nodes of the job must take the same one
-    (``ways``), whereas in ``[a*2&b*2]`` they need not. A count outside brackets, ``a*2``, refers to
-    some of the job's nodes (``counts_of``) and restricts no single node.
+    """Return True if the constraint allows a node with these features to be one of a job's nodes.
+    The syntax is that of sbatch(1), ``--constraint``: ``&`` is and, ``|`` is or, ``!`` is not, and
+    parentheses group. In brackets, each alternative is allowed. In ``[a|b]``, all nodes of the job
+    must satisfy the same alternative (``ways``), whereas in ``[a*2&b*2]`` they need not. A count
+    outside brackets, such as ``a*2``, refers to some of the job's nodes (``counts_of``) and does
+    not restrict any single node.
 
     Raises:
         ModelError: The constraint cannot be read.
@@ -138,9 +142,9 @@ def satisfies(constraint: str, features: Collection[str]) -> bool:
 
 
 def ways(constraint: str) -> tuple[str, ...]:
-    """Return the alternative constraints, of which all nodes of a job must satisfy the same one.
-    For ``[r1|r2]&skl``, they are ``(r1)&skl`` and ``(r2)&skl``; a constraint without such brackets
-    is its own only alternative.
+    """Return the alternatives in a constraint, which are constraints themselves. All nodes of a job
+    must satisfy the same alternative. For ``[r1|r2]&skl``, the alternatives are ``(r1)&skl`` and
+    ``(r2)&skl``. A constraint without such brackets is its own only alternative.
 
     Raises:
         ModelError: The constraint cannot be read.
@@ -149,8 +153,9 @@ def ways(constraint: str) -> tuple[str, ...]:
 
 
 class Counted(NamedTuple):
-    """A part of a constraint that at least ``nodes`` of a job's nodes must satisfy; with ``apart``,
-    these must differ from the nodes for the other parts."""
+    """A part of a constraint that at least ``nodes`` of a job's nodes must satisfy. If ``apart``,
+    these must not include nodes that count for other parts.
+    """
 
     constraint: str
     nodes: int
@@ -158,8 +163,8 @@ class Counted(NamedTuple):
 
 
 def counts_of(constraint: str) -> tuple[Counted, ...] | None:
-    """Return the parts of a constraint that count nodes; the parts of ``[a*2&b*2]`` count separate
-    nodes. None if the parts are alternatives, as in ``[a*2|b*4]``, which is not modelled.
+    """Return the parts of a constraint that count nodes. In ``[a*2&b*2]``, the parts count separate
+    nodes. Return None if the parts are alternatives, as in ``[a*2|b*4]``, which is not modelled.
 
     Raises:
         ModelError: The constraint cannot be read.
@@ -174,9 +179,8 @@ def counts_of(constraint: str) -> tuple[Counted, ...] | None:
 
 
 def without_counts(constraint: str, nodes: int) -> str:
-    """Return a constraint for each of a job's ``nodes`` nodes that is equivalent to this one for
-    all of them together. A count of all nodes, ``a*4``, applies to each of them. A smaller count
-    remains.
+    """Return an equivalent constraint without a count of all ``nodes`` nodes of the job. For a job
+    with four nodes, ``a*4`` means that each of them must satisfy ``a``. A smaller count remains.
 
     Raises:
         ModelError: The constraint cannot be read.
@@ -267,8 +271,9 @@ def _has(feature: str) -> _Test:
 
 
 def _alternatives(tokens: Sequence[str]) -> tuple[str, ...]:
-    """Return the alternatives in the only pair of brackets, each with the text around the
-    brackets."""
+    """Return the alternatives in the only pair of brackets, each together with the text around the
+    brackets.
+    """
     if "]" not in tokens:
         return ()
     first, last = tokens.index("["), tokens.index("]")
@@ -284,8 +289,8 @@ def _alternatives(tokens: Sequence[str]) -> tuple[str, ...]:
 
 
 class Edge(NamedTuple):
-    """``child`` starts after ``parent`` ends and reads ``bytes`` of its output; both are indices in
-    ``tasks``.
+    """A dependency between two tasks. ``child`` starts after ``parent`` ends, and reads ``bytes``
+    of its output. Both are indices into ``tasks``.
     """
 
     parent: int
@@ -301,8 +306,9 @@ class TaskGraph:
     """Tasks and the edges between them, which are checked on creation.
 
     Raises:
-        GraphError: There are no tasks, two tasks have the same name, an edge points nowhere or
-        occurs twice, a task waits for itself, or there is a cycle (the message lists it).
+        GraphError: There are no tasks, two tasks have the same name, an edge refers to a missing
+            task or occurs twice, a task depends on itself, or there is a cycle (which the message
+            lists).
     """
 
     tasks: tuple[Task, ...]
@@ -316,7 +322,7 @@ class TaskGraph:
 
     def __post_init__(self) -> None:
         count = len(self.tasks)
-        if count == 1 and not self.edges:  # most jobs in most traces take this path, so keep it cheap
+        if count == 1 and not self.edges:  # this is the path for most jobs in most traces, so keep it cheap
             self._set(_NONE, _NONE, (0,))
             return
         if not count:
@@ -329,7 +335,8 @@ class TaskGraph:
 
     @classmethod
     def of(cls, tasks: Iterable[Task], parents: Mapping[str, Iterable[str]]) -> TaskGraph:
-        """Build a graph from parents by name, ``{"reduce": ["map-0", "map-1"]}``.
+        """Build a graph from the names of each task's parents, such as ``{"reduce": ["map-0",
+        "map-1"]}``.
 
         Raises:
             GraphError: As for the class; also if a parent or child is not the name of a task.
@@ -346,10 +353,10 @@ class TaskGraph:
         return cls(listed, tuple(edges))
 
     def upward_rank(self, seconds: Sequence[float]) -> list[float]:
-        """Return the longest path from the start of each task to the end of the job, including the
-        task itself.
+        """Return, for each task, the length of the longest path from its start to the end of the
+        job, including the task itself.
 
-        ``seconds`` are per task.
+        ``seconds`` contains the duration of each task.
         """
         rank = list(seconds)
         children = self.children
@@ -362,17 +369,19 @@ class TaskGraph:
         return rank
 
     def critical_path(self, seconds: Sequence[float]) -> float:
-        """Return the length of the longest path through the graph, with ``seconds`` per task."""
+        """Return the length of the longest path through the graph. ``seconds`` contains the
+        duration of each task.
+        """
         return max(self.upward_rank(seconds))
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the tasks, in order."""
+        """The names of the tasks, in the order of the tasks."""
         tasks = self.tasks
         return (tasks[0].name,) if len(tasks) == 1 else tuple([task.name for task in tasks])
 
     def depth(self) -> int:
-        """Return the number of tasks on the longest chain."""
+        """Return the number of tasks on the longest path."""
         return int(self.critical_path([1.0] * len(self.tasks)))
 
     def _set(
@@ -384,7 +393,7 @@ class TaskGraph:
 
 
 class Links(NamedTuple):
-    """Parents and children of each of some named items, as indices, and a topological order."""
+    """The parents and children of named items, as indices, and a topological order of the items."""
 
     parents: tuple[tuple[int, ...], ...]
     children: tuple[tuple[int, ...], ...]
@@ -398,8 +407,8 @@ def linked(kind: str, names: Sequence[str], edges: Iterable[tuple[int, int]]) ->
     """Link items of one ``kind`` by edges ``(parent, child)``.
 
     Raises:
-        GraphError: A name occurs twice, an edge points nowhere or occurs twice, an item waits for
-            itself, or there is a cycle; the message lists the cycle.
+        GraphError: A name occurs twice, an edge refers to a missing item or occurs twice, an item
+            depends on itself, or there is a cycle, which the message lists.
     """
     count = len(names)
     if len(set(names)) != count:
@@ -411,9 +420,9 @@ def linked(kind: str, names: Sequence[str], edges: Iterable[tuple[int, int]]) ->
     seen_edges: set[tuple[int, int]] = set()
     for parent, child in edges:
         if not (0 <= parent < count and 0 <= child < count):
-            raise GraphError(f"edge {parent} -> {child} leads outside the {count} {kind}s")
+            raise GraphError(f"edge {parent} -> {child} refers to a {kind} that does not exist; there are {count}")
         if parent == child:
-            raise GraphError(f"{kind} {names[child]!r} waits for itself")
+            raise GraphError(f"{kind} {names[child]!r} depends on itself")
         if (parent, child) in seen_edges:
             raise GraphError(f"edge {names[parent]!r} -> {names[child]!r} is given twice")
         seen_edges.add((parent, child))
@@ -427,12 +436,12 @@ def linked(kind: str, names: Sequence[str], edges: Iterable[tuple[int, int]]) ->
             if not missing[child]:
                 order.append(child)
     if len(order) < count:
-        raise GraphError(f"the {kind}s wait for each other in a circle: {_circle(names, parents, set(order))}")
+        raise GraphError(f"the {kind}s depend on each other in a cycle: {_circle(names, parents, set(order))}")
     return Links(tuple(map(tuple, parents)), tuple(map(tuple, children)), tuple(order))
 
 
 def _circle(names: Sequence[str], parents: Sequence[Sequence[int]], free: set[int]) -> str:
-    """Describe a cycle among items that never became free."""
+    """Describe a cycle among the items that are not in ``free``."""
     place = next(place for place in range(len(names)) if place not in free)
     walk: list[int] = []
     while place not in walk:
@@ -442,8 +451,8 @@ def _circle(names: Sequence[str], parents: Sequence[Sequence[int]], free: set[in
 
 
 class Demand(NamedTuple):
-    """Resources that one instance of a task occupies while it runs. To a node, tasks with equal
-    demands are interchangeable.
+    """The resources that one instance of a task holds while it runs. Tasks with equal demands are
+    interchangeable on a node.
     """
 
     gpus: float = 1.0
@@ -452,10 +461,11 @@ class Demand(NamedTuple):
     gpu_types: tuple[str, ...] | None = None
 
 
-# Without typed=True, 8 would be returned (and written) as 8.0 if 8.0 had been requested first.
+# Without typed=True, 8 would be returned (and written to files) as 8.0 if 8.0 had been requested
+# before.
 @lru_cache(maxsize=65536, typed=True)
 def _demand(gpus: float, cpus: float, memory_gb: float, gpu_types: tuple[str, ...] | None) -> Demand:
-    """Check a demand, once per distinct value. Tasks with equal demands share one object."""
+    """Check each distinct demand once, and return it. Tasks with equal demands share one object."""
     if not (gpus >= 0 and isfinite(gpus) and (gpus <= 1 or gpus == int(gpus))):
         raise ModelError(f"gpus must be 0, a fraction up to 1 or a whole number, got {gpus!r}")
     if not (cpus >= 0 and isfinite(cpus)):
@@ -469,27 +479,30 @@ def _demand(gpus: float, cpus: float, memory_gb: float, gpu_types: tuple[str, ..
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A vertex in a job's DAG, with ``instances`` identical parallel parts of ``work`` each.
+    """A vertex in a job's DAG. It consists of ``instances`` identical parallel parts, each of which
+    does ``work``.
 
-    - ``work`` is per instance, in the unit of the runtime model: TFLOP, or seconds on the reference GPU.
+    - ``work`` is per instance, in the unit of the runtime model: TFLOP, or seconds on the reference
+      GPU.
     - ``speeds`` are the task's own rates by GPU type, in units of work per second. They override
       those of the model.
-    - ``gpus`` per instance is 0 (CPU only), a fraction of one GPU, or a whole number on one node.
+    - ``gpus`` is the number of GPUs per instance: 0 (CPU only), a fraction of one GPU, or a whole
+      number on one node.
     - A ``gang`` may span several nodes. Its instances start together, on one GPU type.
     - ``model`` and ``batch`` select a row of the throughput table.
     - ``estimate`` is the amount of work that the user requested (a batch system's time limit), for
       policies that may not see the true work.
-    - ``manifest`` is additional information about the task for a scheduler, in the scheduler's own
-      form as canonical JSON (``canonical_json``). For Kubernetes, it is a pod. The core does not
-      read it.
-    - ``elastic`` is the range of instances within which a policy may resize a gang, with its
-      progress. In this case, ``instances`` is the number that the user requested, and ``work`` is
-      the work for that number.
+    - ``manifest`` is additional information about the task for a particular scheduler, in the
+      scheduler's own format, as canonical JSON (``canonical_json``). For Kubernetes, it is a pod.
+      The core does not read it.
+    - ``elastic`` is the range of instances within which a policy may resize a gang, with a model of
+      its progress. In this case, ``instances`` is the number that the user requested, and ``work``
+      is the work for that number.
 
     Raises:
         ModelError: The work is negative or not finite, there are no instances, or a demand is
-            impossible; or an elastic task is not a gang with one GPU per instance, or requests a
-            number of instances outside its range.
+            impossible. Also raised if an elastic task is not a gang with one GPU per instance, or
+            requests a number of instances outside its range.
     """
 
     name: str
@@ -512,7 +525,7 @@ class Task:
         try:
             if not 0 <= self.work < inf:
                 raise ModelError(f"work must be 0 or more, got {self.work!r}")
-            # readers create millions of tasks, so the common case comes first
+            # readers create millions of tasks, so the common case is checked first
             if type(self.instances) is not int:
                 check_whole("instances", self.instances)
             if self.instances < 1:
@@ -528,7 +541,9 @@ class Task:
 
     def _check_elastic(self, elastic: Elastic) -> None:
         if not self.gang or self.gpus != 1:
-            raise ModelError(f"an elastic task is a gang of instances of one GPU, got {self.gpus!r} GPUs per instance")
+            raise ModelError(
+                f"an elastic task must be a gang of instances with one GPU each, got {self.gpus!r} GPUs per instance"
+            )
         if not elastic.least <= self.instances <= elastic.most:
             raise ModelError(
                 f"instances must lie in the task's range of {elastic.least} to {elastic.most}, got {self.instances}"
@@ -539,10 +554,10 @@ class InFlight(NamedTuple):
     """A run from before the beginning of the simulation: instances of a task that started at
     ``since_s``.
 
-    They do their task's work from then on and end when it is done, or at the beginning of the
-    simulation if it would have been done earlier. If ``until_s`` is set, the run had ended by the
-    beginning: either its instances were done, or the run was ``stopped`` and they came back. A gang
-    runs as a whole.
+    From then on, the instances do their task's work. They end when this work is done, or at the
+    beginning of the simulation if it would have been done earlier. If ``until_s`` is set, the run
+    had ended by the beginning: either its instances were done, or the run was ``stopped`` and its
+    instances came back. A gang runs as a whole.
     """
 
     since_s: float
@@ -564,22 +579,23 @@ class InFlight(NamedTuple):
 class Job:
     """A DAG of tasks that arrives at ``arrival_s`` and is done when all its tasks are done.
 
-    - ``priority``: larger is more urgent.
+    - ``priority`` is larger for more urgent jobs.
     - ``deadline_s`` is a point in time, not a duration.
     - ``weight`` is the cost of each second for which this job waits.
-    - ``observed_start_s`` and ``observed_nodes`` come from the log of a real cluster: when and on
-      which nodes the recorded attempt started there. The job may not start before ``eligible_s``,
-      because of a dependency, a hold or a begin time. ``observed_gpu`` is the GPU type that it held
-      there.
-    - ``user``, ``account``, ``partition`` (a queue of a batch system) and ``qos`` come from its
-      submission, if known; ``request`` contains the other terms. Metrics are grouped by ``tenant``.
-    - ``in_flight`` are its runs from before the beginning of the simulation. Tasks that are done by
-      then are either left out of the graph or have runs that ended.
+    - ``observed_start_s``, ``observed_nodes`` and ``observed_gpu`` come from the log of a real
+      cluster. They are the time at which the recorded attempt started there, its nodes, and its GPU
+      type. The job may not start before ``eligible_s``, because of a dependency, a hold or a begin
+      time.
+    - ``user``, ``account``, ``partition`` (a queue in a batch system) and ``qos`` come from the
+      submission of the job, if they are known. ``request`` contains the other terms. Metrics are
+      grouped by ``tenant``.
+    - ``in_flight`` contains its runs from before the beginning of the simulation. Tasks that are
+      done by then are either left out of the graph or have runs that have ended.
 
     Raises:
-        ModelError: The arrival is negative; a deadline, an observation or an instance in flight
-            lies before it; the weight is not positive; or instances in flight do not belong to the
-            job.
+        ModelError: The arrival is negative; a deadline, an observation or a run in flight lies
+            before the arrival; the weight is not positive; or instances in flight do not belong to
+            the job.
     """
 
     id: str
@@ -626,7 +642,7 @@ class Job:
 
     @classmethod
     def single(cls, id: str, task: Task, arrival_s: float = 0.0, **rest: object) -> Job:
-        """Build a job of one task."""
+        """Build a job that consists of one task."""
         return cls(id, TaskGraph((task,)), arrival_s, **rest)  # type: ignore[arg-type]
 
     @property

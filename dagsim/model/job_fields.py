@@ -1,5 +1,6 @@
-"""The fields that describe a job besides its graph, as a single table. Columns, records, plain
-tables and exports are derived from it, so a field added to ``Job`` reaches all of them."""
+"""A table of the fields that describe a job besides its graph. Columns, records, plain tables and
+exports are derived from this table, so a field added to ``Job`` appears in all of them.
+"""
 
 from __future__ import annotations
 
@@ -24,25 +25,28 @@ class JobField(NamedTuple):
 
     @property
     def is_number(self) -> bool:
-        """True if its column contains numbers; other columns contain indices of their distinct
-        values."""
+        """True if the field's column contains numbers. The columns of other fields contain indices
+        of their distinct values.
+        """
         return self.kind.startswith("float")
 
     @property
     def is_text(self) -> bool:
-        """True if its values are texts."""
+        """True if the field's values are texts."""
         return self.kind == "str"
 
     @property
     def in_tables(self) -> bool:
-        """True if a plain table has a column with its name. Observed values have different names
-        there."""
+        """True if a plain table has a column with the name of the field. Observed values have
+        different names there.
+        """
         return (self.is_number or self.is_text) and not self.name.startswith("observed_")
 
 
 def _field(name: str, kind: str, default: Any) -> JobField:
-    """Return a field. In a column of numbers, a missing deadline is infinity, and other unknown
-    times are NaN."""
+    """Return a field. In a column of numbers, a missing deadline is infinity, whereas other unknown
+    times are NaN.
+    """
     unknown = inf if name == "deadline_s" else nan
     return JobField(name, kind, unknown if kind == "float | None" else default)
 

@@ -1,5 +1,5 @@
-"""Events in a simulation as rows, the log that contains them, facts about its jobs, and the
-schedule that all metrics are computed from.
+"""The rows that record the events in a simulation, the log that contains them, facts about the
+jobs, and the schedule, from which all metrics are computed.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ __all__ = [
 
 
 class Kind(IntEnum):
-    """Kind of a row in the log. For each step, a run on several nodes (a gang) writes one row per
-    node.
+    """The kind of a row in the log. A run on several nodes (a gang) writes one row per node for
+    each event.
     """
 
     ARRIVED = 0
@@ -84,7 +84,7 @@ class Kind(IntEnum):
 
 
 class RejectReason(IntEnum):
-    """Why a job was rejected."""
+    """The reason why a job was rejected."""
 
     TOO_LARGE = 1
     """A task asks for more than the whole empty cluster has."""
@@ -121,11 +121,12 @@ _REJECTED_BECAUSE = {
 
 
 class Record(NamedTuple):
-    """One row in the log. Fields that a kind does not use are -1 (``instances`` and ``gpus``: 0).
+    """One row in the log. Fields that a kind of row does not use are -1 (``instances`` and ``gpus``
+    are 0).
 
-    ``job`` counts arrivals from 0, ``task`` is an index in the job's graph, ``run`` counts starts
-    from 0, and ``node`` is an index in the cluster. ``gpus`` is a bit mask of the GPUs held on that
-    node, or 0 if the node has more than 62.
+    ``job`` counts arrivals from 0, ``task`` is an index into the job's graph, ``run`` counts starts
+    from 0, and ``node`` is an index into the cluster. ``gpus`` is a bit mask of the GPUs held on
+    that node, or 0 if the node has more than 62 GPUs.
     """
 
     kind: int
@@ -140,8 +141,9 @@ class Record(NamedTuple):
 
 
 class JobFacts(NamedTuple):
-    """Facts about a job that remain after it has left, one object per arrival in the order of
-    ``Record.job``."""
+    """The facts about a job that are kept after it has left. There is one object per arrival, in
+    the order of ``Record.job``.
+    """
 
     id: str
     arrival_s: float
@@ -214,14 +216,14 @@ _BLOCK = 1024
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FactColumns(Sequence[JobFacts]):
-    """Facts about J jobs with n tasks, as columns. A slice is a list.
+    """Facts about J jobs with n tasks in total, as columns. A slice of them is a list.
 
     Raises:
         ValueError: The columns have different lengths.
     """
 
     ids: tuple[str, ...]
-    arrival_s: NDArray[np.float64]  # (J,), like all other numbers
+    arrival_s: NDArray[np.float64]  # (J,), as are all other columns of numbers
     priority: NDArray[np.float64]
     deadline_s: NDArray[np.float64]
     """NaN if the job has none."""
@@ -243,14 +245,14 @@ class FactColumns(Sequence[JobFacts]):
         if any(len(column) != jobs for column in (*numbers, self.tenant, self.graph)):
             raise ValueError("the columns of jobs have different lengths")
         if len(self.first) != jobs + 1 or self.first[-1] != len(self.name) or (np.diff(self.first) < 0).any():
-            raise ValueError("tasks that are of no job")
+            raise ValueError("some tasks do not belong to any job")
         for places, of in ((self.name, self.names), (self.graph, self.graphs)):
             if len(places) and not 0 <= places.min() <= places.max() < len(of):
-                raise ValueError("a place beyond its list")
+                raise ValueError("an index lies beyond the end of its list")
 
     @classmethod
     def of(cls, facts: Sequence[JobFacts]) -> FactColumns:
-        """Convert ``facts`` in any form to columns."""
+        """Convert ``facts`` from any form to columns."""
         if isinstance(facts, FactColumns):
             return facts
         columns = dict(zip(JobFacts._fields, zip(*facts, strict=True) if facts else repeat(()), strict=False))
@@ -296,7 +298,7 @@ class FactColumns(Sequence[JobFacts]):
     __hash__ = None  # type: ignore[assignment]
 
     def _made(self, start: int, stop: int) -> list[JobFacts]:
-        """Return the jobs ``start`` to ``stop``."""
+        """Return the facts about the jobs from ``start`` to ``stop``."""
         first = self.first[start : stop + 1].tolist()
         begin, names = first[0], [self.names[place] for place in self.name[first[0] : first[-1]].tolist()]
         columns = {
@@ -313,7 +315,9 @@ class FactColumns(Sequence[JobFacts]):
 
 
 class ScheduleLog:
-    """Rows in the order of events. ``pack`` joins the bytes of full chunks into ``ROW`` arrays."""
+    """The rows of a log in the order of events. ``pack`` joins the bytes of full chunks into
+    ``ROW`` arrays.
+    """
 
     __slots__ = ("_packed", "_packed_rows", "_tail", "append_packed")
 
@@ -331,7 +335,9 @@ class ScheduleLog:
         self._tail.append(packed_row(*row))
 
     def pack(self) -> None:
-        """Pack long tails (49 bytes per row). Call this from time to time while writing."""
+        """Pack the last rows into an array (49 bytes per row) if there are many of them. Call this
+        from time to time while writing.
+        """
         if len(self._tail) >= _CHUNK:
             self._pack()
 
@@ -343,15 +349,15 @@ class ScheduleLog:
         return self._packed[0] if self._packed else np.empty(0, ROW)
 
     def since(self, row: int) -> list[Row]:
-        """Return the rows from number ``row`` onwards as tuples, for a reader that follows the
-        simulation, such as a reward.
+        """Return the rows from number ``row`` onwards as tuples. This is meant for code that
+        follows a simulation, such as a reward.
         """
         if row >= self._packed_rows:
             return [*map(unpacked_row, self._tail[row - self._packed_rows :])]
         return list(self.rows()[row:].tolist())
 
     def save(self, path: Path) -> None:
-        """Write the rows to ``path`` (NumPy ``.npy``)."""
+        """Write the rows to the file ``path`` (NumPy ``.npy``)."""
         with path.open("wb") as file:
             self.write(file)
 
@@ -361,7 +367,7 @@ class ScheduleLog:
 
     @classmethod
     def load(cls, path: Path) -> ScheduleLog:
-        """Read a log that ``save`` wrote.
+        """Read a log from a file written by ``save``.
 
         Raises:
             RunFolderError: ``path`` is missing, damaged, or not a schedule log.
@@ -378,14 +384,14 @@ class ScheduleLog:
 
     @classmethod
     def of(cls, rows: np.ndarray) -> ScheduleLog:
-        """Wrap a ``ROW`` array as a log."""
+        """Create a log from a ``ROW`` array, without copying it."""
         log = cls()
         log._packed = [rows]
         log._packed_rows = len(rows)
         return log
 
     def copy(self) -> ScheduleLog:
-        """Copy the log; both share the packed rows and grow independently."""
+        """Return a copy of the log. Both share the packed rows and grow independently."""
         log = ScheduleLog()
         log._packed = list(self._packed)
         log._packed_rows = self._packed_rows
@@ -416,8 +422,8 @@ class ScheduleLog:
 
 @dataclass(slots=True)
 class Schedule:
-    """The result of a simulation, either a current one or one read from a run folder. ``jobs[n]``
-    is the job with ``Record.job == n``.
+    """The result of a simulation, which may still be running or may have been read from a run
+    folder. ``jobs[n]`` is the job with ``Record.job == n``.
     """
 
     cluster: Cluster
@@ -443,23 +449,23 @@ class Schedule:
         self.jobs.append(job)
 
     def check(self) -> None:
-        """Check that a schedule read from a file could have been written by a simulation, as far as
-        its readers rely on this.
+        """Check that a schedule from a file could have been written by a simulation, as far as the
+        code that reads it relies on this.
 
         Raises:
-            ValueError: It could not have been; the message names the first wrong row (counted from
-            0) or the job.
+            ValueError: No simulation could have written it; the message names the first wrong row
+                (counted from 0) or the job.
         """
         rows, jobs = self.log.rows(), FactColumns.of(self.jobs)
         if rows.ndim != 1:
-            raise ValueError(f"the rows have {rows.ndim} dimensions")
-        # A rejected job that can run nowhere has no end on an idle cluster either.
+            raise ValueError(f"the rows must have one dimension, got {rows.ndim}")
+        # A rejected job that fits on no node has no ideal end even on an idle cluster.
         numbers = np.array([getattr(jobs, name) for name in NUMBERS if name not in ("deadline_s", *_IDEAL)])
         ideals = np.array([getattr(jobs, name) for name in _IDEAL])
         ends = (self.seed, self.ended_s, self.begins_s)
         finite = np.isfinite(numbers).all() and all(isinstance(end, int | float) and isfinite(end) for end in ends)
         if not finite or not (ideals >= 0).all():
-            raise ValueError("a number of a job, the seed or the end is not finite")
+            raise ValueError("a number in a job, the seed or an end of the simulation is not finite")
         texts = (*jobs.ids, *jobs.tenant, *jobs.names)
         if not all(isinstance(text, str) for text in texts):
             raise ValueError("a name is not a string")
@@ -486,8 +492,8 @@ class Schedule:
     @staticmethod
     def _check_rows(rows: np.ndarray, name: str, wrong: np.ndarray) -> None:
         if (places := np.flatnonzero(wrong)).size:
-            raise ValueError(f"row {places[0]}: {name} {rows[name][places[0]]}")
+            raise ValueError(f"row {places[0]}: {name} must not be {rows[name][places[0]]}")
 
     def copy(self) -> Schedule:
-        """Copy the schedule; both grow independently."""
+        """Return a copy of the schedule. Both grow independently."""
         return replace(self, jobs=list(self.jobs), log=self.log.copy())

@@ -1,9 +1,9 @@
-"""Partitions of a GPU (NVIDIA Multi-Instance GPU): the profiles of each type, and their possible
-positions.
+"""Partitions of GPUs (NVIDIA Multi-Instance GPU, MIG): the profiles of each GPU type, and their
+possible positions.
 
 The tables come from NVIDIA's MIG User Guide ("Supported MIG Profiles") and from ``nvidia-smi mig
--lgipp``. A profile takes a number of compute and memory slices, and begins at one of a few memory
-slices.
+-lgipp``. A profile takes a number of compute slices and memory slices, and can begin only at
+certain memory slices.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ _ROUNDING = 1e-9
 
 
 class MigProfile(NamedTuple):
-    """A size of partition: its ``compute`` and ``memory`` slices, and the memory slices at which it
-    may begin."""
+    """A profile, that is, a possible size of a partition: its numbers of ``compute`` and ``memory``
+    slices, and the memory slices at which it may begin.
+    """
 
     name: str
     compute: int
@@ -28,12 +29,14 @@ class MigProfile(NamedTuple):
     starts: tuple[int, ...]
 
     def mask(self, start: int) -> int:
-        """Return the memory slices that it takes from ``start`` onwards, as a bit set."""
+        """Return a bit set of the memory slices that the profile takes from ``start`` onwards."""
         return ((1 << self.memory) - 1) << start
 
 
 class MigPart(NamedTuple):
-    """An existing part of a GPU, whether in use or not. ``profile`` is an index in the table."""
+    """An existing partition of a GPU, whether in use or not. ``profile`` is an index into the
+    table.
+    """
 
     start: int
     profile: int
@@ -46,46 +49,49 @@ Layout = tuple[MigPart, ...]
 
 @dataclass(frozen=True, slots=True)
 class MigTable:
-    """The profiles of a GPU type, smallest first, and its number of compute slices."""
+    """The profiles of a GPU type, smallest first, and the number of its compute slices."""
 
     gpu: str
     compute: int
     profiles: tuple[MigProfile, ...]
 
     def profile(self, gpus: float, gpu_types: tuple[str, ...] | None = None) -> int | None:
-        """Return the profile for a demand of up to one GPU: the smallest of those named as
-        ``TYPE-PROFILE`` among its types, or else the smallest with enough compute slices. None if
-        there is none.
+        """Return the index of the profile for a demand of up to one GPU. If the demand's types
+        include profiles named ``TYPE-PROFILE``, this is the smallest of these; otherwise, it is the
+        smallest one with enough compute slices. Return None if there is none.
         """
         return _profile_of(self, gpus, gpu_types)
 
     def opening(self, layout: Layout, profile: int) -> tuple[int, bool] | None:
-        """Return the start at which a part with a profile would be used next, and True if a free
-        part exists there; None if it does not fit.
+        """Return the position at which the next partition with this profile would be used, and
+        whether a free partition with this profile exists there. Return None if it does not fit.
 
-        A free part with the profile comes first. A new part replaces free parts. Among the possible
-        positions, the one that leaves space for the largest profiles is chosen.
+        A free partition with the profile is used first. A new partition replaces free ones. Among
+        its possible positions, the one that leaves space for the largest profiles is chosen.
         """
         return _opening(self, layout, profile)
 
     def room(self, layout: Layout, profile: int) -> int:
-        """Return the number of parts with a profile that could be used beside those in use."""
+        """Return the number of partitions with a profile that could be used beside those in use."""
         taken, mask = self.taken(layout), self.profiles[profile].mask
         return sum([not taken & mask(start) for start in self.profiles[profile].starts])
 
     def taken(self, layout: Layout) -> int:
-        """Return the memory slices in use, as a bit set."""
+        """Return a bit set of the memory slices that are in use."""
         return sum([self.profiles[part.profile].mask(part.start) for part in layout if part.busy])
 
     def used(self, layout: Layout, start: int, profile: int) -> Layout:
-        """Return the layout with a part in use at ``start``, without the free parts in its way."""
+        """Return the layout with a partition in use at ``start``, and without the free partitions
+        that it overlaps.
+        """
         mask = self.profiles[profile].mask(start)
         kept = [part for part in layout if not self.profiles[part.profile].mask(part.start) & mask]
         return tuple(sorted([*kept, MigPart(start, profile, True)]))
 
     def freed(self, layout: Layout, start: int) -> Layout:
-        """Return the layout after the part at ``start`` has become free; it stays until its space
-        is needed."""
+        """Return the layout after the partition at ``start`` has become free. It continues to exist
+        until its space is needed.
+        """
         return tuple([part._replace(busy=False) if part.start == start else part for part in layout])
 
 
@@ -94,8 +100,9 @@ def _table(gpu: str, compute: int, *rows: tuple[str, int, int, tuple[int, ...]])
 
 
 def _sevenths(gpu: str, *gb: int) -> MigTable:
-    """Return the table of a type with 7 compute and 8 memory slices, given the GB of its 1, 2, 4
-    and 8 memory slices."""
+    """Return the table of a GPU type with 7 compute slices and 8 memory slices. ``gb`` contains the
+    GB of 1, 2, 4 and 8 memory slices.
+    """
     one, two, four, eight = gb
     return _table(
         gpu,
@@ -122,21 +129,22 @@ MIG_TABLES: Mapping[str, MigTable] = {
 
 
 def slice_type(name: str) -> tuple[str, str] | None:
-    """Return the GPU type and profile of a name such as ``A100-40-3g.20gb``; None for any other
-    name."""
+    """Return the GPU type and the profile in a name such as ``A100-40-3g.20gb``; None for any other
+    name.
+    """
     gpu, dash, profile = name.rpartition("-")
     table = MIG_TABLES.get(canonical(gpu)) if dash else None
     return None if table is None or profile not in [one.name for one in table.profiles] else (table.gpu, profile)
 
 
 def parted_types(gpu_types: tuple[str, ...] | None) -> frozenset[str]:
-    """Return the GPU types that a task names only by their parts."""
+    """Return the GPU types of which a task names only partitions."""
     names = {canonical(name) for name in gpu_types or ()}
     return frozenset([part[0] for part in map(slice_type, names) if part is not None]) - names
 
 
 def named_types(gpu_types: tuple[str, ...]) -> frozenset[str]:
-    """Return the GPU types that a task names, whole or by a part."""
+    """Return the GPU types that a task names, either as whole GPUs or by a partition."""
     return parted_types(gpu_types) | {canonical(name) for name in gpu_types}
 
 

@@ -1,5 +1,6 @@
-"""Queues of a production scheduler: the users of a cluster, with their quotas, weights and
-limits."""
+"""The queues of a production scheduler, which describe the users of a cluster with their quotas,
+weights and limits.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +19,9 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Caps:
     """Maximum resources held at the same time; None means no limit. ``jobs`` counts runs, ``nodes``
-    counts distinct nodes, and ``gpus_of`` limits GPUs by type. ``minutes`` is a budget of ``gpus``,
-    ``cpus``, ``memory_gb`` or ``nodes``, each multiplied by minutes: those already used, and those
-    that runs may still use until their time limits.
+    counts distinct nodes, and ``gpus_of`` limits GPUs by type. ``minutes`` limits ``gpus``,
+    ``cpus``, ``memory_gb`` or ``nodes`` multiplied by minutes. Both the amount already used and the
+    amount that current runs may still use until their time limits count.
 
     Raises:
         ModelError: A limit is negative, or there is no such resource.
@@ -49,9 +50,9 @@ class Caps:
 
 @dataclass(frozen=True, slots=True)
 class JobCaps:
-    """Maximum resources of a single job; None means no limit. ``minutes`` limits ``gpus``, ``cpus``,
-    ``memory_gb`` or ``nodes``, each times the minutes of its time limit. A job that requests more never
-    starts.
+    """Maximum resources of a single job; None means no limit. ``minutes`` limits ``gpus``,
+    ``cpus``, ``memory_gb`` or ``nodes`` multiplied by the minutes of the job's time limit. A job
+    that requests more never starts.
 
     Raises:
         ModelError: A limit is negative, or there is no such resource.
@@ -74,30 +75,31 @@ class JobCaps:
         return bool(self.amounts() or self.minutes)
 
     def amounts(self) -> dict[str, float]:
-        """Return the limits on resources that are set, without those on minutes."""
+        """Return the limits on resources that are set, except the limits on minutes."""
         values = ((limit.name, getattr(self, limit.name)) for limit in fields(self) if limit.name != "minutes")
         return {name: value for name, value in values if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class QueueNode:
-    """An account, a queue or a group of queues, with everything below it.
+    """An account, a queue or a group of queues, with all accounts or queues below it.
 
-    - ``weight`` is its shares among its siblings, and ``users`` contains the shares of its users
-      (default 1).
-    - ``priority`` is the priority of its jobs, and ``user_priorities`` contains those of users that
-      differ.
-    - ``limits`` hold for everything below it together, ``user_limits`` for each of its users,
-      ``limits_of`` for the users that it names, ``job_limits`` for each job, ``job_limits_of`` for each job
-      of the users that it names.
-    - ``quota`` is its own share, by GPU type or as ``gpus``, ``cpus``, ``memory_gb``.
-    - ``borrow`` and ``lend`` are the largest amounts that it takes from others' quota or gives from
-      its own; None means no limit.
-    - ``aliases`` are further names under which jobs are submitted to it, as ``queue`` or
-      ``namespace/queue``.
-    - ``order`` determines whether a job that does not fit blocks later ones (``strict``),
-      ``reclaim`` whose jobs in other queues it may stop to get its quota back, and ``within`` whose
-      jobs in the same queue.
+    - ``weight`` is its number of shares among its siblings, and ``users`` contains the number of
+      shares of each of its users (default 1).
+    - ``priority`` is the priority of its jobs, and ``user_priorities`` contains the priorities of
+      users for whom it differs.
+    - ``limits`` apply to everything below it together, ``user_limits`` to each of its users,
+      ``limits_of`` to the users named there, ``job_limits`` to each job, and ``job_limits_of`` to
+      each job of the users named there.
+    - ``quota`` contains its own amounts of resources, by GPU type or as ``gpus``, ``cpus`` and
+      ``memory_gb``.
+    - ``borrow`` and ``lend`` are the largest amounts that it may take from the quotas of others or
+      give from its own; None means no limit.
+    - ``aliases`` contains additional names under which jobs are submitted to it, each in the form
+      ``queue`` or ``namespace/queue``.
+    - ``order`` determines whether a job that does not fit blocks later jobs (``strict``).
+      ``reclaim`` determines which jobs in other queues it may stop to get its quota back, and
+      ``within`` which jobs in the same queue it may stop.
 
     Raises:
         ModelError: A name is missing, or a number is negative.
@@ -126,17 +128,18 @@ class QueueNode:
 
     def __post_init__(self) -> None:
         if not self.name:
-            raise ModelError("queues: a queue needs a name")
+            raise ModelError("queues: every queue needs a name")
         _check(f"queue {self.name!r}", {"weight": self.weight})
         for part in ("users", "user_priorities", "quota", "borrow", "lend"):
             _check(f"queue {self.name!r}: {part}", getattr(self, part))
         for part in ("borrow", "lend") if not self.children else ():
             if unknown := [key for key in getattr(self, part) if key not in self.quota]:
-                raise ModelError(f"queue {self.name!r}: {part} names {unknown[0]!r}, of which it has no quota")
+                raise ModelError(f"queue {self.name!r}: {part} names {unknown[0]!r}, for which the queue has no quota")
 
     def walk(self, above: tuple[str, ...] = ()) -> Iterator[tuple[QueueNode, tuple[str, ...]]]:
-        """Yield the queue and all queues below it, each with the names of those above, nearest
-        first."""
+        """Yield this queue and all queues below it, each with the names of those above it, nearest
+        first.
+        """
         yield self, above
         for child in self.children:
             yield from child.walk((self.name, *above))
@@ -144,21 +147,23 @@ class QueueNode:
 
 @dataclass(frozen=True, slots=True)
 class NodePartition:
-    """Nodes under one set of rules. ``nodes`` are names of nodes or of groups of nodes; empty means
-    all nodes.
+    """A partition: a set of nodes with common rules. ``nodes`` contains the names of nodes or of
+    groups of nodes; if it is empty, the partition contains all nodes.
 
-    - ``priority`` is its priority factor.
+    - ``priority`` is the priority factor of the partition.
     - Jobs in a higher ``tier`` are scheduled first, and preempt those in partitions whose
       ``preempt`` is not ``off``.
-    - ``max_time_s`` kills jobs that run longer, and ``default_time_s`` is the limit of jobs without
-      one.
-    - ``billing`` contains the weights of ``gpus``, ``cpus`` and ``memory_gb`` in usage.
-    - ``exclusive`` gives whole nodes.
-    - ``qos`` names the QOS whose limits hold for all of its jobs, in addition to those of their own
-      QOS.
-    - ``job_limits`` hold for each job.
-    - ``accounts`` and ``allowed_qos`` are those whose jobs may run here, with all accounts below
-      them; empty means all except ``denied_accounts`` and ``denied_qos``.
+    - Jobs are killed after running for ``max_time_s``. ``default_time_s`` is the time limit of jobs
+      that state none.
+    - ``billing`` contains the weights with which ``gpus``, ``cpus`` and ``memory_gb`` count towards
+      usage.
+    - With ``exclusive``, jobs get whole nodes.
+    - ``qos`` names a QOS whose limits apply to all jobs in the partition, in addition to the limits
+      of their own QOS.
+    - ``job_limits`` apply to each job.
+    - Only jobs from ``accounts`` (including all accounts below them) and with an ``allowed_qos``
+      may run here. If ``accounts`` is empty, all accounts except ``denied_accounts`` are allowed;
+      likewise, if ``allowed_qos`` is empty, all QOS except ``denied_qos``.
     - ``grace_s`` is the time for which a run continues after it has been chosen for preemption.
     - ``spreads`` is True if jobs go to the least loaded nodes first.
 
@@ -199,9 +204,9 @@ class NodePartition:
 
 @dataclass(frozen=True, slots=True)
 class Qos:
-    """A quality of service: a priority; limits in total, per user, per account and per job; and the
-    QOS that it preempts. A preempted run continues for ``grace_s``. If it ``keeps_usage``, budgets
-    in ``limits`` never recover.
+    """A quality of service. It has a priority, limits in total, per user, per account and per job,
+    and a list of the QOS that it preempts. A preempted run continues for ``grace_s``. If the QOS
+    ``keeps_usage``, the used part of budgets in ``limits`` does not decay.
 
     Raises:
         ModelError: A number is out of range.
@@ -235,15 +240,18 @@ REPEATED_S = 60 * 86400.0
 
 @dataclass(frozen=True, slots=True)
 class NodeReservation:
-    """Nodes that only the jobs in a reservation may use from ``start_s`` to ``end_s``.
+    """A reservation: nodes that only the jobs in the reservation may use from ``start_s`` to
+    ``end_s``.
 
-    Times are on the clock of the log, in seconds since 1970 if it has dates; for generated jobs, in
-    seconds of the simulation. A job outside the reservation only starts on its nodes if its time
-    limit ends before the reservation begins. Jobs request it by name (``Request.reservation``).
+    Times are on the clock of the log, that is, in seconds since 1970 if the log has dates. For
+    generated jobs, they are in seconds of the simulation. A job outside the reservation only starts
+    on its nodes if its time limit ends before the reservation begins. Jobs request the reservation
+    by name (``Request.reservation``).
 
-    - ``every_s`` repeats it at that interval, for as long as ``REPEATED_S``.
-    - ``known_s`` is the time at which it was made; None if it has been known from the beginning.
-    - ``magnetic``: jobs of its ``accounts`` and ``users`` use its nodes without requesting it.
+    - ``every_s`` is the interval at which it repeats, for a total of ``REPEATED_S``.
+    - ``known_s`` is the time at which it was made; None if it is known from the beginning.
+    - If it is ``magnetic``, jobs of its ``accounts`` and ``users`` use its nodes without requesting
+      it.
 
     Raises:
         ModelError: It has no name or no nodes, ends before it begins, or repeats before it ends.
@@ -275,7 +283,7 @@ class NodeReservation:
             )
 
     def times(self) -> list[tuple[float, float]]:
-        """Return the start and end of each period for which it is held."""
+        """Return the start and the end of each period in which the nodes are reserved."""
         count = 1 if self.every_s is None else max(1, int(REPEATED_S // self.every_s))
         every_s = self.every_s or 0.0
         return [(self.start_s + number * every_s, self.end_s + number * every_s) for number in range(count)]
@@ -283,9 +291,10 @@ class NodeReservation:
 
 @dataclass(frozen=True, slots=True)
 class NodeOutage:
-    """Nodes that were out of service from ``start_s`` to ``end_s`` (None: until the end), on the
-    same clock as reservations. ``drain``: runs on the nodes continue, but nothing starts. ``down``:
-    runs fail. Unlike a reservation, it is not known in advance.
+    """An outage: nodes that were out of service from ``start_s`` to ``end_s`` (None means until the
+    end), on the same clock as reservations. With the kind ``drain``, runs on the nodes continue,
+    but nothing starts. With ``down``, runs fail. Unlike a reservation, an outage is not known in
+    advance.
 
     Raises:
         ModelError: It has no nodes, or ends before it begins.
@@ -313,33 +322,36 @@ OVERDUE_S = 1.0
 
 
 class TimeLimits(NamedTuple):
-    """The time limit of jobs that state none (None if there is no such limit), and the longest
-    limit that a job may state, in s."""
+    """The time limit for jobs that state none (None if there is no default), and the longest time
+    limit that a job may have, both in s.
+    """
 
     default_s: float | None = None
     most_s: float = inf
 
     @property
     def unstated_s(self) -> float:
-        """The time limit of a job that states none: the default, or else the longest, or else a
-        year."""
+        """The time limit of a job that states none. This is the default, or else the longest limit,
+        or else a year.
+        """
         return min(UNLIMITED_S if self.default_s is None else self.default_s, self.most_s)
 
 
 @dataclass(frozen=True, slots=True)
 class QueueTree:
-    """All queues: the ``tree`` of accounts or cluster queues, the partitions and the qualities of
-    service; reservations and outages of nodes, and the number of each licence.
+    """All queues of a site: the ``tree`` of accounts or cluster queues, the partitions, and the
+    qualities of service. It also contains the reservations and outages of nodes, and the number of
+    each licence.
 
-    ``kueue`` contains the objects of the scheduler Kueue, instead of the ``tree``.
+    For the scheduler Kueue, ``kueue`` contains Kueue's objects, and there is no ``tree``.
 
-    ``scheduler`` contains the parameters of the site's scheduler. The policy that represents the
-    scheduler uses them if it is given without parameters.
+    ``scheduler`` contains the parameters of the site's scheduler. The policy that represents this
+    scheduler uses them if the user gives the policy no parameters.
 
-    Jobs that name no partition or QOS, or an unknown one, get the first.
+    Jobs that name no partition or QOS, or an unknown one, get the first one.
 
     Raises:
-        ModelError: Two have the same name, or a QOS preempts one that does not exist.
+        ModelError: Two parts have the same name, or a QOS preempts one that does not exist.
     """
 
     tree: tuple[QueueNode, ...] = ()
@@ -380,8 +392,8 @@ class QueueTree:
             yield from node.walk()
 
     def names(self) -> dict[str, None]:
-        """Return the names under which jobs are submitted, without namespaces: accounts or queues,
-        and all above them.
+        """Return the names under which jobs are submitted, without namespaces. These are the names
+        of accounts or queues, and of all those above them.
         """
         names = [name for node, _ in self.walk() for name in (node.name, *node.aliases)]
         if self.kueue is not None:
@@ -389,7 +401,7 @@ class QueueTree:
         return {name.rpartition("/")[2]: None for name in names}
 
     def time_limits(self, job: Job) -> TimeLimits:
-        """Return the time limits of the partitions and the QOS of a job."""
+        """Return the time limits for a job, from its partitions and its QOS."""
         named = job.request.partitions if job.request is not None else ()
         own = [part for part in self.partitions if part.name in (named or (job.partition,))] or self.partitions[:1]
         part = max(own, key=lambda part: part.max_time_s or inf, default=NodePartition(""))
@@ -399,7 +411,7 @@ class QueueTree:
 
     @property
     def has_quota(self) -> bool:
-        """True if a queue has a quota."""
+        """True if any queue has a quota."""
         return self.kueue is not None or any(node.quota for node, _ in self.walk())
 
 

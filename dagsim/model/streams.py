@@ -1,7 +1,9 @@
-"""Named streams of random numbers from a single root seed, which are independent of each other.
+"""Named streams of random numbers, which are derived from a single root seed and independent of
+each other.
 
-Each purpose (arrivals, shapes, failures) draws from the stream with its name, so that a new stream
-changes no other. Pass the number of an episode or worker as ``index``, never as ``root + index``.
+For each purpose (arrivals, shapes, failures), numbers are drawn from a separate stream with its
+name, so that adding a stream does not change any other. Pass the number of an episode or worker as
+``index``; never add it to ``root``.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from dagsim.errors import InputError
 
 
 def stream(root: int, name: str, index: int = 0) -> np.random.Generator:
-    """Return the generator called ``name`` with number ``index`` under the seed ``root``. Equal
+    """Return the random generator with a name and an ``index`` for the seed ``root``. Equal
     arguments give equal numbers.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Pictures of a schedule at a single moment: waiting, running and finished jobs."""
+"""Pictures of a schedule at a given time, which show waiting, running and finished jobs."""
 
 from dagsim.pictures.scene import Scene
 

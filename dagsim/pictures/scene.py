@@ -1,6 +1,6 @@
-"""Pictures of a schedule at a single moment: waiting jobs, the GPUs of every node, and the queue
-and use so far. This module also defines the colours of every picture, plot and page, chosen for
-colour-blind readers.
+"""Pictures of a schedule at a given time. They show the waiting jobs, the GPUs of every node, and
+the queue length and GPU use so far. This module also defines the colours of all pictures, plots and
+pages, which are chosen for colour-blind readers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from PIL.ImageDraw import ImageDraw
 
-# Okabe & Ito's palette ("Color universal design", 2008) without its yellow, which is too pale for lines.
+# The palette of Okabe and Ito ("Color universal design", 2008) without its yellow, which is too
+# pale for lines.
 BLUE, ORANGE, GREEN, SKY, VERMILION, PURPLE = "#0072B2", "#E69F00", "#009E73", "#56B4E9", "#D55E00", "#CC79A7"
 COLOURS = (BLUE, ORANGE, GREEN, SKY, VERMILION, PURPLE)
 
@@ -35,14 +36,15 @@ _TITLE = 14
 
 
 def rgb(colour: str) -> tuple[int, int, int]:
-    """Return red, green and blue of ``#rrggbb``, from 0 to 255."""
+    """Return the red, green and blue parts of ``#rrggbb``, each from 0 to 255."""
     return int(colour[1:3], 16), int(colour[3:5], 16), int(colour[5:7], 16)
 
 
 def job_colour(number: int) -> tuple[float, float, float]:
     """Return the colour of a job as red, green and blue from 0 to 1.
 
-    Jobs use each hue unchanged, then lighter, then darker, so that consecutive jobs differ.
+    The jobs go through all hues first unchanged, then lighter, then darker, so that consecutive
+    jobs differ.
     """
     hue, light, strength = colorsys.rgb_to_hls(*(part / 255 for part in rgb(COLOURS[number % len(COLOURS)])))
     factor = _SHADES[number // len(COLOURS) % len(_SHADES)]
@@ -61,7 +63,9 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Card of each node, and the edge length of its cells."""
+    """The card that represents each node, and the edge length of the cells on the cards, which
+    represent GPUs.
+    """
 
     cards: tuple[Box | None, ...]
     counts: tuple[int, ...]
@@ -69,10 +73,10 @@ class Layout:
     titled: bool
 
     def slot(self, node: int, first: float, last: float) -> Box | None:
-        """Return the part of a cell from lane ``first`` to ``last`` of a node, filled from the
-        bottom.
+        """Return the part of a cell from lane ``first`` to lane ``last`` of a node. Cells are
+        filled from the bottom.
 
-        Both lanes lie within one GPU.
+        Both lanes lie within the same GPU.
         """
         card = self.cards[node]
         if card is None:
@@ -87,7 +91,7 @@ class Layout:
 
 
 def layout(counts: Ints, area: Box) -> Layout:
-    """Arrange cards from left to right and top to bottom, as large as the area allows."""
+    """Arrange the cards from left to right and from top to bottom, as large as the area allows."""
     gpu_counts = tuple(int(count) for count in counts)
     for cell in _SIZES:
         titled = cell >= 16
@@ -132,8 +136,9 @@ _MOST_POINTS = 370
 
 
 class GpuPart(NamedTuple):
-    """A part of a GPU that a run holds at a given moment. Lanes count from the first GPU of the
-    node."""
+    """A part of a GPU that a run holds at a given time. Lanes are numbered from the first GPU of
+    the node.
+    """
 
     entry: int
     job: int
@@ -145,8 +150,9 @@ class GpuPart(NamedTuple):
 
 
 class Scene:
-    """Pictures of one schedule. Colours represent jobs; blocks fly from the queue to their GPUs and
-    out again."""
+    """Pictures of one schedule. Each job has a colour. Its blocks move from the queue to its GPUs,
+    and disappear when its runs end.
+    """
 
     def __init__(self, source: Source, title: str = "") -> None:
         self._made = cols = columns(source)
@@ -163,15 +169,15 @@ class Scene:
 
     @property
     def span_s(self) -> tuple[float, float]:
-        """Time from the first arrival to the end."""
+        """The times of the first arrival and of the end."""
         return self._made.start_s, self._made.end_s
 
     def shares(self, now_s: float) -> list[GpuPart]:
-        """Return the parts of GPUs that runs hold at a given moment."""
+        """Return the parts of GPUs that runs hold at a given time."""
         return self._shares((self._start_s <= now_s) & (self._end_s > now_s), now_s)
 
     def waiting(self, now_s: float) -> list[int]:
-        """Return the jobs in the system without a current run, by arrival."""
+        """Return the jobs that are in the system without a current run, in order of arrival."""
         runs = self._made.runs
         running = np.zeros(len(self._made.jobs), bool)
         running[runs.job[(runs.start_s <= now_s) & (runs.end_s > now_s)]] = True
@@ -181,10 +187,10 @@ class Scene:
         return jobs
 
     def image(self, now_s: float, step_s: float = 0.0) -> Image:
-        """Return the picture at a moment.
+        """Return the picture at a given time.
 
-        ``step_s`` is the time between two consecutive pictures; if it is above 0, starts and ends
-        are shown as movement.
+        ``step_s`` is the time between two consecutive pictures. If it is above 0, starts and ends
+        are shown as movements.
         """
         from PIL import Image, ImageDraw
 
@@ -210,7 +216,7 @@ class Scene:
         return whole.reduce(_FINE)
 
     def array(self, now_s: float) -> np.ndarray:
-        """Return the picture at a given moment as (height, width, 3) uint8."""
+        """Return the picture at a given time. Shape (height, width, 3), uint8."""
         return np.asarray(self.image(now_s))
 
     def _shares(self, chosen: Flags, now_s: float) -> list[GpuPart]:
@@ -263,7 +269,7 @@ class Scene:
                     self._box(pen, cell, _CELL, round_=3)
 
     def _draw_strip(self, pen: ImageDraw, now_s: float) -> None:
-        """Draw the number of waiting jobs (orange) and held GPUs (blue) up to now."""
+        """Draw the number of waiting jobs (orange) and the number of held GPUs (blue) until now."""
         start_s, end_s = self.span_s
         if not end_s > start_s:
             return
@@ -308,7 +314,7 @@ class Scene:
         self._block(pen, _between(self._place(min(ahead, self._room() - 1)), target, _eased(way)), share.job)
 
     def _draw_leaving(self, pen: ImageDraw, share: GpuPart, way: float) -> None:
-        """Draw a block that shrinks where it ran."""
+        """Draw a block that shrinks in the place where it ran."""
         box = self._layout.slot(share.node, share.first, share.last)
         if box is None:
             return
@@ -362,7 +368,7 @@ class Scene:
 
 
 def clock(time_s: float) -> str:
-    """Format a duration for people: ``2 d 3 h``, ``14 min``, ``3.2 s``."""
+    """Format a duration for people, for example ``2 d 3 h``, ``14 min`` or ``3.2 s``."""
     if time_s < 180:
         return f"{time_s:.1f} s"
     minutes = int(time_s // 60)

@@ -1,4 +1,6 @@
-"""Answers to questions about a cluster, stored in their run folder for the page that shows them."""
+"""Answers to questions about a cluster, which are stored in their run folder for the page that shows
+them.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A picture in an answer: a row for each mark, or a curve if the marks lie on two axes."""
+    """A chart in an answer: a row for each mark, or a curve if the marks have two coordinates."""
 
     title: str
     marks: tuple[Mark, ...]

@@ -1,4 +1,4 @@
-"""Tables of results: policies, the points of a sweep, the clusters of a what-if, and those of a
+"""Tables of results, which compare policies, the points of a sweep, or the clusters of a what-if or a
 plan.
 """
 
@@ -30,7 +30,7 @@ _HEADS = {
 
 
 class ResultCells(NamedTuple):
-    """Cells for one result, the same in every table; ``-`` for a missing value."""
+    """The cells for one result, which are the same in every table; ``-`` for a missing value."""
 
     mean: str
     ratio: str
@@ -90,12 +90,12 @@ def comparison_table(
     wide: bool = False,
     to_bound: Mapping[str, float] | None = None,
 ) -> Grid:
-    """Compare policies on the same seeds, in the order of ``ranked``.
+    """Return a table that compares policies on the same seeds, in the order of ``ranked``.
 
     ``ranked`` are the ``standings`` by ``metric``. Policies with equal results on every seed share
-    a row. Without ``wide``, the table fits 80 columns; ``wide`` adds the ratio of means, the median
-    ratio, Holm's p and other metrics. ``to_bound`` adds how much of the gap to a lower bound each
-    policy closes (the family ``bounds``).
+    a row. Without ``wide``, the table fits into 80 columns; ``wide`` adds the ratio of means, the
+    median ratio, Holm's p and other metrics. ``to_bound`` adds how much of the gap to a lower bound
+    each policy closes (the family ``bounds``).
     """
     sample, n = ranked[0].sample, ranked[0].n
     policies = "1 policy" if len(ranked) == 1 else f"{len(ranked)} policies"
@@ -155,15 +155,15 @@ def metric_name(metric: str) -> str:
 
 
 def _unit(sample: Sample) -> str:
-    """Return the unit that a table counts. A single trace counts seeds, because it still runs on
-    seeds.
+    """Return the unit that is counted in a table. Runs on a single trace are counted in seeds as
+    well.
     """
     return "seed" if sample is Sample.TRACE else str(sample)
 
 
 def _merged(ranked: Sequence[PolicyResult], *, wide: bool) -> Iterator[list[PolicyResult]]:
-    """Group policies that share a row, which are those with equal results on every seed that are
-    also equal in everything that the table shows.
+    """Group the policies that share a row. These policies have equal results on every seed, and are
+    also equal in everything else that the table shows.
     """
     done: set[str] = set()
     for result in ranked:
@@ -183,7 +183,7 @@ def _shown_alike(one: PolicyResult, other: PolicyResult, wide: bool) -> bool:
 
 
 def _wide_cells(result: PolicyResult, names: Sequence[str]) -> list[str]:
-    """Return the cells of the ratio of means, the median ratio, Holm's p, and the metrics
+    """Return the cells for the ratio of means, the median ratio, Holm's p, and the metrics
     ``names``.
     """
     pair, beside = result.pair, [short(result.beside[name]) for name in names]
@@ -233,7 +233,7 @@ def sweep_table(
     sample: Sample = Sample.SEED,
     wide: bool = False,
 ) -> Grid:
-    """List all groups one below the other, with the best result first in each.
+    """Return a table of all groups, one below the other, with the best result first in each group.
 
     ``wide`` adds a column for each of ``metrics`` except the first.
     """

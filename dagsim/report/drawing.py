@@ -1,5 +1,5 @@
-"""Plots and Perfetto traces of run folders (which plots a folder gets, and where the files go), and
-films of a schedule, in which jobs move from the queue through the GPUs.
+"""Draw run folders as plots and Perfetto traces (which plots a folder gets, and where the files go),
+and draw schedules as films, in which jobs move from the queue through the GPUs.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def draw_perfetto(folder: Store, path: Path, number: int = 0) -> Path:
 def draw_comparison(
     ranked: Sequence[PolicyResult], path: Path, metric: str = "jct_s.mean", *, workload: str = ""
 ) -> Path:
-    """Draw the ratios of all policies to the reference, with intervals; ``ranked`` are the
+    """Draw the ratios of all policies to the reference, with intervals. ``ranked`` are the
     ``standings``.
 
     Raises:
@@ -81,7 +81,7 @@ def draw_comparison(
 
 
 def draw_trace(info: TraceInfo, folder: Path) -> Path:
-    """Draw the distributions of a workload in a PNG file in ``folder``, named after the trace.
+    """Draw the distributions of a workload as a PNG file in ``folder``, named after the trace.
     Return its path.
 
     Raises:
@@ -99,12 +99,12 @@ _ENDINGS = (".gif", ".mp4")
 def film(schedule: Schedule, path: Path, title: str, frames: int = 90, width: int = 960) -> Path:
     """Write the film of ``schedule`` to ``path`` (.gif, or .mp4 if ffmpeg is installed).
 
-    Each frame shows the waiting jobs, the work and progress on every GPU, and the queue and use so
-    far.
+    Each frame shows the waiting jobs, the running work and its progress on every GPU, and the
+    length of the queue and the utilisation up to that time.
 
     Raises:
         InputError: The file name has a different ending, ffmpeg is missing, or the file cannot be
-        written.
+            written.
     """
     if path.suffix not in _ENDINGS:
         raise InputError(f"{path}: the name of a film must end in {' or '.join(_ENDINGS)}")
@@ -130,7 +130,9 @@ def _frames(schedule: Schedule, title: str, count: int, width: int) -> list[Imag
 
 
 def _write_gif(images: list[Image], path: Path) -> None:
-    """Give all frames the same palette, so that unchanged areas take no space in the file."""
+    """Write the images as a GIF. All frames have the same palette, so that unchanged areas take no
+    space in the file.
+    """
     from PIL import Image
 
     sample = Image.new("RGB", (images[0].width, images[0].height * 4))

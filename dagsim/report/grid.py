@@ -1,5 +1,5 @@
 """Tables of text cells for the terminal, Markdown and LaTeX, the number formats in tables, and the
-tables of ``dagsim list``, which only import their subject on request.
+tables of ``dagsim list``, each of which imports the modules it needs only when it is requested.
 """
 
 from __future__ import annotations
@@ -32,16 +32,17 @@ class TableFormat(StrEnum):
 
 
 class Lines(str):
-    """A cell with several lines. In other cells, a line end comes from a name, and does not end the
-    line."""
+    """A cell with several lines. In other cells, a line break can only come from a name, and is
+    replaced.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
     """Rows of text cells under column heads, with a title above and notes below.
 
-    ``texts`` are the columns that contain words, aligned left, whereas all other columns contain
-    numbers, aligned right.
+    ``texts`` are the columns that contain words and are aligned left. All other columns contain
+    numbers and are aligned right.
     """
 
     title: str
@@ -79,10 +80,10 @@ class Grid:
         least = [max(len(piece) for cell in column for piece in _pieces(cell)) for column in columns]
         numbers = [max((len(piece) for cell in column[1:] for piece in _pieces(cell)), default=1) for column in columns]
         words = [min(width, _WORD) if place in self.texts else numbers[place] for place, width in enumerate(least)]
-        # each divider and padding takes two columns
+        # each divider, with its padding, takes two columns
         excess = sum(widths) + 2 * (len(widths) - 1) - available
         every = range(len(widths))
-        # shrink intervals late and words last
+        # shrink columns of text first, then all columns, and break words only last
         for shrinkable, floors in ((self.texts, least), (every, least), (every, words)):
             while excess > 0 and (wide := [place for place in shrinkable if widths[place] > floors[place]]):
                 widths[max(wide, key=lambda place: widths[place])] -= 1
@@ -134,8 +135,9 @@ def _pieces(text: str) -> list[str]:
 
 
 def _broken(text: str, width: int) -> str:
-    """Break ``text`` into lines with at most ``width`` characters; a longer piece gets a line of
-    its own."""
+    """Break ``text`` into lines with at most ``width`` characters. A longer piece of text gets a line
+    of its own.
+    """
     lines = [""]
     for piece in _pieces(text):
         if piece == "\n":
@@ -156,8 +158,8 @@ def _latex_row(cells: Sequence[str]) -> str:
 
 
 def number(value: float) -> str:
-    """Format with four significant digits, or more if the integer part is longer; ``-`` for NaN and
-    infinity.
+    """Format a number with four significant digits, or more if the integer part is longer; ``-`` for
+    NaN and infinity.
     """
     if not isfinite(value):
         return "-"
@@ -170,8 +172,9 @@ def plain_text(value: object) -> str:
 
 
 def short(value: float) -> str:
-    """Format like ``number``, but with an exponent from a million onwards: at most nine
-    characters."""
+    """Format a number like ``number``, but with an exponent from a million onwards, in at most nine
+    characters.
+    """
     return f"{value:.3e}".replace("e+0", "e") if isfinite(value) and abs(value) >= 1e6 else number(value)
 
 
@@ -183,7 +186,7 @@ def factor(value: float) -> str:
 
 
 def interval(low: float, high: float, shown: Callable[[float], str] = short) -> str:
-    """Format both bounds; ``-`` without an interval."""
+    """Format both bounds of an interval; ``-`` if there is no interval."""
     return f"{shown(low)} .. {shown(high)}" if isfinite(low) and isfinite(high) else "-"
 
 
@@ -200,7 +203,7 @@ _GPU = (
 
 
 class Listing(NamedTuple):
-    """A table, given as its heads and rows."""
+    """A table that consists of heads and rows."""
 
     heads: Sequence[str]
     rows: Sequence[Sequence[Any]]
@@ -212,7 +215,7 @@ def listing(kind: str) -> Listing:
 
 
 def _registry(target: str, thing: str) -> Listing:
-    """Return the entries of the registry at ``module:attr``."""
+    """Return a table of the entries in the registry at ``module:attr``."""
     from dagsim.own_code import attribute
 
     entries = attribute(target).describe()
@@ -245,8 +248,9 @@ def _configs() -> Listing:
 
 
 def _where(path: Path) -> str:
-    """Return a relative path as text, and ``shipped`` for an absolute one, which belongs to
-    dagsim."""
+    """Return a relative path as text. An absolute path belongs to dagsim, and is shown as
+    ``shipped``.
+    """
     return "shipped" if path.is_absolute() else str(path)
 
 

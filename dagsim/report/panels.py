@@ -1,4 +1,4 @@
-"""Data series for pages and plots, prepared once for both."""
+"""Data series for pages and plots, which are computed here for both."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class Panel:
 
 
 def jobs_over_time(cols: ScheduleColumns) -> list[Panel]:
-    """Return the number of jobs over time and, on a cluster with GPUs, GPUs by type and their
-    power. Empty if no time passed.
+    """Return the number of jobs over time and, on a cluster with GPUs, the GPUs by type and their
+    power. The list is empty if no time passed.
     """
     if not cols.horizon_s > 0:
         return []
@@ -71,10 +71,10 @@ def link_steps(cols: ScheduleColumns, use: LinkUse) -> Steps:
 
 
 def jobs_within(cols: ScheduleColumns, figure: str, shortest: float = 0.0) -> tuple[Floats, Floats]:
-    """Return the sorted values of a figure, and the fraction of accepted jobs that are within each
-    value.
+    """Return the sorted values of a figure (a key of ``_OF``), and the fraction of accepted jobs that
+    are at or below each value.
 
-    Unfinished jobs are within none of them, so the last fraction is below 1 if there are any.
+    Unfinished jobs have no value, so the last fraction is below 1 if there are any.
     Values below ``shortest`` are raised to it, because a logarithmic axis has no 0.
     """
     values = _OF[figure](cols)
@@ -84,8 +84,8 @@ def jobs_within(cols: ScheduleColumns, figure: str, shortest: float = 0.0) -> tu
 
 @dataclass(frozen=True, slots=True)
 class Learning:
-    """One measure of several training runs: the points of each run, and the mean over the range
-    common to all runs.
+    """One measure of several training runs: the points of each run, and the mean over the range that
+    all runs have in common.
     """
 
     name: str
@@ -100,7 +100,7 @@ class Learning:
 
 
 def learning_panels(logs: Mapping[str, Sequence[Row]]) -> list[Learning]:
-    """Return a panel for each measure that at least one run has."""
+    """Return a panel for each measure that at least one training run has."""
     panels = []
     for name, unit, title in _MEASURES:
         runs = {run: points for run, rows in logs.items() if len((points := _points(rows, name))[0])}
@@ -110,8 +110,9 @@ def learning_panels(logs: Mapping[str, Sequence[Row]]) -> list[Learning]:
 
 
 def _common(curves: Sequence[tuple[Floats, Floats]]) -> tuple[Floats, Floats, Floats, Floats]:
-    """Return the samples in the range common to all curves, and the mean, the lowest and the
-    highest value there."""
+    """Return the samples in the range that all curves have in common, and the mean, the lowest and the
+    highest value at each of them.
+    """
     first, last = max(x[0] for x, _ in curves), min(x[-1] for x, _ in curves)
     if len(curves) < 2 or not last > first:
         none = np.zeros(0)
@@ -122,7 +123,7 @@ def _common(curves: Sequence[tuple[Floats, Floats]]) -> tuple[Floats, Floats, Fl
 
 
 def _points(rows: Sequence[Row], name: str) -> tuple[Floats, Floats]:
-    """Return the samples and values of the rows that have both."""
+    """Return the number of samples and the value for each row that has both."""
     pairs = [(row["samples"], row[name]) for row in rows if row[name] is not None and row["samples"] is not None]
     x, y = np.array(pairs, float).reshape(-1, 2).T
     finite = np.isfinite(y)

@@ -1,8 +1,8 @@
 """Schedules as Chrome trace events, for ui.perfetto.dev and chrome://tracing.
 
-Each node is a process and each GPU a thread. Slices in one thread must not overlap, so runs that
-share a GPU, and runs without a GPU, get separate threads. Counters show the queue, the GPUs and the
-watts, and flow events draw the edges of jobs as arrows.
+Each node is shown as a process and each GPU as a thread. Slices in one thread must not overlap, so
+runs that share a GPU, and runs without a GPU, get separate threads. Counters show the queue, the
+GPUs and the power in watts, and flow events draw the edges of jobs as arrows.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _OUTCOMES = {int(Kind.FINISHED): "finished", int(Kind.PREEMPTED): "preempted", i
 
 
 class _Thread(NamedTuple):
-    """A thread of a node. ``slot`` is a GPU or ``_CPU``; ``share`` is 0 for whole GPUs, and shares
-    are counted from 1.
+    """A thread of a node. ``slot`` is a GPU or ``_CPU``. ``share`` is 0 for whole GPUs; threads for
+    shares of a GPU are numbered from 1.
     """
 
     node: int
@@ -89,7 +89,7 @@ def trace_events(schedule: Schedule) -> Iterator[Event]:
 
 
 def _placed(cols: ScheduleColumns) -> tuple[list[int], list[_Thread]]:
-    """Return, for each slice in order of start, its entry in ``Runs`` and its thread."""
+    """Return, for each slice in order of start, its entry in ``RunColumns`` and its thread."""
     runs, lanes = cols.runs, lanes_of(cols)
     bars = bars_of(cols, lanes)
     top = bars.top - lanes.first[runs.node[bars.run]]
@@ -111,7 +111,7 @@ def _apart(cols: ScheduleColumns, entry: Ints, slot: Ints, shared: np.ndarray) -
     """Assign each slice to the lowest free thread of its slot, so that no two slices in a thread
     overlap.
 
-    Slices on shared GPUs use the threads for shares, from 1 onwards.
+    Slices on shared GPUs are assigned to threads for shares, which are numbered from 1.
     """
     runs = cols.runs
     start, end = _microseconds(runs.start_s[entry]), _microseconds(runs.end_s[entry])
@@ -124,8 +124,8 @@ def _apart(cols: ScheduleColumns, entry: Ints, slot: Ints, shared: np.ndarray) -
 
 
 def _numbered(threads: list[_Thread]) -> dict[_Thread, int]:
-    """Number the threads of each node from 1: GPUs in order, each before its shares, followed by
-    runs without a GPU.
+    """Number the threads of each node from 1. GPUs come in order, each followed by the threads for its
+    shares. Runs without a GPU come last.
     """
     numbers: dict[_Thread, int] = {}
     last: dict[int, int] = {}
@@ -156,7 +156,7 @@ def _name(kind: str, process: int, thread: int, name: str) -> Event:
 
 
 def _places(cols: ScheduleColumns, entries: list[int], threads: list[int]) -> dict[int, Place]:
-    """Return the first slice of each entry of ``Runs``."""
+    """Return the first slice of each entry in ``RunColumns``."""
     starts, ends = _microseconds(cols.runs.start_s), _microseconds(cols.runs.end_s)
     node = cols.runs.node.tolist()
     places: dict[int, Place] = {}
@@ -189,7 +189,7 @@ def _slices(schedule: Schedule, cols: ScheduleColumns, entries: list[int], threa
 
 def _outages(cols: ScheduleColumns) -> Iterator[Event]:
     """Yield the outages on one thread per node. An outage that starts during another one extends
-    it.
+    the other one.
     """
     outages = cols.outages
     order = np.lexsort((outages.start_s, outages.node))
@@ -226,7 +226,7 @@ def _microseconds(time_s: Floats) -> list[int]:
 
 
 class Place(NamedTuple):
-    """A slice and its thread. Times are in microseconds."""
+    """The position of a slice: its process, its thread and its times in microseconds."""
 
     process: int
     thread: int
@@ -237,8 +237,8 @@ class Place(NamedTuple):
 def flows(facts: Sequence[JobFacts], cols: ScheduleColumns, places: dict[int, Place]) -> Iterator[dict[str, Any]]:
     """Yield two events per edge, from the last run of the parent to the first run of the child.
 
-    Both runs must have a slice. ``places`` contains the slice of each entry in ``Runs``. An arrow
-    starts within the parent's slice, at least a microsecond before its end.
+    Both runs must have a slice. ``places`` contains the slice of each entry in ``RunColumns``. An
+    arrow starts within the parent's slice, at least a microsecond before the slice ends.
     """
     tasks = task_columns(facts, cols)
     if not len(tasks):
@@ -255,7 +255,9 @@ def flows(facts: Sequence[JobFacts], cols: ScheduleColumns, places: dict[int, Pl
 
 
 def _outer_runs(tasks: TaskColumns, cols: ScheduleColumns) -> tuple[list[int], list[int]]:
-    """Return the first and last entry in ``Runs`` of each task, or -1 if it never ran."""
+    """Return the first and the last entry in ``RunColumns`` of each task, or -1 if the task never
+    ran.
+    """
     runs = cols.runs
     entries = np.flatnonzero(tasks.first[runs.job] >= 0)
     task = tasks.first[runs.job[entries]] + runs.task[entries]
@@ -265,8 +267,9 @@ def _outer_runs(tasks: TaskColumns, cols: ScheduleColumns) -> tuple[list[int], l
 
 
 def _last(task: Ints, entries: Ints, by: np.ndarray, count: int) -> list[int]:
-    """For each task, return the entry with the largest value, or the first of several equal
-    ones."""
+    """Return, for each task, the entry with the largest value of ``by``, or the first of several equal
+    ones.
+    """
     order = np.lexsort((-entries, by, task))
     entry_of = np.full(count, -1, np.int64)
     entry_of[task[order]] = entries[order]

@@ -1,4 +1,6 @@
-"""Tables for the terminal about a run, workload or trace, and the reasons why a job waited."""
+"""Tables for the terminal about a run, a workload or a trace, and about the reasons why a job
+waited.
+"""
 
 from __future__ import annotations
 
@@ -113,8 +115,9 @@ def summary_table(lines: Sequence[RunMetrics], *, workload: str = "", sample: Sa
 
 
 def _tells_something(name: str, lines: Sequence[RunMetrics]) -> bool:
-    """Return False for fairness between the jobs of a single tenant, and for queueing times that
-    equal the waits."""
+    """Return False for a metric that carries no information: the fairness between the jobs of a single
+    tenant, and queueing times that equal the waits.
+    """
     if name == "jain_fairness_index":
         return any(
             sum(key.startswith("tenant[") and key.endswith(".arrived") for key in line.metrics) > 1 for line in lines
@@ -134,8 +137,8 @@ def _summary_notes(n: int, sample: Sample, largest_job: float) -> Iterator[str]:
 
 
 def observed_table(policy: str, waits: Mapping[str, Any], tenants: int = _TENANTS) -> Grid:
-    """Compare waits on the real cluster with simulated ones (``ObservedWaits``): overall, by size,
-    and for the ``tenants`` tenants with the most jobs.
+    """Return a table that compares waits on the real cluster with simulated ones (``ObservedWaits``):
+    overall, by size, and for the ``tenants`` tenants with the most jobs.
     """
     sides = ("observed", "simulated")
     others = ("\nmedian", "\np95")
@@ -161,7 +164,7 @@ def observed_table(policy: str, waits: Mapping[str, Any], tenants: int = _TENANT
 
 
 def fidelity_lines(policy: str, waits: Mapping[str, Any]) -> list[str]:
-    """Return lines that show how far the simulated waits are from the observed ones: the errors of
+    """Return lines that state how far the simulated waits are from the observed ones: the errors of
     the mean and p95, overall and for the worst account, partition and size, and the number of jobs
     that start too early.
     """
@@ -188,7 +191,9 @@ def fidelity_lines(policy: str, waits: Mapping[str, Any]) -> list[str]:
 
 
 def _gap(pair: Mapping[str, Any]) -> float:
-    """Return the logarithm of simulated over observed mean wait."""
+    """Return the logarithm of the ratio of the simulated to the observed mean wait, each increased by
+    10 s.
+    """
     return log((pair["simulated_s"]["mean"] + 10) / (pair["observed_s"]["mean"] + 10))
 
 
@@ -265,8 +270,7 @@ warning. Shipped agents see at most 0.05% of such values on their own workload, 
 
 
 def workload_notes(workloads: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return notes about the jobs in some runs: their load, and the part of a trace that was
-    read."""
+    """Return notes about the jobs in these runs: their load, and which part of a trace was read."""
     loads = [max(of.get("gpu_load") or 0.0, of.get("cpu_load") or 0.0) for of in workloads]
     low, high = number(min(loads)), number(max(loads))
     clusters = dict.fromkeys(of["cluster"] for of in workloads if "cluster" in of)
@@ -297,7 +301,9 @@ def workload_notes(workloads: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _beginnings(workloads: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield notes on the states in which runs of a part or of windows of a log begin."""
+    """Yield notes about the jobs that are running and waiting when a run of a part or of windows of a
+    log begins.
+    """
     states = [of["state"] for of in workloads if "state" in of]
     first = states[:1] if len({state["begins_s"] for state in states}) == 1 else states
     running, waiting, lost = (sum(state[key] for state in first) for key in ("running", "waiting", "without_room"))
@@ -326,9 +332,9 @@ def _beginnings(workloads: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def contradictions(workloads: Iterable[Mapping[str, Any]], *, urgent: bool = True) -> list[str]:
-    """Return sentences about policies that know a log in hindsight, and about contradictions in the
-    input or with the site: either those that must precede any result, or the others. If there are
-    several windows, the worst one counts.
+    """Return sentences about policies that use information from the log in hindsight, and about
+    contradictions in the input or with the site. ``urgent`` selects those that must precede any
+    result, or else the others. If there are several windows, the worst one counts.
     """
     from dagsim.systems.cluster.audit import Audit
 
@@ -340,17 +346,18 @@ def contradictions(workloads: Iterable[Mapping[str, Any]], *, urgent: bool = Tru
 
 
 def knowledge_of(workloads: Iterable[Mapping[str, Any]]) -> Knowledge | None:
-    """Return what policies knew about run times in these runs; None for systems that do not record
-    it."""
+    """Return what information policies had about run times in these runs; None for systems that do not
+    record this.
+    """
     from dagsim.systems.cluster.knowledge import Knowledge
 
     return Knowledge.joined([of["knowledge"] for of in workloads if "knowledge" in of])
 
 
 def run_notes(lines: Iterable[CellRun]) -> list[str]:
-    """Return notes about policies that read true durations, about agents far from the jobs and
-    clusters of their training, about jobs that request other GPU types, and about nodes that fail
-    faster than jobs run.
+    """Return notes about policies that read true durations, about agents that run on jobs and clusters
+    far from those in their training, about jobs that request other GPU types, and about nodes that
+    fail faster than jobs run.
     """
     outside: dict[str, float] = {}
     clairvoyant = []
@@ -378,8 +385,8 @@ def run_notes(lines: Iterable[CellRun]) -> list[str]:
 
 
 def losses(lines: Iterable[CellRun]) -> list[str]:
-    """List what must precede the figures of some runs, because the figures leave it out: the jobs
-    that did not complete, with the reasons, for each policy that differs from the first, and the
+    """List what must precede the figures of some runs, because the figures do not show it: for each
+    policy, the jobs that did not complete, with the reasons (once, if all policies agree), and the
     policies' notes about their runs.
     """
     lines = list(lines)
@@ -407,8 +414,9 @@ def _most(sentences: list[str], what: str) -> list[str]:
 
 
 def trace_notes(info: TraceInfo) -> list[str]:
-    """Return notes on the statistics of a trace: the part that was read, its load, and published
-    figures."""
+    """Return notes on the statistics of a trace: which part was read, its load, and published
+    figures.
+    """
     busy = ", ".join(f"{number(value)} {name}" for name, value in info.mean_busy().items() if value)
     load = info.workload.load
     notes = [*info.audit.sentences(urgent=False), f"trace ({info.trace.format}): {info.trace.report}"]
@@ -423,7 +431,9 @@ def trace_notes(info: TraceInfo) -> list[str]:
 
 
 def published_table(info: TraceInfo) -> Table:
-    """Compare published figures for a whole trace with figures for the part that was read."""
+    """Return a table that compares published figures for a whole trace with the figures for the part
+    that was read.
+    """
     from rich.table import Table
 
     table = Table("", title="published of the whole trace", title_justify="left")
@@ -477,14 +487,16 @@ def _shares(parts: Iterable[tuple[str, float]], wait_s: float) -> Iterator[str]:
 
 
 def causes_in_words(bound: Sequence[Stretch]) -> list[tuple[str, float]]:
-    """Return each set of causes of a wait in words, with its seconds, longest first."""
+    """Describe each set of causes of a wait in words. Return the descriptions with their seconds,
+    longest first.
+    """
     from dagsim.systems.cluster.waits import causes_by_time
 
     return [("; and ".join(cause.what for cause in causes), seconds) for causes, seconds in causes_by_time(bound)]
 
 
 def why_tables(wait: WaitReasons, count: int) -> Iterator[Grid]:
-    """Yield tables of the jobs that held the GPUs during the wait and of the jobs that went first,
+    """Yield tables of the jobs that held the GPUs during the wait and of the jobs that started first,
     with at most ``count`` rows each.
     """
     if wait.holders:

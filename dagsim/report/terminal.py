@@ -44,13 +44,15 @@ LINE_S = 30.0
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Raise the error as all other output does, whereas rich would exit."""
+        """Raise the error again, so that it is handled in the same way as for other output. By
+        default, rich would exit.
+        """
         raise
 
 
 def console(*, wide: bool = False) -> Console:
-    """Return a console for standard output. With ``wide``, it ignores the width of the terminal;
-    without a terminal, the width is taken from ``COLUMNS``.
+    """Return a console for standard output. With ``wide``, it ignores the width of the terminal. If
+    the output is not a terminal, the width is taken from ``COLUMNS``.
     """
     return _Console(width=_WIDE if wide else None if sys.stdout.isatty() or _columns() else _WIDTH)
 
@@ -68,7 +70,7 @@ def show_grid(grid: Grid, look: TableFormat = TableFormat.TEXT, *, wide: bool = 
 
 
 def show(heads: Sequence[str], rows: Iterable[Sequence[Any]], as_json: bool) -> None:
-    """Print rows as a table with the width of the terminal, or as one JSON array of objects.
+    """Print rows as a table that fits the width of the terminal, or as one JSON array of objects.
 
     The first column contains names, which are never cut or broken. In a pipe, each row is one line.
     """
@@ -91,8 +93,8 @@ def show(heads: Sequence[str], rows: Iterable[Sequence[Any]], as_json: bool) -> 
 
 @contextmanager
 def progress(wanted: bool, *, every_run: bool = False) -> Iterator[Watch | None]:
-    """Show the progress of a plan on standard error, if requested: a bar on a terminal, or
-    otherwise occasional lines. With ``every_run``, there is also a line when a run begins.
+    """Show the progress of a plan on standard error if ``wanted``: a bar on a terminal, or otherwise
+    occasional lines. With ``every_run``, a line is also printed whenever a run begins.
     """
     if not wanted:
         yield None
@@ -113,7 +115,9 @@ def progress(wanted: bool, *, every_run: bool = False) -> Iterator[Watch | None]
 
 
 def _plan_lines(*, every_run: bool) -> Watch:
-    """Print a line of progress every 30 s and, with ``every_run``, when a run begins."""
+    """Return a function that prints a line of progress every 30 s and, with ``every_run``, when a run
+    begins.
+    """
     last_s, last = time.monotonic(), ""
 
     def watch(step: RunProgress) -> None:
@@ -127,8 +131,8 @@ def _plan_lines(*, every_run: bool) -> Watch:
 
 
 def counted(what: str, wanted: bool, unit: str = "jobs", every: int = 1000) -> Callable[[Iterable[T]], Iterator[T]]:
-    """Yield the items, and count them on standard error if requested: in one line on a terminal, or
-    else with a new line every 30 s.
+    """Return a function that yields the items it is given and, if ``wanted``, shows their count on
+    standard error: in one line on a terminal, or else with a new line every 30 s.
     """
 
     def telling(items: Iterable[T]) -> Iterator[T]:

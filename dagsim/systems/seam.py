@@ -310,7 +310,7 @@ class System:
         return () if self.trace_path is None else (self.trace_path,)
 
     def read_from(self, path: str) -> Mapping[str, Any]:
-        """Return keys of a configuration that read the trace from another path."""
+        """Return keys of a configuration in which the trace is read from another path."""
         raise NotImplementedError
 
     @property
@@ -325,8 +325,8 @@ class System:
         return ""
 
     def told(self, estimates: str) -> Mapping[str, Any]:
-        """Return the keys of a configuration in which policies know durations in the way
-        ``estimates`` (``exact``, ``noisy`` or ``hidden``). The result is empty if the system does
+        """Return keys of a configuration in which ``estimates`` determines the durations that
+        policies know: ``exact``, ``noisy`` or ``hidden``. The result is empty if the system does
         not hide durations.
         """
         return {}

@@ -54,20 +54,20 @@ magnitude.
 
 
 def chain(*work: float) -> TaskGraph:
-    """Return a chain of tasks; its critical path is ``sum(work)``."""
+    """Return a chain of tasks. Its critical path is ``sum(work)``."""
     return _graph(work, [(index, index + 1) for index in range(len(work) - 1)])
 
 
 def diamond(first: float = 1.0, left: float = 2.0, right: float = 5.0, last: float = 1.0) -> TaskGraph:
-    """Return a task, followed by two parallel tasks and a last task; its critical path is ``first +
+    """Return a task, followed by two parallel tasks and a last task. The critical path is ``first +
     max(left, right) + last``.
     """
     return _graph((first, left, right, last), [(0, 1), (0, 2), (1, 3), (2, 3)])
 
 
 def fork_join(width: int, work: float = 1.0) -> TaskGraph:
-    """Return a task, followed by ``width`` parallel ones and a last one, all equal. On m GPUs, it
-    takes ``(2 + ceil(width / m)) * work``.
+    """Return a task, followed by ``width`` parallel tasks and a last task, which all have the same
+    work. On m GPUs, they take ``(2 + ceil(width / m)) * work``.
     """
     inner = range(1, width + 1)
     edges = [(0, index) for index in inner] + [(index, width + 1) for index in inner]
@@ -75,8 +75,8 @@ def fork_join(width: int, work: float = 1.0) -> TaskGraph:
 
 
 def heft_example() -> TaskGraph:
-    """Return the ten tasks of a published example, with seconds on the types P1, P2 and P3: figure
-    2 of Topcuoglu, Hariri and Wu (2002).
+    """Return the ten tasks of a published example (figure 2 of Topcuoglu, Hariri and Wu, 2002), with
+    their seconds on the types P1, P2 and P3.
 
     Each edge carries as many GB as its communication cost in the paper, so that it takes that many
     seconds between nodes at 1 GB/s. With one processor per type, the makespan of HEFT is 80 and
@@ -125,8 +125,9 @@ def check_policy(policy: ClusterPolicy | Callable[[], ClusterPolicy], workloads:
 
     The policy must:
 
-    - finish every job that the remaining nodes can run, even if tasks of a day compete with tasks
-      of seconds;
+    - finish every job that the remaining nodes can run, even if tasks that take a day compete with
+      tasks
+      that take seconds;
     - make the same decisions with the same seed, and with different true durations behind equal
       estimates (unless its class sets ``clairvoyant = True``);
     - change nothing except through decisions;
@@ -137,8 +138,9 @@ def check_policy(policy: ClusterPolicy | Callable[[], ClusterPolicy], workloads:
     again: ``dagsim.testing.random_case(3).play(policy)``.
 
     Raises:
-        AssertionError: A rule is broken; the message names it and the workload.
-        IllegalDecision, Stalled: A decision is impossible, or the policy waits although nothing is pending.
+        AssertionError: A rule is broken; the message names the rule and the workload.
+        IllegalDecision, Stalled: A decision is impossible, or the policy waits although nothing is
+            pending.
     """
     make = (
         (lambda: copy.deepcopy(policy))
@@ -153,7 +155,7 @@ def check_policy(policy: ClusterPolicy | Callable[[], ClusterPolicy], workloads:
 
 
 def _cases(workloads: int) -> Iterator[tuple[Case, str]]:
-    """Crowds on one GPU and on two, seeded workloads on both, and then difficult random cases."""
+    """Yield crowds on one GPU and on two, random workloads, and then difficult random cases."""
     yield crowd(1), "(a crowd on one GPU)"
     yield crowd(2), "(a crowd on two GPUs)"
     yield patience(), "(tasks of a second to a day)"
@@ -165,7 +167,7 @@ def _cases(workloads: int) -> Iterator[tuple[Case, str]]:
 
 
 def _check_repetition(case: Case, make: Callable[[], ClusterPolicy], where: str) -> None:
-    """Check that the same seed gives the same log, and that a fork at 3 s, with a copy of the
+    """Check that the same seed gives the same log, and that a fork made at 3 s, with a copy of the
     policy, runs to the end without a fault.
     """
     schedules = [case.kernel() for _ in range(2)]
@@ -209,14 +211,14 @@ def check_codec(make: Callable[[], Any], workloads: int = 4) -> None:
 
 
 def check_network(network: Network, workloads: int = 4) -> None:
-    """Raise an error unless the network works on the workloads of ``check_policy``, with gigabytes
-    on their edges.
+    """Raise an error unless the network works on the workloads of ``check_policy``, in which edges
+    carry gigabytes.
 
     All jobs must finish. A second simulation with the same network must give the same log, and so
     must a fork that runs beside it.
 
     Raises:
-        AssertionError: A rule is broken; the message names it and the workload.
+        AssertionError: A rule is broken; the message names the rule and the workload.
     """
     for seed in range(workloads):
         jobs, where = list(_jobs(seed)), f"(random workload {seed})"
@@ -255,7 +257,7 @@ def _play(
     until_s: float = inf,
     shown: list[np.ndarray] | None = None,
 ) -> Schedule:
-    """Simulate with uniformly random choices; append the arrays to ``shown``."""
+    """Run a simulation with uniformly random choices, and append the arrays to ``shown``."""
     rng = stream(seed, "check_codec")
     conversation = simulation.decisions(until_s)
     with suppress(StopIteration):

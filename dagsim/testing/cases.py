@@ -1,6 +1,6 @@
-"""Difficult random cases: small clusters and jobs on which schedulers tend to fail, and a kernel
-for each. Also checks which information a policy or codec uses, by varying true durations with equal
-estimates, and whether it writes to live state.
+"""Difficult random cases: small clusters and jobs on which schedulers tend to fail, with a kernel for
+each. The module also checks which information a policy or codec uses, by varying true durations
+behind equal estimates, and whether it writes to live state.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ from dagsim.testing.violations import as_recorded, stuck, violations
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A cluster, jobs, and the models of the kernel. With ``admission``, each job must be
-    admitted."""
+    """A cluster, jobs, and the models of the kernel. With ``admission``, the policy must admit each
+    job before it can run.
+    """
 
     cluster: Cluster
     jobs: list[Job]
@@ -55,24 +56,26 @@ class Case:
         return Admitting(policy, self.seed) if self.admission else policy
 
     def play(self, make: Callable[[], ClusterPolicy]) -> Schedule:
-        """Return the whole schedule under a policy.
+        """Return the complete schedule under a policy.
 
         Raises:
-            IllegalDecision, Stalled: As ``ClusterKernel.run``.
+            IllegalDecision, Stalled: As in ``ClusterKernel.run``.
         """
         return self.kernel().run(self.admitting(make()))
 
     def drive(self, kernel: ClusterKernel, policy: ClusterPolicy) -> bool:
-        """Run to the end; return False if a ready task is left that needs nodes that are gone.
+        """Run the kernel to the end. Return False if a ready task remains that needs nodes that have
+        left.
 
         Raises:
-            IllegalDecision, Stalled: A decision is illegal, or the policy waits although it could continue.
+            IllegalDecision, Stalled: A decision is illegal, or the policy waits although it could
+                continue.
         """
         kernel.run(self.admitting(policy) if not isinstance(policy, Admitting) else policy)
         return not stuck(kernel.schedule, self.jobs)
 
     def faults(self, make: Callable[[], ClusterPolicy]) -> list[str]:
-        """Return the faults in the schedule under a policy, found in its log alone.
+        """Return the faults in the schedule under a policy. They are found from the log alone.
 
         Raises:
             IllegalDecision, Stalled: As in ``drive``.
@@ -85,7 +88,7 @@ class Case:
 
 
 class Admitting:
-    """A policy that admits, rejects or delays applicants, and leaves all other decisions to a
+    """A policy that admits, rejects or delays applicants, and leaves all other decisions to an inner
     policy that does not handle admission.
     """
 
@@ -96,7 +99,7 @@ class Admitting:
         self._rng = stream(seed, "admitting")
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
-        """Decide on some applicants, then ask the policy."""
+        """Decide on some applicants, then yield the decisions of the inner policy."""
         for number in list(view.applicants):
             draw = self._rng.random()
             if draw < 0.5 or not view.pending:
@@ -107,9 +110,9 @@ class Admitting:
 
 
 def crowd(gpus: int = 2, jobs: int = 9) -> Case:
-    """Return jobs that all arrive at once, the longest first, and short jobs that arrive while
-    those run, with far too few GPUs. They expose a policy that starts tasks before it checks later
-    ones, and then tries to stop a run that it has just started.
+    """Return jobs that all arrive at once, the longest first, and short jobs that arrive while they
+    are running, with far too few GPUs. They expose a policy that starts tasks before it checks
+    later ones, and then tries to stop a run that it has just started.
     """
     cluster = Cluster((Node("n", gpu_type("T4"), gpus, 16, 64),))
     tasks = [Task("t", float(jobs - number), gpus=1 + number % gpus) for number in range(jobs)]
@@ -220,8 +223,9 @@ _DAY_S = 86_400.0
 
 
 def patience() -> Case:
-    """Return long and short tasks, wide and narrow, with every priority; a policy that never starts
-    one of them stalls."""
+    """Return long and short tasks, wide and narrow, with every priority. A policy that never starts
+    one of them stalls.
+    """
     cluster = Cluster((Node("n", gpu_type("T4"), 4, 16, 64), Node("m", gpu_type("T4"), 4, 16, 64)))
     lengths = (1.0, 30.0, 600.0, 7_200.0, _DAY_S)
     jobs = [
@@ -241,12 +245,12 @@ def check_blind(make: Callable[[], ClusterPolicy]) -> None:
     """Raise an error if the decisions of the policy depend on true durations, unless its class sets
     ``clairvoyant = True``.
 
-    It simulates the same jobs twice, with different true durations but equal estimates, up to the
-    first end.
+    The same jobs are simulated twice, with different true durations but equal estimates, until the
+    first task ends.
 
     Raises:
         AssertionError: The two logs differ.
-        IllegalDecision: It reads ``task.truth`` or ``run.ends_s``.
+        IllegalDecision: The policy reads ``task.truth`` or ``run.ends_s``.
     """
     if getattr(make(), "clairvoyant", False):
         return
@@ -263,8 +267,8 @@ def blind_kernels(seed: int) -> tuple[ClusterKernel, ClusterKernel]:
     """Return two kernels with equal jobs and estimates but different true durations, all above
     ``BLIND_UNTIL_S``.
 
-    Tasks arrive in bursts and nodes one after the other, so that there is something to choose
-    although nothing ends.
+    Tasks arrive in bursts and nodes join one after the other, so that there is something to choose
+    although no task ends.
     """
     rng = stream(seed, "blind")
     cluster = Cluster(tuple(Node(f"n{n}", gpu_type(("A100-40", "T4")[n % 2]), 2, 32, 256) for n in range(6)))
@@ -299,8 +303,8 @@ def _until_first_end(kernel: ClusterKernel, policy: ClusterPolicy) -> Schedule:
 
 
 class Watched:
-    """A wrapper for a policy that compares everything its view shows before and after each step of
-    its ``decide``.
+    """A wrapper for a policy that compares everything the view shows before and after each step of the
+    policy's ``decide``.
     """
 
     def __init__(self, policy: ClusterPolicy) -> None:
@@ -331,7 +335,7 @@ class Watched:
 
 
 def _state(view: ClusterView) -> dict[str, Any]:
-    """Return everything that a view shows and only the kernel may change, by name."""
+    """Return, by name, everything that a view shows and that only the kernel may change."""
     jobs = [*view.jobs.values(), *view.applicants.values()]
     tasks = [task for job in jobs for task in job.tasks] + [task for task in view.ready if task.piece]
     state: dict[str, Any] = {"view.ready": list(view.ready), "view.running": list(view.running)}

@@ -25,15 +25,16 @@ _LEAVES = (Kind.COMPLETED, Kind.REJECTED)
 def check_system(scenario: Scenario, policy: str | None = None, seed: int = 1) -> Schedule:
     """Raise an error unless a system complies with the contract of the system interface, and return
     the schedule for ``seed``. Use a small configuration with a few dozen jobs, whose seeds give
-    different jobs. ``policy`` names one of its policies; the default is the first.
+    different jobs. ``policy`` names one of the system's policies; the default is the first.
 
-    - The scenario has a name, policies, a ranking metric and a cluster, passes its own ``check``, and
+    - The scenario has a name, policies, a ranking metric and a cluster, passes its own ``check``,
+      and
       can be sent to another process.
     - The same seed gives the same log, byte for byte, however the kernel is driven, and another
       seed gives a different log.
     - Every job arrives and leaves once, and every run starts and ends once, on nodes of the
       cluster. Times do not decrease, and the schedule ends at its last row.
-    - A kernel stops at ``until_s``, and its past is the same as without.
+    - A kernel stops at ``until_s``, and the log up to that time is the same as without ``until_s``.
     - ``None`` and an empty answer have the same meaning, and anything that is not a decision raises
       ``IllegalDecision``.
     - Metrics and tables can be computed from the log, and ``facts`` and ``on_arrivals`` count the
@@ -86,7 +87,7 @@ def _driven(kernel: Kernel[Any, Any], policy: Policy[Any, Any], until_s: float =
 
 
 def _by_hand(kernel: Kernel[Any, Any], policy: Policy[Any, Any]) -> Schedule:
-    """Run the kernel with whole lists of decisions instead of an iterator."""
+    """Run the kernel by answering with whole lists of decisions instead of an iterator."""
     talk = Conversation(kernel)
     while talk.view is not None:
         assert talk.view.now == kernel.now, f"view.now is {talk.view.now!r}, but the kernel is at {kernel.now!r}"
@@ -176,7 +177,7 @@ def check_env(make: Callable[[], Any], seed: int = 1, steps: int = 300) -> None:
     - The same seed and the same legal actions give the same observations, rewards and flags.
     - Another seed gives another episode.
 
-    An episode is followed for at most ``steps`` steps of random legal actions.
+    Each episode consists of random legal actions, and is followed for at most ``steps`` steps.
 
     Raises:
         AssertionError: A rule is broken; the message names it.
@@ -208,8 +209,9 @@ def _episode(env: Any, seed: int, steps: int) -> list[tuple[bytes, float, bool, 
 
 
 def _action(env: Any, rng: np.random.Generator, step: int) -> Any:
-    """Return a random legal action: one of the allowed choices, for an action with a single
-    part."""
+    """Return a random legal action. If the action has a single part, it is one of the allowed
+    choices.
+    """
     space = env.action_space
     masks = getattr(env.unwrapped, "action_masks", None)
     if masks is None:

@@ -1,4 +1,4 @@
-"""Violations of the rules for every schedule, found in its log alone, without the kernel."""
+"""Find violations of the rules for every schedule from its log alone, without the kernel."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def violations(
 ) -> list[str]:
     """Describe every impossible event in the log; empty if there is none.
 
-        The rules are:
+    The rules are:
 
     - Time never goes backwards.
     - Tasks start after their parents, and after the arrival and the admission of their job, on
@@ -41,11 +41,11 @@ def violations(
       down, off, booting or being powered down.
     - A job completes with its last task.
 
-        With ``seconds``, a run must compute for as long as its task takes there (to the last bit if no
-        run of the task was stopped before, and it had rate 1), and no task may end with work left. An
-        elastic task must make all of its progress. With ``keeps_work`` (no work is lost, and runs
-        compute from their start), no task may do more than its work either. With ``whole``, every job
-        must be completed or rejected at the end.
+    With ``seconds``, a run must compute for as long as its task takes on the run's GPU type (to the
+    last bit if no run of the task was stopped before, and the run had rate 1), and no task may end
+    with work left. An elastic task must make all of its progress. With ``keeps_work`` (no work is
+    lost, and runs compute from their start), no task may do more than its work either. With
+    ``whole``, every job must be completed or rejected at the end.
     """
     reading = _Reading(schedule, jobs, seconds, 2 if sharing else 1)
     for record in schedule.log:
@@ -61,9 +61,9 @@ def as_recorded(task: Task, gpu: GpuType | None) -> float:
 
 
 def stuck(schedule: Schedule, jobs: Sequence[Job]) -> list[str]:
-    """Return the unfinished ready tasks that could not run on any node that is up at the end,
-    counting nodes as empty. Only such tasks justify that a simulation has ended before all jobs
-    have left.
+    """Return the unfinished ready tasks that could not run on any node that is up at the end, even if
+    all nodes were empty. A simulation may only end before all jobs have left if there are such
+    tasks.
     """
     reading = _Reading(schedule, jobs, None)
     for record in schedule.log:
@@ -75,7 +75,7 @@ def stuck(schedule: Schedule, jobs: Sequence[Job]) -> list[str]:
 
 @dataclass(slots=True)
 class _Running:
-    """The combined rows of one run so far."""
+    """The rows of one run that have been read so far, combined."""
 
     job: int
     task: int
@@ -96,13 +96,13 @@ class _Running:
         return sum(row.instances for row in self.rows.values())
 
     def done(self, now: float) -> float:
-        """Return the work done until ``now``."""
+        """Return the work that the run has done by ``now``."""
         begun_s = self.started_s if self.computing_s is None else self.computing_s
         return self.work + self.rate * (now - (begun_s if self.since_s is None else self.since_s))
 
 
 class _Reading:
-    """The state that a log implies, row by row."""
+    """The state that a log implies, updated row by row."""
 
     def __init__(self, schedule: Schedule, jobs: Sequence[Job], seconds: Seconds | None, most: int = 1) -> None:
         self.most = most
@@ -175,7 +175,7 @@ class _Reading:
                 self.fell_s[row.node] = row.time_s
 
     def close(self, keeps_work: bool, whole: bool) -> None:
-        """Perform the checks at the end of the log."""
+        """Perform the checks that are due at the end of the log."""
         if whole:
             left = [job for job in range(len(self.jobs)) if self.state.get(job) not in ("completed", "rejected")]
             if left:
@@ -191,8 +191,9 @@ class _Reading:
                 self.found.append(f"task {task} of job {job} did {done!r} of {work} instances' work")
 
     def ready(self) -> Iterator[tuple[int, int]]:
-        """Yield the tasks whose parents are done and that have instances which neither run nor have
-        finished."""
+        """Yield the tasks whose parents are done and that have instances which are neither running nor
+        finished.
+        """
         for number, state in self.state.items():
             if state not in ("arrived", "admitted"):
                 continue
@@ -202,8 +203,8 @@ class _Reading:
                     yield number, index
 
     def fits(self, job: int, task: int) -> bool:
-        """Return True if the nodes that are up could hold an instance (for a gang: all of it) if
-        they were empty.
+        """Return True if the nodes that are up could hold an instance of the task (for a gang, all
+        instances) if they were empty.
         """
         asked = self.jobs[job].tasks[task]
         room: Counter[GpuType | None] = Counter()
@@ -226,7 +227,9 @@ class _Reading:
         self.arrived += 1
 
     def _power(self, row: Record) -> None:
-        """Check that a node changes as it may, and not under a run."""
+        """Check that a node changes its power state in the allowed order, and not while a run is on
+        it.
+        """
         order = {
             PowerState.OFF: (PowerState.BOOTING,),
             PowerState.BOOTING: (PowerState.UP,),
@@ -245,7 +248,7 @@ class _Reading:
         self.power[row.node] = state
 
     def _begin(self, row: Record, run: _Running) -> None:
-        """Start a run that was allocated before."""
+        """Start a run whose resources were allocated earlier."""
         begun = run.rows.get(row.node)
         if begun is None or begun._replace(kind=row.kind, time_s=row.time_s) != row:
             self.say(row, "starts other than it was allocated")
@@ -286,7 +289,7 @@ class _Reading:
                 self.say(row, f"parent {parent} is not done")
 
     def _check_last_start(self) -> None:
-        """Check the shape of the last start, whose rows have all been read."""
+        """Check the number of instances in the last start, whose rows have all been read."""
         run = self.last_start
         if run is None or not run.rows:
             return
@@ -373,8 +376,9 @@ class _Reading:
             run.work, run.rate, run.since_s = run.done(row.time_s), row.value, row.time_s
 
     def _end_of_run(self, row: Record, run: _Running) -> None:
-        """Check the first row at the end of a run: the reason for the failure, and the work
-        done."""
+        """Check the first row at the end of a run: the reason for a failure, and the work that was
+        done.
+        """
         if row.kind == Kind.FAILED and not any(self.fell_s.get(node) == row.time_s for node in run.rows):
             self.say(row, "none of its nodes went down now")
         if self.seconds is None or not run.begun:
@@ -445,7 +449,7 @@ def _allows(task: Task, node: Node) -> bool:
 
 
 def _room(task: Task, node: Node) -> int:
-    """Return the number of instances that the empty node can hold."""
+    """Return the number of instances that the node could hold if it were empty."""
     counts = [1 << 40]
     if task.gpus >= 1:
         counts.append(int(node.gpus // task.gpus))

@@ -80,8 +80,8 @@ def recognise(path: Path | str) -> str:
 
 
 def format_of(path: Path | str, options: TraceOptions) -> str:
-    """Return the name of the format for reading ``path``. With ``--map``, it is a plain table or
-    SWF, and with named columns it is sacct.
+    """Return the name of the format in which to read ``path``. With ``--map``, the format is a plain
+    table or SWF, and with named columns it is sacct.
 
     Raises:
         TraceError: The file cannot be read or is not recognised.

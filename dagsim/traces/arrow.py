@@ -43,7 +43,7 @@ def import_pyarrow(purpose: str, module: str = "pyarrow", error: type[DagsimErro
 class ArrowFile:
     """The columns of one Parquet or Arrow IPC file.
 
-    A value becomes the number or the text that it would have in a CSV file with the same table.
+    Each value is converted to the number or text that it would be in a CSV file of the same table.
     Nulls and NaN become empty text; timestamps and dates become ISO text, in UTC if they have a
     time zone; durations become seconds; and the elements of a list are joined by ``|``. Row r, from
     0, counts as line r + 2, because the column names count as line 1.
@@ -150,8 +150,9 @@ class ArrowFile:
         return values
 
     def _dates(self, array: Any) -> np.ndarray:
-        """Return (n,) object: ISO text of timestamps and dates; fractions have at most
-        microseconds."""
+        """Return (n,) object: timestamps and dates as ISO text. Fractions of a second have at most six
+        digits.
+        """
         zoned, is_day = getattr(array.type, "tz", None) is not None, self._arrow.types.is_date(array.type)
         missing = np.asarray(array.is_null())
         moments = np.asarray(array.to_numpy(zero_copy_only=False), "datetime64[us]")
@@ -188,7 +189,7 @@ class ArrowFile:
 
 
 class _Chunks(RawIOBase):
-    """Chunks of bytes as a stream."""
+    """A binary stream that reads from an iterator of chunks."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks, self._rest = chunks, b""
@@ -208,7 +209,7 @@ class _Chunks(RawIOBase):
 
 
 def _plain(arrow: Any, array: Any) -> Any:
-    """Return the array without its dictionary and extension type."""
+    """Return the array as plain values, without dictionary encoding or an extension type."""
     if isinstance(array, arrow.ExtensionArray):
         array = array.storage
     return array.dictionary_decode() if isinstance(array, arrow.DictionaryArray) else array

@@ -1,5 +1,6 @@
 """Readers for batch systems whose accounting has one record per finished job. Each format defines
-what a record means (``BatchJob``), whereas the checks, the notes and the columns are shared.
+what its records mean (``BatchJob``), whereas all formats share the checks, the notes and the
+columns.
 """
 
 from __future__ import annotations
@@ -93,8 +94,8 @@ _NUMBERS = range(_AT["arrival_s"], _AT["memory_gb"] + 1)
 
 
 class BatchReader(Reader):
-    """Creates a gang for each job that ran, however it ended. Rows with the same id but different
-    submissions are different jobs.
+    """A reader that creates a gang for each job that ran, however the job ended. Rows with the same id
+    but different times of submission are different jobs.
     """
 
     uses: ClassVar[frozenset[str]] = frozenset({"gpus_per_task", "reference_gpu", "floor_s", "tenant", "gpu_names"})
@@ -103,15 +104,17 @@ class BatchReader(Reader):
 
     @abstractmethod
     def records(self, source: Source, report: ReadReport) -> Iterator[tuple[int, Any]]:
-        """Yield the records with their places; each counts as a row."""
+        """Yield each record with its place in the source (see ``Source.where``). Each record counts as
+        a row.
+        """
         ...
 
     @abstractmethod
     def job(self, record: Any) -> BatchJob:
-        """Convert a record.
+        """Convert a record to a job.
 
         Raises:
-            Dirty: It cannot be read.
+            Dirty: The record cannot be used.
         """
         ...
 
@@ -137,7 +140,7 @@ class BatchReader(Reader):
 
 
 def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
-    """Return one job of one task per record."""
+    """Return one job with one task for each record."""
     table, named = checks.table, options.named_gpus()
     checks.drop_for(table.words(_AT["fault"]))
     numbers = {name: table.numbers(_AT[name]) for name in BatchJob._fields[1 : _AT["memory_gb"] + 1]}
@@ -180,8 +183,9 @@ def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
 
 
 def even_parts(slots: dict[str, int], gpus: float = 0.0) -> tuple[int, float, float]:
-    """Return the number of parts of a job, and the cores and GPUs of each: one part per node if its
-    nodes have equal numbers of slots, or else one part per slot. ``gpus`` is a number per node.
+    """Return the number of parts of a job, and the cores and GPUs of each part. There is one part per
+    node if the nodes have equal numbers of slots, or else one part per slot. ``gpus`` is the number
+    of GPUs per node.
     """
     counts = list(slots.values())
     if len(set(counts)) == 1:

@@ -124,7 +124,7 @@ def _shards(table: str, measured: tuple[tuple[int, str], ...]) -> tuple[Remote, 
 
 
 def _archived(title: str, folder: str, log: str, size: int | None = None, sha256: str | None = None) -> PublishedTrace:
-    """Return a log of the Parallel Workloads Archive."""
+    """Return a log from the Parallel Workloads Archive."""
     file = Remote(f"{_ARCHIVE}/{folder}/{log}.swf.gz", size, sha256)
     return PublishedTrace(title, "swf", f"{_ARCHIVE}/{folder}/", _PWA_TERMS, (file,), file.name)
 

@@ -1,4 +1,4 @@
-"""Read text tables in chunks as typed columns. All tables take this path from bytes to columns.
+"""Read text tables in chunks as typed columns. All text tables are read by this module.
 
 pandas parses a block of bytes if all its lines have the same number of plain fields. Other blocks
 are split row by row, and so are small files, for which importing pandas would take longer. Both
@@ -44,7 +44,7 @@ _FIRSTS = np.arange("1970-01", "10000-02", dtype="datetime64[M]").astype("dateti
 
 
 class FileLayout(NamedTuple):
-    """Positions of a form's columns in a file."""
+    """The positions of a form's columns in a file."""
 
     places: Sequence[int | None]
     """Field index of each column, or ``None`` if the file lacks it."""
@@ -210,7 +210,7 @@ class Table:
         return _picked(fields, self._places(row), self.form.strips)
 
     def where(self, row: int) -> str:
-        """``file:line`` of a row."""
+        """Return the ``file:line`` of a row."""
         return self.source.where(int(self.line[row]))
 
     def chosen(self, rows: np.ndarray) -> Table:
@@ -270,7 +270,9 @@ class Table:
         return "" if number != number else repr(number)
 
     def _all_texts(self, column: int) -> np.ndarray:
-        """Return the text of a column; for a numeric column, only whether each value is empty."""
+        """Return the text of a column. For a numeric column, the texts only show which values are
+        empty.
+        """
         if column in self.words_of:
             return self.words_of[column]
         values = self.values.get(column, np.full(len(self), nan))
@@ -278,8 +280,9 @@ class Table:
 
 
 def distinct_texts(texts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return (n,) int: the number of each text's value, in order of first appearance; and the
-    values, object."""
+    """Return (n,) int: the index of each text among the distinct texts; and the distinct texts as an
+    object array, in order of first appearance.
+    """
     if len(texts) < _ROWS:
         place, words = numbered(texts.tolist())
         return place, objects(words)
@@ -290,8 +293,8 @@ def distinct_texts(texts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def read_tables(source: Source, form: Form, report: ReadReport) -> Iterator[Table]:
-    """Yield the rows of all files of a source in chunks. Counts rows, and drops those with a wrong
-    number of fields.
+    """Yield the rows of all files of a source in chunks. Rows are counted in ``report``, and those
+    with a wrong number of fields are dropped.
 
     Raises:
         TraceError: A file cannot be read, or its columns cannot be found.
@@ -303,7 +306,7 @@ def read_tables(source: Source, form: Form, report: ReadReport) -> Iterator[Tabl
 def read_rows(
     source: Source, report: ReadReport, columns: Sequence[str], optional: Sequence[str] = (), *, header: bool = False
 ) -> Iterator[tuple[int, Sequence[str]]]:
-    """Yield the rows of a CSV source as text, with the columns of ``csv_form``.
+    """Yield the rows of a CSV source as text. The columns are those of ``csv_form``.
 
     Raises:
         TraceError: As in ``read_tables``.
@@ -388,7 +391,7 @@ class _File:
         return line, data
 
     def _parsed(self, line: int, data: bytes) -> Table | None:
-        """Parse a block with pandas; ``None`` if it is not plain enough."""
+        """Parse a block with pandas; ``None`` if the block is not regular enough."""
         layout, form = self._layout, self._form
         assert layout is not None
         data = data.rstrip(b"\n")
@@ -446,7 +449,7 @@ class _File:
     def _joined(
         self, lines: Iterable[tuple[int, list[str]]], continues: Callable[[list[str], list[str]], bool]
     ) -> Iterator[tuple[int, list[str]]]:
-        """Yield the rows from lines, some of which continue the previous one."""
+        """Yield the rows that the lines form. A line may continue the row of the previous line."""
         row: list[str] = []
         begun, cut = 0, False
         for line, fields in lines:
@@ -511,8 +514,9 @@ def _typed(
     raw: np.ndarray,
     unread: Sequence[int] = (),
 ) -> Table:
-    """Build a table from ``fields`` by index; each is a sequence of strings or float64. ``unread``
-    are additional columns to keep, because these rows have no lines.
+    """Build a table from ``fields``, which maps each field index to a sequence of strings or float64.
+    ``unread`` lists additional columns to keep, because these rows have no lines to read them from
+    later.
     """
     values: dict[int, np.ndarray] = {}
     words: dict[int, np.ndarray] = {}
@@ -533,7 +537,7 @@ def _typed(
 
 def local_seconds(texts: np.ndarray, zone: ZoneInfo | None) -> np.ndarray:
     """Return (n,) float64: local dates in ``zone`` (default UTC) as seconds since 1970, NaN where a
-    text is not exactly a date.
+    text is not a date in exactly this form.
     """
     seconds = date_seconds(texts)
     if zone is not None:
@@ -578,7 +582,8 @@ def _seconds(texts: np.ndarray) -> np.ndarray:
 
 
 def _blocks(file: Source) -> Iterator[tuple[int, bytes]]:
-    """Yield blocks of whole lines with the number of the first line; line ends become LF.
+    """Yield blocks of whole lines, each with the number of its first line. Line ends are converted to
+    LF.
 
     Raises:
         TraceError: The data is damaged or not UTF-8; the message names the line.

@@ -10,8 +10,7 @@ under their own names, plus:
 - ``parents``: indices of the tasks that it waits for
 - ``parent_bytes``: bytes that it reads from each of them
 
-The metadata of the file contain the options with which the trace was read, as JSON under
-``dagsim``.
+The file's metadata contains the options with which the trace was read, as JSON under ``dagsim``.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ ENDINGS = (".jsonl", ".jsonl.gz", ".parquet")
 
 
 def targets() -> tuple[str, ...]:
-    """Return the formats of a converted trace."""
+    """Return the names of the formats to which a trace can be converted."""
     return "jsonl", "parquet", *formats()
 
 
@@ -50,15 +49,15 @@ def convert(
     check: Callable[[ReadReport], None] = lambda report: None,
 ) -> tuple[ReadReport, Written]:
     """Write the jobs in the trace at ``path`` to ``to``, in the format given by its ending or by
-    ``to_format``. Return the report of rows read and dropped, and of what was written. Files are
-    created atomically.
+    ``to_format``. Return a report on the rows read and dropped, and a report on what was written.
+    Files are created atomically.
 
     The jobs are read, passed through ``counted``, and written one at a time. After the last job,
     ``check`` is called with the report; if it raises an error, no file is created.
 
     Raises:
         ConfigError: The name of ``to`` has none of the ``ENDINGS``, or pyarrow is missing for
-        Parquet.
+            Parquet.
         UnknownName: There is no format ``to_format``.
         TraceError: The trace cannot be read.
         WorkloadError: ``to`` cannot be written, or the format cannot represent a job.
@@ -88,7 +87,7 @@ def convert(
     write = write_parquet if to_format == "parquet" else write_jobs
     meta = {"format": trace.format, "assumptions": trace.assumptions}
     if (begins_s := trace.begins_s) is not None:
-        jobs = chain([next(jobs)], jobs)  # the arrival of the first job is the origin
+        jobs = chain([next(jobs)], jobs)  # reads the first job, whose arrival sets the origin
         meta["begins_s"] = begins_s - trace.meta["origin_s"]
     write(to, counted(jobs), meta)
     return trace.report, Written((to,), {})

@@ -1,5 +1,6 @@
-"""An incremental JSON reader, which yields the elements of a long list in a document of any size,
-using bounded memory."""
+"""An incremental JSON reader. It yields the elements of a long list in a document of any size, using
+bounded memory.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +26,12 @@ def elements(source: Source, key: str) -> Iterator[tuple[int, dict[str, Any]]]:
     ``Source.where``.
 
     A document is an object with such a list, a plain list of objects, or an object without the
-    list, which is then yielded itself. A file with one object per line can therefore be read as
-    well.
+    list. In the last case, the object itself is yielded. A file with one object per line can
+    therefore be read as well.
 
     Raises:
-        TraceError: The text is not JSON, or an element is not an object; the message names ``file:line``.
+        TraceError: The text is not JSON, or an element is not an object; the message names
+            ``file:line``.
     """
     for number, element in values(source, key):
         if not isinstance(element, dict):
@@ -38,7 +40,7 @@ def elements(source: Source, key: str) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def values(source: Source, key: str) -> Iterator[tuple[int, Any]]:
-    """Yield the same elements, which may be anything.
+    """Yield the same elements as ``elements``, but of any type.
 
     Raises:
         TraceError: The text is not JSON.
@@ -64,13 +66,13 @@ def list_in(value: Any, *keys: str) -> Sequence[Any]:
 
 
 def text_in(value: Any, *keys: str) -> str:
-    """Return the text at the path ``keys``, or an empty one."""
+    """Return the text at the path ``keys``, or an empty text."""
     text = object_in(value, *keys[:-1]).get(keys[-1]) if keys else value
     return text if isinstance(text, str) else ""
 
 
 class _Document:
-    """A JSON text, of which only the current part is in memory."""
+    """A JSON text. Only the part that is being read is in memory."""
 
     def __init__(self, text: TextIOWrapper, file: Source) -> None:
         self._text = text
@@ -158,7 +160,9 @@ class _Document:
                     return value
 
     def _more(self) -> bool:
-        """Read at least as many characters as are still unused. Return False at the end."""
+        """Read more text: at least as many characters as the buffer still holds unread. Return False
+        at the end.
+        """
         left = len(self._buffer) - self._at
         if left > _LONGEST:
             raise self._wrong(f"an element has more than {_LONGEST:,} characters")

@@ -1,8 +1,9 @@
 """Write jobs and machines in the formats of other simulators.
 
-Each format can only represent certain jobs. A job that another simulator would treat differently (a
-DAG in a format without dependencies, a share of a GPU) is rejected by name. Attributes that only
-dagsim's own format has are left out, and the summary counts them.
+Each format can only represent certain jobs. A job that another simulator would treat differently
+(such as a DAG in a format without dependencies, or a job with a share of a GPU) is rejected, and
+the error names the job. Attributes that only dagsim's own format has are left out, and the summary
+counts them.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from dagsim.traces.arrow import import_pyarrow
 
 
 class Written(NamedTuple):
-    """The files of an export, and the number of jobs by attribute that the format cannot
-    represent."""
+    """The files of an export and, for each attribute that the format cannot represent, the number of
+    jobs that have it.
+    """
 
     files: tuple[Path, ...]
     left_out: dict[str, int]
@@ -41,7 +43,7 @@ class Written(NamedTuple):
 
 
 class Writer(NamedTuple):
-    """Writes one format."""
+    """The writer for one format."""
 
     write: Callable[[Path, Iterable[Job], Cluster | None], tuple[Path, ...]]
     """Writes the jobs, and returns the files."""
@@ -57,11 +59,11 @@ def formats() -> tuple[str, ...]:
 
 def export(format: str, path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> Written:
     """Write ``jobs``, in order of arrival, to ``path`` in one of ``formats()``. ``cluster`` is the
-    machine on which the jobs ran; without it, the platform is large enough for the widest job.
+    cluster on which the jobs ran. Without it, the platform is just large enough for the widest job.
 
     Raises:
         WorkloadError: The format cannot represent a job (the message names it), or a file cannot be
-        written.
+            written.
         UnknownName: There is no such format.
     """
     write, holds = _WRITERS.get(format) or service(format, "writers")
@@ -95,7 +97,7 @@ _ATTRIBUTES = tuple([(field.name, field.default) for field in fields(Job) if fie
 
 
 def processors(job: Job, task: Task, format: str) -> int:
-    """Return the number of GPUs of an instance, or of cores if it needs no GPU."""
+    """Return the number of GPUs of an instance, or of cores if the instance needs no GPU."""
     if task.speeds or task.model:
         raise refused(job, format, f"the duration of task {task.name!r} depends on the GPU type")
     amount = task.gpus or task.cpus
@@ -124,7 +126,7 @@ def refused(job: Job, format: str, reason: str) -> WorkloadError:
 
 
 def machine_size(cluster: Cluster | None, widest: int) -> int:
-    """Return the number of processors of the machine: its GPUs, or its cores if it has none."""
+    """Return the number of processors of the cluster: its GPUs, or its cores if it has no GPUs."""
     if cluster is None:
         return widest
     return int(sum(node.gpus for node in cluster.nodes) or sum(int(node.cpus) for node in cluster.nodes))

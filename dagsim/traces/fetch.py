@@ -1,8 +1,8 @@
-"""Download published traces: resume after an interruption, verify, and move a file into place only
-once it is complete.
+"""Download published traces. Downloads are resumed after an interruption and verified, and a file is
+moved into place only once it is complete.
 
 A file is downloaded to ``NAME.part``, with the server's identification of its content in
-``NAME.part.version``. A partial file is only resumed if a mixture of two contents would be noticed,
+``NAME.part.version``. A partial file is only resumed if a mixture of two versions would be noticed,
 because either the checksum is known or the server is asked to send only the rest of that version.
 """
 
@@ -78,7 +78,7 @@ def fetch_file(file: Remote, to: Path, watch: Watch | None = None) -> Fetched:
 
 
 def _download(file: Remote, part: Path, watch: Watch | None) -> None:
-    """Download the rest of ``part``."""
+    """Download what is missing from ``part``."""
     version = _beside(part, ".version")
     have = part.stat().st_size if part.exists() else 0
     kept = version.read_text(encoding="utf-8") if version.exists() else ""
@@ -104,8 +104,8 @@ def _download(file: Remote, part: Path, watch: Watch | None) -> None:
 
 
 def _append(answer: Answer, part: Path, watch: Callable[[int], None]) -> int:
-    """Write the bytes from ``answer.start`` on. Return the resulting length of ``part``, complete
-    or not.
+    """Write the bytes from ``answer.start`` onwards to ``part``. Return the resulting length of
+    ``part``, whether it is complete or not.
     """
     done = answer.start
     with part.open("ab" if answer.start else "wb") as out:
@@ -156,7 +156,9 @@ _LOOKED_AT = 1024
 
 @dataclass(slots=True)
 class Answer:
-    """The bytes from ``start`` onwards, out of ``total`` if the server states it."""
+    """A server's answer: the bytes from ``start`` onwards, out of ``total`` if the server states
+    it.
+    """
 
     start: int
     total: int | None

@@ -16,12 +16,12 @@ MOST_GPUS = 1 << 16
 
 
 class Dirty(ValueError):
-    """A row cannot be used; the message is the reason for ``ReadReport.drop``."""
+    """Raised for a row that cannot be used. The message is the reason for ``ReadReport.drop``."""
 
 
 class FaultsAt:
-    """Adds the place, ``file:line``, and the subject to an error from the body of a ``with``
-    statement, for a file that must be read completely, such as a list of machines.
+    """A context manager that adds the place (``file:line``) and the subject to an error in its body.
+    It is used for files in which no row may be dropped, such as a list of machines.
 
     Raises:
         TraceError: The body raised ``Dirty`` or ``ModelError``.
@@ -96,12 +96,12 @@ _FIRST_DATE_S = 1e8
 
 
 def instant_s(name: str, value: str | float, origin_s: float, zone: tzinfo | None) -> float:
-    """Parse a time in a log as seconds after its first job, which arrived at ``origin_s`` on the
+    """Parse a time in a log as seconds after the log's first job, which arrived at ``origin_s`` on the
     log's clock. The time is a date (``2023-05-03T14:00``, in ``zone`` or UTC) or a time after the
     first job (``36h``, ``7d``, or seconds).
 
     Raises:
-        ConfigError: It is neither, or the log has no dates.
+        ConfigError: The text is neither, or it is a date and the log has none.
     """
     text = str(value).strip()
     if after := _AFTER.fullmatch(text):
@@ -121,8 +121,8 @@ _UNITS_GB = {"K": 2.0**-20, "M": 2.0**-10, "G": 1.0, "T": 2.0**10, "P": 2.0**20}
 
 
 def memory_gb(text: str) -> float:
-    """Parse Slurm's ``128G`` as GB. Units are powers of 1024, no letter means MB, and the ``c`` or
-    ``n`` of old versions is removed.
+    """Parse a size in Slurm's notation, such as ``128G``, as GB. Units are powers of 1024. A number
+    without a letter is in MB. A final ``c`` or ``n``, as written by old versions, is ignored.
 
     Raises:
         Dirty: The text is not a size.

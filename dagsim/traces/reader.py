@@ -20,8 +20,8 @@ _BLOCK = 1024
 
 
 class Downtime(NamedTuple):
-    """Absence of a node of the trace's cluster from ``start_s`` to ``end_s``, which may be ``inf``.
-    ``node`` is its index in the cluster.
+    """A period from ``start_s`` to ``end_s`` (which may be ``inf``) in which a node of the trace's
+    cluster is absent. ``node`` is the node's index in the cluster.
     """
 
     node: int
@@ -48,8 +48,8 @@ class WaitingJob(NamedTuple):
 
 
 class Reader(Protocol):
-    """Converts one trace format into jobs. A reader is stateless: ``read`` receives everything that
-    it needs.
+    """The interface of a reader, which converts one trace format into jobs. A reader is stateless,
+    because ``read`` receives everything that it needs.
     """
 
     name: ClassVar[str]
@@ -63,14 +63,14 @@ class Reader(Protocol):
     """True if it accepts a folder because of some of its files, whatever the others are."""
 
     def recognises(self, source: Source) -> bool:
-        """Return True if the source has this format, judging by names and first lines. Must be
-        False for every other format.
+        """Return True if the source has this format, judging by names and first lines. The result must
+        be False for sources in any other format.
         """
         ...
 
     def nearly(self, source: Source) -> str | None:
         """Return why the source almost matches this format but does not, and the command that would
-        help; otherwise an empty text.
+        help; otherwise None.
         """
         return None
 
@@ -90,8 +90,8 @@ class Reader(Protocol):
             yield from block.jobs.jobs()
 
     def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
-        """Yield the first ``most`` jobs (all if ``None``) as columns, in blocks; this is the method
-        that ``Trace`` calls.
+        """Yield the first ``most`` jobs (all if ``None``) as columns, in blocks. ``Trace`` calls this
+        method.
 
         Readers of tables define this method and fill the columns directly.
         """
@@ -111,30 +111,31 @@ class Reader(Protocol):
         return None
 
     def downtimes(self, source: Source, options: TraceOptions) -> tuple[Downtime, ...]:
-        """Return the times at which nodes of ``cluster`` join late, leave or are away, on the clock
-        of ``read``."""
+        """Return the periods in which nodes of ``cluster`` have not joined yet, have left or are away,
+        on the clock of ``read``.
+        """
         return ()
 
     def begins_s(self, source: Source, options: TraceOptions) -> float | None:
-        """When a run of the jobs begins, on the clock of ``read``, with jobs running and waiting at
-        that time; ``None`` for logs, which may begin anywhere.
+        """Return the time at which a run of the jobs begins, on the clock of ``read``, if the source
+        describes the jobs that are running and waiting at that time; ``None`` for logs, in which a
+        run may begin anywhere.
         """
         return None
 
     def waiting(self, source: Source, zone: ZoneInfo | None = None) -> Iterable[WaitingJob]:
-        """Return the facts about waiting jobs in the listing of a queue; empty for logs. ``zone``
-        is the time zone of dates in text.
+        """Return what the listing of a queue states about waiting jobs; empty for logs. ``zone`` is
+        the time zone of dates in text.
         """
         return ()
 
     def waits_s(self, source: Source) -> dict[str, float]:
-        """Return the wait of each job by its id, for logs that state it but not when the job
-        started."""
+        """Return the wait of each job by job id, for logs that state the wait but not the start."""
         return {}
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
-        """Return the assumptions made where the trace does not state something: a keyword for the
-        question, and a sentence for the answer.
+        """Return the assumptions made where the trace does not state something. Each entry maps a
+        keyword for the question to a sentence that answers it.
         """
         return {}
 

@@ -32,8 +32,8 @@ NO_HOURS = Hours()
 
 @dataclass(slots=True)
 class Contradiction:
-    """Jobs or rows that contradict themselves, each other, or the site in the same way (a key of
-    ``CONTRADICTIONS``).
+    """Jobs or rows that contradict themselves, each other, or the description of the site, all in the
+    same way (a key of ``CONTRADICTIONS``).
     """
 
     count: int = 0
@@ -43,7 +43,7 @@ class Contradiction:
     """By reason, the number of jobs or rows, and the first of them: ids, or ``file:line``."""
 
     def add(self, reason: str, first: Iterable[str], count: int = 1) -> None:
-        """Add ``count`` jobs or rows to a reason, of which the first are named."""
+        """Add ``count`` jobs or rows under a reason, and the names of the first of them."""
         before, named = self.reasons.get(reason, (0, ()))
         self.reasons[reason] = before + count, (*named, *first)[:_IDS]
 
@@ -73,9 +73,9 @@ OF_ROWS = ("columns", "times", "ids", "text")
 class Contradictory(str):
     """A reason for dropping or noting a row that contradicts itself or another row.
 
-    The class of a reason declares its kind, so that its words may change. A reason is also the text
-    that is shown and counted, and ``str()`` keeps its class. A text that is made from a reason has
-    to be given the class again (``type(reason)(...)``).
+    The class of a reason declares its kind, so that the wording may change. A reason is also the
+    text that is shown and counted, and ``str()`` keeps its class. If a new text is made from a
+    reason, it has to be converted to the same class again (``type(reason)(...)``).
     """
 
     __slots__ = ()
@@ -93,7 +93,7 @@ class Disagreement(Contradictory):
 
 
 class ImpossibleTimes(Contradictory):
-    """A reason for rows whose times cannot be."""
+    """A reason for rows whose times are impossible."""
 
     kind = "times"
 
@@ -138,11 +138,11 @@ class ReadReport:
     """By kind."""
 
     def drop(self, reason: str, where: str, rows: int = 1, detail: str = "") -> None:
-        """Count ``rows`` faulty rows under ``reason``, a phrase that follows a number (``cyclic``,
-        ``without end``).
+        """Count ``rows`` faulty rows under ``reason``, which is a phrase such as ``without end`` that
+        can follow a number of rows.
 
-        ``where`` is the ``file:line`` of the first of them, and ``detail`` adds information about
-        this particular row.
+        ``where`` is the ``file:line`` of the first of these rows, and ``detail`` adds information
+        about that row.
 
         Raises:
             TraceError: Always, in strict mode.
@@ -163,9 +163,9 @@ class ReadReport:
         detail: object = "",
         impossible: str = "that describe an impossible job",
     ) -> Dropping:
-        """Drop rows if the body of the ``with`` statement raises ``Dirty`` (for its reason, with
-        the start of ``detail``) or ``ModelError`` (as ``impossible``). Each of ``places``, a
-        ``file:line`` or a function that returns one, represents ``rows`` of them.
+        """Return a context that drops rows if its body raises ``Dirty`` (for the reason in the error,
+        with the start of ``detail``) or ``ModelError`` (as ``impossible``). Each of ``places``, a
+        ``file:line`` or a function that returns one, represents ``rows`` rows.
         """
         return Dropping(self, places, rows, detail, impossible)
 
@@ -176,8 +176,8 @@ class ReadReport:
         self._detail(f"{where}: {reason}")
 
     def count(self, reason: str, *, drops: bool, rows: int, hours: Hours = NO_HOURS) -> None:
-        """Count additional rows that are dropped or noted for a reason, without their positions,
-        and the hours of all jobs concerned.
+        """Count additional rows that are dropped or noted for a reason, without their positions, and
+        the hours of all jobs to which they belong.
         """
         (self.dropped if drops else self.noted)[reason] += rows
         self._contradict(reason, "", rows)
@@ -200,7 +200,7 @@ class ReadReport:
         return self.rows - self.kept - self.dropped.total() - self.skipped.total()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the counts as plain data, for ``run.json``."""
+        """Return the counts as plain data for JSON."""
         return {
             "rows": self.rows,
             "kept": self.kept,

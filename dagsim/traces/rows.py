@@ -1,4 +1,5 @@
-"""Convert the rows of a table to jobs: find faults in rows, group them by job, and sort by arrival.
+"""Convert the rows of a table to jobs: find faults in rows, group rows by job, and sort jobs by
+arrival.
 
 A reader checks all rows of a table at once. ``Findings`` collects everything to report, each entry
 with the rows that it concerns. ``JobBatch.block`` reports these entries job by job, as if rows had
@@ -38,7 +39,7 @@ class _Located(Protocol):
 
 
 class _Finding(NamedTuple):
-    """A finding to report about some rows."""
+    """Something to report about some rows."""
 
     rows: np.ndarray  # int64: indices in the table
     text: str
@@ -54,7 +55,7 @@ class _Finding(NamedTuple):
 
 
 class Findings:
-    """Everything to report about the rows of a table, in the order in which it was added."""
+    """Everything to report about the rows of a table, in the order of the calls."""
 
     def __init__(self) -> None:
         self._listed: list[_Finding] = []
@@ -72,8 +73,8 @@ class Findings:
         counts: np.ndarray | None = None,
         details: Mapping[int, str] | None = None,
     ) -> None:
-        """Add rows that are dropped. ``counts`` is the number of rows that each of them represents.
-        They are reported in row order unless ``order`` is given.
+        """Add rows that are dropped. ``counts`` gives the number of rows that each of them represents.
+        Rows are reported in row order unless ``order`` is given.
         """
         if len(rows):
             order = rows if order is None else order
@@ -88,7 +89,7 @@ class Findings:
         order: np.ndarray | None = None,
         counts: np.ndarray | None = None,
     ) -> None:
-        """Add a tolerated irregularity of some rows."""
+        """Add an irregularity of some rows that is tolerated."""
         if len(rows):
             self._listed.append(_Finding(rows, text, False, stage, rows if order is None else order, counts, {}))
 
@@ -113,7 +114,7 @@ class Findings:
         ]
 
     def reasons(self) -> dict[int, str]:
-        """Return the reasons for dropping, by row."""
+        """Return, for each row that is dropped, the reason."""
         return {
             row: finding.details.get(row, finding.text)
             for finding in self._listed
@@ -129,8 +130,8 @@ class Findings:
         last: int,
         hours: Callable[[np.ndarray], Hours] = lambda jobs: NO_HOURS,
     ) -> None:
-        """Report all findings about jobs up to ``last``; ``job`` is (n,), the job of each row of
-        the table, and ``hours`` returns the hours of jobs.
+        """Report all findings about jobs up to ``last``. ``job`` is (n,), the job of each row of the
+        table, and ``hours`` returns the total hours of some jobs.
 
         Raises:
             TraceError: A row is dropped in strict mode.
@@ -163,7 +164,7 @@ class Findings:
             else:
                 report.note(text, table.where(row), count)
             reported += 1
-        rest = order[reported:]  # other findings are only counted
+        rest = order[reported:]  # the remaining findings are only counted
         totals = np.bincount(which[rest], counts[rest], len(self._listed)).astype(np.int64)
         for place in dict.fromkeys(which[order].tolist()):
             found = self._listed[place]
@@ -174,8 +175,9 @@ class Findings:
 
 
 class JobBatch(NamedTuple):
-    """Jobs in a table in order of arrival, with marks for the kept ones and the findings for
-    all."""
+    """The jobs in a table in order of arrival, with a mask of the jobs to keep and the findings about
+    all jobs.
+    """
 
     table: _Located
     every: JobArrays
@@ -208,8 +210,9 @@ class JobBatch(NamedTuple):
 
 
 class Checks:
-    """Checks the fields in a table's rows, column by column; a row is dropped for its first
-    fault."""
+    """Checks the fields in a table's rows, column by column. A row is dropped for the first fault that
+    is found in it.
+    """
 
     def __init__(self, table: Table) -> None:
         self.table = table
@@ -217,7 +220,7 @@ class Checks:
         self.usable = np.ones(len(table), bool)
 
     def drop(self, faulty: np.ndarray, reason: str, details: Mapping[int, str] | None = None) -> None:
-        """Drop the rows in a mask, (n,) bool, that are still usable."""
+        """Drop those rows in a mask, (n,) bool, that are still usable."""
         self.findings.drop(np.flatnonzero(faulty & self.usable), reason, details=details)
         self.usable &= ~faulty
 
@@ -228,23 +231,26 @@ class Checks:
                 self.drop(reasons.place == place, reason)
 
     def skip(self, rows: np.ndarray, reason: str, report: ReadReport) -> None:
-        """Skip the rows in a mask, (n,) bool, that are still usable."""
+        """Skip those rows in a mask, (n,) bool, that are still usable."""
         rows = rows & self.usable
         if rows.any():
             report.skip(reason, int(rows.sum()))
         self.usable &= ~rows
 
     def note(self, rows: np.ndarray, text: str) -> None:
-        """Add a note to the rows in a mask, (n,) bool, that are still usable."""
+        """Add a note to those rows in a mask, (n,) bool, that are still usable."""
         self.findings.note(np.flatnonzero(rows & self.usable), text)
 
     def number(self, column: int, field: str, blank: float = nan, where: np.ndarray | None = None) -> np.ndarray:
-        """Return (n,) float64: the numbers in a column; drops rows (``where``) without a finite
-        number."""
+        """Return (n,) float64: the numbers in a column. Rows without a finite number are dropped (only
+        among those in ``where``, if given).
+        """
         return self.finite(self.table.numbers(column, blank), column, field, where)
 
     def finite(self, values: np.ndarray, column: int, field: str, where: np.ndarray | None = None) -> np.ndarray:
-        """Return the values in a column; drops rows (``where``) without a finite number."""
+        """Return the values of a column. Rows without a finite number are dropped (only among those in
+        ``where``, if given).
+        """
         faulty = ~np.isfinite(values)
         if where is not None:
             faulty &= where
@@ -267,14 +273,16 @@ class Checks:
         blank: float = nan,
         where: np.ndarray | None = None,
     ) -> np.ndarray:
-        """Return (n,) float64: whole numbers from ``least`` to ``most``; drops other rows."""
+        """Return (n,) float64: whole numbers from ``least`` to ``most``. Other rows are dropped."""
         values = self.number(column, field, blank, where)
         faulty = ~are_counts(values, least, most)
         self.drop(faulty if where is None else faulty & where, f"whose {field} is impossible")
         return values
 
     def date(self, column: int, field: str, where: np.ndarray | None = None) -> np.ndarray:
-        """Return (n,) float64: dates without a zone as seconds since 1970; drops other rows."""
+        """Return (n,) float64: dates without a zone as seconds since 1970. Other rows are
+        dropped.
+        """
         texts, seconds = self.table.texts(column), dates(self.table, column)
         reasons: dict[str, list[int]] = {}
         for row in np.flatnonzero(np.isnan(seconds) if where is None else np.isnan(seconds) & where).tolist():
@@ -287,7 +295,7 @@ class Checks:
         return seconds
 
     def impossible(self, jobs: JobArrays) -> None:
-        """Drop rows with impossible jobs, one job per row."""
+        """Drop the rows whose jobs are impossible. There is one job per row."""
         details = {row: str(error) for row, error in jobs.faults(self.usable)}
         self.drop(_mask(list(details), len(self.usable)), "that describe an impossible job", details)
 
@@ -305,7 +313,7 @@ def single_tasks(
     """Create one single-task job per row, with the ids in column 0.
 
     Rows that are not usable may contain anything. ``kind`` creates the kind of a task from a row's
-    values of ``properties``, and ``columns`` are further fields of ``JobArrays``.
+    values in ``properties``, and ``columns`` contains further fields of ``JobArrays``.
     """
     place, kinds = kinds_of_rows(checks.usable, properties, kind)
     return JobArrays.of_single_tasks(
@@ -325,7 +333,9 @@ _SLACK_S = 1.0
 
 
 class JobTimes(NamedTuple):
-    """Times of n rows on one clock, NaN where unknown, and how long they ran."""
+    """The times of the jobs in n rows on one clock, NaN where unknown, and how long the jobs
+    ran.
+    """
 
     arrival_s: np.ndarray  # (n,) float64
     start_s: np.ndarray
@@ -334,8 +344,8 @@ class JobTimes(NamedTuple):
     eligible_s: np.ndarray | None = None
 
     def checked(self, checks: Checks, slack_s: float = _SLACK_S) -> JobTimes:
-        """Note times that contradict each other, and return possible ones: no start before the
-        arrival, and none before the job was eligible.
+        """Note times that contradict each other, and return times that are possible: no start before
+        the arrival, and none before the job was eligible.
         """
         arrival_s, start_s, end_s, ran_s, eligible_s = self
         with np.errstate(invalid="ignore"):
@@ -371,7 +381,8 @@ _AGAIN = ("given twice", RepeatedId("whose id another row has"))
 def single_rows(
     checks: Checks, jobs: JobArrays, ids: np.ndarray, times: np.ndarray, again: tuple[str, str] = _AGAIN
 ) -> JobBatch:
-    """Create one job per row, in order of arrival; of the rows with one id, keep only the earliest.
+    """Create one job per row, in order of arrival. Of several rows with the same id, keep only the
+    earliest.
 
     ``jobs`` has one job per row. ``ids`` (n,) object and ``times`` (n,) float64 are the id and the
     arrival of each row; the time is ``inf`` if it cannot be read. Rows that are not usable may
@@ -411,8 +422,8 @@ def row_blocks(
 
     ``read`` reads the table; its column 0 contains the job ids. ``times`` returns the arrival of
     each row, ``inf`` if it cannot be read. ``jobs`` creates one job per row and drops rows that
-    cannot be kept. ``again`` as in ``single_rows``. With ``apart``, rows with the same id that
-    arrive at different times are separate jobs.
+    cannot be kept. ``again`` has the same meaning as in ``single_rows``. With ``apart``, rows with
+    the same id that arrive at different times are separate jobs.
     """
 
     def keys(table: Table) -> tuple[np.ndarray, np.ndarray]:
@@ -444,8 +455,9 @@ def row_blocks(
 
 
 class _Namesakes:
-    """Distinguishes rows with the same id that arrive at different times, across the parts of a
-    table."""
+    """Distinguishes rows with the same id that arrive at different times, across all parts of a
+    table.
+    """
 
     def __init__(self) -> None:
         self._hashes = np.zeros(0, np.int64)
@@ -453,8 +465,8 @@ class _Namesakes:
         """By id, the number of its rows so far, if there are several."""
 
     def numbered(self, ids: np.ndarray, times: np.ndarray) -> np.ndarray | None:
-        """Return the ids of the next part, with numbers added to those that earlier rows have
-        (``7``, ``7#2``); None if all are new.
+        """Return the ids of the next part, with a number added to every id that earlier rows have
+        (``7``, ``7#2``); None if all ids are new.
         """
         code, names = distinct_texts(ids)
         hashes = _hashes(names)
@@ -478,10 +490,11 @@ class _Namesakes:
 def with_others(
     batch: JobBatch, make: Callable[[int, list[int]], tuple[Job, int] | None], first: np.ndarray, members: np.ndarray
 ) -> JobBatch:
-    """Retry the jobs in the batch that are not kept, row by row, and add those that are valid.
+    """Retry, row by row, the jobs in the batch that are not kept, and add those that turn out to be
+    valid.
 
-    ``make`` receives the index of a job and its rows (those in ``members``, starting at the job's
-    entry in ``first``), and returns the job and the number of its rows.
+    ``make`` receives the index of a job and the job's rows (those in ``members`` from the job's
+    entry in ``first`` onwards), and returns the job and the number of its rows.
     """
     retried = {}
     for place in np.flatnonzero(~batch.kept).tolist():
@@ -501,7 +514,7 @@ def with_others(
 
 
 def job_blocks(batches: Iterable[JobBatch], report: ReadReport, most: int | None) -> Iterator[Block]:
-    """Yield the first ``most`` jobs of consecutive batches."""
+    """Yield the first ``most`` jobs of consecutive batches, as one block per batch."""
     for batch in batches:
         block = batch.block(report, most)
         most = None if most is None else most - len(block.jobs)
@@ -529,7 +542,7 @@ def dates(table: Table, column: int) -> np.ndarray:
 
 
 class Grouped(NamedTuple):
-    """Rows of J jobs, grouped by job in order of arrival."""
+    """The rows of J jobs, grouped by job. Jobs are in order of arrival."""
 
     row: np.ndarray  # (n,) int64: index in the table
     first: np.ndarray  # (J + 1,) int64: start of the rows of each job
@@ -538,7 +551,7 @@ class Grouped(NamedTuple):
 
     @property
     def job(self) -> np.ndarray:
-        """Return (n,) int64: the job of each entry in ``row``."""
+        """(n,) int64: the job of each entry in ``row``."""
         return np.repeat(np.arange(len(self.ids)), np.diff(self.first))
 
     def job_of_row(self) -> np.ndarray:
@@ -555,7 +568,7 @@ class Grouped(NamedTuple):
 
 
 def rows_by_job(ids: np.ndarray, times: np.ndarray) -> Grouped:
-    """Group rows by job, with jobs sorted by earliest time, then by first appearance."""
+    """Group rows by job. Jobs are sorted by their earliest time, and then by first appearance."""
     code, names = distinct_texts(ids)
     count = len(code)
     if len(names) == count:  # most logs have one row per job
@@ -565,7 +578,7 @@ def rows_by_job(ids: np.ndarray, times: np.ndarray) -> Grouped:
     by_job = np.sort(code * np.int64(count) + np.arange(count)) % count
     begins = np.flatnonzero(np.diff(code[by_job], prepend=-1))
     earliest = np.minimum.reduceat(times[by_job], begins)
-    order = np.argsort(earliest, kind="stable")  # codes are numbered by first appearance
+    order = np.argsort(earliest, kind="stable")  # stable, because codes are numbered by first appearance
     sizes = np.diff(begins, append=count)[order]
     row = by_job[ranges(begins[order], sizes)]
     first = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
@@ -578,13 +591,13 @@ def in_parts(
     report: ReadReport,
     learn: Callable[[Table, bool], None] | None = None,
 ) -> Iterator[Table]:
-    """Yield the rows of ``read``, at most ``ROWS_IN_MEMORY`` at once, as parts that contain whole
-    jobs, in order of arrival.
+    """Yield the rows of ``read`` in parts of at most ``ROWS_IN_MEMORY`` rows. Each part contains whole
+    jobs, and the parts are in order of arrival.
 
-    ``keys`` returns ids and times of rows in the form that ``rows_by_job`` takes. A table that is
-    too large is read twice: once to find the arrival of each job, and once to write the rows to a
-    temporary file per part. ``learn`` is given all rows before ``keys``, which requires reading the
-    table once more; it is told whether a table contains all of them.
+    ``keys`` returns the ids and times of rows in the form that ``rows_by_job`` takes. A table that
+    is too large is read twice: once to find the arrival of each job, and once to write the rows to
+    a temporary file per part. ``learn`` receives all rows before ``keys`` is called, which requires
+    reading the table once more. Its second argument tells whether a table contains all rows.
     """
     tables, count, stream = [], 0, read(report)
     for table in stream:
@@ -622,7 +635,7 @@ def in_parts(
 
 
 class _Arrivals:
-    """Earliest time and number of rows of each job, by a hash of its id."""
+    """The earliest time and the number of rows of each job, by a hash of the job's id."""
 
     def __init__(self, keys: Callable[[Table], tuple[np.ndarray, np.ndarray]]) -> None:
         self._keys = keys
@@ -630,7 +643,7 @@ class _Arrivals:
         self._sizes = np.zeros(0, np.int64)
 
     def add(self, table: Table) -> None:
-        """Add the jobs of these rows."""
+        """Add the jobs to which the rows of a table belong."""
         ids, times = self._keys(table)
         hashes = np.concatenate([self._hashes, _hashes(ids)])
         self._hashes, place = np.unique(hashes, return_inverse=True)
@@ -640,7 +653,7 @@ class _Arrivals:
         self._times, self._sizes = earliest, np.bincount(place, sizes).astype(np.int64)
 
     def bounds(self) -> np.ndarray:
-        """Start times of all parts but the first."""
+        """Return the start times of all parts but the first."""
         order = np.argsort(self._times, kind="stable")
         rows = np.cumsum(self._sizes[order]) // (ROWS_IN_MEMORY // 2)
         return np.unique(self._times[order][np.flatnonzero(np.diff(rows)) + 1])
@@ -667,8 +680,8 @@ def _loaded(file: IO[bytes], like: Table) -> Iterator[Table]:
 def kinds_of_rows(
     usable: np.ndarray, columns: Sequence[np.ndarray], kind: Callable[..., TaskKind]
 ) -> tuple[np.ndarray, tuple[TaskKind, ...]]:
-    """Return (n,) int32: the index of each row's kind; and the kinds, one per combination of values
-    among the ``usable`` rows.
+    """Return (n,) int32: the index of each row's kind; and the kinds, one for each combination of
+    values that occurs in ``usable`` rows.
     """
     if not usable.any():
         return np.zeros(len(usable), np.int32), (TaskKind(Demand(0.0)),)
@@ -680,9 +693,9 @@ def kinds_of_rows(
 
 
 def drop_repeated(checks: Checks, keys: np.ndarray, values: Sequence[np.ndarray], other: str) -> np.ndarray:
-    """Drop usable rows whose key an earlier usable row has: as given twice if all ``values`` are
-    equal, or else for the reason ``other``. Return (n,) bool: True for usable rows and for those
-    given twice.
+    """Drop usable rows that have the same key as an earlier usable row. The reason is that they are
+    given twice if all ``values`` are equal, and otherwise ``other``. Return (n,) bool: True for
+    usable rows and for rows given twice.
     """
     usable = checks.usable.copy()
     again = usable.copy()

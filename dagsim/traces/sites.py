@@ -46,15 +46,15 @@ _PATTERNS = tuple(
 )
 
 
-_SHORT = 500  # in characters; a longer name is taken for damage
+_SHORT = 500  # in characters; a longer name is assumed to be damaged
 
 
 def site_gpu(name: str, named: Mapping[str, str] | None = None) -> str:
-    """Return the catalogue name of the GPU type that a site calls ``name``, or ``name`` itself if
-    there is none.
+    """Return the catalogue's name for the GPU type that a site calls ``name``, or ``name`` itself if
+    the catalogue has none.
 
     ``named``, a mapping from the site's names in lower case, takes precedence. ``a100`` without a
-    size means the smaller one.
+    memory size means the smaller variant.
     """
     if named and name.strip().lower() in named:
         return named[name.strip().lower()]
@@ -91,8 +91,8 @@ _NUMBERED = re.compile(r"(.*?)(\d{1,18})(\D*)", re.DOTALL)
 
 
 def hosts(text: str, most: int = _MOST) -> tuple[str, ...]:
-    """Expand a host list to at most ``most`` names, with several brackets, leading zeros and
-    suffixes.
+    """Expand a host list to at most ``most`` names. Host names may have several brackets, leading
+    zeros and suffixes.
 
     Raises:
         ValueError: A bracket is not closed, or does not contain a list of numbers and ranges.
@@ -106,7 +106,7 @@ def _short_hosts(text: str) -> tuple[str, ...]:
 
 
 def listed_hosts(text: str) -> tuple[str, ...]:
-    """Return the nodes of a job, shared by all jobs that ran there.
+    """Return the nodes of a job. Jobs with the same short list share one tuple.
 
     Raises:
         ValueError: The list cannot be read.
@@ -123,7 +123,7 @@ def readable_hosts(text: str) -> tuple[str, ...]:
 
 
 def folded(names: Iterable[str]) -> str:
-    """Fold names into a host list: consecutive numbers with equal width become a range."""
+    """Fold names into a host list, in which consecutive numbers of equal width become a range."""
     groups: dict[tuple[str, str, int], list[int]] = {}
     plain: list[str] = []
     for name in names:

@@ -27,8 +27,8 @@ parsed them."""
 
 _HEAD_BYTES = 1 << 16
 _BLOCK, _OVERLAP = 1 << 20, 128
-# A row number combines the index of its file among the shards with its line in a single int, which
-# is cheap to pass on.
+# A row number combines the index of the file among the shards and the line in the file into a
+# single int, which is cheap to pass on.
 LINE_BITS = 40
 _ARCHIVES = (".tar", ".tar.gz", ".tgz")
 _NO_DATA = (
@@ -65,7 +65,7 @@ class Source:
     ``path`` is a file (plain or gzip, recognised by its first bytes), a directory of shards, an
     archive (``.tar``, ``.tar.gz``, ``.tgz``, whose members are the shards), or
     ``archive.tar.gz:member``. Documents beside the data (``README*``, ``*.md``) are not shards. A
-    Parquet or Arrow file reads as the CSV text of its table, with a header.
+    Parquet or Arrow file is read as CSV text with the same table and a header.
 
     All methods raise ``TraceError``, each with a specific message, for a missing or empty file, a
     Git LFS pointer, an HTML page, damaged or truncated gzip data, other binary data, and text that
@@ -84,13 +84,13 @@ class Source:
 
     @property
     def name(self) -> str:
-        """Last part of the name of the file, directory or member."""
+        """The last part of the path of the file, directory or member."""
         return Path(self.member).name if self.member else self.path.name
 
     @cached_property
     def files(self) -> tuple[Source, ...]:
-        """Shards sorted by name, including those in nested directories and archives; a plain file
-        is its own shard.
+        """The shards, sorted by name, including those in nested directories and archives. A plain file
+        is its only shard.
         """
         if self._is_single():
             return (self,)
@@ -100,8 +100,8 @@ class Source:
         return shards
 
     def select(self, *patterns: str) -> Source:
-        """Return the same source with only the shards whose path or name matches one of
-        ``patterns``, possibly none.
+        """Return the same source, restricted to the shards whose path or name matches one of
+        ``patterns`` (possibly none).
         """
         chosen = Source(self.path, self.member)
         listed = (self,) if self._is_single() else self._listed
@@ -109,8 +109,9 @@ class Source:
         return chosen
 
     def select_in_folder(self, *patterns: str) -> Source:
-        """Return only the shards that match ``patterns`` if the source is a folder with such
-        shards, or else all of it."""
+        """Return the source restricted to the shards that match ``patterns``, if the source is a
+        folder with such shards. Otherwise, return the source itself.
+        """
         inside = self.select(*patterns) if self.path.is_dir() else self
         return inside if inside.files else self
 
@@ -134,8 +135,8 @@ class Source:
         return any(fnmatch(path, text) or fnmatch(path, f"*/{text}") for text in map(str.lower, patterns))
 
     def head(self, lines: int = 32) -> list[str]:
-        """Return the first lines of the first shard (from its first 64 KB), to recognise its
-        format; undecodable bytes are replaced.
+        """Return the first lines of the first shard (from its first 64 KB), which serve to recognise
+        the format. Undecodable bytes are replaced.
         """
         return self._head[:lines]
 
@@ -144,7 +145,7 @@ class Source:
         """The columns of the first shard, if it is a Parquet or Arrow file.
 
         Raises:
-            TraceError: As above, or pyarrow is not installed.
+            TraceError: The file cannot be read (see the class), or pyarrow is not installed.
         """
         file = self.files[0]
         if file is not self:
@@ -176,7 +177,9 @@ class Source:
             return 0
 
     def lines(self) -> Iterator[tuple[int, str]]:
-        """Yield all lines of all shards, numbered, without line ends (LF or CRLF)."""
+        """Yield all lines of all shards, each with its number and without its line end (LF or
+        CRLF).
+        """
         for place, file in enumerate(self.files):
             yield from file._lines(place << LINE_BITS)
 
@@ -186,7 +189,7 @@ class Source:
 
     @contextmanager
     def open_binary(self) -> Iterator[BinaryIO]:
-        """Return the decompressed bytes of a single file, as a stream."""
+        """Open a single file as a stream of decompressed bytes."""
         (file,) = self.files if len(self.files) == 1 else (self,)
         with file._opened() as stream:
             try:
@@ -207,8 +210,7 @@ class Source:
 
     @cached_property
     def _listed(self) -> tuple[Source, ...]:
-        """Return the files in a directory (without opening archives), or the members of an
-        archive."""
+        """The files in a directory (without opening archives), or the members of an archive."""
         if self.path.is_dir():
             files = sorted(file for file in self.path.rglob("*") if file.is_file())
             return tuple([Source(file) for file in files if _is_data(file.relative_to(self.path).as_posix())])
@@ -241,7 +243,7 @@ class Source:
             except UnicodeDecodeError:
                 raise TraceError(f"{self}:{self._undecodable_line()}: not UTF-8 text") from None
             except _DAMAGED as error:
-                # zip had already consumed the number when reading the line failed
+                # the failed read had already advanced the line counter
                 line = next(numbers) - first - 1
                 raise TraceError(f"{self}:{line}: the compressed data is damaged or cut off here ({error})") from None
 
@@ -270,7 +272,7 @@ class Source:
                     yield file
             else:
                 with _archive(self.path) as archive:
-                    # stops at the first match
+                    # the search stops at the first match
                     info = next((info for info in archive if info.name == self.member), None)
                     inner = archive.extractfile(info) if info else None
                     if inner is None:
@@ -318,8 +320,9 @@ class Source:
 
 
 class _Gunzipped(gzip.GzipFile):
-    """A stream of decompressed bytes that raises an error if they far exceed the growth of any
-    trace."""
+    """A stream of decompressed bytes that raises an error if the data expands far more than any trace
+    does.
+    """
 
     def __init__(self, packed: BufferedReader, where: str) -> None:
         super().__init__(fileobj=packed)
@@ -339,10 +342,10 @@ class _Gunzipped(gzip.GzipFile):
 
 @contextmanager
 def _archive(path: Path) -> Iterator[tarfile.TarFile]:
-    """Open the archive, compressed or not.
+    """Open an archive, compressed or not.
 
     Raises:
-        OSError, tarfile.TarError: It cannot be read.
+        OSError, tarfile.TarError: The archive cannot be read.
     """
     _refuse_unending(path)
     with path.open("rb") as file:

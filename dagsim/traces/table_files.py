@@ -1,5 +1,5 @@
-"""Tables from any source: CSV or JSON Lines whose columns are found by dagsim's names or by those
-in ``--map``.
+"""Tables from any source: CSV or JSON Lines, whose columns have dagsim's names or are mapped to them
+by ``--map``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SYNONYMS = {
 
 
 class NamedColumns:
-    """Columns of a source, by name, and its rows.
+    """The columns of a source by name, and its rows.
 
     ``mapping`` contains the file's names for dagsim's columns; those in ``constant`` may be mapped
     to a number, which then applies to all rows.
@@ -106,7 +106,7 @@ class NamedColumns:
     def tables(
         self, needed: Sequence[str], optional: Sequence[str], numbers: Collection[int], report: ReadReport
     ) -> Iterator[Table]:
-        """Return the rows with the columns ``needed`` and ``optional``; those at the indices
+        """Return the rows with the columns ``needed`` and ``optional``. The columns at the indices
         ``numbers`` are read as numbers.
 
         Raises:
@@ -128,8 +128,9 @@ class NamedColumns:
 
 
 def likely(names: Sequence[str], wanted: Sequence[str]) -> dict[str, str]:
-    """Return the ``names`` that probably stand for dagsim's column ``wanted``: the same name, or a
-    common synonym."""
+    """Return a mapping from dagsim's columns ``wanted`` to those ``names`` that probably mean the
+    same: the same name, or a common synonym.
+    """
     columns = {}
     for ours in wanted:
         same = next((name for name in (ours, *_SYNONYMS.get(ours, ())) if name in names), None)
@@ -139,16 +140,17 @@ def likely(names: Sequence[str], wanted: Sequence[str]) -> dict[str, str]:
 
 
 def map_command(source: Source, columns: Mapping[str, str], missing: Sequence[str]) -> str:
-    """Return the command that reads the source with these columns, with gaps for those that were
-    not found."""
+    """Return the command that reads the source with these columns, with placeholders for those that
+    were not found.
+    """
     pairs = [f"{ours}={theirs}" for ours, theirs in columns.items() if ours != theirs]
     pairs += [f"{ours}=COLUMN" for ours in missing]
     return f"dagsim replay --trace {shlex.quote(str(source))} --map {shlex.quote(','.join(pairs))}"
 
 
 def header_hint(source: Source) -> str | None:
-    """Return the columns of a table without any known name, and the command that maps them; empty
-    without a header.
+    """Return a hint for a table in which no name is known: its columns, and the command that maps
+    them. None if there is no header.
     """
     names = NamedColumns(source, {}).names
     if len(names) < _LEAST_COLUMNS or not all(_NAME.fullmatch(name) for name in names):
@@ -162,7 +164,9 @@ def _split(head: str, delimiter: str) -> list[str]:
 
 
 def _keys(source: Source) -> list[str]:
-    """Return the fields of the first record; names of nested fields contain dots."""
+    """Return the names of the fields of the first record. The name of a nested field is its path, with
+    dots.
+    """
     try:
         first = next(values(source, "jobs"), (0, None))[1]
     except TraceError:

@@ -1,5 +1,6 @@
-"""Points in time and durations as schedulers write them, and the effect of a change of summer time
-on local dates."""
+"""Points in time and durations as schedulers write them, and how a change between standard time and
+summer time affects local dates.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ _DURATION = re.compile(r"(?:(\d{1,6})-)?(?:(\d{1,8}):)?(?:(\d{1,8}):)?(\d{1,12}(
 
 
 def is_unset(text: str) -> bool:
-    """Return True if a field is unset."""
+    """Return True if the text of a field means that the field is not set."""
     return text.strip().lower() in _UNSET
 
 
@@ -54,8 +55,8 @@ def duration_s(text: str, field: str) -> float | None:
 
 def moment_s(text: str, field: str, zone: ZoneInfo | None, fold: int = 0) -> float | None:
     """Return the seconds since 1970 from epoch seconds, or from a local date in ``zone`` (default
-    UTC); ``None`` if not set. A date in an hour that occurs twice is the first or the second
-    (``fold``).
+    UTC); ``None`` if not set. ``fold`` selects the first or the second meaning of a date in an hour
+    that occurs twice.
 
     Raises:
         Dirty: The text is not a point in time.
@@ -75,12 +76,12 @@ def moment_s(text: str, field: str, zone: ZoneInfo | None, fold: int = 0) -> flo
 
 
 def span_s(start: str, end: str, duration: str = "", zone: ZoneInfo | None = None) -> tuple[float | None, float | None]:
-    """Return the start and end in seconds since 1970. In an hour that occurs twice because of a
-    change of summer time, each is interpreted so that the end is later by the duration, or at least
-    later.
+    """Return the start and end in seconds since 1970. If one of them lies in an hour that occurs twice
+    because summer time ends, it is interpreted such that the end follows the start by ``duration``,
+    or at least follows it.
 
     Raises:
-        Dirty: One is not a point in time.
+        Dirty: The start or the end is not a point in time.
     """
     readings = [(moment_s(start, "start", zone, one), moment_s(end, "end", zone, other)) for one, other in _FOLDS]
     start_s, end_s = readings[0]
@@ -102,15 +103,17 @@ _MILLISECONDS = (1e11, 1e14)
 
 
 def are_milliseconds(moments: np.ndarray) -> np.ndarray:
-    """Return (n,) bool: True for moments that are milliseconds since 1970; as seconds, they would
-    lie after the year 5138."""
+    """Return (n,) bool: True for moments that are milliseconds since 1970. If they were seconds, they
+    would lie after the year 5138.
+    """
     wide: np.ndarray = (moments >= _MILLISECONDS[0]) & (moments < _MILLISECONDS[1])
     return wide
 
 
 def folded_rows(texts: np.ndarray, zone: ZoneInfo) -> dict[int, bool]:
-    """Return the rows whose local dates lie in an hour that occurs twice (True) or not at all
-    (False) in the zone."""
+    """Return the rows whose local dates lie in an hour that occurs twice in the zone (True) or not at
+    all (False).
+    """
     seconds = date_seconds(texts)
     dated = np.flatnonzero(~np.isnan(seconds))
     quarters, place = np.unique(seconds[dated] // 900, return_inverse=True)
@@ -123,9 +126,9 @@ def folded_rows(texts: np.ndarray, zone: ZoneInfo) -> dict[int, bool]:
 
 
 def reading_of(texts: Sequence[str], lasts_s: float, zone: ZoneInfo) -> tuple[list[str], bool]:
-    """Write the local times of a row (submitted, eligible, started, ended; with ``lasts_s`` from
-    the third to the fourth) with offsets, choosing the first of the best-fitting interpretations.
-    True if no other interpretation fits as well.
+    """Return the local times of a row (submitted, eligible, started, ended) with offsets, and True if
+    their interpretation is unique. The first of the best-fitting interpretations is chosen.
+    ``lasts_s`` is the time from the start to the end.
     """
     ways: dict[tuple[float, ...], tuple[tuple[int, int], list[str]]] = {}
     for folds in product((0, 1), repeat=len(texts)):
@@ -143,9 +146,8 @@ def reading_of(texts: Sequence[str], lasts_s: float, zone: ZoneInfo) -> tuple[li
 def with_offsets(
     table: Table, columns: Sequence[int], lasts_s: Callable[[int], float], zone: ZoneInfo, report: ReadReport
 ) -> Table:
-    """Return the table with offsets on the local dates that a change of summer time makes
-    ambiguous. ``columns`` are those of ``reading_of``, and ``lasts_s`` returns how long the job in
-    a row ran.
+    """Return the table with offsets added to local dates that a change of summer time makes ambiguous.
+    ``columns`` are those of ``reading_of``, and ``lasts_s`` returns how long the job in a row ran.
     """
     texts = {column: table.words_of.get(column, objects([""] * len(table))) for column in columns}
     rows: dict[int, bool] = {}

@@ -1,4 +1,6 @@
-"""A trace opened for reading: lazy jobs, the report on reading it, and the assumptions made."""
+"""A trace that is opened for reading: the jobs, which are read lazily, a report on what was read, and
+the assumptions made.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +31,10 @@ replays.
 
 
 class Watcher(Protocol):
-    """Sees all jobs each time the trace is read, as they are given out."""
+    """An observer that receives all jobs, as they are passed on, each time the trace is read."""
 
     def begin(self) -> None:
-        """A reading begins."""
+        """Prepare for the first job, because the trace is about to be read."""
         ...
 
     def add(self, jobs: JobArrays) -> None:
@@ -45,7 +47,7 @@ def _unchanged(jobs: JobArrays) -> JobArrays:
 
 
 class Trace:
-    """One trace through one reader. Nothing is read until ``jobs`` is iterated, which also fills
+    """A trace and its reader. Nothing is read until ``jobs`` is iterated, which also fills
     ``report``.
     """
 
@@ -77,8 +79,9 @@ class Trace:
 
     @cached_property
     def begins_s(self) -> float | None:
-        """When a run begins, on the trace's own clock, if the trace states what is running and
-        waiting then."""
+        """The time at which a run begins, on the trace's own clock, if the trace states which jobs are
+        running and waiting at that time.
+        """
         stated = getattr(self._reader, "begins_s", None)  # Plug-ins may lack this attribute.
         return None if stated is None else stated(self.source, self.options)
 
@@ -87,8 +90,8 @@ class Trace:
         return self._reader.cluster(self.source, self.options)
 
     def downtimes(self) -> tuple[Downtime, ...]:
-        """Return the times at which nodes of ``cluster()`` are absent, on the clock of the jobs;
-        known once the first job has been read.
+        """Return the periods in which nodes of ``cluster()`` are absent, on the clock of the jobs.
+        They are known once the first job has been read.
 
         Raises:
             TraceError: No job has been read yet, or the trace's list of machines cannot be read.
@@ -125,7 +128,7 @@ class Trace:
         return self.source.size_bytes() > _COLUMNS_TO_B
 
     def arrays_if_large(self) -> JobArrays | None:
-        """Return ``arrays`` of a large file, or ``None`` for others. The last result is cached.
+        """Return ``arrays`` if the file is large, otherwise ``None``. The last result is cached.
 
         Raises:
             TraceError: As in ``jobs``.
@@ -144,7 +147,7 @@ class Trace:
         return self._given(arrays)
 
     def unscaled(self) -> JobArrays:
-        """Return all jobs as columns at their own times, whatever the time scale; also fills
+        """Return all jobs as columns, with their original times whatever the time scale is. Also fill
         ``report``.
 
         Raises:
@@ -155,7 +158,7 @@ class Trace:
         return self._given(self._joined(1.0))
 
     def arrays(self) -> JobArrays:
-        """Return all jobs of ``jobs`` as columns; also fills ``report``.
+        """Return, as columns, all jobs that ``jobs`` would yield. Also fill ``report``.
 
         Raises:
             TraceError: As in ``jobs``.
@@ -163,13 +166,13 @@ class Trace:
         return self._given(self._joined())
 
     def _begin(self) -> None:
-        """Begin another reading."""
+        """Prepare to read the trace again."""
         self.report = ReadReport(strict=self.options.strict, full=self._full)
         if self.watcher is not None:
             self.watcher.begin()
 
     def _given(self, jobs: JobArrays) -> JobArrays:
-        """Change jobs, and show them to the watcher."""
+        """Apply ``change`` to the jobs, and pass them to the watcher."""
         jobs = self.change(jobs)
         if self.watcher is not None:
             self.watcher.add(jobs)
@@ -180,7 +183,7 @@ class Trace:
         return JobArrays.joined(list(self._windowed(self.report, scale)))
 
     def _windowed(self, report: ReadReport, scale: float | None = None) -> Iterator[JobArrays]:
-        """Yield the jobs in the window, shifted to the origin, block by block."""
+        """Yield the jobs in the window block by block, with times relative to the origin."""
         start, limit = self.options.start, self.options.limit
         scale = self.options.time_scale if scale is None else scale
         origin, last, passed = None, 0.0, 0

@@ -26,8 +26,8 @@ from dagsim.workload.windows import Measure, check_measure, most_windows, spread
 
 @dataclass(frozen=True, slots=True)
 class TraceFile:
-    """The jobs in the real trace at ``path``, the same for every seed; by default, the ``format``
-    is recognised automatically.
+    """The jobs in the real trace at ``path``, which are the same for every seed. By default, the
+    ``format`` is detected automatically.
     """
 
     path: str
@@ -96,11 +96,11 @@ class TraceFile:
 
     def period(self, origin_s: float, stated_s: float | None = None) -> tuple[float, float]:
         """Return when the run begins and when arrivals end, in seconds after the first job, which
-        arrived at ``origin_s`` on the log's own clock. Without ``since``, the run begins at the
-        time ``stated_s`` on that clock at which the trace itself states what is running.
+        arrived at ``origin_s`` on the log's own clock. Without ``since``, the run begins at
+        ``stated_s`` on that clock, if the trace itself states which jobs are running at that time.
 
         Raises:
-            ConfigError: One of them is not a time in this log, or nothing lies between them.
+            ConfigError: One of the two is not a time in this log, or nothing lies between them.
         """
         zone = self.options.zone()
         begins_s = 0.0 if stated_s is None else max(stated_s - origin_s, 0.0)
@@ -125,18 +125,18 @@ class TraceFile:
         overlap: bool = False,
     ) -> JobArrays:
         """Return the jobs in the window of ``seed``, starting at 0 s, with arrivals scaled to the
-        requested load. ``past`` returns those of earlier jobs that are running or waiting at a
-        given time. The clock then starts at the first arrival of these, and the run starts when the
+        requested load. ``past`` returns the earlier jobs that are running or waiting at a given
+        time. The clock then starts at the first arrival of these jobs, and the run starts when the
         window begins.
 
         Windows for experiments (``WINDOWS``) and for reports are disjoint, and so are those for
         validation as long as there are enough. Training draws its windows at random. With
-        ``overlap``, those for reports may overlap if there are not enough.
+        ``overlap``, windows for reports may overlap if there are not enough.
 
         Raises:
             TraceError: The trace cannot be read.
             WorkloadError: There are too few jobs for the window, or they offer no load that could
-            be scaled.
+                be scaled.
         """
         jobs = self.whole()
         where = self._place(seed, len(jobs), overlap)
@@ -150,7 +150,7 @@ class TraceFile:
         return window.shifted(float(window.arrival_s[0]), scale)
 
     def whole(self) -> JobArrays:
-        """Return all jobs in the trace that windows are taken from, as recorded.
+        """Return all jobs in the trace from which windows are taken, with their recorded times.
 
         Raises:
             TraceError: The trace cannot be read.
@@ -158,7 +158,7 @@ class TraceFile:
         return _all_jobs(self._whole())
 
     def most_windows(self) -> int:
-        """Return the number of disjoint windows that fit into the part for experiments.
+        """Return the number of disjoint windows that fit into the part of the trace for experiments.
 
         Raises:
             TraceError: The trace cannot be read.
@@ -178,8 +178,9 @@ class TraceFile:
         return [(window.start / jobs, window.stop / jobs) for window in windows]
 
     def _whole(self) -> TraceFile:
-        """Return the same trace without windows, as recorded; one copy in memory serves all
-        windows."""
+        """Return the same trace without windows, with recorded times. Its jobs are only stored once in
+        memory, for all windows.
+        """
         return replace(self, window=None, windows=None, part=None, options=replace(self.options, load=None))
 
     def _part(self, seed: int) -> tuple[float, float]:
@@ -189,7 +190,7 @@ class TraceFile:
         return self.part or part if part == (0.0, 1.0) else part
 
     def _place(self, seed: int, jobs: int, overlap: bool) -> range:
-        """Return the range of the window of ``seed`` among ``jobs`` jobs."""
+        """Return the range of job indices, out of ``jobs``, that forms the window of ``seed``."""
         assert self.window is not None
         part = self._part(seed)
         low, high = (round(fraction * jobs) for fraction in part)
@@ -241,15 +242,16 @@ class TraceFile:
         return _machines(self) is not None
 
     def saved_with(self, key: str) -> Any:
-        """Return the note that ``dagsim workload save`` wrote under ``key``, or ``None`` for other
-        files."""
+        """Return the entry that ``dagsim workload save`` wrote under ``key``, or ``None`` for other
+        files.
+        """
         path = Path(self.path)
         if ".jsonl" not in path.suffixes or not path.is_file() or not reader("jsonl").recognises(Source(path)):
             return None
         return read_meta(path).get(key)
 
     def check(self) -> None:
-        """Check the first lines, and that the format supports the options.
+        """Check that the first lines can be read, and that the format supports the options.
 
         Raises:
             TraceError: The trace cannot be read or is not recognised.
@@ -264,11 +266,12 @@ class TraceFile:
         name = self.format or format_of(self.path, self.options)
         if "reference_gpu" in reader(name).uses:
             return name, self.options
-        # because the runtime model expects work measured on its own reference GPU
+        # the runtime model expects work measured on its own reference GPU, so leave the work
+        # unconverted
         return name, replace(self.options, reference_gpu=None)
 
     def _offered(self, cluster: Cluster, runtime: WorkRuntime) -> float:
-        """Return the load that the jobs in the period offer as recorded."""
+        """Return the load that the recorded jobs in the period offer."""
         trace = self.as_recorded()
         if (part := self.part_of(trace)) is None:
             return self._offered_by(trace.jobs(), cluster, runtime)
@@ -281,8 +284,8 @@ class TraceFile:
         return self._scalable(meter.load()) / self.options.time_scale
 
     def part_of(self, trace: Trace) -> tuple[JobArrays, float] | None:
-        """Return the jobs that arrive in the part of the log that is run, at their own times, and
-        its beginning; ``None`` if that is the whole log.
+        """Return the jobs that arrive in the part of the log that is run, with their original times,
+        and the time at which that part begins; ``None`` if the whole log is run.
 
         Raises:
             TraceError: The trace cannot be read.
@@ -305,7 +308,7 @@ class TraceFile:
 
     @property
     def has_period(self) -> bool:
-        """True if only part of the log is run, from one time or until one."""
+        """True if only part of the log is run, because it has a start time or an end time."""
         return self.since is not None or self.until is not None
 
     @property
@@ -316,11 +319,11 @@ class TraceFile:
 
 @lru_cache(maxsize=1)
 def _machines(trace: TraceFile) -> Cluster | None:
-    """Return the machines in the trace; finding them may require reading large files."""
+    """Return the machines in the trace, which may require reading large files."""
     return open_trace(trace.path, *trace._chosen()).cluster()
 
 
 @lru_cache(maxsize=4)  # a mixture draws from several traces in turn
 def _all_jobs(trace: TraceFile) -> JobArrays:
-    """Return all jobs in the trace that windows are taken from."""
+    """Return all jobs in a trace from which windows are taken."""
     return trace.as_recorded().arrays()

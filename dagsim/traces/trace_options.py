@@ -28,7 +28,7 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class TraceOptions:
-    """Options for reading a trace; with the defaults, the trace is read as recorded.
+    """Options for reading a trace. With the defaults, the trace is read as recorded.
 
     Raises:
         ConfigError: A value is out of range; the message names option, value and range.
@@ -134,11 +134,11 @@ class TraceOptions:
             raise ConfigError(f"timezone must be an IANA name such as Europe/Berlin, got {self.timezone!r}") from None
 
     def named_gpus(self) -> dict[str, str]:
-        """Return the entries of ``gpu_names``, by the site's names in lower case."""
+        """Return the entries of ``gpu_names``, keyed by the site's names in lower case."""
         return named_gpus(self.gpu_names)
 
     def mapping(self) -> dict[str, str]:
-        """Return the entries of ``map``: dagsim's column names, and the file's.
+        """Return the entries of ``map``, from dagsim's column names to those of the file.
 
         Raises:
             ConfigError: A part is not a pair of names, or a name occurs twice.
@@ -158,8 +158,9 @@ class TraceOptions:
         return tuple([field.name for field in fields(self) if getattr(self, field.name) != field.default])
 
     def tenants(self, user: Labels, account: Labels, partition: Labels) -> Labels:
-        """Return the tenant of each job: what the option ``tenant`` names, or else its account, or
-        else its user."""
+        """Return the tenant of each job: the attribute that the option ``tenant`` names, or else the
+        job's account, or else its user.
+        """
         if self.tenant is not None:
             return {"user": user, "account": account, "partition": partition}[self.tenant]
         nameless = np.array([not word for word in account.words])[account.place]
@@ -167,20 +168,20 @@ class TraceOptions:
         return Labels(place, (*account.words, *user.words)).mapped(str)
 
     def cpu_demand(self, cpus: float, memory_gb: float) -> tuple[float, float, float]:
-        """Return the GPUs, cores and memory of an instance in a CPU-only trace: its own, or
-        ``gpus_per_task`` alone.
+        """Return the GPUs, cores and memory of an instance in a CPU-only trace: its recorded demand
+        or, if ``gpus_per_task`` is set, only that many GPUs.
         """
         return (0.0, cpus, memory_gb) if self.gpus_per_task is None else (self.gpus_per_task, 0.0, 0.0)
 
     def cpu_demand_text(self, own: str) -> str:
-        """Return the same in words; ``own`` describes the trace's own demand."""
+        """Return the rule of ``cpu_demand`` in words. ``own`` describes the demand in the trace."""
         if self.gpus_per_task is None:
             return f"tasks need no GPU; an instance takes {own}"
         return f"an instance takes {self.gpus_per_task:g} GPUs of any type and nothing else (--read gpus_per_task=)"
 
     def on_reference(self, seconds: float, measured_on: str | None) -> float:
-        """Convert seconds measured on ``measured_on`` to ``reference_gpu``; unchanged if either is
-        unknown.
+        """Convert seconds measured on the GPU type ``measured_on`` to seconds on ``reference_gpu``.
+        They are unchanged if either type is unknown.
         """
         measured = GPU_TYPES.get(canonical(measured_on or ""))
         if self.reference_gpu is None or measured is None:
@@ -188,7 +189,9 @@ class TraceOptions:
         return seconds * measured.fp32_tflops / gpu_type(self.reference_gpu).fp32_tflops
 
     def all_on_reference(self, seconds: np.ndarray, measured_on: Sequence[str | None], place: np.ndarray) -> np.ndarray:
-        """Convert (n,) seconds in the same way, each measured on the type at its ``place``."""
+        """Convert (n,) seconds like ``on_reference``. Entry i was measured on
+        ``measured_on[place[i]]``.
+        """
         if self.reference_gpu is None:
             return seconds
         counted = seconds.copy()

@@ -1,5 +1,6 @@
-"""Files that look like a trace but are not read: each by its name, with advice on what to do
-instead."""
+"""Kinds of files that look like a trace but cannot be read as one, each with a name and with advice on
+what to do instead.
+"""
 
 from __future__ import annotations
 
@@ -113,8 +114,9 @@ _KINDS = tuple(
 
 
 def unread_kind(source: Source) -> UnreadKind | None:
-    """Return the kind of file that the source is, if it is a known kind that dagsim does not
-    read."""
+    """Return the kind of file that the source is, if dagsim recognises it as a kind that it does not
+    read; otherwise None.
+    """
     lines = source.head(80)
     for kind in _KINDS:
         pattern = re.compile(kind.lines)

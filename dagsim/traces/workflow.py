@@ -1,5 +1,5 @@
-"""Shared parts of the readers for workflow files: loading a document, and creating a job from named
-tasks and edges.
+"""Functions shared by the readers for workflow files, which load a document, and create a job from
+named tasks and edges.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from dagsim.traces.source import Source
 
 
 def stem(file: Source) -> str:
-    """Return the file name without its endings, which is the id of its job."""
+    """Return the file name without its endings, which serves as the id of the job in the file."""
     return file.name.split(".")[0] or file.name
 
 
 def read_json(file: Source) -> Any:
-    """Load the document in a JSON file, which is read as a whole.
+    """Load a JSON document, reading the whole file at once.
 
     Raises:
         TraceError: The file cannot be read or is not JSON.
@@ -39,7 +39,7 @@ def read_json(file: Source) -> Any:
 
 
 def value(raw: Any, field: str) -> float:
-    """Return a finite number in a document, given as a number or as text.
+    """Return a finite number from a document, in which it is a number or text.
 
     Raises:
         Dirty: There is no such number.
@@ -65,11 +65,11 @@ def workflow(
     where: str,
     rows: int | None = None,
 ) -> Job | None:
-    """Return the job in one file, arriving at 0, from edges ``(parent, child, bytes)`` by name. It
-    counts as ``rows`` rows, by default one per task.
+    """Return the job in one workflow file, which arrives at 0. ``edges`` are ``(parent, child,
+    bytes)`` with the names of tasks. The job counts as ``rows`` rows, by default one per task.
 
     Edges to missing tasks count as satisfied, and duplicates count once; both are noted. A job that
-    is not a DAG is dropped, and ``None`` returned.
+    is not a DAG is dropped, and ``None`` is returned.
     """
     rows = len(tasks) if rows is None else rows
     place = {task.name: index for index, task in enumerate(tasks)}

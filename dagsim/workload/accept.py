@@ -1,5 +1,5 @@
-"""Changes to the jobs in a workload: additional GPU types that they may use, as after a replacement
-of GPUs, and terms for their submission.
+"""Changes to the jobs in a workload: additional GPU types that they may use (for example, after GPUs
+have been replaced), and default submission terms.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ to it. ``None`` leaves the speed to the runtime model.
 
 
 def accepting(jobs: JobArrays, accept: Accept, runtime: WorkRuntime, types: Sequence[GpuType | None]) -> JobArrays:
-    """Let tasks that name some GPU types also use others. ``types`` are those in the cluster; tasks
-    that name no type stay as they are.
+    """Allow tasks that name some GPU types to use others as well. ``types`` are the types in the
+    cluster. Tasks that name no type are unchanged.
     """
     if not accept:
         return jobs
@@ -34,7 +34,7 @@ def accepting(jobs: JobArrays, accept: Accept, runtime: WorkRuntime, types: Sequ
 
 
 def asking(jobs: JobArrays, request: Request | None) -> JobArrays:
-    """Give jobs the terms ``request`` where they state none."""
+    """Apply the submission terms ``request`` to jobs that state none of their own."""
     if not request:
         return jobs
     stated = jobs.request or Labels(np.zeros(len(jobs), np.int32), (None,))

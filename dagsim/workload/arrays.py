@@ -1,5 +1,5 @@
-"""Jobs and their tasks as NumPy arrays, the common store of jobs for generators, traces and the
-compiled engine.
+"""Jobs and their tasks as NumPy arrays, in which generators, traces and the compiled engine all store
+their jobs.
 
 ``Job`` and ``Task`` objects are created only on demand (``JobArrays.jobs``).
 """
@@ -71,7 +71,7 @@ class Labels(NamedTuple):
 
 
 def _columns_of(jobs: Sequence[Job]) -> dict[str, Any]:
-    """Return the columns of these jobs by name; columns that no job has are ``None``."""
+    """Return the columns of these jobs by name. A column is ``None`` if no job has a value."""
     numbers: dict[str, Any] = {name: _numbers(map(attrgetter(name), jobs), none) for name, none in _NUMBERS.items()}
     return numbers | {name: Labels.of(map(attrgetter(name), jobs)) for name in _LABELS}
 
@@ -99,15 +99,16 @@ def _joined_columns(several: Sequence[JobArrays]) -> dict[str, Any]:
 
 
 def _renamed(several: Sequence[tuple[np.ndarray, Sequence[T]]]) -> tuple[np.ndarray, tuple[T, ...]]:
-    """Merge several lists of values: return the renumbered indices, and the distinct values."""
+    """Merge several lists of values. Return the renumbered indices, and the distinct values."""
     place, values = numbered([value for _, listed in several for value in listed])
     starts = bounds([len(listed) for _, listed in several])
     return np.concatenate([place[places + start] for (places, _), start in zip(several, starts, strict=False)]), values
 
 
 def _edges_of(graphs: Sequence[TaskGraph], tasks: int) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Return ``waits``, ``parent`` and ``output_bytes`` of these graphs; edges are ordered by
-    child."""
+    """Return the arrays ``waits``, ``parent`` and ``output_bytes`` for these graphs. Edges are sorted
+    by child.
+    """
     if not any(graph.edges for graph in graphs):  # in most traces, each job has a single task
         return np.zeros(tasks + 1, np.int64), np.zeros(0, np.int32), None
     parents = [places for graph in graphs for places in graph.parents]
@@ -127,8 +128,8 @@ def _edges_of(graphs: Sequence[TaskGraph], tasks: int) -> tuple[np.ndarray, np.n
 
 
 def _filled(columns: Sequence[np.ndarray | None], sizes: Sequence[int], none: float) -> np.ndarray | None:
-    """Concatenate columns of these sizes, filling missing ones with ``none``; ``None`` if all are
-    missing.
+    """Concatenate columns of these sizes. Missing columns are filled with ``none``. Return ``None`` if
+    all columns are missing.
     """
     if all(column is None for column in columns):
         return None
@@ -137,7 +138,9 @@ def _filled(columns: Sequence[np.ndarray | None], sizes: Sequence[int], none: fl
 
 
 def _numbers(values: Iterable[float | None], none: float) -> np.ndarray | None:
-    """Return the numbers, with ``none`` for missing ones; ``None`` if all are missing."""
+    """Return the values as an array, with ``none`` in place of missing ones; ``None`` if all are
+    missing.
+    """
     listed = list(values)
     distinct = set(listed)
     if distinct <= {None, none}:
@@ -150,7 +153,7 @@ _BLOCK = 1024
 
 
 class TaskKind(NamedTuple):
-    """Properties of tasks that differ only in name, work, instances and estimate."""
+    """The properties shared by tasks that differ only in name, work, instances and estimate."""
 
     demand: Demand
     gang: bool = False
@@ -176,7 +179,7 @@ class TaskKind(NamedTuple):
 
 
 def _kinds_of(tasks: Sequence[Task]) -> tuple[np.ndarray, tuple[TaskKind, ...]]:
-    """Return ``kind`` and ``kinds`` of these tasks."""
+    """Return the arrays ``kind`` and ``kinds`` for these tasks."""
     features: Iterable[tuple[Any, ...]] = map(
         attrgetter("demand", "gang", "model", "batch", "speeds", "manifest"), tasks
     )
@@ -227,7 +230,7 @@ class JobArrays:
 
     @classmethod
     def of(cls, jobs: Sequence[Job]) -> JobArrays:
-        """Convert jobs to arrays; edges are ordered by child and otherwise keep their order."""
+        """Convert jobs to arrays. Edges are sorted by child and otherwise keep their order."""
         graphs = [job.graph for job in jobs]
         tasks = [task for graph in graphs for task in graph.tasks]
         name, names = numbered([task.name for task in tasks])
@@ -306,8 +309,8 @@ class JobArrays:
         return map(graphs.__getitem__, graph.tolist())
 
     def graphs(self) -> tuple[np.ndarray, tuple[Parents, ...]]:
-        """Return (J,) int32: index of each job's graph among the distinct graphs, which are in
-        order of first use.
+        """Return (J,) int32: the index of each job's graph among the distinct graphs. Also return the
+        distinct graphs, in order of first use.
         """
         if not len(self.parent):
             sizes, size = np.unique(np.diff(self.first), return_inverse=True)
@@ -404,8 +407,8 @@ class JobArrays:
         return replace(self, arrival_s=arrival_s)
 
     def shifted(self, origin: float, scale: float) -> JobArrays:
-        """Shift the jobs' times by ``origin`` and multiply them by ``scale``; deadlines keep their
-        distance from the arrival. The past before ``begins_s`` is shifted, but not scaled.
+        """Subtract ``origin`` from the jobs' times and multiply them by ``scale``. Deadlines keep
+        their distance from the arrival. The past before ``begins_s`` is shifted, but not scaled.
 
         With a scale other than 1, observed times no longer describe the real cluster, so
         observations are left out.
@@ -448,7 +451,7 @@ class JobArrays:
         )
 
     def faults(self, among: np.ndarray) -> Iterator[tuple[int, ModelError]]:
-        """Yield the invalid jobs in the mask ``among``, (J,) bool, each with the error that
+        """Yield the jobs in the mask ``among``, (J,) bool, that are invalid, each with the error that
         creating the job raises.
         """
         bad_kind = np.array([not kind.is_possible() for kind in self.kinds] or [False], bool)
@@ -470,8 +473,8 @@ class JobArrays:
                 yield number, error
 
     def critical_paths(self, seconds: np.ndarray) -> np.ndarray:
-        """Return (J,) float64: the longest path through each job with ``seconds`` per task. This
-        takes as many passes as there are tasks in the longest chain.
+        """Return (J,) float64: the length of the longest path through each job, with ``seconds`` per
+        task. This takes as many passes as there are tasks in the longest chain.
         """
         child = np.repeat(np.arange(self.tasks), np.diff(self.waits))
         parent = np.repeat(self.first[:-1], np.diff(self.first))[child] + self.parent
@@ -488,7 +491,7 @@ class JobArrays:
         return longest
 
     def samples(self) -> tuple[Task, ...]:
-        """Return the index of the first task of each kind."""
+        """Return the first task of each kind, in order of kinds."""
         _, places = np.unique(self.kind, return_index=True)
         return self._tasks(places)
 
@@ -497,14 +500,16 @@ class JobArrays:
         return self._tasks(slice(place, place + 1))[0], str(self.ids[np.searchsorted(self.first, place, "right") - 1])
 
     def asked(self, resource: str) -> np.ndarray:
-        """Return (n,) float64: the demand of an instance of each task for one resource, a field of
-        ``Demand``."""
+        """Return (n,) float64: the amount of ``resource`` (a field of ``Demand``) that an instance of
+        each task requests.
+        """
         demands: np.ndarray = np.array([getattr(kind.demand, resource) for kind in self.kinds], float)[self.kind]
         return demands
 
     def hours(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return two arrays (J,) float64: the GPU-hours and core-hours of each job, if its work is
-        in seconds. They are multiples of 2^-20 h (3 ms), so that their sums are exact in any order.
+        """Return two arrays (J,) float64: the GPU-hours and core-hours of each job, provided that its
+        work is in seconds. They are multiples of 2^-20 h (3 ms), so that their sums are exact in
+        any order.
         """
         job = np.repeat(np.arange(len(self)), np.diff(self.first))
         amount = self.work * self.instances / 3600
@@ -519,7 +524,7 @@ class JobArrays:
         return [self._listed(field) for field in JOB_FIELDS[: max(there, default=0)]]
 
     def _listed(self, field: JobField) -> list[Any]:
-        """Return the field of each job, as ``Job`` has it."""
+        """Return the field of each job, with the values that ``Job`` objects have."""
         column, default = getattr(self, field.name), None if field.kind == "float | None" else field.absent
         if column is None:
             return [default] * len(self)
@@ -563,8 +568,8 @@ def kinds_of(
 
 
 def combinations(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Return (n,) int32: the number of each row's combination of values, in order of appearance;
-    and the first row with each combination.
+    """Return (n,) int32: the number of each row's combination of values, in order of appearance; and
+    the index of the first row with each combination.
     """
     count = len(columns[0])
     code, codes = np.zeros(count, np.int64), 1
@@ -579,7 +584,7 @@ def combinations(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]
     if codes > 4 * count:
         code = _places(code)
     first = np.zeros(int(code.max()) + 1 if count else 0, np.int64)
-    # The last assignment wins, which is the one from the first row.
+    # The last assignment wins, and it comes from the first row.
     first[code[::-1]] = np.arange(count - 1, -1, -1)
     numbers, rows = renumbered(code, first.tolist())
     return numbers, np.array(rows, np.int64)
@@ -587,7 +592,7 @@ def combinations(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]
 
 def _places(column: np.ndarray) -> np.ndarray:
     """Return (n,) int64: the index of each value among the sorted distinct values."""
-    # faster than ``return_inverse``, which sorts indices
+    # This is faster than ``return_inverse``, which sorts indices.
     return np.searchsorted(np.unique(column), column)
 
 
@@ -604,7 +609,7 @@ def ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 def renumbered(kind: np.ndarray, kinds: Sequence[T]) -> tuple[np.ndarray, tuple[T, ...]]:
     """Renumber kinds, keeping only those in use, in order of first use by a task."""
     first = np.full(len(kinds), len(kind))
-    # The last assignment wins, which is the one from the first task of each kind.
+    # The last assignment wins, and it comes from the first task of each kind.
     first[kind[::-1]] = np.arange(len(kind) - 1, -1, -1)
     used = np.flatnonzero(first < len(kind))
     order = used[np.argsort(first[used])]
@@ -614,7 +619,7 @@ def renumbered(kind: np.ndarray, kinds: Sequence[T]) -> tuple[np.ndarray, tuple[
 
 
 def bounds(sizes: Any) -> np.ndarray:
-    """Return the start of each of several ranges with these sizes, and the end of the last."""
+    """Return the starts of consecutive ranges with these sizes, and the end of the last range."""
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(np.asarray(sizes, np.int64))])
 
 

@@ -25,7 +25,9 @@ _FORBID = {"extra": "forbid"}
 
 @dataclass(frozen=True, slots=True)
 class Poisson:
-    """Independent exponential gaps; the last arrival is near ``span_s``, but not exactly at it."""
+    """Arrivals with independent exponential gaps. The last arrival is near ``span_s``, but not exactly
+    at it.
+    """
 
     kind: Literal["poisson"] = "poisson"
 
@@ -37,7 +39,7 @@ class Poisson:
 
 @dataclass(frozen=True, slots=True)
 class Bursty:
-    """A fraction ``share`` of the jobs arrives in ``bursts`` Gaussian bursts, and the rest are
+    """A fraction ``share`` of the jobs arrives in ``bursts`` Gaussian bursts, and the other jobs are
     spread evenly.
 
     Burst centres are uniform over the span; ``width`` is the standard deviation of a burst as a
@@ -150,8 +152,9 @@ class Swing:
             raise WorkloadError(f"swing: sigma must be 0 or more and hours above 0, got {self.sigma!r}, {self.hours!r}")
 
     def factors(self, rng: np.random.Generator, hours: int, last: float | None) -> tuple[np.ndarray, float]:
-        """Return the factors for the hours that follow one at ``last``, and the final state of the
-        process."""
+        """Return the factors for the next ``hours`` hours, and the final state of the process.
+        ``last`` is the state in the preceding hour.
+        """
         kept = exponential(-1 / self.hours)
         path = []
         for shock in rng.standard_normal(hours).tolist():
@@ -162,10 +165,10 @@ class Swing:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """``per_hour`` arrivals in an average hour, multiplied by factors for hour, day and ``swings``.
+    """Arrivals at a rate of ``per_hour``, multiplied by factors for hour, day and ``swings``.
 
     ``day`` has 24 factors and ``week`` 7, relative to their mean; by default all are 1. Within an
-    hour, arrivals are a Poisson process, so overall they are a log-Gaussian Cox process. A seed
+    hour, arrivals are a Poisson process, so overall they are a log-Gaussian Cox process. Each seed
     starts at a random time of the week.
 
     Raises:
@@ -187,7 +190,7 @@ class Rates:
                 raise WorkloadError(f"rates: {name} must be {wanted} factors of 0 or more, got {factors!r}")
 
     def weeks(self, rng: Draws) -> Iterator[np.ndarray]:
-        """Yield sorted arrival times in seconds, week after week, without end."""
+        """Yield the arrival times of each week in seconds, sorted, without end."""
         cycle = self._cycle()
         start = int(rng("rates/start").integers(HOURS_PER_WEEK))
         states: list[float | None] = [None] * len(self.swings)

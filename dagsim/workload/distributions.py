@@ -1,5 +1,5 @@
-"""Distributions of a number, as plain values, from which arrivals, sizes, priorities and deadlines
-are drawn.
+"""Distributions from which arrivals, sizes, priorities and deadlines are drawn, described by plain
+values.
 
 ``draw(rng, count)`` returns ``count`` numbers (float64). Distributions with ``low`` and ``high``
 clip values outside this range.
@@ -25,8 +25,8 @@ _TAYLOR = tuple([1.0 / factorial(power) for power in range(13, -1, -1)])
 
 
 def exp(x: np.ndarray) -> np.ndarray:
-    """Return the exponential of each of ``x``, bit-identical on every machine and within 2 units in
-    the last place.
+    """Return the exponential of each element of ``x``, bit-identical on every machine and within 2
+    units in the last place.
 
     NumPy's own function chooses an implementation according to the processor, and these differ in
     the last bit, which is enough for a job to differ between two machines. This function only adds
@@ -44,8 +44,8 @@ def exp(x: np.ndarray) -> np.ndarray:
 
 
 class TaggedUnion:
-    """``Annotated[A | B, TaggedUnion("a")]``: the member selected by ``kind``, or the one of kind
-    ``default`` if there is no ``kind``.
+    """Annotation for a union, as in ``Annotated[A | B, TaggedUnion("a")]``. The member is selected by
+    ``kind``, or by ``default`` if there is no ``kind``.
 
     Validation with pydantic then only reports errors for the selected member instead of all
     members. pydantic finds the hook by its name, and its schemas are plain dictionaries, so
@@ -67,7 +67,7 @@ class TaggedUnion:
 
 
 def _kind(member: Any) -> Any:
-    if get_origin(member) is Annotated:  # this class is imported later
+    if get_origin(member) is Annotated:  # the class itself is only imported when it is needed
         return member.__metadata__[0].kind
     return next(field.default for field in fields(member) if field.name == "kind")
 
@@ -77,7 +77,7 @@ _FORBID = {"extra": "forbid"}
 
 @dataclass(frozen=True, slots=True)
 class Constant:
-    """Always ``value``."""
+    """The number is always ``value``."""
 
     value: float = 0.0
     kind: Literal["constant"] = "constant"
@@ -97,7 +97,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Uniform:
-    """Uniform between ``low`` and ``high``."""
+    """Numbers are uniform between ``low`` and ``high``."""
 
     low: float = 0.0
     high: float = 1.0
@@ -114,7 +114,7 @@ class Uniform:
 
 @dataclass(frozen=True, slots=True)
 class Whole:
-    """Uniform over the whole numbers from ``low`` to ``high``."""
+    """Numbers are uniform over the whole numbers from ``low`` to ``high``."""
 
     low: int = 1
     high: int = 8
@@ -131,7 +131,7 @@ class Whole:
 
 @dataclass(frozen=True, slots=True)
 class LogUniform:
-    """The logarithm is uniform between the logarithms of ``low`` and ``high``."""
+    """The logarithm of a number is uniform between the logarithms of ``low`` and ``high``."""
 
     low: float = 1.0
     high: float = 10.0
@@ -148,8 +148,8 @@ class LogUniform:
 
 @dataclass(frozen=True, slots=True)
 class LogNormal:
-    """``median`` times the exponential of a normal variable with standard deviation ``sigma``,
-    clipped.
+    """Numbers are ``median`` times the exponential of a normal variable with standard deviation
+    ``sigma``, clipped to ``low`` and ``high``.
     """
 
     median: float = 1.0
@@ -171,8 +171,8 @@ class LogNormal:
 
 @dataclass(frozen=True, slots=True)
 class Pareto:
-    """At least ``scale``, and above ``x`` with probability ``(scale / x) ** alpha``; clipped to
-    ``high``.
+    """Numbers are at least ``scale``, and above ``x`` with probability ``(scale / x) ** alpha``. They
+    are clipped to ``high``.
 
     The smaller ``alpha`` is, the heavier the tail. Without ``high``, the variance is infinite for
     ``alpha`` up to 2, and the mean for ``alpha`` up to 1.
@@ -196,7 +196,9 @@ class Pareto:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of ``values``, with probabilities proportional to ``weights`` (default: equal)."""
+    """Each number is one of ``values``, with probabilities proportional to ``weights`` (default:
+    equal).
+    """
 
     values: tuple[float, ...]
     weights: tuple[float, ...] = ()
@@ -220,7 +222,8 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Quantiles:
-    """Defined by published percentiles: ``points`` are (probability, value), from probability 0 to 1.
+    """A distribution defined by published percentiles. ``points`` are pairs of a probability and a
+    value, with probabilities from 0 to 1.
 
     Between two points, interpolation is geometric if both values are positive, and otherwise
     linear. ``whole`` rounds up, so that the values at published probabilities are as published and
@@ -260,8 +263,9 @@ class Quantiles:
 
 @lru_cache(maxsize=256)
 def _table(points: tuple[tuple[float, float], ...]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the probabilities, values, and the growth of the logarithm from each point to the
-    next."""
+    """Return the probabilities, the values, and by how much the logarithm of the value grows from each
+    point to the next.
+    """
     chances, values = np.array(points, float).T
     growth = [log(high) - log(low) if low > 0 else 0.0 for low, high in pairwise(values.tolist())]
     return chances, values, np.array(growth)
@@ -287,7 +291,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """Draws each number from one of ``parts``, chosen by weight."""
+    """Each number is drawn from one of ``parts``, which is chosen by weight."""
 
     parts: tuple[Part, ...]
     kind: Literal["mixture"] = "mixture"
@@ -313,7 +317,7 @@ Distribution: TypeAlias = Annotated[
 
 
 def _picked(weights: tuple[float, ...], uniform: np.ndarray) -> np.ndarray:
-    """Return the indices into ``weights`` at these probabilities."""
+    """Return the index into ``weights`` that each probability selects."""
     bounds = np.cumsum(weights)
     return np.asarray(np.searchsorted(bounds, uniform * bounds[-1], "right"))
 

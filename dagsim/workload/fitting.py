@@ -1,7 +1,7 @@
 """Fit a workload of sessions (``dagsim.workload.sessions``) to the jobs of a trace.
 
-Consecutive jobs of one tenant with equal demands and at most ``TOGETHER_S`` between them form a
-session. The fit estimates:
+Consecutive jobs of one tenant with equal demands form a session if successive jobs are at most
+``TOGETHER_S`` apart. The fit estimates:
 
 - the rate of sessions by hour of the day and day of the week
 - the log-Gaussian fluctuations of that rate (by moments of the hourly counts at lags up to four
@@ -45,7 +45,7 @@ _POINTS = (0, 0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.9
 
 @dataclass(frozen=True, slots=True)
 class TraceColumns:
-    """Jobs of a trace as arrays, with one entry per job, in order of arrival."""
+    """The jobs of a trace as arrays, with one entry per job, in order of arrival."""
 
     arrival_s: np.ndarray
     works: tuple[tuple[float, ...], ...]
@@ -80,8 +80,8 @@ def columns_of(jobs: Iterable[Job]) -> TraceColumns:
 
 
 def fit_sessions(trace: TraceColumns, shape: Shape | None = None, skip: float = 0.01) -> Sessions:
-    """Fit the workload to the jobs without the first fraction ``skip``, which had arrived before
-    the log began.
+    """Fit the workload to the jobs, leaving out the first fraction ``skip`` of them, which may have
+    arrived before the log began.
     """
     since = round(skip * len(trace.arrival_s))
     times = trace.arrival_s[since:] - trace.arrival_s[since]
@@ -106,8 +106,9 @@ def fit_sessions(trace: TraceColumns, shape: Shape | None = None, skip: float = 
 
 
 def fit_arrivals(starts: np.ndarray) -> Rates:
-    """Fit rates to sorted times in seconds: daily and weekly cycles, and the fluctuations around
-    them."""
+    """Fit rates to sorted arrival times in seconds: daily and weekly cycles, and the fluctuations
+    around them.
+    """
     counts = np.bincount((starts // 3600).astype(int)).astype(float)
     if len(counts) > 1:
         counts = counts[: len(counts) - 1]  # the last hour is incomplete
@@ -124,8 +125,8 @@ def fit_arrivals(starts: np.ndarray) -> Rates:
 
 
 def quantiles(values: np.ndarray, *, whole: bool = False) -> Quantiles:
-    """Return the quantile table of ``values`` at fixed probabilities with three digits each; the
-    last value is set to give the right mean.
+    """Return a table of the quantiles of ``values`` at fixed probabilities, with three digits each.
+    The last value is set to give the right mean.
     """
     ordered = np.sort(values)
     table = [_rounded(value) for value in np.quantile(ordered, _POINTS, method="inverted_cdf")]
@@ -147,8 +148,9 @@ def _points(values: Sequence[float]) -> tuple[tuple[float, float], ...]:
 
 
 def _wide(job: Job) -> float:
-    """Return the number of GPUs of the widest task, or minus the number of digits of its
-    instances."""
+    """Return the number of GPUs of the widest task. For jobs without GPUs, return minus the number of
+    digits of the largest number of instances.
+    """
     gpus = max(task.gpus * task.instances for task in job.tasks)
     if gpus == 0:
         return -float(len(str(max(task.instances for task in job.tasks) - 1))) if _several(job) else 0.0
@@ -160,8 +162,8 @@ def _several(job: Job) -> bool:
 
 
 def _joined(kinds: Sequence[tuple[float, ...]]) -> list[tuple[float, ...]]:
-    """Return the kinds, with rare ones replaced by the nearest frequent kind of the same priority,
-    or of any priority if there is none.
+    """Return the kinds with rare ones replaced by the nearest frequent kind. A kind with the same
+    priority is preferred.
     """
     counts = Counter(kinds)
     frequent = [kind for kind, count in counts.items() if count >= _RARE * len(kinds)]
@@ -237,8 +239,8 @@ def _ranks(work: np.ndarray, kinds: Sequence[tuple[float, ...]]) -> np.ndarray:
 
 
 def _alike(members: Sequence[list[int]], ranks: np.ndarray) -> float:
-    """Return the share of similar jobs. Two jobs are similar if both belong to that fraction, so it
-    is the square root of their rank correlation.
+    """Return the fraction of similar jobs. Two jobs are similar if both belong to this fraction, so
+    the fraction is the square root of the rank correlation between successive jobs.
     """
     before = [place for own in members for place in own[:-1]]
     after = [place for own in members for place in own[1:]]
@@ -248,7 +250,7 @@ def _alike(members: Sequence[list[int]], ranks: np.ndarray) -> float:
 
 
 def _zipf(counts: Sequence[int]) -> float:
-    """Return the maximum-likelihood exponent, in steps of 0.05."""
+    """Return the maximum-likelihood exponent of Zipf's law, in steps of 0.05."""
     ranks = np.log(np.arange(1, len(counts) + 1))
     seen = np.array(counts, float)
 
@@ -260,15 +262,17 @@ def _zipf(counts: Sequence[int]) -> float:
 
 
 def _means(counts: np.ndarray, places: np.ndarray, size: int) -> np.ndarray:
-    """Return the mean counts by position, relative to their mean; 1 where the trace has none."""
+    """Return the mean count at each position, divided by the mean over all positions; 1 if the trace
+    has no counts.
+    """
     sums, seen = np.bincount(places, counts, size), np.bincount(places, minlength=size)
     means = np.where(seen > 0, sums / np.maximum(seen, 1), counts.mean())
     return np.asarray(means / means.mean() if means.mean() else np.ones(size))
 
 
 def _swings(flat: np.ndarray, mean: float) -> tuple[Swing, ...]:
-    """Return two fluctuations, over hours and over days, whose covariance is nearest to that of the
-    hourly counts.
+    """Return two fluctuations, over hours and over days, whose covariance best fits the covariance of
+    the hourly counts.
 
     The counts of a log-Gaussian Cox process with variances v and times h have the covariance mean^2
     (exp(sum of v exp(-k / h)) - 1) at lag k.

@@ -1,4 +1,4 @@
-"""Statistics of workloads, both synthetic ones and traces."""
+"""Statistics of workloads, both of synthetic ones and of traces."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _HOUR_S = 3600
 
 @dataclass(frozen=True, slots=True)
 class Percentiles:
-    """Summary of a distribution in seven numbers; percentiles are values that occurred."""
+    """A summary of a distribution in seven numbers. Percentiles are values that occurred."""
 
     mean: float
     p50: float
@@ -30,7 +30,7 @@ class Percentiles:
 
     @classmethod
     def of(cls, values: Iterable[float]) -> Percentiles:
-        """Summarise ``values``, of which there must be at least one."""
+        """Summarise ``values``, which must not be empty."""
         numbers = np.fromiter(values, float)
         levels = np.quantile(numbers, (0.5, 0.75, 0.9, 0.95, 0.99, 1.0), method="inverted_cdf")
         return cls(float(numbers.mean()), *map(float, levels))
@@ -38,8 +38,8 @@ class Percentiles:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadInfo:
-    """Statistics of a workload. Spreads are over jobs or over tasks; they are ``None`` if there are
-    no jobs.
+    """Statistics of a workload. Percentiles are taken over jobs or over tasks, and are ``None`` if
+    there are no jobs.
     """
 
     jobs: int
@@ -86,7 +86,7 @@ class WorkloadInfo:
     """Load offered to the cluster, if a cluster was given."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the statistics as plain values for JSON, including ``offered`` for the load."""
+        """Return the statistics as plain values for JSON. The load includes ``offered``."""
         plain = asdict(self)
         if self.load is not None:
             plain["load"]["offered"] = self.load.offered
@@ -101,10 +101,10 @@ def workload_info(
     *,
     whole: bool = False,
 ) -> WorkloadInfo:
-    """Compute the statistics of ``jobs``; load and critical paths need a cluster and a runtime
-    model, and ``whole`` has the same meaning as in ``ArrivalTimes``.
+    """Compute the statistics of ``jobs``. Load and critical paths need a cluster and a runtime model.
+    ``whole`` has the same meaning as in ``ArrivalTimes``.
 
-    Makes one pass and stores a few numbers per job and per task.
+    The jobs are iterated once, and a few numbers are stored per job and per task.
     """
     tally = Tally(() if cluster is None else cluster.gpu_types, runtime, cluster, whole=whole)
     for job in jobs:
@@ -113,7 +113,7 @@ def workload_info(
 
 
 class Tally:
-    """Incremental statistics of jobs: a few numbers per job and per task.
+    """Incremental statistics of jobs, which store a few numbers per job and per task.
 
     Critical paths are computed on ``types`` if there is a ``runtime``, and the load on ``cluster``
     if there is also a cluster.
@@ -200,8 +200,9 @@ class Tally:
 
 
 def _level_sizes(graph: TaskGraph) -> list[int]:
-    """Return the number of tasks at each depth: those with 0, 1, 2 ... tasks before them on their
-    longest chain."""
+    """Return the number of tasks at each depth. The depth of a task is the number of tasks before it
+    on the longest chain that leads to it.
+    """
     level = [0] * len(graph.tasks)
     for task in graph.order:
         level[task] = max([level[parent] + 1 for parent in graph.parents[task]], default=0)

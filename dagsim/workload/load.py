@@ -5,18 +5,18 @@ A task keeps the GPUs that it may use busy for
     instances * GPUs per instance / sum over these GPUs of (1 / seconds of one instance there)
 
 seconds, which is how long the task would take if all of them worked on it, each at its own speed.
-Multiplied by the number of these GPUs, this gives its GPU-seconds. The load of a set of GPU types
-is
+Multiplied by the number of these GPUs, this is the number of GPU-seconds of the task. The load of a
+set of GPU types is
 
     GPU-seconds of the tasks that may use no other types / (GPUs of these types * period)
 
 where the period is the time over which the jobs arrive (``ArrivalTimes.period_s``). Because n
-arrivals have only n - 1 gaps, it is one mean gap longer than the time from the first to the last
-arrival. The offered load is the largest load over all sets of types. The tasks in a set can run
-nowhere else, so if the load stays above 1, their queue grows for as long as jobs arrive, under any
-policy. The load of all types together is the plain ratio of GPU-seconds, which the utilisation of a
-long run approaches. On a cluster with one type, both are GPU-seconds / (GPUs * period). The load of
-CPU cores is the same with cores instead of GPUs.
+arrivals have only n - 1 gaps, the period is one mean gap longer than the time from the first to the
+last arrival. The offered load is the largest load over all sets of types. The tasks in a set can
+run nowhere else, so if the load stays above 1, their queue grows for as long as jobs arrive, under
+any policy. The load of all types together is the plain ratio of GPU-seconds, which the utilisation
+of a long run approaches. On a cluster with one type, both are GPU-seconds / (GPUs * period). The
+load of CPU cores is defined in the same way, with cores instead of GPUs.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class ArrivalTimes:
     """The first and the last arrival of jobs, and the period over which the jobs arrive.
 
     ``begins_s`` is a time from which all arrivals are known. Without it, a log begins with its
-    first job. For ``whole`` arrivals, the period is known to end with the last one, because
-    generators stretch the jobs in this way with ``load_mode: exact``.
+    first job. With ``whole``, the period ends with the last arrival. This is the case for generated
+    jobs with ``load_mode: exact``, which are stretched in this way.
     """
 
     begins_s: float | None = None
@@ -66,13 +66,13 @@ class ArrivalTimes:
     """Number of different times at which jobs arrive."""
 
     def add(self, arrival_s: float) -> None:
-        """Add a job, in order of arrival."""
+        """Add a job. Jobs must be added in order of arrival."""
         self.instants += not self.jobs or arrival_s != self.last_s
         self.first_s, self.last_s = min(self.first_s, arrival_s), arrival_s
         self.jobs += 1
 
     def add_all(self, arrival_s: np.ndarray) -> None:
-        """Add jobs with these arrivals, (n,), in order of arrival."""
+        """Add jobs with these arrivals, (n,), which must be in order."""
         if len(arrival_s):
             self.add(float(arrival_s[0]))
             self.instants += int(np.count_nonzero(np.diff(arrival_s)))
@@ -81,14 +81,14 @@ class ArrivalTimes:
 
     @property
     def span_s(self) -> float:
-        """Seconds from the beginning to the last arrival; 0 without jobs."""
+        """Seconds from the beginning to the last arrival; 0 if there are no jobs."""
         return self.last_s - (self.first_s if self.begins_s is None else self.begins_s) if self.jobs else 0.0
 
     @property
     def period_s(self) -> float:
-        """Seconds over which the jobs arrive. For a log, this is the span plus one mean gap,
-        because n arrivals have only n - 1 gaps. Simultaneous arrivals count as one arrival; 0 if
-        all are simultaneous.
+        """Seconds over which the jobs arrive. For a log, this is the span plus one mean gap, because n
+        arrivals have only n - 1 gaps. Simultaneous arrivals count as one arrival. The period is 0
+        if all arrivals are simultaneous.
         """
         if self.whole or self.begins_s is not None:
             return self.span_s
@@ -97,7 +97,7 @@ class ArrivalTimes:
 
 @dataclass(frozen=True, slots=True)
 class TypeLoad:
-    """Load of a set of GPU types, caused by the tasks that may use no other types."""
+    """The load on a set of GPU types that is caused by the tasks that may use no other types."""
 
     types: tuple[str, ...]
     demand: float
@@ -120,7 +120,9 @@ class TypeLoad:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Load that ``jobs`` jobs offer. ``cpu_load`` and ``gpu_load`` are ``inf`` if the period is 0."""
+    """The load that ``jobs`` jobs offer. ``cpu_load`` and ``gpu_load`` are ``inf`` if the period is
+    0.
+    """
 
     gpu_load: float
     """Largest load of any set of GPU types."""
@@ -140,19 +142,19 @@ class Load:
 
     @property
     def offered(self) -> float:
-        """Load of the scarcer resource, GPUs or cores."""
+        """The load on the scarcer resource, GPUs or cores."""
         return max(self.gpu_load, self.cpu_load)
 
     @property
     def keeps_up(self) -> bool:
-        """False if the queue grows while jobs arrive, under any policy. A load above 1 does not
-        prove this if it is caused by the work of the last jobs.
+        """False if the queue certainly grows while jobs arrive, under any policy. A load above 1 does
+        not prove this if it is caused by the work of the last jobs.
         """
         return self.offered <= _FULL or self.sure <= _FULL
 
     @property
     def warning(self) -> str | None:
-        """Warning about a load above 1."""
+        """A warning about a load above 1, or None."""
         if self.offered <= _FULL:
             return None
         if self.offered == inf:
@@ -168,14 +170,18 @@ class Load:
         )
 
     def _scarce(self) -> str:
-        """Return the scarcest GPU types, if these are not all types in the cluster."""
+        """Return a phrase that names the scarcest GPU types, unless these are all types in the
+        cluster.
+        """
         if len(self.by_types) < 2 or self.cpu_load > self.gpu_load:
             return ""
         scarcest = max(self.by_types, key=lambda part: part.load)
         return "" if scarcest is self.by_types[-1] else f" of {' or '.join(scarcest.types)}"
 
     def with_part(self, name: str, load: Load) -> Load:
-        """Return the load including that of the jobs that may only use part of the cluster."""
+        """Return this load combined with ``load``, which comes from the jobs that may only use part
+        ``name`` of the cluster.
+        """
         scarcest = max(load.by_types, key=lambda one: one.load, default=None)
         return replace(
             self,
@@ -193,7 +199,7 @@ class Load:
 
 
 class _Resource:
-    """GPUs or cores by GPU type, and the time for which tasks keep them busy."""
+    """The GPUs or cores by GPU type, and the time for which tasks keep them busy."""
 
     def __init__(self, capacity: Sequence[float]) -> None:
         self.capacity = capacity
@@ -215,7 +221,7 @@ class _Resource:
             self.busy_s[types] = self.busy_s.get(types, 0.0) + amount / speed
 
     def add_all(self, amount: np.ndarray, seconds: np.ndarray) -> None:
-        """Add all tasks at once, with the same operations in the same order as ``add``."""
+        """Add all tasks at once, using the same operations in the same order as ``add``."""
         speed, types = np.zeros(len(amount)), np.zeros(len(amount), np.int64)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             for place, units in enumerate(self.capacity):
@@ -223,24 +229,27 @@ class _Resource:
                 types |= np.where((units > 0) & (seconds[:, place] < inf), 1 << place, 0)
             busy_s = amount / speed
         counted = (amount > 0) & (speed > 0) & ~(seconds == 0).any(axis=1)
-        for of in sorted(set(types[counted].tolist())):  # np.unique would import numpy.ma: 25 ms of each start
+        for of in sorted(set(types[counted].tolist())):  # np.unique would import numpy.ma (25 ms per start)
             mine = busy_s[counted & (types == of)]
             mine[0] += self.busy_s.get(of, 0.0)
             self.busy_s[of] = float(np.add.accumulate(mine)[-1])
 
     def units(self, types: int) -> float:
-        """Return the GPUs or cores of a set of types."""
+        """Return the number of GPUs or cores in a set of types."""
         return ordered_sum(units for place, units in enumerate(self.capacity) if types >> place & 1)
 
     def without(self, other: _Resource) -> _Resource:
-        """Return the same capacity, with the busy times reduced by those of another."""
+        """Return a resource with the same capacity, whose busy times are reduced by those of
+        ``other``.
+        """
         rest = _Resource(self.capacity)
         rest.busy_s = {types: busy_s - other.busy_s.get(types, 0.0) for types, busy_s in self.busy_s.items()}
         return rest
 
     def confined(self, types: int) -> float:
-        """Return the seconds for which the tasks that may use no types outside a set keep all of it
-        busy."""
+        """Return the seconds for which all units of a set of types are kept busy by the tasks that may
+        use no types outside the set.
+        """
         total = self.units(types)
         return ordered_sum(
             busy_s if of == types else busy_s * (self.units(of) / total)
@@ -249,12 +258,12 @@ class _Resource:
         )
 
     def scarcest(self) -> float:
-        """Return the largest ``confined`` of any set of types."""
+        """Return the largest ``confined`` over all sets of types."""
         return max(map(self.confined, self._unions()), default=0.0)
 
     def _unions(self) -> Iterator[int]:
-        """Yield the sets that can be the scarcest: unions of overlapping sets. The combined load of
-        disjoint sets lies between their loads.
+        """Yield the sets that may be the scarcest, which are unions of overlapping sets. The combined
+        load of disjoint sets lies between their loads, so such unions are left out.
         """
         yield from (unions := dict.fromkeys(self.busy_s))
         fresh = list(unions)
@@ -265,8 +274,8 @@ class _Resource:
 
 
 class LoadMeter:
-    """Sums the time for which tasks would keep the GPUs and cores of a cluster busy. Costs about 2
-    microseconds per task.
+    """Sums the time for which tasks would keep the GPUs and cores of a cluster busy. Adding a task
+    takes about 2 microseconds.
     """
 
     def __init__(self, cluster: Cluster, runtime: WorkRuntime) -> None:
@@ -289,8 +298,8 @@ class LoadMeter:
         """Number of such jobs above which those that have ended are dropped."""
 
     def add(self, job: Job) -> None:
-        """Add ``job``, in order of arrival. A task that cannot run anywhere here offers no load,
-        because its job will be rejected.
+        """Add ``job``; jobs must be added in order of arrival. A task that cannot run anywhere on this
+        cluster offers no load, because its job will be rejected.
         """
         self.arrivals.add(job.arrival_s)
         shortest_s = [self._add(task, self._gpus, self._cpus) for task in job.graph.tasks]
@@ -301,7 +310,7 @@ class LoadMeter:
             self._tidy = 2 * len(self._latest) + 64
 
     def add_arrays(self, jobs: JobArrays, seconds: np.ndarray) -> None:
-        """Add all of ``jobs`` at once; the totals equal those from adding them one by one.
+        """Add all of ``jobs`` at once. The totals are the same as if the jobs were added one by one.
         ``seconds`` are (n, GPU types).
         """
         self.arrivals.add_all(jobs.arrival_s)
@@ -310,8 +319,9 @@ class LoadMeter:
         self._columns.append((jobs, seconds))
 
     def _add(self, task: Task, gpus: _Resource, cpus: _Resource, share: float = 1.0) -> float:
-        """Add a share of ``task``; return its seconds on the fastest machines, or 0 if it runs on
-        none."""
+        """Add a share of ``task``. Return its seconds on the fastest machines, or 0 if it cannot run
+        on any.
+        """
         seconds = self._runtime.seconds(task, self._types)
         if task.gpus:
             gpus.add(task.instances * task.gpus * share, seconds)
@@ -321,7 +331,9 @@ class LoadMeter:
         return shortest_s if shortest_s < inf else 0.0
 
     def add_like(self, other: LoadMeter, tasks: float, of: int) -> None:
-        """Add ``tasks`` tasks like the ``of`` tasks in ``other``, a meter for the same cluster."""
+        """Add ``tasks`` tasks that resemble the ``of`` tasks in ``other``, a meter for the same
+        cluster.
+        """
         for mine, theirs in ((self._gpus, other._gpus), (self._cpus, other._cpus)):
             for types, busy_s in theirs.busy_s.items():
                 mine.busy_s[types] = mine.busy_s.get(types, 0.0) + tasks * busy_s / of
@@ -342,8 +354,9 @@ class LoadMeter:
         return max(self.gpu_s, self.cpu_s)
 
     def load(self, arrivals: ArrivalTimes | None = None) -> Load:
-        """Return the load of the added jobs, which are some of those that have ``arrivals``; by
-        default all."""
+        """Return the load of the added jobs. ``arrivals`` are those of a larger set of jobs that
+        contains the added ones (default: the arrivals of the added jobs).
+        """
         arrivals = self.arrivals if arrivals is None else arrivals
         period_s, span_s = arrivals.period_s, arrivals.span_s
         by_types = tuple(self._by_types(period_s)) if period_s else ()
@@ -353,8 +366,8 @@ class LoadMeter:
         return Load(gpu_load, cpu_load, span_s, self.arrivals.jobs, sure, by_types)
 
     def _busy_until(self, last_s: float) -> float:
-        """Return the seconds until ``last_s`` for which the scarcer resource would be busy if no
-        job waited. The work of a job counts as spread evenly over its critical path.
+        """Return the seconds before ``last_s`` for which the scarcer resource would be busy if no job
+        waited. The work of a job is assumed to be spread evenly over its critical path.
         """
         gpus, cpus = _Resource(self._gpus.capacity), _Resource(self._cpus.capacity)
         for end_s, path_s, job in self._latest:

@@ -39,7 +39,7 @@ _LONG = 400
 
 
 class WrongRecord(Exception):
-    """A record is not a valid job; the message starts with the field."""
+    """Raised if a record is not a valid job. The message starts with the field."""
 
 
 def record_of(job: Job) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def record_of(job: Job) -> dict[str, Any]:
 
 
 def job_of(record: dict[str, Any]) -> Job:
-    """Convert ``record`` to a job; the record is consumed.
+    """Convert ``record`` to a job. The record is modified.
 
     Raises:
         WrongRecord: A field is missing, unknown, or of the wrong type.
@@ -101,14 +101,15 @@ def job_of(record: dict[str, Any]) -> Job:
 
 
 def clipped_repr(value: object) -> str:
-    """Return the ``repr`` of ``value`` for a message, shortened."""
+    """Return a shortened ``repr`` of ``value`` for a message."""
     text = repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def clipped(text: object) -> str:
-    """Return ``text`` for a message, shortened because a damaged field may be as long as the
-    file."""
+    """Return ``text`` for a message, shortened because a damaged field may be as long as its
+    file.
+    """
     text = str(text)
     return text if len(text) <= _LONG else f"{text[:_LONG]} ..."
 
@@ -206,7 +207,7 @@ def _is_flight(value: Any) -> bool:
 
 
 def _past(task: int, until_s: float | None = None, stopped: Any = "", rows: Any = (-1, -1), resumes: int = -1) -> Any:
-    """Return the fields of ``InFlight`` after the placement."""
+    """Return the fields of ``InFlight`` that follow the placement."""
     return task, until_s, stopped, tuple(rows), resumes
 
 
@@ -294,7 +295,7 @@ VERSION = 1
 
 
 def write_jobs(path: Path, jobs: Iterable[Job], meta: Mapping[str, Any] | None = None) -> int:
-    """Write ``jobs`` to ``path``, which is created atomically, and return their number.
+    """Write ``jobs`` to ``path`` and return their number. The file is created atomically.
 
     Raises:
         WorkloadError: The file cannot be written, the jobs are not in order of arrival, or they
@@ -315,12 +316,13 @@ def write_jobs(path: Path, jobs: Iterable[Job], meta: Mapping[str, Any] | None =
 
 
 def read_jobs(path: Path) -> Iterator[Job]:
-    """Yield the jobs in ``path``, read lazily.
+    """Yield the jobs in ``path``, which is read lazily.
 
     Raises:
         TraceError: The file cannot be read, has a different format or version, or contains an
-            invalid line; the message names ``file:line`` and the field. Raised at the line where
-            reading stops.
+            invalid line; the message names ``file:line`` and the field. The error is raised at the
+            line
+            where reading stops.
     """
     last_s = 0.0
     with _opened(path) as lines:
@@ -389,8 +391,9 @@ def _line(record: dict[str, Any], what: str) -> str:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Iterator[str]]:
-    """Yield the lines of ``path``; damaged bytes raise ``TraceError`` at the line where they
-    occur."""
+    """Open ``path`` and provide its lines. Damaged bytes raise ``TraceError`` at the line where they
+    occur.
+    """
     started = count(1)
     try:
         with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as file:
@@ -401,7 +404,9 @@ def _opened(path: Path) -> Iterator[Iterator[str]]:
 
 @contextmanager
 def _writing(path: Path, *, compressed: bool) -> Iterator[IO[str]]:
-    """Open a text file; compression stores no name or time, so that equal jobs give equal bytes."""
+    """Open a text file for writing. If it is compressed, it stores no name or time, so that equal jobs
+    give equal bytes.
+    """
     with path.open("wb") as raw:
         if compressed:
             with (

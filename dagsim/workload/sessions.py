@@ -3,8 +3,8 @@ the logs of real clusters.
 
 Sessions start at the varying ``rates``. A session belongs to a tenant and to a kind, which
 determines its number of jobs, the seconds between them, and their common demand. Most of its jobs
-take about the same time. ``dagsim.workload.fitting`` fits all of this to a trace; the presets
-``like-philly`` and so on are such fits.
+take about the same time. ``dagsim.workload.fitting`` fits all of this to a trace. The presets
+``like-philly`` and so on are the results of such fits.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class SessionKind:
 
 
 class _Started(NamedTuple):
-    """Sessions, one entry each."""
+    """Sessions in columns, with one entry per session."""
 
     kind: np.ndarray  # int64: index of each session's kind
     tenant: np.ndarray  # int64
@@ -94,7 +94,7 @@ class _Started(NamedTuple):
 
 
 class _Arrived(NamedTuple):
-    """Jobs in order of time, one entry each, and their sessions."""
+    """Jobs in order of time, with one entry per job, and the session of each job."""
 
     time_s: np.ndarray
     place: np.ndarray  # float64: quantile of the first task among the durations of the kind
@@ -114,7 +114,8 @@ class Sessions:
     for a trace. On a small cluster, a day therefore lasts longer than 24 h. With
     ``load_mode="exact"``, each generated workload offers exactly ``load``. ``alike`` is the
     fraction of a session's jobs that take about the same time. There are ``tenants`` tenants, and
-    the k-th submits sessions in proportion to k to the power of -``zipf``.
+    the number of sessions that the k-th tenant submits is proportional to k to the power of
+    -``zipf``.
 
     Raises:
         WorkloadError: There are no jobs or kinds, or the load is not positive. When jobs are
@@ -163,11 +164,13 @@ class Sessions:
         return drawn.arriving(drawn.arrival_s * stretch)
 
     def jobs(self, cluster: Cluster, runtime: WorkRuntime, seed: int = 0) -> Iterator[Job]:
-        """Yield the jobs of ``arrays`` lazily."""
+        """Yield the jobs in ``arrays``, lazily."""
         return self.arrays(cluster, runtime, seed).jobs()
 
     def natural_load(self, cluster: Cluster, runtime: WorkRuntime) -> float:
-        """Return the average load that the arrival rate of the real cluster offers to this one."""
+        """Return the average load that would result if jobs arrived here at the rate of the real
+        cluster.
+        """
         expected = LoadMeter(cluster, runtime)
         total = ordered_sum(kind.share for kind in self.kinds)
         tasks = float(self.shape.draw(stream(0, "pilot/shapes"), _GRID).tasks.mean())
@@ -177,8 +180,9 @@ class Sessions:
         return self.rates.per_hour / 3600 * expected.busy_s
 
     def _metered(self, kind: SessionKind, cluster: Cluster, runtime: WorkRuntime) -> LoadMeter:
-        """Return the load of ``_GRID`` tasks of the kind, evenly spaced over the quantiles of its
-        work."""
+        """Measure the load of ``_GRID`` tasks of the kind, whose work is evenly spaced over its
+        quantiles.
+        """
         demands = _demands(kind, stream(0, "pilot/demands"), _GRID)
         tasks = job_arrays(DagArrays.single(_GRID), _sizes(kind.work.at(_middles(_GRID)), kind.gang, *demands))
         meter = LoadMeter(cluster, runtime)
@@ -193,7 +197,7 @@ class Sessions:
         return meter.busy_s / last_s
 
     def _drawn(self, seed: int) -> JobArrays:
-        """Return the jobs at the times of the real cluster, with the first at 0."""
+        """Draw the jobs with the arrival times of the real cluster. The first job arrives at 0."""
         rng: Draws = cache(lambda name: stream(seed, name))
         weeks: list[_Arrived] = []
         tasks: list[tuple[np.ndarray, np.ndarray]] = []
@@ -220,7 +224,7 @@ class Sessions:
         return drawn
 
     def _arrivals(self, rng: Draws) -> Iterator[_Arrived]:
-        """Yield the jobs of each week in turn."""
+        """Yield the jobs of each week, one week after the other."""
         sessions = _Started(*[np.empty(0)] * len(_Started._fields))
         held = np.empty((2, 0))  # time, place
         owners = np.empty(0, int)
@@ -276,8 +280,8 @@ class Sessions:
         return np.asarray(np.searchsorted(shares, rng("sessions/tenants").random(count) * shares[-1], "right"))
 
     def _places(self, rng: Draws, own: np.ndarray) -> np.ndarray:
-        """Return the quantile of each job among the durations of its kind: near its session's
-        ``own``, or anywhere.
+        """Return the quantile of each job among the durations of its kind. Similar jobs are near the
+        quantile ``own`` of their session, and the others are anywhere.
         """
         near = np.abs(own + _NEAR * (2 * rng("sessions/near").random(len(own)) - 1))
         near = np.where(near >= 1, 2 - near, near)  # values are reflected at both ends
@@ -286,10 +290,10 @@ class Sessions:
         return np.minimum(places, np.nextafter(1, 0))
 
     def _tasks(self, rng: Draws, arrived: _Arrived, tasks: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the quantile of the duration and the number of instances of all tasks in the jobs
-        of a week; ``tasks`` is the number per job.
+        """Return the quantile of the duration and the number of instances of all tasks in the jobs of
+        a week. ``tasks`` is the number of tasks per job.
 
-        The first task has the quantile of its job; the others are near it or anywhere.
+        The first task has the quantile of its job. The other tasks are near it or anywhere.
         """
         place, instances = np.repeat(arrived.place, tasks), np.repeat(arrived.session.instances, tasks)
         if (several := tasks > 1).any():
@@ -332,7 +336,7 @@ def _sizes(
 
 @remembered
 def _stretch(workload: Sessions, cluster: Cluster, runtime: WorkRuntime) -> float:
-    """Return the factor on times that meets the load."""
+    """Return the factor by which times must be multiplied to give the requested load."""
     natural = workload.natural_load(cluster, runtime)
     if not 0 < natural < inf:
         raise WorkloadError(f"workload: {cluster} cannot run any of this work, so no load can be set")
@@ -347,5 +351,5 @@ def _demands(kind: SessionKind, rng: np.random.Generator, count: int) -> tuple[n
 
 
 def _middles(count: int) -> np.ndarray:
-    """Return the midpoints of ``count`` equal parts of 0..1."""
+    """Return the midpoints of ``count`` equal parts of the interval from 0 to 1."""
     return (np.arange(count) + 0.5) / count

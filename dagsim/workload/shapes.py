@@ -21,8 +21,9 @@ from dagsim.workload.distributions import Choice, Quantiles, TaggedUnion
 
 
 class DagArrays(NamedTuple):
-    """DAGs of J jobs with n tasks and E edges; jobs follow each other, and parents precede their
-    children."""
+    """The DAGs of J jobs with n tasks and E edges. Jobs are stored one after the other, and parents
+    precede their children.
+    """
 
     tasks: np.ndarray  # (J,) int64: number of tasks of each job
     waits: np.ndarray  # (n,) int64: number of parents of each task
@@ -95,14 +96,14 @@ levels, as in 6,600 real jobs.
 
 @dataclass(frozen=True, slots=True)
 class Alibaba:
-    """Tasks per job and levels as published: ``n`` tasks have 1 + a binomial number of ``n - 1``
-    levels.
+    """Numbers of tasks and levels as published for Alibaba's 2018 trace. A job with ``n`` tasks has 1
+    level plus a binomial number of up to ``n - 1`` levels.
 
     This matches the published mean for each ``n``, and the spread within about 20% (up to 16
     tasks). Each level has one task, and further tasks concentrate on the first levels. A task waits
-    for one task in the level above. If no task would wait for a task outside the last level, a task
-    in the next level does. Of jobs with more than 2 tasks, 59% gather (some task has two parents)
-    and 33% scatter, compared with 65% and 21% of 6,600 real ones.
+    for one task in the level above. If no other task waits for a task outside the last level, a
+    task in the next level does. Of jobs with more than 2 tasks, 59% gather (some task has two
+    parents) and 33% scatter, compared with 65% and 21% of 6,600 real jobs.
     """
 
     kind: Literal["alibaba"] = "alibaba"
@@ -131,8 +132,8 @@ class Alibaba:
 
 
 def _deeper(tasks: np.ndarray) -> np.ndarray:
-    """Return the probability that a further task deepens a job, by its number of tasks; jobs with
-    more than 20 have about 6 further levels.
+    """Return the probability that a further task adds a level to a job, by the job's number of tasks.
+    Jobs with more than 20 tasks have about 6 further levels.
     """
     chances = np.array((0.0, 0.0, *_DEEPER))
     beyond = 6.0 / np.maximum(tasks - 1, 1)
@@ -140,8 +141,8 @@ def _deeper(tasks: np.ndarray) -> np.ndarray:
 
 
 def _levels(tasks: np.ndarray, depth: np.ndarray, picks: np.ndarray) -> np.ndarray:
-    """Return (n,) int64: the level of each task, ascending within a job. There is one task per
-    level, and the others may be on any level.
+    """Return (n,) int64: the level of each task, ascending within a job. Each level has at least one
+    task, and the remaining tasks may be on any level.
     """
     level = ranges(np.zeros(len(tasks), np.int64), tasks)
     depth = np.repeat(depth, tasks)
@@ -158,7 +159,7 @@ _FORBID = {"extra": "forbid"}
 
 @dataclass(frozen=True, slots=True)
 class Single:
-    """One task."""
+    """A single task."""
 
     kind: Literal["single"] = "single"
 
@@ -170,7 +171,7 @@ class Single:
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A chain of ``length`` (from, to) tasks."""
+    """A chain of tasks. ``length`` is the range (from, to) of the number of tasks."""
 
     length: tuple[int, int] = (2, 8)
     kind: Literal["chain"] = "chain"
@@ -187,8 +188,8 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class ForkJoin:
-    """A task, followed by ``width`` parallel tasks, followed by a task that waits for all of them;
-    repeated ``stages`` times in a row.
+    """A task, followed by ``width`` parallel tasks, followed by a task that waits for all of them.
+    This is repeated ``stages`` times in a row.
     """
 
     width: tuple[int, int] = (2, 8)
@@ -211,7 +212,7 @@ class ForkJoin:
 
 @dataclass(frozen=True, slots=True)
 class MapReduce:
-    """``maps`` tasks, followed by ``reduces`` tasks that each wait for all of them; repeated
+    """``maps`` tasks, followed by ``reduces`` tasks that each wait for all of them. This is repeated
     ``rounds`` times in a row.
     """
 
@@ -234,7 +235,7 @@ class MapReduce:
 
 @dataclass(frozen=True, slots=True)
 class Layered:
-    """``layers`` layers of ``width`` tasks; a task waits for each task in the layer above with
+    """``layers`` layers of ``width`` tasks. A task waits for each task in the layer above with
     probability ``density``.
 
     Each task waits for at least one task, so that a job has as many levels as layers.
@@ -275,7 +276,7 @@ class Layered:
 
 @dataclass(frozen=True, slots=True)
 class RandomDag:
-    """A single task with probability ``single``, or else ``tasks`` tasks that each wait for
+    """With probability ``single``, one task, and otherwise ``tasks`` tasks that each wait for
     ``parents`` earlier ones.
     """
 
@@ -307,8 +308,9 @@ Shape: TypeAlias = Annotated[
 
 
 def _in_layers(layers: np.ndarray, widths: np.ndarray) -> DagArrays:
-    """Return jobs that consist of layers with these widths, where each task waits for the whole
-    layer above."""
+    """Return jobs that consist of layers with these widths. Each task waits for the whole layer
+    above.
+    """
     firsts = bounds(layers)[:-1]
     above = np.concatenate([np.zeros(1, np.int64), widths[:-1]])
     above[firsts] = 0
@@ -320,16 +322,16 @@ def _in_layers(layers: np.ndarray, widths: np.ndarray) -> DagArrays:
 
 
 def _distinct(below: np.ndarray, count: np.ndarray, picks: np.ndarray) -> np.ndarray:
-    """Draw, for each row, ``count`` different whole numbers below ``below``, sorted, with one row
-    after the other.
+    """For each row, draw ``count`` different whole numbers below ``below``. Return the sorted numbers
+    of all rows, one row after the other.
 
-    Each pick is an index among the remaining numbers.
+    Each pick is an index among the numbers that have not been chosen yet.
     """
     chosen = np.empty((len(below), 0), np.int64)
     for turn in range(int(count.max(initial=0))):
         number = (picks[:, turn] * (below - turn)).astype(np.int64)
-        # the chosen numbers are sorted, and each one that is not above this number increases it by
-        # one
+        # The pick counts only numbers not chosen yet, so it grows by one for each chosen number (in
+        # ascending order) that is not above it.
         for other in chosen.T:
             number += number >= other
         number[turn >= count] = np.iinfo(np.int64).max

@@ -1,4 +1,4 @@
-"""Sizes of tasks: work, instances, GPUs, CPUs, memory, and the model to train.
+"""Sizes of tasks: work, instances, GPUs, CPUs, memory, and the model that is trained.
 
 ``draw(rng, tasks)`` returns columns with one entry per task. ``rng`` maps names to random
 generators, one per quantity, so that a change in one quantity leaves the others unchanged.
@@ -41,7 +41,7 @@ _FORBID = {"extra": "forbid"}
 
 
 class SizeColumns(NamedTuple):
-    """Generated sizes, with one entry per task, and the values that all tasks share."""
+    """Sizes that were drawn, with one entry per task, and the values that all tasks share."""
 
     work: np.ndarray  # (n,) float64
     instances: np.ndarray  # (n,) int64
@@ -67,7 +67,7 @@ class SizeColumns(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Independent:
-    """Each quantity comes from its own distribution.
+    """Each quantity is drawn from its own distribution.
 
     ``work`` is in the unit of the runtime model: seconds on its reference GPU type, or TFLOP.
     ``gpus``, ``cpus`` and ``memory_gb`` are per instance; with ``gang``, the instances of a task
@@ -117,16 +117,17 @@ class Correlated:
 
     With x = work / ``longest``, capped at 1, both of the following are rounded:
 
-    - GPUs: ``gpus_follow`` parts of 1 + floor(x ** 0.6 * (most_gpus - 1)), and for the rest a
-      random whole number from 1 to ``most_gpus``
-    - priority: ``priority_follows`` parts of 1 + floor((1 - x) ** 0.8 * (top_priority - 1)), and
-      for the rest a random one from 1 to ``top_priority``
+    - GPUs: the weighted mean of 1 + floor(x ** 0.6 * (most_gpus - 1)), with weight ``gpus_follow``,
+      and
+      a random whole number from 1 to ``most_gpus``
+    - priority: the weighted mean of 1 + floor((1 - x) ** 0.8 * (top_priority - 1)), with weight
+      ``priority_follows``, and a random whole number from 1 to ``top_priority``
 
     The GPUs form a gang of instances with one GPU each. A job has the priority of its first task.
 
     Raises:
-        WorkloadError: A part is outside 0..1, or a bound is below 1. During a draw, the work is
-        negative.
+        WorkloadError: A weight is outside 0..1, or a bound is below 1. During a draw, the work is
+            negative.
     """
 
     work: Distribution = _SHORT_AND_LONG
@@ -179,7 +180,7 @@ def _sizes(name: str, distribution: Distribution, rng: Draws, count: int) -> np.
 
 
 def counts(drawn: np.ndarray) -> np.ndarray:
-    """Return the whole numbers of at least 1, (n,) int64."""
+    """Round to whole numbers of at least 1, (n,) int64."""
     return np.asarray(np.maximum(np.rint(drawn), 1).astype(np.int64))
 
 

@@ -1,5 +1,5 @@
-"""Synthetic workloads: arrivals x shape x sizes, at a given offered load, identical for every
-scheduler.
+"""Synthetic workloads: combinations of arrivals, shapes and sizes at a given offered load, identical
+for every scheduler.
 
 All randomness comes from named streams of one seed (``arrivals``, ``shapes``, ``sizes/work``,
 ``priorities`` and so on). A different arrival pattern therefore leaves the DAGs unchanged, and vice
@@ -35,11 +35,11 @@ _FEW = 20_000
 
 
 def job_arrays(graphs: DagArrays, sizes: SizeColumns, priority: np.ndarray | None = None) -> JobArrays:
-    """Return the jobs ``job-0``, ``job-1``, ... with tasks ``t0``, ``t1``, ..., which arrive at 0
+    """Return the jobs ``job-0``, ``job-1``, ... with tasks ``t0``, ``t1``, ..., which all arrive at 0
     s.
 
-    ``priority`` is (J,) float64; by default, it is the priority in the sizes of a job's first task,
-    if any.
+    ``priority`` is (J,) float64. By default, a job has the priority that ``sizes`` gives its first
+    task, if any.
 
     Raises:
         ModelError: Work is not finite, or a demand is invalid.
@@ -151,7 +151,7 @@ class Synthetic:
         return replace(drawn, arrival_s=arrival_s, deadline_s=deadline_s)
 
     def jobs(self, cluster: Cluster, runtime: WorkRuntime, seed: int = 0) -> Iterator[Job]:
-        """Yield the jobs of ``arrays`` lazily."""
+        """Yield the jobs in ``arrays``, lazily."""
         return self.arrays(cluster, runtime, seed).jobs()
 
     def _asks_seconds(self) -> bool:
@@ -178,7 +178,7 @@ class Synthetic:
         return np.asarray((times - times[0]) * (span_s / length if length else 0.0))
 
     def _drawn(self, rng: Draws, count: int) -> tuple[JobArrays, np.ndarray | None]:
-        """Return the jobs without arrivals, and the slack of each if they have deadlines."""
+        """Draw the jobs without arrival times, and the slack of each job if jobs have deadlines."""
         graphs: list[DagArrays] = []
         sizes: list[SizeColumns] = []
         of_jobs: list[tuple[np.ndarray | None, ...]] = []
@@ -211,8 +211,8 @@ def _streams(seed: int, prefix: str = "") -> Draws:
 
 
 def remembered(measure: Measured[WorkloadT]) -> Measured[WorkloadT]:
-    """Cache a measure of workloads on clusters; its results for runtime models that are not
-    hashable are not kept.
+    """Cache the results of a function that measures workloads on clusters. Results for runtime models
+    that are not hashable are not cached.
     """
     cached = lru_cache(maxsize=16)(measure)
 

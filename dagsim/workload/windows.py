@@ -1,10 +1,10 @@
-"""Select the jobs to count: disjoint windows of a trace, spread evenly over it, and the measured
+"""Select the jobs to count: disjoint windows that are spread evenly over a trace, and the measured
 jobs in a run.
 
-Each window is a separate sample. Consecutive windows only cover one period of the trace (with 30
-consecutive windows of ITP, 95% intervals have a coverage of 85%), and overlapping windows count
-jobs twice. All jobs in a run are simulated, but only the measured ones, a range by arrival, are
-counted.
+Each window is a separate sample. Consecutive windows would only cover one period of the trace (with
+30 consecutive windows of ITP, 95% intervals have a coverage of 85%), and overlapping windows would
+count jobs twice. All jobs in a run are simulated, but only the measured ones are counted. These are
+a range of the jobs in order of arrival.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dagsim.errors import WorkloadError, require
 def spread_windows(
     jobs: int, windows: int, window_jobs: int, part: tuple[float, float] = (0.0, 1.0)
 ) -> tuple[range, ...]:
-    """Return the windows: ``windows`` ranges of ``window_jobs`` jobs, in order, each in the middle
-    of its equal share.
+    """Return ``windows`` ranges of ``window_jobs`` jobs, in order. The usable part of the trace is
+    divided into equal shares, and each window lies in the middle of its share.
 
     ``part`` is the usable part of the trace, as fractions of its ``jobs``.
 
@@ -34,8 +34,8 @@ def spread_windows(
             f"where only {most:,} fit; choose fewer or shorter windows"
         )
     share = last - first
-    # The middle of the i-th share, less half a window, in whole numbers. Starts are at least
-    # window_jobs apart.
+    # Each window starts at the middle of its share, less half a window, in whole numbers. Starts
+    # are at least window_jobs apart.
     starts = (first + ((2 * i + 1) * share - windows * window_jobs) // (2 * windows) for i in range(windows))
     return tuple(range(start, start + window_jobs) for start in starts)
 
@@ -52,11 +52,11 @@ def most_windows(jobs: int, window_jobs: int, part: tuple[float, float] = (0.0, 
 
 
 def spread_order(windows: int) -> tuple[int, ...]:
-    """Return the indices 0 to ``windows`` - 1, ordered so that every prefix is spread out: 0, 4, 2,
+    """Return the indices 0 to ``windows`` - 1, ordered such that every prefix is spread out: 0, 4, 2,
     6, 1, 5, 3, 7.
 
-    This serves ``--precision`` on a trace, which does not know in advance how many windows it will
-    use (van der Corput).
+    This order is used for ``--precision`` on a trace, where the number of windows is not known in
+    advance (van der Corput).
     """
     bits = max(windows - 1, 0).bit_length()
     return tuple(place for i in range(1 << bits) if (place := _reversed(i, bits)) < windows)
@@ -82,7 +82,7 @@ end, ``None`` is the end.
 
 
 def check_measure(measure: Measure | None, count: int | None = None) -> None:
-    """Reject a range that no run can have; ``count`` is the number of jobs, if known.
+    """Reject a range of measured jobs that no run can have. ``count`` is the number of jobs, if known.
 
     Raises:
         WorkloadError: The range begins below 0, ends before it begins, or contains no job.
@@ -102,7 +102,7 @@ def check_measure(measure: Measure | None, count: int | None = None) -> None:
 
 
 def parse_measure(text: str) -> list[int | None]:
-    """Parse ``1000:19000``, ``1000:-1000`` or ``1000:`` as first and last.
+    """Parse ``1000:19000``, ``1000:-1000`` or ``1000:`` as the first and the last measured job.
 
     Raises:
         WorkloadError: The text has a different form.

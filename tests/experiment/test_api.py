@@ -76,7 +76,7 @@ def test_compare_gives_the_standings_of_the_command(tmp_path: Path) -> None:
     answer = json.loads(command("compare", run, "--json").stdout)
     assert [result.to_dict() for result in dagsim.compare(run)] == answer["standings"]
     (run / "runs.jsonl").write_bytes(b"".join((run / "runs.jsonl").read_bytes().splitlines(keepends=True)[:4]))
-    with pytest.raises(RunFolderError, match="4 of 10 runs are there"):
+    with pytest.raises(RunFolderError, match="contains only 4 of 10 runs"):
         dagsim.compare(run)
 
 

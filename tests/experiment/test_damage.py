@@ -70,12 +70,12 @@ def test_a_line_whose_seed_or_policy_is_something_else_is_an_error(run: Path, ol
 
 @pytest.mark.parametrize("command", ["compare", "report"])
 def test_a_truncated_folder_says_how_many_runs_are_there(run: Path, command: str) -> None:
-    assert "runs are there" not in dagsim(command, run).stderr
+    assert "contains only" not in dagsim(command, run).stderr
     path = run / "runs.jsonl"
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:6]))
     ended = dagsim(command, run)
     text = ended.stderr if command == "compare" else (run / "report.html").read_text()
-    assert "6 of 8 runs are there" in text
+    assert "contains only 6 of 8 runs" in text
 
 
 def test_a_truncated_sweep_says_how_many_runs_are_there(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_a_truncated_sweep_says_how_many_runs_are_there(tmp_path: Path) -> None:
     assert dagsim("sweep", grid, "-q", "-o", tmp_path).exit_code == 0
     path = tmp_path / "sweep-grid" / "runs.jsonl"
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:7]))
-    assert "7 of 10 runs are there" in dagsim("compare", tmp_path / "sweep-grid").stderr
+    assert "contains only 7 of 10 runs" in dagsim("compare", tmp_path / "sweep-grid").stderr
 
 
 def test_a_comparison_is_written_to_the_same_bytes_again(run: Path, tmp_path: Path) -> None:
@@ -123,13 +123,13 @@ def test_a_sweep_that_was_killed_before_it_had_its_name_leaves_no_folder(
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("kind", 77, "row 0: kind 77"),
-        ("time_s", float("nan"), "row 0: time_s nan"),
-        ("value", float("inf"), "row 0: value inf"),
-        ("job", -5, "row 0: job -5"),
-        ("node", 999, "node 999"),
-        ("gpus", -1, "gpus -1"),
-        ("task", 9999, "task 9999"),
+        ("kind", 77, "row 0: kind must not be 77"),
+        ("time_s", float("nan"), "row 0: time_s must not be nan"),
+        ("value", float("inf"), "row 0: value must not be inf"),
+        ("job", -5, "row 0: job must not be -5"),
+        ("node", 999, "node must not be 999"),
+        ("gpus", -1, "gpus must not be -1"),
+        ("task", 9999, "task must not be 9999"),
     ],
 )
 @pytest.mark.parametrize("command", [("report",), ("plot", "--run", "0"), ("why", "#0"), ("record",)])
@@ -168,7 +168,7 @@ def test_a_run_whose_metric_fails_goes_on_from_its_log(tmp_path: Path, monkeypat
     (folder,) = (tmp_path / "failed").iterdir()
     assert result.exit_code == 2
     assert "ValueError: no value today" in result.stderr
-    assert f"0 finished runs and the logs of 1 more are kept in {folder}; go on with: dagsim eval --resume" in (
+    assert f"0 finished runs and the logs of 1 more are kept in {folder}; continue with: dagsim eval --resume" in (
         result.stderr
     )
     monkeypatch.delenv("FRAGILE")
@@ -187,11 +187,11 @@ def test_a_run_whose_metric_fails_goes_on_from_its_log(tmp_path: Path, monkeypat
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("policies", [0], "policies: damaged: 0 where a text should be"),
-        ("seeds", ["x"], "seeds: damaged: 'x' where a whole number should be"),
-        ("trace", {}, "trace: was written by another version, because a line has no 'path'"),
-        ("plan", "x", "plan: damaged: 'x' where an object should be"),
-        ("command", 1, "command: damaged: 1 where a text should be"),
+        ("policies", [0], "policies: damaged: expected a text, got 0"),
+        ("seeds", ["x"], "seeds: damaged: expected a whole number, got 'x'"),
+        ("trace", {}, "trace: was written by another version of dagsim, because a line has no 'path'"),
+        ("plan", "x", "plan: damaged: expected an object, got 'x'"),
+        ("command", 1, "command: damaged: expected a text, got 1"),
     ],
 )
 @pytest.mark.parametrize("command", [("compare",), ("report",), ("baseline", "--resume")])

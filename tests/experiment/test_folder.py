@@ -166,7 +166,7 @@ def damage(path: Path, name: str, content: bytes | None) -> None:
         (
             "runs.jsonl",
             b'{"policy": "x"}\n',
-            r"runs\.jsonl: was written by another version, because a line has no 'seed'",
+            r"runs\.jsonl: was written by another version of dagsim, because a line has no 'seed'",
         ),
         ("schedules/000.npy", b"\x93NUMPY", r"000\.npy: the schedule log cannot be read"),
         ("schedules/000.json.gz", b"\x1f\x8b", r"000\.json\.gz: cannot be read as a list of jobs"),
@@ -174,10 +174,10 @@ def damage(path: Path, name: str, content: bytes | None) -> None:
         (
             "schedules/000.json.gz",
             gzip.compress(b'{"fields": ["id"]}', mtime=0),
-            r"written by another version \(its fields are id\)",
+            r"written by another version of dagsim \(its fields are id\)",
         ),
         ("status.json", b"", r"status\.json: cannot be read as JSON"),
-        ("status.json", b"[]", r"status\.json: its state is not one of running, done, failed, interrupted"),
+        ("status.json", b"[]", r"status\.json: the state must be one of running, done, failed, interrupted"),
     ],
 )
 def test_damage_is_refused_with_the_file(tmp_path: Path, name: str, content: bytes | None, message: str) -> None:

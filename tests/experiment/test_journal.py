@@ -142,7 +142,7 @@ def test_a_folder_whose_manifest_names_no_policies_is_read_but_not_resumed(tmp_p
     (folder.path / "manifest.json").write_text(json.dumps(folder.manifest | {"policies": []}))
     again = Store.open(folder.path)
     assert len(again.lines()) == 3
-    with pytest.raises(RunFolderError, match=r"cannot be resumed.*has no --resume.*run it again"):
+    with pytest.raises(RunFolderError, match=r"cannot be resumed.*has no --resume.*repeat the run"):
         again.resume()
 
 

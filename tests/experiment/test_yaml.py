@@ -59,7 +59,7 @@ def test_anchors_repeat_a_part() -> None:
             "x.yaml:2:1: invalid YAML: expected a single document in the stream, but found another document",
         ),
         ("a: !!python/name:os.system x\n", "x.yaml:1:4: tags such as '!!python/name:os.system' are not supported"),
-        ("a: &x [*x]\n", "x.yaml:1:4: an alias refers to a part that contains it"),
+        ("a: &x [*x]\n", "x.yaml:1:4: an alias refers to a value that contains the alias"),
         ("[1, 2]: 3\n", "x.yaml:1:1: a key must be a plain word"),
         ("[" * 5000, "x.yaml: nested too deeply"),
     ],

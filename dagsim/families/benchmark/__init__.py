@@ -1,1 +1,1 @@
-"""A frozen benchmark of schedulers, and published figures of papers beside ours (docs/benchmark.md)."""
+"""A frozen benchmark of schedulers, and published figures next to those of dagsim (docs/benchmark.md)."""

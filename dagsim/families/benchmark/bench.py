@@ -1,13 +1,14 @@
-"""The benchmark: frozen tasks, one file per entry, and its scores.
+"""The benchmark: frozen tasks, one file per entry, and scores.
 
-A *suite* is a folder of configurations, ``configs/bench/v1``. Each is a task; its ``policy`` is the
-reference of the task. An *entry* is a policy for one or more systems. Cells of a task are a sweep
-over both policies, so each task has a run folder that every other command reads.
+A *suite* is a folder of configurations, ``configs/bench/v1``. Each configuration is a task, and its
+``policy`` is the reference for the task. An *entry* is a policy for one or more systems. The cells
+of a task are a sweep over both policies, so each task has a run folder that every other command can
+read.
 
-The score of a task is the ratio of the entry to the reference, seed by seed; that of the suite is
-the ratio of geometric means over the tasks. On the GPU cluster the metric is the area-weighted
-response time (Boezennec, Dufossé, Pop 2024): a mean slowdown can be improved by delaying the work
-of a few large jobs, a mean weighted by area cannot.
+The score for a task is the ratio of the entry to the reference, seed by seed; the score for the
+suite is the ratio of geometric means over the tasks. On the GPU cluster the metric is the
+area-weighted response time (Boezennec, Dufossé, Pop 2024), because a mean slowdown can be improved
+by delaying the work of a few large jobs, but a mean weighted by area cannot.
 """
 
 from __future__ import annotations
@@ -71,16 +72,16 @@ class BenchTask:
 
     @property
     def system(self) -> str:
-        """The system to which its policies belong."""
+        """The system to which the task's policies belong."""
         return self.config.world.system
 
     @property
     def metric(self) -> str:
-        """The metric for its score."""
+        """The metric on which the score is based."""
         return self.config.world.score
 
     def seeds(self, count: int | None = None, draw: int | None = None) -> tuple[int, ...]:
-        """Return the seeds of its runs: public ones for development, or those derived from
+        """Return the seeds of the task's runs: public ones for development, or those derived from
         ``draw``.
 
         Raises:
@@ -108,7 +109,7 @@ def suite(names: Iterable[str] = ()) -> list[BenchTask]:
 
 
 class BenchEntry(NamedTuple):
-    """The policies that are judged, and the rules for them."""
+    """The policies that are entered, and the rules under which they run."""
 
     name: str
     policies: Mapping[str, str]
@@ -120,7 +121,7 @@ class BenchEntry(NamedTuple):
     """Number of seeds per task; None for the task's own number."""
 
     def tasks(self, names: Iterable[str] = ()) -> list[BenchTask]:
-        """Return the tasks for whose system there is a policy.
+        """Return the tasks whose system has a policy in this entry.
 
         Raises:
             InputError: There are no such tasks.
@@ -228,8 +229,9 @@ def entry_file(
 
 
 def _config_digest(task: BenchTask, division: Division) -> str:
-    """Return the SHA-256 of the configuration of a task in a division: its file, and what policies
-    know."""
+    """Return the SHA-256 of the configuration of a task in a division: of its file, and of what
+    policies know about durations.
+    """
     return sha256(task.path.read_bytes() + division.encode()).hexdigest()
 
 
@@ -270,11 +272,11 @@ def _times(store: Store, done: Mapping[Cell, CellRun]) -> dict[str, Any]:
 
 
 def scored(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the scores of an entry, from the runs in its file: of each task, and of all together.
+    """Return the scores of an entry from the runs in its file, for each task and for all together. An
+    entry has no score on a task in which it leaves a job unfinished that the reference completes.
 
-    An entry has no score on a task in which it leaves a job undone that the reference completes.
-    The number of the seed pairs runs of different tasks: replicate k of the suite is the k-th seed
-    of every task.
+    Runs of different tasks are paired by the position of their seeds: replicate k of the suite is
+    the k-th seed of every task.
     """
     by_task: dict[str, Any] = {}
     logs: dict[str, list[list[float]]] = {"entry": [], "reference": []}
@@ -312,7 +314,7 @@ def scored(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _below(bounds: Sequence[float] | None, lines: Sequence[CellRun], metric: str) -> float | None:
-    """Return the geometric mean of bound / reference over the seeds; None without a bound."""
+    """Return the geometric mean of bound / reference over the seeds; None if there is no bound."""
     if not bounds:
         return None
     ratios = [log(bound / line.metrics[metric]) for bound, line in zip(bounds, lines, strict=True)]
@@ -362,7 +364,7 @@ def read_entry(path: Path) -> dict[str, Any]:
     """Read the file of an entry.
 
     Raises:
-        InputError: The file cannot be read, or belongs to another suite or form.
+        InputError: The file cannot be read, or belongs to another suite or format.
     """
     try:
         content = parsed_json(path.read_text(encoding="utf-8"))
@@ -391,14 +393,16 @@ def read_entry(path: Path) -> dict[str, Any]:
 
 
 def of_other_code(content: Mapping[str, Any]) -> bool:
-    """Return True if an entry was made by another version of the simulating code. Its runs decide
-    whether this matters."""
+    """Return True if an entry was made by another version of the simulation code. Only repeating its
+    runs shows whether this matters.
+    """
     return bool(content["code_sha256"] != code_digest())
 
 
 def check_file(content: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a sentence for each thing in an entry's file that differs from this checkout, or from
-    what its own runs say."""
+    """Yield a sentence for everything in an entry's file that differs from this checkout, or from
+    what follows from the entry's own runs.
+    """
     if content["suite_sha256"] != _suite_digest():
         yield "the tasks differ from those of this dagsim (suite_sha256)"
     again = json.loads(json.dumps(scored(content)))
@@ -439,8 +443,9 @@ class PickedRun(NamedTuple):
 
 
 def differing_bounds(content: Mapping[str, Any], picked: Iterable[PickedRun]) -> Iterator[str]:
-    """Yield a sentence for each picked run whose bound in the file differs from that of its task
-    and seed."""
+    """Yield a sentence for each picked run whose bound in the file differs from the one computed for
+    its task and seed.
+    """
     for run in picked:
         if (bounds := content["bounds"].get(run.task.name)) is not None:
             seeds = [line["seed"] for line in content["tasks"][run.task.name]["runs"]]

@@ -1,5 +1,6 @@
 """``dagsim bench``: a frozen benchmark of schedulers, to which anybody can submit; and
-``dagsim paper``: the published figures of a paper, beside ours."""
+``dagsim paper``: the published figures of a paper next to those of dagsim.
+"""
 
 from __future__ import annotations
 
@@ -119,7 +120,7 @@ def _run_tasks(
     entry: BenchEntry, tasks: Iterable[BenchTask], folder: Path, on: str, *, watched: bool
 ) -> dict[str, tuple[Store, dict[Cell, CellRun]]]:
     """Run the tasks of an entry, and return the run folder and the cells of each. All entries share
-    the folders, so the references run only once.
+    the folders, so that the references run only once.
 
     Raises:
         InputError: A cell failed.

@@ -1,4 +1,4 @@
-"""The benchmark family, and what it registers."""
+"""The benchmark family, and everything that it registers."""
 
 from dagsim.family import Family
 

@@ -1,4 +1,4 @@
-"""Tables of the benchmark: one entry task by task, and the leaderboard of several entries."""
+"""Tables for the benchmark: one entry task by task, and the leaderboard of several entries."""
 
 from __future__ import annotations
 
@@ -53,9 +53,10 @@ def _division(content: Mapping[str, Any]) -> str:
 
 
 def leaderboards(entries: Sequence[Mapping[str, Any]]) -> list[Grid]:
-    """Return a table for each group of entries that can be compared, with equal division, seeds and
+    """Return a table for each group of comparable entries, which have the same division, seeds and
     tasks. The best ratio comes first; entries without a score come last. Scores are computed from
-    the runs, not taken from the file."""
+    the runs, not taken from the file.
+    """
     entries = [{**entry, **scored(entry)} for entry in entries]
     groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
     for entry in entries:
@@ -73,7 +74,7 @@ def leaderboards(entries: Sequence[Mapping[str, Any]]) -> list[Grid]:
 
 
 def _by_task(title: str, tasks: Sequence[str], entries: Sequence[Mapping[str, Any]]) -> Grid:
-    """Return the best entry for each task, beside the bound that an entry in the group has for it."""
+    """Return the best entry for each task, next to the bound for the task if an entry has one."""
     rows = []
     for task in tasks:
         ranked = [(_value(entry["scores"][task]["ratio"]), entry["entry"]) for entry in entries]

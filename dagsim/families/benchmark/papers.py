@@ -1,4 +1,4 @@
-"""Published tables, reproduced: the figures of a paper beside ours (``dagsim paper``)."""
+"""Published tables, reproduced: the figures of a paper next to those of dagsim (``dagsim paper``)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from dagsim.traces import Trace, TraceOptions, open_trace
 
 
 class PaperFigure(NamedTuple):
-    """One figure from a paper or another program, and ours."""
+    """A figure published in a paper or computed by another program, and dagsim's figure."""
 
     name: str
     published: float
@@ -41,7 +41,7 @@ class PaperFigure(NamedTuple):
 
     @property
     def difference(self) -> float:
-        """Ours minus the published value."""
+        """The figure of dagsim minus the published one."""
         return self.here - self.published
 
     @property
@@ -67,8 +67,9 @@ class Paper:
         """Return the files that are below ``folder``.
 
         Raises:
-            InputError: No file is there, or one that every figure needs is missing; the message
-                says where to get it.
+            InputError: None of the files is there, or a file that every figure needs is missing;
+                the
+                message says where to get it.
         """
         if not folder.is_dir():
             raise InputError(f"{folder}: no such folder; it should hold {', '.join(self.files)} ({self.source})")
@@ -102,7 +103,7 @@ def simulated(jobs: list[Job], processors: int, policy: str) -> Schedule:
 
 
 def opened(log: Path, processors: int, protocol: str = "pyss") -> Trace:
-    """Read the log by the rules of a protocol."""
+    """Open the log with the rules of a protocol."""
     return open_trace(log, "swf", TraceOptions(protocol=protocol, processors=processors))
 
 
@@ -248,7 +249,7 @@ def _rlscheduler(files: dict[str, Path]) -> Iterator[PaperFigure]:
 
 
 class OptimaReached(TypedDict):
-    """Graphs for one number of cores."""
+    """The results on all graphs for one number of cores."""
 
     graphs: int
     mean_ratio: float

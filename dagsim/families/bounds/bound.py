@@ -43,7 +43,7 @@ class Bound:
 
     @property
     def mean_s(self) -> float:
-        """Bound on the mean completion time, weighted by area if ``area_gpu_s`` is given."""
+        """Bound on the mean completion time, which is weighted by area if ``area_gpu_s`` is given."""
         return self.bound_s / (self.jobs if self.area_gpu_s is None else self.area_gpu_s)
 
     def to_dict(self) -> dict[str, Any]:
@@ -64,7 +64,7 @@ def bound_of(
     ``scenario_bound``.
 
     Raises:
-        InputError: The system has no bound, or as ``scenario_bound``.
+        InputError: The system has no bound, or for the reasons of ``scenario_bound``.
     """
     return scenario_bound(bounded(config), seed, preemptive=preemptive, by_area=by_area, watch=watch)
 
@@ -73,7 +73,7 @@ def bounded(config: Config) -> ClusterScenario:
     """Return the scenario of a configuration, if it can have a bound.
 
     Raises:
-        InputError: Its system has no bounds.
+        InputError: The system has no bounds.
     """
     if not config.world.has_top_keys:
         raise InputError(
@@ -148,11 +148,11 @@ def scenario_bound(
 def bounds_of_runs(
     config: Config, lines: Sequence[RunMetrics], watch: Callable[[Iterable[int]], Iterable[int]] = iter
 ) -> dict[int, Bound]:
-    """Bound the sum over the measured jobs of each seed of ``lines``, for schedules that do not
-    stop runs. ``watch`` passes on the seeds.
+    """Bound the sum over the measured jobs of each seed in ``lines``, for schedules that do not stop
+    runs. ``watch`` passes on the seeds.
 
     Raises:
-        InputError: As ``bound_of``.
+        InputError: See ``bound_of``.
     """
     scenario, measured = bounded(config), config.workload.measure
     seeds = list(dict.fromkeys(line.seed for line in lines))
@@ -162,8 +162,9 @@ def bounds_of_runs(
 def shares_of_the_way(
     lines: Sequence[RunMetrics], bounds: Mapping[int, Bound], reference: str | None = None
 ) -> dict[str, float]:
-    """Return the share of the way from the reference (default: the first policy) to the bound, by
-    policy."""
+    """Return, by policy, the share of the gap between the reference (default: the first policy) and
+    the bound that the policy closes.
+    """
     by_policy: dict[str, list[RunMetrics]] = {}
     for line in lines:
         by_policy.setdefault(line.policy, []).append(line)

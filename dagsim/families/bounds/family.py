@@ -1,4 +1,4 @@
-"""The family of bounds, and what it registers."""
+"""The family of bounds, and everything that it registers."""
 
 from dagsim.family import Entry, Family
 

@@ -1,31 +1,31 @@
 """The Lagrangian bound: prices on the resource of each type over time, and weights on the edges of
 the DAGs.
 
-The sum of w_j (C_j - r_j) over the jobs is least subject to three kinds of constraints. Each is
+The sum of w_j (C_j - r_j) over the jobs is minimised subject to three kinds of constraints. Each is
 replaced by a price:
 
-- The capacity of type i at time t has a price lambda_i(t) >= 0, constant in each cell of a grid of
-  times, 0 after it.
-- Each job sends a flow of w_j through its DAG to its end. A task v gets mu_v of it directly and the
-  rest from its parents; alpha_v is all of it, and a task divides it among its children. Along an
-  edge, the price of "the child starts after its parent ends" is the flow there; the flow out of the
-  last tasks prices "the job ends after them". All C_j cancel, and each task keeps mu_v S_v +
-  alpha_v p_v for its start S_v and its duration p_v.
+- The capacity of type i at time t has a price lambda_i(t) >= 0, which is constant in each cell of a
+  grid of times and 0 after the grid.
+- Each job sends a flow of w_j through its DAG to its end. A task v receives mu_v directly and the
+  rest from its parents. The total alpha_v is divided among its children. Along an edge, the flow is
+  the price of "the child starts after its parent ends"; the flow out of the last tasks is the price
+  of "the job ends after them". All C_j cancel, and each task keeps mu_v S_v + alpha_v p_v for its
+  start S_v and its duration p_v.
 
-For any prices and flows, the sum over all tasks of the least cost of each alone,
+For any prices and flows, take the sum over all tasks of the lowest cost of each task alone,
 
     min over types i and starts s >= r_j + head_v of
         mu_v s + alpha_v p_vi + u_vi * integral of lambda_i from s to s + p_vi,
 
-less sum_i m_i * integral of lambda_i and sum_j w_j r_j, is at most the sum of every schedule (weak
-duality). So the result holds whatever the search for good prices does. A copy of a task with n
-copies carries 1/n of its flow. The minimum is exact, because the cost is linear between those s for
-which s or s + p_vi is a point of the grid.
+and subtract sum_i m_i * integral of lambda_i and sum_j w_j r_j. The result is at most the sum of
+every schedule (weak duality), so it is valid whatever prices the search finds. A copy of a task
+with n copies carries 1/n of its flow. The minimum is exact, because the cost is linear between
+those s for which s or s + p_vi is a point of the grid.
 
 With preemption, S_v and the completion C_v are bounded by the mean busy time M_v of the copy,
 because it works at most at its highest speed: S_v + p/2 <= M_v <= C_v - p/2 with p on the fastest
-type (Goemans, Queyranne, Schulz, Skutella and Wang 2002). The least cost is then that of p seconds
-(one unit of work) at the cheapest times, each on the type that is cheapest there.
+type (Goemans, Queyranne, Schulz, Skutella and Wang 2002). The lowest cost is then that of p seconds
+(one unit of work) at the cheapest times, each on the type that is cheapest then.
 
 Subgradient steps have Polyak's length towards a target above the best value so far; flows are
 changed by factors.
@@ -201,7 +201,7 @@ class Flows:
         return entry, 1.0 / np.bincount(parent, minlength=len(job))[parent]
 
     def through(self, prices: DualPrices) -> np.ndarray:
-        """Return (V,) float64: all flow through each task."""
+        """Return (V,) float64: the total flow through each task."""
         flow, parent, child = prices.entry.copy(), self._problem.parent, self._problem.child
         for edges in self._by_parent:
             np.add.at(flow, child[edges], flow[parent[edges]] * prices.split[edges])
@@ -260,8 +260,9 @@ class _Unbroken:
 
 
 class _Starts(NamedTuple):
-    """All starts on one type that can be the cheapest: K for each of the n tasks that can run
-    there."""
+    """All starts on one type that can be the cheapest: K for each of the n tasks that can run on this
+    type.
+    """
 
     tasks: np.ndarray  # (n,)
     usage: np.ndarray  # (n, 1)
@@ -283,7 +284,7 @@ class _Starts(NamedTuple):
         return cls(tasks, problem.usage[tasks, type_][:, None], start_s, first, into_s, last, reach_s)
 
     def cheapest(self, slope: np.ndarray, rate: np.ndarray, length_s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the lowest cost of start and resource for each task, and its start."""
+        """Return, for each task, the lowest cost of the start and the resource, and the start itself."""
         # price of all earlier cells
         before = np.concatenate([[0.0], np.cumsum(rate[:-1] * length_s)])
         cost: np.ndarray = rate[self.last]
@@ -326,8 +327,8 @@ class StartCosts:
 class _WithBreaks:
     """Copies that may stop, resume and change their type.
 
-    A copy does one unit of work, at the rate 1 / p_i on type i. Its least cost is that of a linear
-    program, by duality
+    A copy does one unit of work, at the rate 1 / p_i on type i. Its lowest cost is the optimum of a
+    linear program, and by duality equal to
 
         max over y of y - integral over t of max(0, max over i of (y - mu t) / p_i - u_i
         lambda_i(t)),
@@ -361,7 +362,9 @@ class _WithBreaks:
         return _Cheapest(work.value + ends, mean_s - shortest_s / 2, shortest_s, held)
 
     def _at(self, level: np.ndarray, slope: np.ndarray, rate: np.ndarray, *, whole: bool = False) -> _Work:
-        """Return the work that pays at ``level`` (V,); the other results only with ``whole``."""
+        """Return the work that is worthwhile at ``level`` (V,); the other results are computed only
+        with ``whole``.
+        """
         excess, work, moment = 0.0, 0.0, 0.0
         held = [np.zeros_like(self._half_s) for _ in rate] if whole else []
         for at_s in (self._left_s, self._right_s):
@@ -391,7 +394,7 @@ class _WithBreaks:
 
 
 class _Work(NamedTuple):
-    """The best work of each copy if a unit of work is worth a certain amount."""
+    """The best amount of work of each copy if a unit of work has a certain value."""
 
     work: np.ndarray  # (V,): units of work
     value: np.ndarray  # (V,): lower bound of the cost of one unit

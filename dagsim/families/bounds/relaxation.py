@@ -1,8 +1,8 @@
 """The problem for which the bounds are proven: a relaxation of the GPU cluster, in columns.
 
-It keeps the arrivals, the DAGs, the seconds of every instance on every GPU type, gangs, and for
-each type one resource in a common pool: GPUs, cores or memory, whichever the jobs need most of. It
-leaves out everything else: the borders of nodes, the other resources, transfers, set-ups, failures,
+It keeps the arrivals, the DAGs, the seconds of every instance on every GPU type, gangs, and one
+resource per type in a common pool: GPUs, cores or memory, whichever the jobs need most of. It
+leaves out everything else: node boundaries, the other resources, transfers, set-ups, failures,
 the cost of preemption, and the limits of queues. All of these only delay jobs, so every schedule of
 the kernel is a schedule of this problem with the same completion times.
 """
@@ -114,8 +114,9 @@ def relaxation_of(
 
 
 def areas_gpu_s(jobs: JobArrays, cluster: Cluster, runtime: Runtime) -> np.ndarray:
-    """Return (J,): GPU-seconds of each job with every task on its fastest allowed type, as
-    ``JobFacts.ideal_gpu_s``; infinite for a job that no type can run."""
+    """Return (J,): GPU-seconds of each job with every task on its fastest allowed type, as in
+    ``JobFacts.ideal_gpu_s``; infinite for a job that no type can run.
+    """
     machines = ClusterState(cluster)
     demands = [machines.compile(kind.demand, 0) for kind in jobs.kinds]
     allowed = np.array([[type_ in demand.types for type_ in range(len(machines.types))] for demand in demands], bool)

@@ -1,15 +1,16 @@
 """The exact bound for small cases: a time-indexed integer program, solved by HiGHS (Sousa and
 Wolsey 1992).
 
-Time is cut into slots. A variable says that a copy starts in a slot on a type. If all times are
-multiples of the slot, the optimum of the program is that of the problem: moving every start of a
-schedule as early as possible leaves starts that are sums of arrivals and durations. Otherwise
-arrivals, durations and starts are rounded down. Two runs that do not overlap then still do not,
-since floor(a) + floor(b) <= floor(a + b), and runs that overlap in pairs share an instant; so every
-schedule stays one, no job ends later, and the program's bound is a bound of the problem.
+Time is cut into slots. A variable means that a copy starts in a slot on a type. If all times are
+multiples of the slot, the optimum of the program is that of the problem, because moving every start
+of a schedule as early as possible results in starts that are sums of arrivals and durations.
+Otherwise, arrivals, durations and starts are rounded down. Two runs that do not overlap still do
+not overlap afterwards, because floor(a) + floor(b) <= floor(a + b), and any number of runs that
+overlap in pairs have a common moment. So every schedule remains feasible and no job ends later, and
+the bound of the program is a bound of the problem.
 
 Two steps make the program small. A list schedule gives a sum that the optimum does not exceed. The
-prices of the Lagrangian bound say by how much every start raises the bound; starts that raise it
+prices of the Lagrangian bound tell by how much every start raises the bound; starts that raise it
 above that sum are left out.
 """
 
@@ -69,10 +70,8 @@ class _Slots(NamedTuple):
 
 
 def time_indexed(problem: Relaxation, dual: Dual) -> Optimum | None:
-    """Bound the weighted sum of completion minus arrival by the program; ``dual`` is the Lagrangian
-    bound.
-
-    Return None if the case is not small.
+    """Bound the weighted sum of completion minus arrival with the integer program; ``dual`` is the
+    Lagrangian bound. Return None if the case is not small.
     """
     weight = float(problem.weight.sum())
     if problem.copies.sum() > MOST_COPIES or not (dual.bound_s > 0 and weight > 0):
@@ -100,7 +99,7 @@ def _one_by_one(problem: Relaxation, start_s: np.ndarray) -> tuple[Relaxation, n
     """Return the problem with a row for each copy, the twin of each row, and its start in the
     minimum.
 
-    A job that ends with several tasks or copies gets a task of zero length after them.
+    A job that ends with several tasks or copies gets an additional task of zero length after them.
     """
     source = np.repeat(np.arange(len(problem.job)), problem.copies.astype(int))
     twin = np.where(np.diff(source, prepend=-1) == 0, np.arange(len(source)) - 1, -1)
@@ -140,8 +139,9 @@ def _common_unit(problem: Relaxation) -> float:
 
 
 def _end_s(problem: Relaxation) -> float:
-    """Return a time before which some best schedule ends, because such a schedule is never idle
-    after the last arrival."""
+    """Return a time by which some best schedule ends; such a schedule is never idle after the last
+    arrival.
+    """
     longest = np.where(np.isfinite(problem.seconds), problem.seconds, 0.0).max(axis=1)
     return float(problem.arrival_s.max(initial=0.0) + longest.sum())
 
@@ -160,8 +160,9 @@ def _in_slots(problem: Relaxation, twin: np.ndarray, slot_s: float, *, exact: bo
 
 
 def _listed(problem: Relaxation, key: np.ndarray) -> float:
-    """Return the weighted sum of completion minus arrival of a list schedule, in which the ready
-    task with the smallest key comes next, where and when it ends first."""
+    """Return the weighted sum of completion minus arrival of a list schedule. The ready task with the
+    smallest key is placed next, on the type and at the time at which it ends first.
+    """
     used = np.zeros((len(problem.capacity), int(_end_s(problem)) + 2))
     ready = problem.arrival_s[problem.job].astype(int)
     waits = np.bincount(problem.child, minlength=len(key))
@@ -234,8 +235,9 @@ class _Program(NamedTuple):
 
 
 def _program(slots: _Slots, start: np.ndarray) -> _Program | None:
-    """Build the program for a problem in slots, None if it is too large; ``start`` is a good order
-    of its tasks."""
+    """Build the program for a problem in slots; return None if it is too large. ``start`` is a good
+    order of the tasks.
+    """
     from scipy.sparse import coo_array
 
     problem = slots.problem
@@ -296,8 +298,7 @@ def _program(slots: _Slots, start: np.ndarray) -> _Program | None:
 
 
 def _alike(problem: Relaxation) -> np.ndarray:
-    """Return (T,) int64: for each type, the number of earlier types that are equal to it for every
-    task."""
+    """Return (T,) int64: for each type, the number of earlier types that are the same for every task."""
     columns = np.vstack([problem.seconds, problem.usage, problem.capacity])
     return np.array(
         [(columns[:, :type_] == columns[:, [type_]]).all(axis=0).sum() for type_ in range(columns.shape[1])]
@@ -305,8 +306,9 @@ def _alike(problem: Relaxation) -> np.ndarray:
 
 
 def _best_listed(problem: Relaxation, orders: Sequence[np.ndarray]) -> float:
-    """Return the smallest sum of several list schedules, in the order of the bound's starts and in
-    similar orders."""
+    """Return the smallest sum of several list schedules, which use the order of the bound's starts and
+    similar orders.
+    """
     rng = stream(0, "bound")
     least = inf
     for order in orders:
@@ -322,8 +324,8 @@ def _possible(
     """Yield the task, type, start and end of all starts that may be part of a schedule whose sum is
     at most ``most``.
 
-    With the start of one task fixed, the bound is that of the prices, minus the lowest cost of the
-    task, plus its cost at that start.
+    If the start of one task is fixed, the bound from the prices loses the lowest cost of the task
+    and gains its cost at that start.
     """
     costs = StartCosts(problem, dual)
     shortest = problem.shortest_s

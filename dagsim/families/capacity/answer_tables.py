@@ -1,4 +1,4 @@
-"""Tables of ``dagsim plan`` and ``dagsim whatif``."""
+"""Tables for ``dagsim plan`` and ``dagsim whatif``."""
 
 from __future__ import annotations
 
@@ -94,12 +94,12 @@ def _whatif_notes(choices: Sequence[Alternative], demand: Load, begins: Beginnin
 
 
 def _longer(times: float, demand: Load) -> str:
-    """Describe the length that a log would need for an interval."""
+    """Describe how long a log would have to be for an interval."""
     return f"{number(times * demand.span_s / 86400)} days, {number(times)} times as long"
 
 
 def _demand_notes(demand: Load) -> Iterator[str]:
-    """Describe the demand of the jobs beside today's capacity, by type."""
+    """Describe the demand of the jobs next to today's capacity, by type."""
     parts = "; ".join(map(str, demand.by_types))
     if not demand.span_s:
         yield "No job arrives after the beginning; the jobs waiting at that time count."
@@ -118,8 +118,9 @@ def plan_table(
     fit: Fit | None = None,
     begins: Beginning,
 ) -> Grid:
-    """Build the table of every cluster that was tried, smallest or cheapest first, then today's
-    cluster and the log. Intervals are those of the first target."""
+    """Build the table of every cluster that was tried, smallest or cheapest first, followed by today's
+    cluster and the log. The intervals refer to the first target.
+    """
     priced = bool(prices)
     best = planned.best
     types = planned.types or ("nodes",)

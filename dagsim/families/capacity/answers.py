@@ -1,4 +1,4 @@
-"""The answers of ``dagsim plan`` and ``dagsim whatif``, in sentences."""
+"""The answers of ``dagsim plan`` and ``dagsim whatif`` in sentences."""
 
 from __future__ import annotations
 
@@ -58,8 +58,7 @@ def plan_answer(planned: SizePlan, remarks: Sequence[str] = ()) -> Recommendatio
 
 
 def _of_fit(fit: Fit | None) -> list[str]:
-    """Return the sentence about a simulation that is far from the log, which comes first in the
-    answer."""
+    """Return a warning, which comes first in the answer, if the simulation is far from the log."""
     return [fit.sentence()] if fit is not None and fit.is_far else []
 
 
@@ -136,7 +135,7 @@ def _certainty(planned: SizePlan, best: Size) -> str:
 
 
 def _measured(metric: str, value: float) -> str:
-    """Write a value with its unit if that is seconds."""
+    """Format a value, with its unit if the unit is seconds."""
     return f"{number(value)}{' s' * metric.rpartition('].')[2].partition('.')[0].endswith('_s')}"
 
 
@@ -169,7 +168,9 @@ _NAMED = 3
 
 
 def _of_shifts(name: str, shifts: Sequence[Shift]) -> Iterator[str]:
-    """Say who gains and who loses in an alternative: jobs, and queues by their mean waits."""
+    """Describe who gains and who loses in an alternative: single jobs, and queues by their mean
+    waits.
+    """
     if not shifts:
         return
     gains, losses = [one for one in shifts if one.sooner_s > 0], [one for one in shifts if one.sooner_s < 0]
@@ -185,7 +186,7 @@ def _of_shifts(name: str, shifts: Sequence[Shift]) -> Iterator[str]:
 
 
 def _by_queue(shifts: Sequence[Shift]) -> Iterator[tuple[str, float, float]]:
-    """Yield the mean waits of the jobs of each queue, today and in an alternative."""
+    """Yield the mean waits of the jobs in each queue, today and in an alternative."""
     for queue in sorted({one.queue for one in shifts}):
         own = [one for one in shifts if one.queue == queue]
         today_s, wait_s = (ordered_sum(waits) for waits in zip(*[one[2:] for one in own], strict=True))
@@ -197,7 +198,9 @@ def _wait(seconds: float) -> str:
 
 
 def shift_facts(shifts: Mapping[tuple[str, str], Sequence[Shift]]) -> list[dict[str, Any]]:
-    """Return the waits of every job and queue in each alternative, for JSON; null for never."""
+    """Return the waits of every job and queue in each alternative, for JSON; null means that a job
+    never starts.
+    """
 
     def finite(seconds: float) -> float | None:
         return seconds if isfinite(seconds) else None
@@ -220,7 +223,9 @@ def shift_facts(shifts: Mapping[tuple[str, str], Sequence[Shift]]) -> list[dict[
 
 
 def _of_alternatives(choices: Sequence[Alternative], metric: str, fit: Fit | None) -> tuple[Chart, ...]:
-    """The ratio of each alternative to the first with its interval, and the waits of all."""
+    """Return charts with the ratio of each alternative to the first one, including its interval, and
+    with the waits in all of them.
+    """
     tones = {"better": "good", "worse": "bad", "reference": "today"}
     ratios = [
         Mark(
@@ -245,7 +250,9 @@ def _of_alternatives(choices: Sequence[Alternative], metric: str, fit: Fit | Non
 
 
 def _sizes(planned: SizePlan) -> tuple[Chart, ...]:
-    """The curve from size to target: each cluster that was tried, and today's."""
+    """Return the chart of the target's metric over the size: each cluster that was tried, and
+    today's.
+    """
     search, target = planned.search, planned.target.first
     priced = bool(planned.prices)
     ordered = sorted(search.tried.values(), key=lambda size: size.cost)
@@ -274,7 +281,9 @@ def _finite(value: float) -> float | None:
 
 
 def _of_use(choice: Alternative, use: OnDemandMonth, today: Alternative) -> str:
-    """Say what nodes that are powered on demand cost and save, against the same nodes always on, and today."""
+    """Describe what nodes that are powered on demand cost and save, compared with the same nodes
+    always on and with today.
+    """
     cost = ""
     if use.cost is not None and use.always_on_cost is not None:
         cost = (

@@ -2,9 +2,9 @@
 
 The parameters of ``slurm-multifactor`` that ``queues.scheduler`` does not set are tried one after
 another. Then a GPU limit is tried for each account that waits longer in the log than in the
-simulation: the most that it held at once. A value is kept if it brings the simulated waits of the
-first jobs closer to the recorded ones. The error is measured on the other jobs, which the fit never
-saw.
+simulation: the largest number of GPUs that it held at once. A value is kept if it brings the
+simulated waits of the first jobs closer to the recorded ones. The error is measured on the other
+jobs, which are not used in the fit.
 """
 
 from __future__ import annotations
@@ -46,8 +46,9 @@ _RULES: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class TriedValue:
-    """A value that was tried, and the distance between the first part of the simulation and the log
-    with it."""
+    """A value that was tried, and the distance between simulation and log in the first part with this
+    value.
+    """
 
     name: str
     value: bool | float | str
@@ -153,7 +154,7 @@ class _Replay:
         return waits
 
     def most_gpus(self) -> dict[str, float]:
-        """Return the most GPUs that each tenant held at once in the log."""
+        """Return the largest number of GPUs that each tenant held at once in the log."""
         cols = columns(self.schedule)
         length_s = np.zeros(len(cols.jobs))
         np.add.at(length_s, cols.runs.job, cols.runs.end_s - cols.runs.start_s)
@@ -164,13 +165,13 @@ class _Replay:
             begins_s, gpus = self.started_s[mine], cols.jobs.gpus[mine]
             times_s = np.concatenate((begins_s + length_s[mine], begins_s))
             changes = np.concatenate((-gpus, gpus))
-            order = np.lexsort((changes > 0, times_s))  # at equal times, process ends first
+            order = np.lexsort((changes > 0, times_s))  # at equal times, ends come before starts
             most[tenant] = float(np.cumsum(changes[order]).max(initial=0.0))
         return most
 
 
 class _Search:
-    """One pass over the values to try; ``queues`` has those kept so far."""
+    """One pass over the values to try; ``queues`` contains those kept so far."""
 
     def __init__(self, config: Config) -> None:
         self._config = config

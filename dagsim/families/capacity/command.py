@@ -52,10 +52,10 @@ Prices_ = Annotated[
 
 
 def _with_series(config: Config, prices: Path | None, carbon: Path | None) -> Config:
-    """Return the configuration with the metrics for these series.
+    """Return the configuration with metrics for these series.
 
     Raises:
-        ConfigError: A series cannot be read, or the configuration has such a metric already.
+        ConfigError: A series cannot be read, or the configuration already has such a metric.
     """
     from dagsim.metrics.own import METRICS, value_name
 
@@ -300,8 +300,9 @@ def _tell_answer(
     audit: Audit,
 ) -> None:
     """Store an answer in its folder, write the page for decision makers, and print the answer and
-    the remarks, or the facts as JSON. Contradictions in the input come first, on the terminal. What
-    policies knew comes before the answer if it is hindsight, else after it."""
+    the remarks, or the facts as JSON. On the terminal, contradictions in the input come first. What
+    policies knew is described before the answer if it includes hindsight, otherwise after it.
+    """
     from dagsim.experiment.store import Store
     from dagsim.families.capacity.whatif import TODAY
     from dagsim.families.web.document import write_page
@@ -371,7 +372,7 @@ def _configured(
 
 
 def _percent(text: str) -> float:
-    """Read ``30%`` as 0.3."""
+    """Parse ``30%`` as 0.3."""
     match = re.fullmatch(r"\s*(-?[0-9]+(?:\.[0-9]+)?)\s*%\s*", text)
     if match is None or not -100 < float(match[1]) <= 10_000:
         raise typer.BadParameter(f"--growth {text!r}: expected a percentage above -100%, such as 30%")

@@ -1,4 +1,4 @@
-"""The capacity-planning family, and what it registers."""
+"""The capacity-planning family, and everything that it registers."""
 
 from dagsim.family import Entry, Family
 

@@ -58,7 +58,9 @@ def read_gpus(text: str, option: str = "", own: Collection[str] = ()) -> GpuCoun
 
 
 class OnDemandGpus(NamedTuple):
-    """GPUs on nodes that are powered on demand: the most that can be up, and how they are powered."""
+    """GPUs on nodes that are powered on demand: the maximum number that can be up, and the rule by
+    which they are powered.
+    """
 
     gpus: GpuCount
     rule: OnDemand
@@ -216,9 +218,9 @@ def with_added(cluster: ClusterSection, gpus: GpuCount, from_s: float = 0.0) -> 
     """Return the cluster with more GPUs, on nodes like the present ones of that type, which arrive
     ``from_s`` seconds after the beginning.
 
-    If there are none, the new nodes have eight GPUs, and as many cores and as much memory per GPU
-    as the best node. The last node may have fewer GPUs. New nodes are in the partitions of similar
-    nodes, or in the partition that ``gpus`` names.
+    If there are no such nodes, the new nodes have eight GPUs, and as many cores and as much memory
+    per GPU as the best node. The last node may have fewer GPUs. New nodes are in the partitions of
+    similar nodes, or in the partition that ``gpus`` names.
 
     Raises:
         ConfigError: The partition does not exist; or none is named, and no node has that type.
@@ -285,11 +287,11 @@ def with_nodes(cluster: ClusterSection, counts: Mapping[str, int]) -> ClusterSec
 
 
 def proportional(cluster: ClusterSection, nodes: int) -> ClusterSection | None:
-    """Return the cluster with a given total number of nodes, with the current proportions between
-    its groups; ``None`` if a partition would have no node.
+    """Return the cluster with a given total number of nodes and the current proportions between its
+    groups; ``None`` if a partition would have no node.
 
-    Each further node goes to the group with the highest count / (2 granted + 1) (Webster's method),
-    so a larger total never takes a node from a group.
+    Each additional node goes to the group with the highest count / (2 granted + 1) (Webster's
+    method), so a larger total never takes a node from a group.
     """
     _check(cluster)
     granted = [0] * len(cluster.groups)
@@ -307,7 +309,7 @@ def proportional(cluster: ClusterSection, nodes: int) -> ClusterSection | None:
 
 
 def _memberships(cluster: ClusterSection) -> set[str]:
-    """Return all partitions that have a node."""
+    """Return all partitions that contain a node."""
     return {name for group in cluster.groups for name in group.partitions}
 
 
@@ -397,8 +399,8 @@ class Prices:
     def read(
         cls, texts: Iterable[str], configured: Mapping[str, float] | None = None, file: Path | None = None
     ) -> Prices:
-        """Read prices from texts such as ``H200=3.5,A100=1.9``; ``none`` means no prices at all.
-        Types that the texts omit have the price in ``file``, else in ``configured``, else the list
+        """Read prices from texts such as ``H200=3.5,A100=1.9``; ``none`` means no prices at all. Types
+        that the texts omit have the price in ``file``, or else in ``configured``, or else the list
         price.
 
         ``file`` is YAML: ``rent`` (price per GPU hour by type), ``buy`` (price of a GPU with its
@@ -469,7 +471,9 @@ class Prices:
         )
 
     def stated(self, cluster: ClusterSection) -> ClusterSection:
-        """Return the cluster in which all nodes that are powered on demand have a price, if there are prices."""
+        """Return the cluster with a price for every node that is powered on demand, if there are
+        prices at all.
+        """
         groups = []
         for group in cluster.groups:
             rule = group.on_demand
@@ -502,7 +506,7 @@ class Prices:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values, safe for JSON."""
+        """Return plain values that are safe for JSON."""
         power = {"power": {"per_kwh": self.per_kwh}} if self.per_kwh else {}
         return {
             name: {"per_gpu_h": price, "source": self.source[name]} for name, price in self.per_gpu_h.items()

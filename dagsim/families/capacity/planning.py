@@ -31,12 +31,12 @@ def plan(
     on: str = "local",
 ) -> SizePlan:
     """Find the smallest cluster, or the cheapest mix of GPU ``types``, that meets ``target`` (such
-    as ``wait_s.p95<600``; or several) on a log, as ``dagsim plan`` does; or, with a ``budget`` a
-    month, the cluster with the best value.
+    as ``wait_s.p95<600``; or several) on a log, as ``dagsim plan`` does; or, with a monthly
+    ``budget``, the cluster with the best value.
 
     ``prices`` are texts such as ``H200=3.5`` (US dollars per GPU hour), ``price_file`` is the YAML
-    file of ``--price``. Trials are kept below
-    ``out`` and are not run again. The other arguments are those of ``replay``.
+    file of ``--price``. Trials are kept below ``out`` and are not run again. The other arguments
+    are the same as for ``replay``.
 
     Raises:
         InputError: The trace cannot be read, or an argument is wrong.

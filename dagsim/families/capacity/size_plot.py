@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def sizes(planned: SizeSearch, today: Size, target: Target, title: str, *, priced: bool) -> Figure:
     """Plot a point for each cluster that was tried, blue if it meets the target.
 
-    A ring marks the best cluster, a cross today's.
+    A ring marks the best cluster, and a cross marks today's.
     """
     drawn = figure(7.2, 4.4)
     axes = drawn.add_subplot()

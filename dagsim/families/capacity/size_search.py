@@ -102,8 +102,8 @@ class Target:
         return f"{self.metric} {'>' if self.above else '<'} {self.bound:g}"
 
     def of(self, trial: Trial, lost_today: int = 0) -> Met:
-        """Return the value for this run and whether it meets the target: never if the cluster cannot
-        keep up, or if more than ``lost_today`` jobs are lost.
+        """Return the value for this run and whether it meets the target. It never does if the cluster
+        cannot keep up, or if more than ``lost_today`` jobs are lost.
 
         Raises:
             InputError: The run has no such metric.
@@ -133,10 +133,10 @@ class Targets:
 
     @classmethod
     def read(cls, texts: Sequence[str], *, bounded: bool = True) -> Targets:
-        """Read the texts as ``Target.read``.
+        """Read the texts like ``Target.read``.
 
         Raises:
-            ConfigError: There is none, or one is wrong.
+            ConfigError: There are no texts, or one of them is wrong.
         """
         if not texts:
             raise ConfigError("--target: give at least one target, such as wait_s.p95<600")
@@ -212,8 +212,9 @@ class SizeSearch:
 
     @property
     def best(self) -> Size | None:
-        """The cheapest cluster that meets the target; of equally cheap ones, the one with the
-        fewest GPUs. With a budget, the cluster with the best value within it."""
+        """The cheapest cluster that meets the target or, of several equally cheap clusters, the one
+        with the fewest GPUs. With a budget, the cluster with the best value within it.
+        """
         meeting = [size for size in self.tried.values() if size.met.meets and size.cost <= self.budget]
         if isfinite(self.budget):
             sign = -1 if self.above else 1
@@ -258,8 +259,9 @@ def plan_size(
     """Find the smallest cluster, or the cheapest mix of ``types``, that meets ``target`` on the log
     of ``config``. Every trial replays the whole log.
 
-    The arguments are those of ``dagsim plan``; ``target`` is one or several. Trials are kept in the
-    folder ``plan-NAME`` below ``out``, by default one for each question.
+    The arguments are the same as for ``dagsim plan``; ``target`` may be one target or several.
+    Trials are kept in the folder ``plan-NAME`` below ``out``, by default one folder for each
+    question.
 
     Raises:
         InputError: One of the arguments is wrong.
@@ -325,13 +327,13 @@ def least_size(
     """Try today's cluster, then search for the fewest nodes with today's proportions, or for the
     cheapest numbers of nodes of ``types`` with all other nodes as today.
 
-    Clusters of more than ``most_gpus`` GPUs (default: four times today's number) are not tried.
-    ``run`` simulates all jobs on a cluster if, by ``load_on``, it can keep up. The search assumes
-    that more machines do no harm, and that there are enough once doubling them changes nothing.
-    With several types, it enumerates the numbers of all types but the last, and skips combinations
-    that cannot be cheaper. With a ``budget``, it instead tries the largest clusters that the budget
-    allows, and looks for the best value. On all clusters but today's, jobs ``accept`` other GPU
-    types than those that they name.
+    Clusters with more than ``most_gpus`` GPUs (default: four times today's number) are not tried.
+    ``run`` simulates all jobs on a cluster if ``load_on`` shows that the cluster can keep up. The
+    search assumes that more machines do no harm, and that there are enough once doubling them
+    changes nothing. With several types, it enumerates the numbers of all types but the last, and
+    skips combinations that cannot be cheaper. With a ``budget``, it instead tries the largest
+    clusters that the budget allows, and looks for the best value. On all clusters but today's, jobs
+    ``accept`` other GPU types than those that they name.
 
     Raises:
         ConfigError: Not even one node fits below ``most_gpus``.
@@ -396,8 +398,9 @@ class _Search:
         self._least(lambda nodes: (*fixed, nodes), start)
 
     def within(self, budget: float) -> None:
-        """Try clusters to which the budget allows no further node: all of them, or some that are
-        spread evenly."""
+        """Try clusters for which the budget allows no additional node: all of them, or some that are
+        spread evenly.
+        """
         largest = list(self._largest((), budget))
         if not largest:
             raise ConfigError(
@@ -444,8 +447,9 @@ class _Search:
         return tuple(nodes if at == place else 0 for at in range(len(self.types)))
 
     def mixed(self, fixed: tuple[int, ...]) -> None:
-        """Yield numbers of nodes of all types but the last, each with the smallest number of the
-        last type that is cheaper than the best so far."""
+        """Try numbers of nodes of all types but the last, each with the smallest number of the last
+        type, as long as this is cheaper than the best so far.
+        """
         if self.progress.best is None:
             return
         if len(fixed) == len(self.types) - 1:

@@ -1,5 +1,6 @@
-"""Other clusters and other policies on a log: each is one continuous run of all jobs, in one folder
-that grows."""
+"""Other clusters and other policies on a log. Each combination is one continuous run of all jobs, and
+all runs are kept in one folder.
+"""
 
 from __future__ import annotations
 
@@ -97,8 +98,9 @@ def on_whole_log(config: Config) -> tuple[Config, LogDemand]:
 
 
 def _from_full(trace: TraceFile, config: Config) -> TraceFile:
-    """Return the trace from the time at which it first lists everything that runs, if it begins
-    with a full cluster."""
+    """Return the trace from the time at which it first lists every running job, if it begins with a
+    full cluster.
+    """
     recorded = trace.as_recorded()
     if trace.has_period or recorded.begins_s is not None:
         return trace
@@ -126,8 +128,9 @@ class Beginning(NamedTuple):
 
 
 class LogDemand:
-    """The jobs of the log that count, and the load that they offer to any cluster: those that
-    arrive after the run has begun or, if none arrives later, those that wait at its beginning."""
+    """The jobs in the log that count, and the load that they offer to any cluster. Jobs count if they
+    arrive after the run has begun or, if no job does, if they are waiting at its beginning.
+    """
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -228,7 +231,9 @@ class LogDemand:
         return Beginning(f"from the state of the log after {self._begins_s / 3600:,.1f} h, {jobs}, which do not count")
 
     def displaced(self, section: ClusterSection) -> int:
-        """Return the number of jobs that run at the beginning but do not fit on another cluster."""
+        """Return the number of jobs that are running at the beginning but do not fit on another
+        cluster.
+        """
         if not self._begins_s:
             return 0
         config = self._with(section)
@@ -290,7 +295,7 @@ def _part_name(partition: str, request: Request | None) -> str:
 
 
 def _waiting(jobs: JobArrays) -> np.ndarray:
-    """Return the indices of the jobs that do not run at the beginning."""
+    """Return the indices of the jobs that are not running at the beginning."""
     runs = [()] * len(jobs) if jobs.in_flight is None else jobs.in_flight.tolist()
     return np.flatnonzero([not flights for flights in runs])
 
@@ -312,7 +317,7 @@ class Trial:
     """Offered load of the jobs that count, by type and by the parts that confine them."""
 
     def value(self, metric: str) -> float:
-        """Return the metric over all jobs, or over those of an account or a partition; NaN if it is
+        """Return the metric over all jobs, or over the jobs of an account or a partition; NaN if it is
         unknown.
 
         Raises:
@@ -328,7 +333,7 @@ class Trial:
         return nan if value is None else float(value)
 
     def period(self, metric: str) -> Period:
-        """Return the metric with its interval for the next period, as long as the log."""
+        """Return the metric with its interval for the next period, which is as long as the log."""
         return next_period(self.series, metric, self.value(metric))
 
     @property
@@ -371,9 +376,10 @@ class Fit:
 
     @classmethod
     def of(cls, today: Trial, metric: str) -> Fit | None:
-        """Compare the waits in today's run with those in the log: by ``metric`` if it is a metric
-        of waits that the log has, else by their mean or their p95, whichever differs more. Return
-        None if the log has no starts, or if jobs do not arrive as in the log."""
+        """Compare the waits in today's run with those in the log: by ``metric`` if it is a metric of
+        waits that the log provides, otherwise by the mean or the p95, whichever differs more.
+        Return None if the log has no starts, or if jobs do not arrive as in the log.
+        """
         workload = today.run.workload
         observed = workload.get("observed")
         if observed is None or workload["trace"]["options"]["time_scale"] != 1:
@@ -407,13 +413,13 @@ class Fit:
         return f"The simulation does not reproduce the log: {self}. Do not trust smaller differences than that."
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values, safe for JSON."""
+        """Return plain values that are safe for JSON."""
         return asdict(self) | {"is_far": self.is_far}
 
 
 @dataclass(frozen=True, slots=True)
 class OnDemandMonth:
-    """How much the nodes that are powered on demand are used in a month like the log."""
+    """The use of nodes that are powered on demand, scaled to a month like the log."""
 
     nodes: int
     node_hours: float
@@ -425,7 +431,9 @@ class OnDemandMonth:
 
     @classmethod
     def of(cls, trial: Trial, section: ClusterSection) -> OnDemandMonth | None:
-        """Return the use in a run on a cluster; None if no node of it is powered on demand."""
+        """Return the use in a run on a cluster; None if the cluster has no nodes that are powered on
+        demand.
+        """
         groups = [(group.count, group.on_demand) for group in section.groups if group.on_demand is not None]
         hours = (trial.run.metrics.get("horizon_s") or 0.0) / 3600
         if not groups or not hours:
@@ -464,7 +472,7 @@ class Alternative:
     """Use of nodes that are powered on demand; None if there are none."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return flat values, safe for JSON."""
+        """Return flat values that are safe for JSON."""
         change, value, of = self.change, self.value, self.trial.value
         numbers = {"wait_s": of("wait_s.mean"), "wait_p95_s": of("wait_s.p95"), "energy_kwh": of("energy_kwh")}
         numbers |= {name: of(name) for name in ("energy_cost", "carbon_kg") if name in self.trial.run.metrics}
@@ -509,13 +517,14 @@ class WhatIf:
         alternatives: Sequence[Path] = (),
         cloud: Sequence[str] = (),
     ) -> WhatIf:
-        """Read the texts of ``--add``, ``--remove``, ``--accept``, ``--price`` and ``--cloud``, and the files
-        of ``--alternative``; the first policy (default: that of ``config``) is today's.
+        """Read the texts of ``--add``, ``--remove``, ``--accept``, ``--price`` and ``--cloud``, and
+        the files of ``--alternative``; the first policy (default: the one in ``config``) is
+        today's.
 
         Raises:
-            InputError: A text or the log cannot be read, there is nothing to compare, or jobs
-                that run at
-                the beginning do not fit any more.
+            InputError: A text or the log cannot be read, there is nothing to compare, or jobs that
+                are
+                running at the beginning do not fit any more.
         """
         policies = policies or [config.policy]
         own = [gpu.name for gpu in config.gpu_types]
@@ -597,7 +606,7 @@ def alternatives_of(
 
 
 def _label(at: Mapping[str, str]) -> str:
-    """Return the cluster of a row, with its queues if these are not today's."""
+    """Return the cluster of a row, and its queues if they are not today's."""
     cluster, queues = at["cluster"], at.get("queues", TODAY)
     return cluster if queues == TODAY else queues if cluster == TODAY else f"{cluster}, {queues}"
 
@@ -612,25 +621,26 @@ class Shift(NamedTuple):
 
     @property
     def sooner_s(self) -> float:
-        """Seconds that the job gains; 0 if it starts in neither."""
+        """Seconds that the job gains; 0 if it starts in neither case."""
         return 0.0 if self.today_s == self.wait_s else self.today_s - self.wait_s
 
 
 def shifts_of(choice: Alternative, today: Alternative, demand: LogDemand) -> list[Shift]:
-    """Return the waits of every job that counts, those that gain most first."""
+    """Return the waits of every job that counts, largest gain first."""
     series = [one.trial.series.values["wait_s"] for one in (today, choice)]
     waits = [np.where(np.isnan(one), inf, one).tolist() for one in series]
     shifts: dict[str, Shift] = {}
     for id, queue, today_s, wait_s in zip(*demand.names(), *waits, strict=True):
-        job = _PART.sub(r"\1", id)  # the pod sets of a workload are one
+        job = _PART.sub(r"\1", id)  # all pod sets of a workload count as one job
         other = shifts.get(job, Shift(job, queue, 0.0, 0.0))
         shifts[job] = Shift(job, queue, max(today_s, other.today_s), max(wait_s, other.wait_s))
     return sorted(shifts.values(), key=lambda shift: (-shift.sooner_s, shift.job))
 
 
 def _cost(trial: Trial, section: ClusterSection, use: OnDemandMonth | None, prices: Prices) -> float | None:
-    """Return the monthly cost of a cluster: of all GPUs that are always on, of the hours of the others,
-    and of the energy; None without prices."""
+    """Return the monthly cost of a cluster: of all GPUs that are always on, of the hours of the other
+    GPUs, and of the energy; None if there are no prices.
+    """
     if not prices:
         return None
     rented = 0.0 if use is None or use.cost is None else use.cost
@@ -706,7 +716,7 @@ class Trials:
         Raises:
             KeyboardInterrupt: The user stopped it; finished cells are kept.
             SimulationError: A cell failed, or did not replay the whole log.
-            DagsimError: As ``carry_out``.
+            DagsimError: See ``carry_out``.
         """
         label = next((earlier for earlier, other in self._clusters.items() if other == cluster), label)
         if label not in self._clusters:
@@ -725,7 +735,7 @@ class Trials:
 
     @contextmanager
     def noting(self) -> Iterator[None]:
-        """Add to any error in the block what has been kept, as ``Store.noting`` does."""
+        """Add a note on the results that were kept to any error in the block (see ``Store.noting``)."""
         try:
             yield
         except (KeyboardInterrupt, Exception):

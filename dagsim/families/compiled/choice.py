@@ -2,8 +2,8 @@
 time, and if not, why.
 
 The SimPy kernel defines the rules and calls the policy for every decision. The compiled engine has
-its own form of the policy, needs no decisions during the run, and writes the same bytes. If it does
-not support something, the kernel takes over, with a reason.
+its own implementation of the policy, requests no decisions during the run, and writes the same
+bytes. If it does not support something, the kernel takes over, and the reason is reported.
 
 Reasons are checked in order of cost: features of the scenario, whether numba is installed, the
 number of tasks, and only then the engine itself. Nothing here imports numba.
@@ -61,8 +61,9 @@ LONG_S = 30.0
 
 
 class CompiledKernel:
-    """A simulation in the compiled engine. It runs to the end in one step and asks for no
-    decisions."""
+    """A simulation in the compiled engine. It runs to the end in one step and requests no
+    decisions.
+    """
 
     def __init__(
         self, cluster: Cluster, jobs: Iterable[Any], scene: EngineScenario, plan: EnginePlan, seed: int
@@ -77,11 +78,11 @@ class CompiledKernel:
         return self.schedule.ended_s
 
     def decisions(self, until_s: float = inf) -> Generator[Any, Any, None]:
-        """Yield the run to the end.
+        """Run to the end, without yielding anything.
 
         Raises:
             ConfigError: ``until_s`` would stop the run before the end.
-            Stalled: Jobs are not done, and nothing runs.
+            Stalled: Jobs are unfinished, but nothing is running.
         """
         if until_s != inf:
             raise ConfigError("the compiled engine always runs to the end; use engine simpy to stop earlier")
@@ -106,21 +107,22 @@ def costs() -> Mapping[str, Mapping[str, Any]]:
 
 
 def pays(policy: str) -> int:
-    """Return the number of tasks from which the compiled engine is faster than the kernel under a
-    supported policy, as measured."""
+    """Return the measured number of tasks from which on the compiled engine is faster than the kernel
+    under a supported policy.
+    """
     from dagsim.families.compiled.drive import plan_of
 
     return int(costs()[plan_of(POLICIES.create(policy)).loop]["pays"])
 
 
 def fewest() -> int:
-    """Return the number of tasks from which the compiled engine is faster under any policy."""
+    """Return the smallest such number of tasks under any policy."""
     return min(int(cost["pays"]) for cost in costs().values())
 
 
 def plan_for(policy: str, preemption: Preemption) -> EnginePlan:
-    """Return how the compiled engine would play a policy given by name, with its parameters in
-    brackets.
+    """Return the plan by which the compiled engine would run a policy, which is given by name with
+    its parameters in brackets.
 
     Raises:
         ConfigError: The engine does not support the policy, its placement, its parameters, or
@@ -146,8 +148,9 @@ def plan_for(policy: str, preemption: Preemption) -> EnginePlan:
 
 
 def why_not(scenario: ClusterScenario, policy: str, observed: bool = False) -> str:
-    """Return the reason against the compiled engine that can be found without jobs; empty if there
-    is none."""
+    """Return a reason against the compiled engine that does not depend on the jobs; empty if there is
+    none.
+    """
     if scenario.engine == "simpy":
         return "asked for"
     why = _feature(scenario, observed)
@@ -157,9 +160,10 @@ def why_not(scenario: ClusterScenario, policy: str, observed: bool = False) -> s
 
 
 def why_not_live(scenario: ClusterScenario) -> str:
-    """Return the reason against episodes in the compiled engine (``episodes.side_by_side``), in
-    which decisions come one by one; empty if there is none. For a trace, one window is read, to
-    inspect its columns."""
+    """Return why the compiled engine cannot be used for episodes (``episodes.side_by_side``), where
+    decisions are made one by one; empty if it can be. For a trace, one window is read to inspect
+    its columns.
+    """
     if scenario.engine == "simpy":
         return "asked for"
     if scenario.outages or (why := _feature(scenario, False)):
@@ -184,6 +188,8 @@ def unplayable(jobs: JobArrays) -> str:
         return "the compiled engine does not support jobs that may not start when they arrive"
     if any_depends(jobs):
         return "the compiled engine does not support jobs that wait for others"
+    if jobs.request is not None and any(SiteState.is_needed_for(request) for request in jobs.request.words):
+        return "the compiled engine does not support jobs that name nodes"
     if jobs.in_flight and any(run.until_s is not None for runs in jobs.in_flight.words for run in runs):
         return "the compiled engine does not support runs that ended before the beginning"
     if jobs.in_flight and any(
@@ -196,7 +202,7 @@ def unplayable(jobs: JobArrays) -> str:
 def compiled(
     scenario: ClusterScenario, jobs: JobStream, policy: str, seed: int, on_arrivals: Callable[[int], None] | None
 ) -> Engaged | str:
-    """Return the compiled kernel with the reason for it, or the reason against it.
+    """Return the compiled kernel and the reason for using it, or the reason for not using it.
 
     Raises:
         TraceError, WorkloadError: The jobs cannot be generated.
@@ -238,10 +244,10 @@ def compiled(
 
 
 def faster_engine(scenario_of: Callable[[], ClusterScenario], policy: str, engine: EngineUse, wall_s: float) -> str:
-    """Return a hint for the user after a long run in engine simpy that the compiled engine
-    supports; else an empty text.
+    """Return a hint for the user after a long run in engine simpy that the compiled engine could have
+    carried out; otherwise, return an empty string.
 
-    The caller prints it once per command, after the first run for which there is a text.
+    The caller prints it once per command, after the first run for which there is a hint.
     """
     name = PolicySpec.parse(policy).name
     if engine.reason == BESIDE:
@@ -261,8 +267,7 @@ def faster_engine(scenario_of: Callable[[], ClusterScenario], policy: str, engin
 
 
 def faster(policy: str) -> str:
-    """Return the time of the kernel divided by that of the compiled engine for many tasks, as
-    measured."""
+    """Return the measured speed-up of the compiled engine over the kernel for many tasks."""
     from dagsim.families.compiled.drive import plan_of
 
     cost = costs()[plan_of(POLICIES.create(policy)).loop]
@@ -274,13 +279,12 @@ def _few(tasks: int) -> str:
 
 
 def too_much(scene: EngineScenario, loop: str) -> str:
-    """Return the reason against the compiled engine that only the jobs reveal; empty if there is
-    none."""
+    """Return a reason against the compiled engine that only the jobs reveal; empty if there is none."""
     from dagsim.families.compiled.memory import NAMED_GPUS
 
     work, classes, nodes = scene.work, scene.classes, scene.nodes
     unnamed = np.unique(nodes.table.type[nodes.table.gpus > NAMED_GPUS])
-    # the choice of the GPU for a share affects later shares
+    # the GPU chosen for a share affects later shares
     if (classes.may[classes.table.share > 0][:, unnamed] > 0).any():
         return f"the compiled engine does not support shares of GPUs on nodes of more than {NAMED_GPUS} GPUs"
     jobs = len(work.jobs.arrival_s)
@@ -292,7 +296,9 @@ def too_much(scene: EngineScenario, loop: str) -> str:
 
 
 def _feature(scenario: ClusterScenario, observed: bool) -> str:
-    """Return the reason against the engine in the features of the scenario, if any."""
+    """Describe the first feature of the scenario that the engine does not support; empty if there is
+    none.
+    """
     nodes = scenario.cluster.nodes
     amounts = [ordered_sum(node.cpus for node in nodes), ordered_sum(node.memory_gb for node in nodes)]
     features = {
@@ -315,7 +321,7 @@ def _feature(scenario: ClusterScenario, observed: bool) -> str:
 
 
 def _unknown(scenario: ClusterScenario, policy: str) -> str:
-    """Return the reason against the engine in the policy, if any."""
+    """Return why the engine does not support the policy; empty if it does."""
     try:
         plan_for(policy, scenario.preemption)
     except DagsimError as error:

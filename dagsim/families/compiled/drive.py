@@ -1,5 +1,6 @@
-"""From a scenario to its schedule: choose the loop, call it, and enlarge arrays when it needs more
-space."""
+"""Computes the schedule of a scenario: chooses the loop, calls it, and enlarges arrays when it needs
+more space.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +62,7 @@ differently."""
 
 
 class UncompiledPlacement(ConfigError):
-    """A placement rule that the compiled engine does not have."""
+    """A placement rule is not supported by the compiled engine."""
 
 
 class EnginePlan(NamedTuple):
@@ -118,16 +119,15 @@ def scheduled(cluster: Cluster, scene: EngineScenario, plan: EnginePlan, seed: i
 
     Raises:
         ConfigError: The policy's key cannot be computed for these tasks.
-        Stalled: Jobs are not done, and nothing runs.
+        Stalled: Jobs are unfinished, but nothing is running.
     """
     rows, ended_s = whole_log(scene, plan)
     return Schedule(cluster, scene.facts, ScheduleLog.of(rows), seed, ended_s=ended_s, begins_s=scene.work.begins_s)
 
 
 def compile_loop(plan: EnginePlan) -> bool:
-    """Compile the functions that a policy needs and keep them; True if any was not compiled before.
-
-    If several processes call it, one compiles and the others wait.
+    """Compile and store the functions that a policy needs; return True if any was not compiled before.
+    If several processes call this, one compiles and the others wait.
     """
     if not jit.jitted() or is_warm(plan):
         return False
@@ -169,12 +169,12 @@ class Loop:
         self._more = more
 
     def advance(self, log: np.recarray) -> bool:
-        """Continue until everything is done (False) or more space is needed (True)."""
+        """Run until everything is done (return False) or more space is needed (return True)."""
         return self._advance(self.s, log, *self._more)
 
     @property
     def endless(self) -> str:
-        """Why the loop was left although jobs can go on; empty if it was not left."""
+        """Explanation if the loop stopped although jobs could continue; otherwise empty."""
         if self.s.clock.phase != ENDLESS:
             return ""
         round_ = self._more[0].round

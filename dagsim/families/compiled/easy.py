@@ -2,12 +2,11 @@
 not delay it.
 
 The twin of ``policies.backfilling`` (``Easy``, ``Backlog``, ``AlikeTasks``) and ``ExpectedFree``.
-
-Ready tasks are in groups of the same demand, the same ratios of speed between types, and the same
-number of waiting instances. All tasks of a group would go to the same type and need the same there,
-so each group is examined only once. Each group has a tree over its potential members, oldest first.
-A leaf holds the task's seconds, or ``inf`` while the task does not wait, so the tree can find tasks
-that take at most t seconds. The few tasks with some instances already started are in a list.
+Ready tasks are grouped by demand, ratios of speed between types, and number of waiting instances.
+All tasks of a group would go to the same type and need the same resources there, so each group is
+examined only once. Each group has a tree over its potential members, oldest first. A leaf holds the
+task's seconds, or ``inf`` while the task is not waiting, so the tree can find tasks that take at
+most t seconds. The few tasks with some instances already started are in a list.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ times."""
 
 @by_pointer
 class Groups(NamedTuple):
-    """The ready tasks in groups, as EASY needs them."""
+    """The ready tasks in the groups that EASY examines."""
 
     count: Any  # GROUP_COUNT
     best_s: np.ndarray  # (n,) float64
@@ -383,8 +382,9 @@ def _exceeds(s: State, e: Ends, kind: int, count: int, extra: Surplus) -> bool:
 
 @inner
 def reservation(s: State, e: Ends, head: int) -> tuple[float, int, Surplus]:
-    """Find the earliest time at which a task fits, the type on which it does, and the amounts left
-    over there."""
+    """Find the earliest time at which a task fits, the type on which it fits then, and the amounts
+    left over there.
+    """
     kind = int64(s.tasks[head].kind)
     soonest, on, extra = np.inf, -1, Surplus(int64(0), int64(0), int64(0))
     for type_ in range(len(s.types)):
@@ -397,8 +397,8 @@ def reservation(s: State, e: Ends, head: int) -> tuple[float, int, Surplus]:
 
 @inner
 def _shadow(s: State, e: Ends, kind: int, type_: int) -> tuple[float, Surplus]:
-    """Return the time at which a type has enough free resources for the class, and the surplus
-    then.
+    """Return the time at which a type has enough free resources for the class, and the surplus at
+    that time.
 
     As in the SimPy kernel, GPUs are summed as floating-point numbers, cores and memory in
     millionths.
@@ -448,7 +448,7 @@ they copy."""
 
 @by_pointer
 class EasyState(NamedTuple):
-    """The state of EASY, besides that of the engine."""
+    """The state of EASY, in addition to the engine's state."""
 
     g: Groups
     e: Ends
@@ -461,8 +461,9 @@ def new_easy(s: State, work: Work, classes: Classes, rank: int) -> EasyState:
 
 @outer
 def advance_easy(s: State, log: np.recarray, b: EasyState) -> bool:
-    """Continue until everything is done (False), or until the log or the state needs more space
-    (True)."""
+    """Run until everything is done (return False), or until the log or the state needs more space
+    (return True).
+    """
     while steps(s, log) and b.g.count.groups < len(b.g.groups):
         if s.clock.phase == DECIDE:
             if not _decide(s, log, b):
@@ -474,7 +475,7 @@ def advance_easy(s: State, log: np.recarray, b: EasyState) -> bool:
 
 @inner
 def _decide(s: State, log: np.recarray, b: EasyState) -> bool:
-    """Start one task; False if none can."""
+    """Start one task; return False if none can start."""
     _take_in(s, b.g)
     head = _oldest(s)
     if head < 0:
@@ -518,8 +519,9 @@ def _oldest(s: State) -> int:
 
 @inner
 def _filler(s: State, b: EasyState, head: int) -> tuple[int, int, int]:
-    """Find the first task by rank that fits and does not delay ``head``, and its type and node; -1
-    without one."""
+    """Find the first task by rank that fits and does not delay ``head``, and its type and node;
+    return -1 if there is none.
+    """
     shadow_s, shadow_type, extra = np.inf, -1, Surplus(int64(0), int64(0), int64(0))
     b.g.count.searches += 1
     reserved = False
@@ -571,5 +573,5 @@ def _fastest_with_room(s: State, g: Groups, group: int, kind: int) -> int:
 
 @inner
 def _takes_more(s: State, e: Ends, task: int, type_: int, node: int, extra: Surplus) -> bool:
-    """Return True if a task that starts there now takes more of a type than is left over."""
+    """Return True if a task, started there now, takes more of a type than is left over."""
     return _exceeds(s, e, int64(s.tasks[task].kind), int64(count_started(s, task, type_, node)), extra)

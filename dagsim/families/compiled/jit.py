@@ -1,23 +1,25 @@
 """Functions that numba compiles once, and that are later loaded without numba.
 
-Two decorators mark two kinds of functions. ``outer`` is for functions that Python calls with named
-tuples of arrays, and arrays. ``inner`` is for functions that those call: they are inlined if they
-are small, because passing the state between functions costs more than most of their work. Neither
-kind may allocate. ``_nrt=False`` enforces that, and makes them fast: otherwise every function would
-count references to every array of the state. Without numba, or with ``NUMBA_DISABLE_JIT=1``, they
-run as plain Python.
+Two decorators mark two kinds of functions. ``outer`` is for functions that Python calls with arrays
+and named tuples of arrays. ``inner`` is for functions that those call: they are inlined if they are
+small, because passing the state between functions costs more than most of their work. Neither kind
+may allocate. ``_nrt=False`` enforces that and makes them fast, because every function would
+otherwise count references to every array of the state. Without numba, or with
+``NUMBA_DISABLE_JIT=1``, they run as plain Python.
 
-**The first call of an outer function** compiles it with all that it calls (``pointers``), and keeps
-the object code. **Every later process loads the object code** with llvmlite alone: importing numba,
-setting up its typing and reading its own cache cost 1.3 CPU-s, loading costs 0.1. A compiled function
-takes one argument, the address of a table of words: data and lengths of each array, in the order of
-the arguments (``words_of``). The table is made anew for each call, so an array may have moved since
-the last one, and types and contiguity are checked on the way: what does not fit the compiled code is
-compiled again, and what cannot is an error, never a wrong address.
+**The first call of an outer function** compiles it with everything that it calls (``pointers``),
+and stores the object code. **Every later process loads the object code** with llvmlite alone:
+importing numba, setting up its typing and reading its own cache cost 1.3 CPU-s, but loading costs
+0.1. A compiled function takes one argument, the address of a table of words: the address and the
+lengths of each array, in the order of the arguments (``words_of``). The table is built anew for
+each call, because an array may have moved since the last one, and types and contiguity are checked
+at the same time. Arguments of another form lead to another compilation, and unsupported arguments
+raise an error; neither is ever read from a wrong address.
 
-Object code is kept below ``NUMBA_CACHE_DIR``, or in the user's cache folder, under a digest of all
-files of this folder, of those of the core from which its functions take others and constants, and of
-those that families add (``compiled_sources``), of Python, numba and the processor with its features.
+Object code is stored below ``NUMBA_CACHE_DIR``, or in the user's cache folder, under a digest of
+everything on which it depends: the files in this folder, the core modules that they use, the files
+that families add (``compiled_sources``), the versions of Python and numba, and the processor with
+its features.
 """
 
 from __future__ import annotations
@@ -80,7 +82,9 @@ def jitted() -> bool:
 
 
 def is_kept(name: str) -> bool:
-    """True if an outer function of that name is compiled from these files, for this processor, and can be loaded."""
+    """Return True if an outer function of that name has been compiled from these files for this
+    processor and can be loaded.
+    """
     try:
         return jitted() and any(_read(path) is not None for path in folder().glob(f"{name}-*.o"))
     except OSError:  # Python 3.11 raises an error if a parent folder is not readable
@@ -112,10 +116,11 @@ def by_pointer(cls: Record) -> Record:
 
 
 def at_address(example: Callable[[], Any]) -> tuple[Callable[[int], Any], dict[int, Any]]:
-    """Return a function that turns the address of a table (``words_of``) into the named tuple that
-    it describes, all of the type of ``example()``; and a dictionary.
+    """Return a function that turns the address of a table (``words_of``) into the named tuple that it
+    describes, which must have the type of ``example()``; also return a dictionary.
 
-    Plain Python cannot read tables, so there the function looks addresses up in the dictionary.
+    Plain Python cannot read such tables, so there the function looks addresses up in the
+    dictionary.
     """
     plain: dict[int, Any] = {}
 
@@ -165,7 +170,7 @@ class Outer:
         return result.value
 
     def _load(self, forms: list[Form], args: tuple[Any, ...]) -> Callable[..., int]:
-        """Load the object code for these arguments, after compiling and storing it if necessary."""
+        """Load the object code for these arguments; compile and store it first if necessary."""
         digest = sha256(repr([(dtype.descr, axes) for dtype, axes in forms]).encode()).hexdigest()[:16]
         path = folder() / f"{self.__name__}-{digest}.o"
         kept = _read(path)
@@ -220,7 +225,9 @@ def _address(array: Any) -> int:
 
 
 def _read(path: Path) -> tuple[str, bytes] | None:
-    """The symbol and the object code in a file; None if there is none, or it is damaged, or a stranger's."""
+    """Return the symbol and the object code in a file; None if there is no such file, or if it is
+    damaged or belongs to an untrusted user.
+    """
     try:
         if not _is_trusted(path):
             return None
@@ -231,7 +238,8 @@ def _read(path: Path) -> tuple[str, bytes] | None:
 
 
 def _is_trusted(path: Path) -> bool:
-    """True if the code in a file belongs to this user, to root, or to whom dagsim's own code belongs to.
+    """Return True if the code in a file belongs to this user, to root, or to the owner of dagsim's
+    own code.
 
     Raises:
         OSError: There is no such file.
@@ -242,7 +250,7 @@ def _is_trusted(path: Path) -> bool:
 
 @cache
 def _engine() -> Any:
-    """Return LLVM's linker of object code into this process."""
+    """Return the LLVM engine that links object code into this process."""
     from llvmlite import binding
 
     binding.initialize_native_target()
@@ -265,8 +273,9 @@ def _linked(symbol: str, code: bytes) -> Callable[..., int]:
 
 
 def dispatched(function: Function) -> Function:
-    """Compile a function that is called very often, with numbers among its arguments, with numba's
-    own dispatcher, if numba is installed."""
+    """Compile a function with numba's own dispatcher, if numba is installed. This is for functions
+    that are called very often and have numbers among their arguments.
+    """
     if not jitted():
         return function
     import numba
@@ -286,7 +295,9 @@ def dispatched(function: Function) -> Function:
 
 @cache
 def _numba_cache() -> Any:
-    """The class of numba's cache of one function, for which a file that is damaged, or cannot be read, is not there."""
+    """Return a class for numba's cache of a function that treats damaged or unreadable files as
+    missing.
+    """
     from numba.core import caching
 
     whole: Any = caching.FunctionCache

@@ -41,7 +41,7 @@ PAIR = record_type(f8="key second", i8="task")
 
 @by_pointer
 class JobOrder(NamedTuple):
-    """The state of these orders, besides that of the engine."""
+    """The state of these orders, in addition to the engine's state."""
 
     rule: Any  # JOB_RULE
     best_s: np.ndarray  # (n,) float64
@@ -68,8 +68,9 @@ def new_job_order(work: Work, key: int) -> JobOrder:
 
 @outer
 def advance_jobs(s: State, log: np.recarray, o: JobOrder) -> bool:
-    """Continue until everything is done (False), or until the log or the state needs more space
-    (True)."""
+    """Run until everything is done (return False), or until the log or the state needs more space
+    (return True).
+    """
     left = steps(s, log)
     while left > 0:
         if s.clock.phase == DECIDE:
@@ -83,7 +84,7 @@ def advance_jobs(s: State, log: np.recarray, o: JobOrder) -> bool:
 
 @inner
 def _decide(s: State, log: np.recarray, o: JobOrder) -> bool:
-    """Start one task; False if none can."""
+    """Start one task; return False if none can start."""
     _rank_again(s, o)
     _take_in(s, o)
     task = _first(s, o)
@@ -96,7 +97,7 @@ def _decide(s: State, log: np.recarray, o: JobOrder) -> bool:
 
 @inner
 def _rank_again(s: State, o: JobOrder) -> None:
-    """Recompute the keys of jobs of which a run has ended, and move their tasks up."""
+    """Recompute the keys of jobs with ended runs, and move their tasks up."""
     for index in range(s.count.ended):
         job = int64(s.tasks[s.runs[s.ended[index]].task].job)
         if not s.jobs[job].left:

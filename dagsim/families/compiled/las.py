@@ -6,9 +6,9 @@ each of them ranks after it. Between rounds, tasks that fit start in that order 
 preempted.
 
 Service is summed in the order of ``Service``: ended runs by number, then running ones in the order
-in which they were seen. A job's key is computed when one of its tasks becomes ready, one of its
-runs has ended, or a round begins. It is dropped when the last of the job's tasks next reaches the
-top of its heap.
+in which they were seen. A job's key is computed when one of its tasks becomes ready, when one of
+its runs has ended, and when a round begins. It is dropped once no task of the job is left in the
+queue.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ QUEUE_COUNT = record_type(i8="ready")
 
 @by_pointer
 class LasQueues(NamedTuple):
-    """Queues of jobs and their tasks; the heaps are those of the state."""
+    """Queues of jobs and their tasks; the heaps are in ``State``."""
 
     count: Any  # QUEUE_COUNT
     known: np.ndarray  # (J,) bool: True if the job has a key
@@ -111,7 +111,7 @@ def take_in_jobs(s: State, v: LasService, q: LasQueues) -> None:
 
 @inner
 def refresh(s: State, v: LasService, q: LasQueues, job: int) -> None:
-    """Recompute the key of a job, if it has one and anything of it waits."""
+    """Recompute the key of a job, if it has one and any of its tasks is waiting."""
     if not q.known[job]:
         return
     waits = False
@@ -134,7 +134,7 @@ def refresh(s: State, v: LasService, q: LasQueues, job: int) -> None:
 
 @inner
 def drop_stale(s: State, q: LasQueues, queue: int) -> None:
-    """Drop entries at the top of a heap that no longer wait or whose key has changed."""
+    """Drop entries at the top of a heap whose tasks are no longer waiting or whose keys have changed."""
     at = s.queues[queue].at
     while s.queues[queue].held:
         task = task_of(s, s.ready[at].what)
@@ -156,7 +156,7 @@ def _enter(s: State, task: int, key: float) -> None:
 
 @inner
 def _forget(q: LasQueues, task: int, job: int) -> None:
-    """Remove a task; with the last task, drop the key of its job."""
+    """Remove a task from its queue; if it was the last one, drop the key of its job."""
     q.inside[task] = False
     if q.previous_task[task] < 0:
         q.first[job] = q.next_task[task]
@@ -185,7 +185,7 @@ class LasService(NamedTuple):
 
 
 def new_service(s: State, by_gpus: bool) -> LasService:
-    """Build the initial state, in which no job has had any service."""
+    """Build the initial state, in which no job has received any service."""
     jobs, runs = len(s.jobs) - 1, len(s.runs)
     return LasService(
         counted=one_record(COUNTED, until_s=s.clock.begins_s, by_gpus=by_gpus),
@@ -199,7 +199,7 @@ def new_service(s: State, by_gpus: bool) -> LasService:
 
 @inner
 def served(s: State, v: LasService, job: int) -> float:
-    """Return the sum of the service that a job has had so far."""
+    """Return the total service that a job has received so far."""
     total = v.ended_s[job]
     run = v.first[job]
     while run >= 0:
@@ -226,7 +226,7 @@ def see_starts(s: State, v: LasService) -> None:
 
 @inner
 def end_service(s: State, v: LasService, run: int) -> None:
-    """Count a run as ended."""
+    """Move the service of an ended run to the total of its job."""
     job = s.tasks[s.runs[run].task].job
     if v.counted.by_gpus:
         v.ended_s[job] = _served_after(v.ended_s[job], _weight(s, v, run), s.runs[run].start_s, v.counted.until_s)
@@ -267,7 +267,7 @@ ROUND = record_type(
 
 @by_pointer
 class Las(NamedTuple):
-    """The state of these policies, besides that of the engine."""
+    """The state of these policies, in addition to the engine's state."""
 
     r: RoomSearch
     v: LasService
@@ -303,8 +303,9 @@ def new_las(s: State, by_gpus: bool, quantum_s: float, keeps: bool) -> Las:
 
 @outer
 def advance_las(s: State, log: np.recarray, p: Las) -> bool:
-    """Continue until everything is done (False), or until the log or the state needs more space
-    (True)."""
+    """Run until everything is done (return False), or until the log or the state needs more space
+    (return True).
+    """
     while steps(s, log) and enough_pieces(s) and enough_queue(s, p.q):
         if s.clock.phase == DECIDE:
             if not _decide(s, log, p):
@@ -394,14 +395,16 @@ def _decide(s: State, log: np.recarray, p: Las) -> bool:
 
 @inner
 def _wait(p: Las) -> None:
-    """Request another decision at the beginning of the next round to check, if anything waits."""
+    """Request another decision at the beginning of the next round that must be checked, if any task
+    is waiting.
+    """
     if p.q.count.ready:
         p.round.wake_s = min(p.round.wake_s, p.round.check * p.round.quantum_s)
 
 
 @inner
 def _rank_at(s: State, p: Las, latest_s: float) -> None:
-    """Rank the running jobs as the latest round, which was skipped, would have done."""
+    """Rank the running jobs as the latest round would have done if it had not been skipped."""
     if latest_s > p.v.counted.until_s:
         p.v.counted.until_s = latest_s
         for run in range(s.count.runs_top):
@@ -411,8 +414,9 @@ def _rank_at(s: State, p: Las, latest_s: float) -> None:
 
 @inner
 def _skip(s: State, p: Las) -> None:
-    """Skip the rounds in which no task can displace a run that it cannot displace now, if nothing
-    happens before (``Rounds._next_round``)."""
+    """Skip the rounds in which no task can displace a run that it cannot displace now, provided that
+    nothing else happens earlier (``Rounds._next_round``).
+    """
     p.round.skips = 1
     left_s = np.inf
     for queue in range(len(s.queues)):
@@ -450,8 +454,9 @@ def _queue_waits_s(s: State, p: Las, queue: int) -> float:
 
 @inner
 def _overtakes_s(s: State, p: Las, task: int) -> float:
-    """Return a lower bound on the seconds until a run of another job that does not give way to a
-    task may do so, as service grows."""
+    """Return a lower bound on the seconds until growing service lets a task displace a run of another
+    job that it cannot displace now.
+    """
     job, origin = int64(s.tasks[task].job), origin_of(s, task)
     key = p.q.key[job]
     rises = p.rate[job] if p.v.first[job] >= 0 else 0.0
@@ -482,7 +487,7 @@ def _alike(s: State, p: Las, one: int, other: int) -> bool:
 
 @inner
 def _look(s: State, p: Las) -> None:
-    """Bring the service up to date, and the keys of jobs of which a run has ended."""
+    """Update the service, and the keys of jobs with ended runs."""
     p.v.counted.until_s = s.clock.now_s
     for index in range(s.count.ended):
         end_service(s, p.v, s.ended[index])
@@ -541,8 +546,9 @@ def _begin_round(s: State, p: Las) -> None:
 
 @inner
 def _compete(s: State, log: np.recarray, p: Las) -> bool:
-    """Stop a doomed run, or else start its task, or else make room for the next task. Return False
-    when all tasks have had their turn."""
+    """Stop a doomed run, or else start the task for which runs were stopped, or else make room for
+    the next task. Return False when all tasks have had their turn.
+    """
     if p.r.count.doomed:
         run = next_doomed(p.r)
         end_service(s, p.v, run)
@@ -579,8 +585,9 @@ def _start(s: State, log: np.recarray, p: Las, task: int) -> None:
 
 @inner
 def _make_room(s: State, p: Las, task: int) -> None:
-    """Doom the runs that must stop for a task, but only if the runs of other jobs that rank after
-    it can make room."""
+    """Doom the runs that must stop for a task, provided that stopping runs of other jobs that rank
+    after it is sufficient.
+    """
     seek_room(p.r)
     job = s.tasks[task].job
     task_had, origin = served(s, p.v, job), origin_of(s, task)
@@ -597,8 +604,9 @@ def _make_room(s: State, p: Las, task: int) -> None:
 
 @inner
 def _first(s: State, p: Las, that_fits: bool) -> int:
-    """Find the first task that fits, or -1. In a round, it is the first task whose class has not
-    been given up."""
+    """Find the first task that fits, or -1. Within a round, find the first task whose class has not
+    been given up.
+    """
     best, best_key, best_entry = int64(-1), 0.0, int64(0)
     for queue in range(len(s.queues)):
         drop_stale(s, p.q, queue)

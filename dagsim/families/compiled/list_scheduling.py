@@ -2,8 +2,8 @@
 
 The twin of ``policies.orders.Ordered`` and ``TypedOrdered``. A policy is a column of keys: one per
 task, or one per task and GPU type. Smaller keys come first; ties go first come, first served, then
-by type. Tasks in one demand class fit or do not fit together, so each class has a heap, and only
-the first task of each heap is examined.
+by type. Either all tasks in a demand class fit or none does, so each class has a heap, and only the
+first task of each heap is examined.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from dagsim.systems.cluster.policies.orders import Ordered, TypedOrdered
 
 
 class KeyColumns:
-    """The columns from which keys are computed, for n tasks."""
+    """Columns for n tasks from which keys are computed."""
 
     def __init__(self, work: Work, classes: Classes) -> None:
         rows, jobs = work.rows, work.jobs
@@ -189,7 +189,7 @@ def _add_longest(order: np.ndarray, tasks: np.recarray, child: np.ndarray, rank:
 
 @outer
 def _add_up(job: np.ndarray, gpus: np.ndarray, best_s: np.ndarray, sums: np.ndarray) -> None:
-    """Add every task's GPU-seconds to those of its job."""
+    """Add every task's GPU-seconds to the sum for its job."""
     for task in range(len(job)):
         if gpus[task]:
             sums[job[task]] += gpus[task] * best_s[task]
@@ -234,7 +234,7 @@ def take_in(s: State) -> None:
 
 @inner
 def first_task(s: State, that_fits: bool) -> tuple[int, int]:
-    """Find the first task by key that fits, and the type chosen for it, or -1."""
+    """Find the first task by key that fits, and the type chosen for it; -1 if there is none."""
     width = s.key.shape[1]
     best, best_type, best_key, best_entry = int64(-1), int64(-1), 0.0, int64(0)
     for queue in range(len(s.queues)):
@@ -272,8 +272,9 @@ def _head(s: State, queue: int) -> int:
 
 @outer
 def advance_list(s: State, log: np.recarray) -> bool:
-    """Continue until everything is done (False), or until the log or the state needs more space
-    (True)."""
+    """Run until everything is done (return False), or until the log or the state needs more space
+    (return True).
+    """
     left = steps(s, log)
     while left > 0:
         if s.clock.phase == DECIDE:
@@ -287,7 +288,7 @@ def advance_list(s: State, log: np.recarray) -> bool:
 
 @inner
 def _decide(s: State, log: np.recarray) -> bool:
-    """Start one task; False if none can."""
+    """Start one task; return False if none can start."""
     s.count.ended = 0
     s.count.starts = 0
     take_in(s)

@@ -71,7 +71,7 @@ class Work(NamedTuple):
     tasks: np.recarray
     child: np.ndarray  # (edges,) int32: children
     truth: np.ndarray  # (n, types) float64: seconds of an instance; inf on types that cannot run it
-    seconds: np.ndarray  # (n, types) float64: the same, as policies see it; may be the same array
+    seconds: np.ndarray  # (n, types) float64: the same as estimated for policies; may be the same array
     # (n,) int32: all tasks job by job, parents first; (0,) if the tasks are already in this order
     order: np.ndarray
     past: np.recarray  # PAST: instances in flight, run by run in order of their starts
@@ -291,7 +291,7 @@ _PER_TASK = {
 
 
 def with_pieces(s: State) -> State:
-    """Return the state for a policy that preempts, with its own columns and with space for pieces."""
+    """Return the state for a preemptive policy, with columns of its own and with space for pieces."""
     return with_more_room(s._replace(work_left=np.ones(len(s.fresh))), SPARE)
 
 

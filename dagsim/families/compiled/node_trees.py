@@ -2,9 +2,9 @@
 node for a task.
 
 The twin of ``ClusterState`` (``nodes``) and of four placement rules. A placement is a score of a
-node (``_score``), smaller first. Gangs over several nodes prefer the nodes on which the most
-instances fit: their classes have a second tree next to the first, over the negative number of
-instances that fit, which also keeps their sum.
+node (``_score``), smaller first. Gangs that span several nodes prefer the nodes on which the most
+instances fit. Their classes therefore have a second tree next to the first, over the negative
+number of instances that fit, which also maintains the sum of these numbers.
 """
 
 from __future__ import annotations
@@ -129,8 +129,9 @@ def give_back(s: State, kind: int, hold: int) -> None:
 
 @inner
 def _take_whole(s: State, node: int, needed: int, gpus: int) -> int:
-    """Take ``needed`` idle GPUs, those in ``gpus`` or, if it is 0, the lowest ones; return their
-    bit mask."""
+    """Take ``needed`` idle GPUs and return their bit mask: the GPUs in ``gpus`` or, if it is 0, the
+    lowest ones.
+    """
     free = s.nodes[node].free
     held = gpus
     if not gpus and needed == s.nodes[node].idle:
@@ -146,8 +147,9 @@ def _take_whole(s: State, node: int, needed: int, gpus: int) -> int:
 
 @inner
 def _take_share(s: State, node: int, share: int, gpus: int) -> int:
-    """Take a share of the GPU in ``gpus``; if it is 0, of the GPU with the least free share, or
-    else of the first idle one. Return the number of the GPU."""
+    """Take a share of a GPU and return the number of the GPU: the one in ``gpus`` or, if it is 0, the
+    GPU with the least free share that is sufficient, or else the first idle one.
+    """
     gpu = -1 if gpus else tightest(s, node, share)
     if gpu < 0:
         among = gpus if gpus else s.nodes[node].free
@@ -199,10 +201,10 @@ _TYPES = 1 << 32
 
 @inner
 def choose(s: State, task: int, only: int) -> tuple[int, int]:
-    """Choose a type and a node (or ``SPREAD``) for a task, -1 if it does not fit. ``only``
+    """Choose a type and a node (or ``SPREAD``) for a task; return -1 if it does not fit. ``only``
     restricts the choice to one type; -1 allows all.
 
-    Types are tried fastest first. Best fit compares equally fast types, first fit and consolidate
+    Types are tried fastest first. Best fit compares equally fast types; first fit and consolidate
     compare all types.
     """
     kind = int64(s.tasks[task].kind)
@@ -247,7 +249,7 @@ def spot(s: State, task: int, type_: int) -> int:
 
 @inner
 def count_started(s: State, task: int, type_: int, node: int) -> int:
-    """Return the number of instances that a start of the task there would start."""
+    """Return how many instances would start if the task were started there."""
     kind = int64(s.tasks[task].kind)
     waiting = int64(s.todo[task].waiting)
     if s.classes[kind].gang or waiting == 1:
@@ -273,7 +275,7 @@ def _next_type(s: State, kind: int, task: int, last: int) -> int:
 
 @inner
 def _rank(s: State, task: int, type_: int, node: int) -> int:
-    """Rank the node chosen on a type against those on other types, smaller first."""
+    """Rank the node chosen on a type against the nodes chosen on other types, smaller first."""
     kind = int64(s.tasks[task].kind)
     tree = tree_of(s, kind, type_)
     if s.rule.placement == CONSOLIDATE:
@@ -288,8 +290,9 @@ def _rank(s: State, task: int, type_: int, node: int) -> int:
 
 @inner
 def _smallest_that_holds(s: State, tree: int, type_: int, needed: int) -> int:
-    """Find the node with the least room on which all instances fit, or else return ``SPREAD``. Ties
-    go to the last node. O(nodes)."""
+    """Find the node on which the fewest instances fit but still all that are needed; return
+    ``SPREAD`` if there is none. Ties go to the last node. O(nodes).
+    """
     wide, width = s.trees[tree].wide, s.trees[tree].width
     best, least = SPREAD, NONE
     if s.leaves[wide + 1] != NONE and -s.leaves[wide + 1] >= needed:
@@ -302,8 +305,9 @@ def _smallest_that_holds(s: State, tree: int, type_: int, needed: int) -> int:
 
 @inner
 def _nodes_needed(s: State, task: int, type_: int) -> int:
-    """Return the number of nodes that a start over several nodes would take. Nodes are removed from
-    the tree and then put back."""
+    """Return the number of nodes that the task would occupy if it started on several nodes. Nodes are
+    removed from the tree and then put back.
+    """
     kind = int64(s.tasks[task].kind)
     tree = tree_of(s, kind, type_)
     wide, width = s.trees[tree].wide, s.trees[tree].width
@@ -346,7 +350,7 @@ def fits(s: State, kind: int) -> bool:
 
 @inner
 def has_room(s: State, kind: int, type_: int) -> bool:
-    """Do the same as ``fits_on`` for a tree that is up to date."""
+    """Return the same as ``fits_on``, given a tree that is up to date."""
     tree = tree_of(s, kind, type_)
     if s.classes[kind].gang:
         return s.trees[tree].total >= s.classes[kind].gang
@@ -355,15 +359,16 @@ def has_room(s: State, kind: int, type_: int) -> bool:
 
 @inner
 def pouring(s: State, tree: int) -> int:
-    """Return the start of the tree that orders nodes for a start over several of them."""
+    """Return the offset of the tree that orders nodes for a task that starts on several of them."""
     by_room = s.rule.placement in (BEST, CONSOLIDATE)
     return s.trees[tree].wide if by_room else s.trees[tree].at
 
 
 @inner
 def top(s: State, at: int, width: int, last: bool) -> int:
-    """Return the position of the best leaf, the first (or the last) of several equal ones; at least
-    one must have room."""
+    """Return the position of the best leaf, the first (or the last) of several equal ones; something
+    must fit on at least one node.
+    """
     best = s.leaves[at + 1]
     place = 1
     while place < width:

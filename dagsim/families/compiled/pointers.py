@@ -2,13 +2,13 @@
 
 Only ``jit`` imports this module, when a function has to be compiled. numba passes a named tuple of
 arrays member by member, with seven or more values per array, and unpacks and repacks it in every
-function, which would be most of the compiled code. A class registered here is passed as the address
-of a table of its arrays, *data and lengths* (``jit.words_of``). An attribute is read from the table
-where it is used. The table never changes during a call, and its loads are marked so
-(``invariant.load``), so a loop does not read it again.
+function, which would make up most of the compiled code. A class registered here is passed as the
+address of a table of its arrays, *data and lengths* (``jit.words_of``). An attribute is read from
+the table where it is used. The table never changes during a call, and loads from it are marked as
+invariant (``invariant.load``), so a loop does not repeat them.
 
-The arrays must be contiguous and must live as long as the call, because references are not counted.
-``jit.Outer`` checks the one, and its caller's arguments are the other.
+The arrays must be contiguous, which ``jit.Outer`` checks, and must live as long as the call,
+because references are not counted; they do, because they are arguments of the caller.
 """
 
 # mypy: allow-untyped-calls, allow-untyped-decorators
@@ -43,7 +43,7 @@ _njit: Any = njit
 
 
 class PointerType(types.Type):
-    """The type of a registered class, by the types of its members."""
+    """The numba type of a registered class, defined by the types of its members."""
 
     words: int
 

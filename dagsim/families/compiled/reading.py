@@ -1,5 +1,6 @@
-"""Conversion of a store of jobs, a cluster and the models to the engine's columns. Only this file
-depends on parts of the SimPy kernel."""
+"""Conversion of stored jobs, a cluster and the models to the engine's columns. Only this file depends
+on parts of the SimPy kernel.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ def read_scenario(
     seed: int,
     queues: QueueTree | None = None,
 ) -> EngineScenario:
-    """Convert a scenario to the engine's columns. ``queues`` provide the limits of jobs that state
+    """Convert a scenario to the engine's columns. ``queues`` provides the limits of jobs that state
     none.
 
     Raises:
@@ -92,8 +93,8 @@ def read_scenario(
 
 
 def _past(jobs: JobArrays, columns: Jobs, demands: Sequence[DemandClass], machines: ClusterState) -> np.recarray:
-    """Return the instances in flight, put on ``machines`` to check them; ``demands`` are those of
-    the tasks.
+    """Return the instances in flight, after placing them on ``machines`` to check that they fit;
+    ``demands`` holds the demand class of each task.
 
     Raises:
         ModelError: An instance in flight does not fit into the cluster.
@@ -113,8 +114,9 @@ def _past(jobs: JobArrays, columns: Jobs, demands: Sequence[DemandClass], machin
 
 
 def _demands_of(jobs: JobArrays, machines: ClusterState, seconds: np.ndarray) -> tuple[np.ndarray, list[DemandClass]]:
-    """Return (n,) int32: the demand class of each task, which takes (n, types) ``seconds``; and the
-    classes by number."""
+    """Return (n,) int32: the demand class of each task; and the classes by number. ``seconds`` is
+    (n, types): the run times of the tasks.
+    """
     together = np.array([kind.gang for kind in jobs.kinds])[jobs.kind]
     gang = np.where(together, jobs.instances, 0)
     keys = jobs.kind * (gang.max(initial=0) + 1) + gang
@@ -181,8 +183,9 @@ def _claims(jobs: JobArrays, work: Work) -> np.ndarray:
 
 
 def _limits(jobs: JobArrays, seconds: np.ndarray, queues: QueueTree | None) -> np.ndarray:
-    """Return (n, types) float64: time limits, from the ``seconds`` of what users claim, as in
-    ``limit_seconds``."""
+    """Return (n, types) float64: time limits, computed as in ``limit_seconds`` from the ``seconds``
+    that the claimed work takes.
+    """
     none = np.zeros(len(jobs), np.int32)
     columns = [jobs.partition or Labels(none, ("",)), jobs.qos or Labels(none, ("",))]
     columns.append(jobs.request or Labels(none, (None,)))
@@ -262,7 +265,9 @@ def empty_nodes(machines: ClusterState) -> EmptyNodes:
 
 
 def _estimated(work: Work, estimates: Estimates, seed: int) -> Work:
-    """Return the work with the seconds that policies see; rejected jobs have no estimates."""
+    """Return the work with the seconds that policies use as estimates; rejected jobs have no
+    estimates.
+    """
     if estimates.kind == "hidden":
         return work._replace(seconds=np.where(np.isinf(work.truth), work.truth, 1.0))
     if estimates.kind != "noisy":

@@ -5,9 +5,9 @@ number of the run), then arrivals, then decisions until there are none. The loop
 decide which task starts; in ``State.fresh`` and ``State.ended`` they find what has become ready and
 which runs have ended since their last decision.
 
-Binary heaps (``push``, ``pop``) hold ``ENTRY`` records: smaller keys first, and under equal keys
-the smaller ``what``. A heap is a range of an array, starting at ``at``, so that many heaps share
-one array.
+Binary heaps (``push``, ``pop``) hold ``ENTRY`` records, ordered by key and then by ``what``,
+smaller first. A heap is a range of an array, starting at ``at``, so that many heaps share one
+array.
 """
 
 from __future__ import annotations
@@ -70,8 +70,9 @@ policy would have to decide too often: do nothing more."""
 
 @inner
 def steps(s: State, log: np.recarray) -> int:
-    """Return the number of turns, at most 64, for which there is enough space whatever they do.
-    Checking once for all of them saves time."""
+    """Return the number of turns, at most 64, for which there is enough space whatever happens in
+    them. Checking once for all of them saves time.
+    """
     nodes = len(s.nodes)
     runs = len(s.runs) - max(s.count.ends, s.count.ended, s.count.starts)
     holds = len(s.holds) - s.count.holds
@@ -115,7 +116,9 @@ def ready_at_s(s: State, index: int) -> float:
 
 @inner
 def _recall(s: State, log: np.recarray) -> bool:
-    """Process the next arrival or start before the simulation begins; False if there is none left."""
+    """Process the next arrival or start before the simulation begins; return False if there is none
+    left.
+    """
     arrives_s, since_s = np.inf, np.inf
     if s.count.jobs < len(s.jobs) - 1:
         arrives_s = s.jobs[s.count.jobs].arrival_s
@@ -135,7 +138,7 @@ def _recall(s: State, log: np.recarray) -> bool:
 
 @inner
 def _forget_ended(s: State) -> None:
-    """Drop the runs that ended at the beginning, because no policy has seen them."""
+    """Drop the runs that ended at the beginning of the simulation, because no policy has seen them."""
     kept = int64(0)
     for index in range(s.count.starts):
         if alive(s, s.starts[index]):
@@ -147,7 +150,7 @@ def _forget_ended(s: State) -> None:
 
 @inner
 def _resume(s: State, log: np.recarray) -> None:
-    """Start the next run of the past on the node where it runs."""
+    """Start the next run that was in flight before the beginning, on the nodes that it occupies."""
     task = int64(s.past[s.count.past].task)
     kind = int64(s.tasks[task].kind)
     run = _open(s, task, s.nodes[s.past[s.count.past].node].type)
@@ -170,7 +173,7 @@ def alive(s: State, entry: int) -> bool:
 
 @inner
 def expected_end_s(s: State, run: int) -> float:
-    """Return the expected end of a run by its estimate; now, if the run is late."""
+    """Return the end of a run according to its estimate, or the current time if the run is overdue."""
     return max(s.runs[run].start_s + s.seconds[s.runs[run].task, s.runs[run].type], s.clock.now_s)
 
 
@@ -229,7 +232,7 @@ def start(s: State, log: np.recarray, task: int, type_: int, node: int) -> None:
 
 @inner
 def stop(s: State, log: np.recarray, run: int, what: int) -> None:
-    """Release everything that a run holds, with a row per node, and free its slot."""
+    """Release everything that a run holds, write a log row per node, and free its slot."""
     task = s.runs[run].task
     kind = int64(s.tasks[task].kind)
     hold = s.runs[run].first

@@ -2,10 +2,10 @@
 loop.
 
 The twin of ``policies.preemption.LeastRemaining`` and ``make_room``. A ready task that does not fit
-replaces the runs with the most left, if each of them has more left than the task needs there. Among
-runs of equal weight, the one that ends last always has the most left, so there is a heap per
-weight. To find the runs that must stop, the search removes them from copies of their nodes, one by
-one.
+replaces the runs with the most remaining time or service, if each of them has more left than the
+task needs there. Among runs of equal weight, the one that ends last always has the most left, so
+there is a heap per weight. To find the runs that must stop, the search removes them from copies of
+their nodes, one by one.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def consider(s: State, r: RoomSearch, task: int, run: int) -> bool:
 
 @inner
 def next_doomed(r: RoomSearch) -> int:
-    """Remove the first of the doomed runs from their list."""
+    """Remove and return the first doomed run."""
     run = r.doomed[0]
     r.count.doomed -= 1
     for place in range(r.count.doomed):
@@ -246,7 +246,7 @@ weights that runs have had so far."""
 
 @by_pointer
 class Srtf(NamedTuple):
-    """The state of these policies, besides that of the engine."""
+    """The state of these policies, in addition to the engine's state."""
 
     r: RoomSearch
     rule: Any  # SRTF_RULE
@@ -284,8 +284,9 @@ def new_srtf(s: State, weight: Weight, columns: KeyColumns, keeps: bool) -> Srtf
 
 @outer
 def advance_srtf(s: State, log: np.recarray, p: Srtf) -> bool:
-    """Continue until everything is done (False), or until the log or the state needs more space
-    (True)."""
+    """Run until everything is done (return False), or until the log or the state needs more space
+    (return True).
+    """
     while steps(s, log) and enough_pieces(s):
         if s.clock.phase == DECIDE:
             if not _decide(s, log, p):
@@ -352,7 +353,9 @@ def _note_weight(p: Srtf, weight: int) -> None:
 
 @inner
 def _make_room(s: State, p: Srtf, task: int) -> None:
-    """Doom the runs that must stop for a task, but only if the runs with more left can make room."""
+    """Doom the runs that must stop for a task, provided that stopping runs with more left is
+    sufficient.
+    """
     seek_room(p.r)
     weight = p.weights[p.weight_of[s.tasks[task].kind]]
     least = np.inf
@@ -388,7 +391,9 @@ def _make_room(s: State, p: Srtf, task: int) -> None:
 
 @inner
 def _most_left(s: State, p: Srtf, least: float) -> tuple[int, float]:
-    """Find the heap of the run with the most left above ``least``, and that amount; -1 without one."""
+    """Find the heap whose run has the most left, if that is more than ``least``, and return it with
+    this amount; return -1 if there is none.
+    """
     length, best, most = len(p.aside), int64(-1), least
     for index in range(p.rule.seen):
         which = p.seen[index]

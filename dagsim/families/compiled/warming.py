@@ -1,5 +1,5 @@
-"""Compilation in the background of a run in SimPy, so that the next run, or the next cell of this
-one, is compiled.
+"""Background compilation while a run uses SimPy, so that the next run, or the next cell of this one,
+can use compiled code.
 
     python -m dagsim.families.compiled.warming POLICY
 
@@ -31,8 +31,9 @@ _started: dict[str, subprocess.Popen[bytes] | None] = {}
 
 
 def warm_beside(policy: str) -> bool:
-    """Start to compile what a policy needs. Return True if a process was started for this, by this
-    call or an earlier one."""
+    """Start compiling what a policy needs, in another process. Return True if this call or an earlier
+    one has started such a process.
+    """
     name = PolicySpec.parse(policy).name
     if name not in _started:
         _started[name] = None
@@ -49,7 +50,7 @@ def warm_beside(policy: str) -> bool:
 
 @atexit.register
 def _let_go() -> None:
-    """Let compilations finish after a run that was not stopped."""
+    """Let compilations finish, unless this run was stopped."""
     for process in filter(None, _started.values()):
         if process.stdin is None:
             continue

@@ -1,1 +1,3 @@
-"""Decima: learning on Spark, with its graph network and its estimators (Mao et al., SIGCOMM 2019)."""
+"""Decima: learning to schedule Spark jobs, with Decima's graph network and its advantage estimators
+(Mao et al., SIGCOMM 2019).
+"""

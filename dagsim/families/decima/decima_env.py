@@ -1,12 +1,12 @@
 """``dagsim/Decima-v0``: the executors of a Spark cluster as a Gymnasium environment (Mao et al.
 2019).
 
-A thin wrapper around ``Episode``, which ``import dagsim.envs`` registers. A step gives executors of
-the present source to one stage. Time passes when none are left to give, or when no stage needs any.
-The observation is a graph, padded to constant shapes.
+The environment is a thin wrapper around ``Episode``, and ``import dagsim.envs`` registers it. A
+step gives executors of the current source to one stage. Time passes when there are no executors
+left to give, or when no stage needs any. The observation is a graph, padded to constant shapes.
 
-Pictures of a Spark episode: executors over time, one colour per job, and a table of the jobs in the
-system.
+This module also draws pictures of a Spark episode (executors over time, one colour per job), and
+prints a table of the jobs in the system.
 """
 
 from __future__ import annotations
@@ -37,37 +37,42 @@ if TYPE_CHECKING:
 class DecimaEnv(EpisodeEnv):
     """Episodes of ``jobs`` Spark jobs on ``executors`` executors, of one or several types.
 
-    Ranges of executors and of ``mean_gap_s`` are drawn for each episode, as in ``SparkScenario``; below,
-    ``executors`` is then the largest number.
+    Ranges of executors and of ``mean_gap_s`` are drawn for each episode, as in ``SparkScenario``;
+    below, ``executors`` is then the largest number.
 
-    The observation shows all jobs and stages in the system, sorted by arrival of the job, but at
-    most ``most_stages`` stages (those that can be chosen are never left out). Unused rows are 0
+    The observation shows all jobs and stages in the system, sorted by the arrival of the job, but
+    at most ``most_stages`` stages (those that can be chosen are never left out). Unused rows are 0
     (indices: -1):
 
-    - ``stages`` (most_stages, 6) float32: tasks not launched, estimated seconds per task, executors it
-      could use, running tasks, 1 if its parents are complete, edges on the longest path to the job's end;
-    - ``job`` (most_stages,) int64: the index of its job among those in the system;
+    - ``stages`` (most_stages, 6) float32: tasks not launched, estimated seconds per task, executors
+      that
+      the stage could use, running tasks, 1 if its parents are complete, edges on the longest path
+      to the
+      end of the job;
+    - ``job`` (most_stages,) int64: the index of the stage's job among those in the system;
     - ``edges`` (most_edges, 2) int64: rows of parent and child;
-    - ``jobs`` (most_stages, 3) float32: executors, seconds since it arrived, 1 for the source;
+    - ``jobs`` (most_stages, 3) float32: executors, seconds since the job arrived, 1 for the source;
     - ``context`` (3,) float32: executors to give, jobs in the system, seconds since the start;
-    - ``action_mask`` (most_stages + 1,) int8 and ``number_mask`` (executors,) int8: the legal choices.
+    - ``action_mask`` (most_stages + 1,) int8 and ``number_mask`` (executors,) int8: the legal
+      choices.
 
-    An action is the row of a stage, and the number of executors to add minus 1. More executors than
-    the stage can use are cut to that number. Row ``most_stages`` leaves the rest idle, which is
-    legal while anything is in progress. The masks are also in ``info`` and, concatenated, in
-    ``action_masks()``.
+    An action is the row of a stage, and the number of executors to add minus 1. A number larger
+    than the stage can use is reduced to what it can use. Row ``most_stages`` leaves the remaining
+    executors idle, which is legal while anything is in progress. The masks are also in ``info``
+    and, concatenated, in ``action_masks()``.
 
     With ``action="limit"`` the number, minus 1, is a limit on the executors of the stage's job.
-    Executors of the source are added up to the limit. It should exceed the number that the job
-    keeps without the source (``kept`` in ``info``, by job); if it does not, at least one executor
-    is given. The mask of numbers allows the limits that at least one job can reach.
+    Executors from the source are added up to the limit. The limit should exceed the number that the
+    job keeps without the source (``kept`` in ``info``, by job); if it does not, at least one
+    executor is given. The mask of numbers allows the limits that at least one job can reach.
 
-    The reward is minus the job-seconds until the next decision, discounted from now at ``beta`` per
-    second. Without discount, rewards add up to minus the sum of all completion times. An episode is
-    terminated when all jobs are complete. It is truncated when everything is left idle, or at a
-    time drawn for each episode from an exponential distribution with mean ``mean_time_limit_s``.
+    The reward is minus the job-seconds until the next decision, discounted from now on at the rate
+    ``beta`` per second. Without a discount, rewards add up to minus the sum of all completion
+    times. An episode is terminated when all jobs are complete. It is truncated when everything is
+    left idle, or at a time drawn for each episode from an exponential distribution with mean
+    ``mean_time_limit_s``.
 
-    ``reset(options={"jobs": [...]})`` plays these ``SparkJob``s, in order of arrival.
+    ``reset(options={"jobs": [...]})`` simulates these ``SparkJob``s, in order of arrival.
 
     Render modes: ``ansi`` (a table of the jobs), ``rgb_array`` and ``human`` (executors over time,
     coloured by job).
@@ -131,12 +136,12 @@ class DecimaEnv(EpisodeEnv):
         return over and done, over and not done
 
     def action_of(self, decision: Commit | None) -> np.ndarray:
-        """(2,) int64: the action that stands for a heuristic's decision. O(stages)."""
+        """Return (2,) int64: the action that represents a heuristic's decision. O(stages)."""
         choice: np.ndarray = self.codec.choice_of(() if decision is None else (decision,))
         return choice
 
     def action_masks(self) -> np.ndarray:
-        """(most_stages + 1 + executors,) bool: both masks, concatenated for maskable agents."""
+        """Return (most_stages + 1 + executors,) bool: both masks, concatenated for maskable agents."""
         return np.concatenate(list(self.codec.masks.values())).astype(bool)
 
     def _text(self) -> str:
@@ -165,7 +170,7 @@ class DecimaEnv(EpisodeEnv):
 
 
 def _space(executors: int, stages: int, edges: int) -> spaces.Dict:
-    """The space of the observations of ``PaddedStages``."""
+    """Return the space of the observations that ``PaddedStages`` builds."""
     return spaces.Dict(
         {
             "stages": spaces.Box(-np.inf, np.inf, (stages, 6), np.float32),
@@ -180,7 +185,9 @@ def _space(executors: int, stages: int, edges: int) -> spaces.Dict:
 
 
 class Bar(NamedTuple):
-    """A period in which ``executor`` works for ``job`` (its number), or moves to it (-1)."""
+    """A period in which ``executor`` works for the job with the number ``job``, or moves between jobs
+    (-1).
+    """
 
     executor: int
     job: int
@@ -189,7 +196,7 @@ class Bar(NamedTuple):
 
 
 def bars(launches: Sequence[Launch]) -> list[Bar]:
-    """Merge successive tasks of a job on an executor into one bar, if less than 50 ms lie between
+    """Merge successive tasks of a job on an executor into one bar if there are less than 50 ms between
     them.
     """
     last: dict[Executor, Bar] = {}
@@ -208,7 +215,7 @@ def bars(launches: Sequence[Launch]) -> list[Bar]:
 
 
 def colour(job: int) -> tuple[float, float, float]:
-    """A colour for the job. Close numbers get distant hues. Moves between jobs are grey."""
+    """Return a colour for the job. Close numbers get distant hues, and moves between jobs are grey."""
     if job < 0:
         return 0.85, 0.85, 0.85
     return colorsys.hsv_to_rgb(job * 0.618034 % 1, 0.55 + 0.35 * (job % 3) / 2, 0.9 - 0.25 * (job % 2))
@@ -232,10 +239,10 @@ def draw_bars(axes: Axes, shown: Sequence[Bar], executors: int, now_s: float, sp
 
 
 def picture(simulation: SparkKernel) -> np.ndarray:
-    """(height, width, 3) uint8: the activity of the executors until now.
+    """Draw the activity of the executors so far, as (height, width, 3) uint8.
 
     Raises:
-        ModelError: The simulation does not record.
+        ModelError: The simulation does not record launches.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -253,7 +260,7 @@ def picture(simulation: SparkKernel) -> np.ndarray:
 
 
 def describe(simulation: SparkKernel) -> str:
-    """One line about the present, and one for each job in the system."""
+    """Return one line about the current state, and one for each job in the system."""
     return "\n".join([_headline(simulation), *_lines(simulation)])
 
 

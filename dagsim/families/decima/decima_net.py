@@ -1,5 +1,5 @@
-"""Decima's net for the system ``spark`` (Mao et al. 2019, section 5): graph batches, embeddings,
-and two scoring heads.
+"""Decima's network for the system ``spark`` (Mao et al. 2019, section 5): batches of graphs,
+embeddings, and two scoring heads.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ADDED = np.array([name in ("added", "log added", "all that can go") for name in
 
 
 class Level(NamedTuple):
-    """Stages of one height, rows ``begin`` to ``end`` - 1, and the E edges to their children."""
+    """The stages with one height, in rows ``begin`` to ``end`` - 1, and the E edges to their children."""
 
     begin: int
     end: int
@@ -36,8 +36,8 @@ class Level(NamedTuple):
 
 
 class Graphs(NamedTuple):
-    """``B`` observations as one graph: N stages in rising order of height, J jobs and S choices in
-    all.
+    """``B`` observations as one graph, with N stages in ascending order of height, J jobs and S
+    choices in total.
     """
 
     stages: Tensor  # (N, F)
@@ -53,12 +53,12 @@ class Graphs(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Number of observations in the batch."""
+        """The number of observations in the batch."""
         return len(self.context)
 
 
 class Options(NamedTuple):
-    """Numbers of executors for one chosen stage per observation, K in all."""
+    """The possible numbers of executors for one chosen stage per observation, K in total."""
 
     rows: Tensor  # (K, len(OPTION))
     segment: Tensor  # (K,) int64
@@ -66,7 +66,7 @@ class Options(NamedTuple):
 
 
 def collate(observations: Sequence[StageObservation]) -> Graphs:
-    """Combine all observations into one batch. O(their size)."""
+    """Combine all observations into one batch. The cost is proportional to their size."""
     counts = np.array(
         [(len(observation.stages), len(observation.jobs), len(observation.choices)) for observation in observations]
     )
@@ -99,9 +99,9 @@ def collate(observations: Sequence[StageObservation]) -> Graphs:
 
 
 def options(observations: Sequence[StageObservation], chosen: np.ndarray) -> Options:
-    """Every possible number of executors for the stages ``chosen`` (B,), which are indices among
-    the choices. With ``action="limit"``, the column of added executors is 0: only the effect of
-    a limit on the job is shown.
+    """Return every possible number of executors for the stages ``chosen`` (B,), which are indices
+    among the choices. With ``action="limit"``, the column of added executors is 0, so that only the
+    effect of a limit on the job is shown.
     """
     picked = list(zip(observations, chosen.tolist(), strict=True))
     most = np.array([observation.most[at] for observation, at in picked])
@@ -121,7 +121,7 @@ def options(observations: Sequence[StageObservation], chosen: np.ndarray) -> Opt
 
 
 class StageBatch(NamedTuple):
-    """Observations, and their combined graph."""
+    """Observations and their combined graph."""
 
     observations: Sequence[StageObservation]
     graphs: Graphs
@@ -133,12 +133,12 @@ class StageBatch(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Number of observations in the batch."""
+        """The number of observations in the batch."""
         return len(self.observations)
 
 
 class StageStore:
-    """Observations from which batches are taken."""
+    """Observations from which batches can be taken."""
 
     def __init__(self, observations: Sequence[StageObservation]) -> None:
         self._observations = observations
@@ -148,12 +148,12 @@ class StageStore:
         return len(self._observations)
 
     def batch(self, picked: np.ndarray) -> StageBatch:
-        """A batch of the observations with the indices ``picked`` (B,)."""
+        """Return a batch with the observations at the indices ``picked`` (B,)."""
         return StageBatch.of([self._observations[at] for at in picked])
 
 
 def _joined(parts: list[np.ndarray], offsets: Sequence[int] | None = None) -> np.ndarray:
-    """Concatenate the parts, each with its offset added. The result must not be written to."""
+    """Concatenate the parts after adding each one's offset to it. The result must not be written to."""
     if len(parts) == 1:
         return parts[0]
     if offsets is not None:
@@ -162,8 +162,8 @@ def _joined(parts: list[np.ndarray], offsets: Sequence[int] | None = None) -> np
 
 
 def _levels(height: np.ndarray, edges: np.ndarray, level: np.ndarray) -> tuple[Level, ...]:
-    """Group rows and edges by height. Both are sorted by it, and a stage of height 1 or more always
-    has a child.
+    """Group rows and edges by height. Both are sorted by height, and a stage with a height of 1 or
+    more always has a child.
     """
     if not len(level):
         return ()
@@ -180,10 +180,10 @@ def _levels(height: np.ndarray, edges: np.ndarray, level: np.ndarray) -> tuple[L
 class DecimaNet(ActorNet):
     """Embeds every stage with its descendants, every job, and the whole system. It then scores the
     stages, and the numbers of executors for one of them. All initial scores are 0, so an
-    untrained net has no preference.
+    untrained network has no preference.
 
-    With ``action="limit"`` it scores limits on the executors of the stage's job, whichever of the
-    job's stages was chosen.
+    With ``action="limit"`` it scores limits on the executors of a job; the scores are then the same
+    for every stage in the job.
     """
 
     def __init__(self, hidden: int = 16, head: int = 32, action: Action = "executors") -> None:
@@ -203,11 +203,13 @@ class DecimaNet(ActorNet):
 
     @property
     def _of_stage(self) -> int:
-        """Number of leading columns of an embedding that are about the stage."""
+        """The number of leading columns in an embedding that describe the stage."""
         return len(STAGE) + self.hidden
 
     def embed(self, graphs: Graphs) -> Tensor:
-        """(S, H) embedding of each choice: its stage, its job, and the whole system."""
+        """Return (S, H): the embedding of each choice, which combines its stage, its job, and the
+        whole system.
+        """
         own = self.stage(graphs.stages)  # (N, h)
         below = leaky_relu(own, 0.2)
         for begin, end, parents, children in graphs.levels:
@@ -232,12 +234,12 @@ class DecimaNet(ActorNet):
         )
 
     def stage_scores(self, embedded: Tensor) -> Tensor:
-        """(S,) scores of the choices."""
+        """Return (S,): the scores of the choices."""
         return self.which_score(self.which(embedded))[:, 0]  # type: ignore[no-any-return]
 
     def number_scores(self, chosen: Tensor, numbers: Options) -> Tensor:
-        """(K,) scores of numbers of executors. ``chosen`` (B, H) are the embeddings of their
-        stages.
+        """Return (K,): the scores of numbers of executors. ``chosen`` (B, H) are the embeddings of the
+        chosen stages.
         """
         if self.action == "limit":
             chosen = torch.cat([torch.zeros_like(chosen[:, : self._of_stage]), chosen[:, self._of_stage :]], 1)
@@ -285,8 +287,8 @@ class DecimaNet(ActorNet):
         return -((1 - smoothing) * own + smoothing * (stages + segment_mean(count_log_p, numbers.segment, batch.size)))
 
     def _log_p(self, batch: StageBatch, choices: np.ndarray) -> tuple[Tensor, Tensor, Tensor, Options]:
-        """Log-probabilities of all stages (S,) and of the numbers of executors for the chosen
-        stages (K,). Also the rows of the chosen stages (B,), and the numbers.
+        """Return the log-probabilities of all stages (S,) and of the numbers of executors for the
+        chosen stages (K,), followed by the rows of the chosen stages (B,) and the numbers.
         """
         observations, graphs = batch
         stages = choices[:, 0]
@@ -299,7 +301,9 @@ class DecimaNet(ActorNet):
 
 
 def _log_softmax(scores: np.ndarray, first: np.ndarray) -> np.ndarray:
-    """(N,) log-probabilities of the rows within their observations, which begin at ``first`` (B,)."""
+    """Return (N,): the log-probabilities of the rows within their observations, which begin at
+    ``first`` (B,).
+    """
     lengths = np.diff(np.append(first, len(scores)))
     above = scores - np.repeat(np.maximum.reduceat(scores, first), lengths)
     log_p: np.ndarray = above - np.repeat(np.log(np.add.reduceat(np.exp(above), first)), lengths)

@@ -1,4 +1,4 @@
-"""Settings of Decima's net."""
+"""Settings for Decima's network."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class DecimaNetConfig:
         positive(hidden=self.hidden, head=self.head)
 
     def build(self, codec: CodecSettings) -> ActorNet:
-        """Build a new net for the codec's observations.
+        """Build a new network for the codec's observations.
 
         Raises:
-            ConfigError: The codec does not show stages.
+            ConfigError: The codec's observations do not contain stages.
         """
         from dagsim.families.decima.decima_net import DecimaNet
         from dagsim.families.spark.codecs import StagesConfig

@@ -1,4 +1,4 @@
-"""The family of Decima, and what it adds."""
+"""The Decima family, and what it registers."""
 
 from dagsim.family import Entry, Family
 

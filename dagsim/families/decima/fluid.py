@@ -1,16 +1,16 @@
 """Advantages for the system ``spark``: replicas, corrected by the part that the backlog explains.
 
-Replicas of one job sequence share its luck (input-dependent baseline, Mao et al., ICLR 2019), but
-the jobs that they have left soon differ, and this affects the return more than any single decision.
-So each iteration fits a linear model of that backlog, and of its cost as a fluid, and subtracts it.
-The rest is credited to the decisions shortly before it (GAE, Schulman et al. 2016, by elapsed
-time).
+Replicas of one job sequence share its random variation (input-dependent baseline, Mao et al., ICLR
+2019). However, the jobs that remain in each replica soon differ, and this affects the return more
+than any single decision. Each iteration therefore fits a linear model to that backlog and its fluid
+cost, and subtracts the result. The rest is credited to the decisions shortly before it (GAE,
+Schulman et al. 2016, by elapsed time).
 
 The fluid cost is the best estimate, in hindsight, of the value of a state. A baseline may use
 information that no policy has: the jobs that are still to come, and the mean duration of tasks. If
-work could be divided and moved at will, serving the job with the least work left first would be
-optimal (Schrage 1968), and its cost takes microseconds to compute. Waste appears in this cost at
-once, as remaining work, long before it appears as late jobs.
+work could be divided and moved at will, serving the job with the least remaining work first would
+be optimal (Schrage 1968), and the cost of doing so takes microseconds to compute. Waste appears in
+this cost immediately, as remaining work, long before it appears as late jobs.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ _HORIZON = 4.0
 
 
 class TaskSeconds(dict[StageState, float]):
-    """Mean seconds of a stage's tasks, without the first task of each executor. They are measured
-    on a third of the cluster (at least 5 executors) and computed on first use.
+    """The mean seconds of a stage's tasks, excluding the first task on each executor. They are
+    measured on a third of the cluster (at least 5 executors) and computed on first use.
     """
 
     def __init__(self, executors: int) -> None:
@@ -65,22 +65,22 @@ class TaskSeconds(dict[StageState, float]):
         return self[stage]
 
     def left(self, job: SparkJobState) -> float:
-        """Executor-seconds left of a job: all of its tasks to be launched, and half of each running
-        task.
+        """Return the remaining executor-seconds of a job: all tasks that have not been launched, and
+        half of each running task.
         """
         return sum([(stage.remaining + 0.5 * stage.executing) * self[stage] for stage in job.active])
 
     def whole(self, job: SparkJobState) -> float:
-        """Executor-seconds of all tasks of the job."""
+        """Return the executor-seconds of all tasks in the job."""
         return sum([stage.tasks * self[stage] for stage in job.stages])
 
 
 class FluidWitness:
-    """Records, during an episode, the executor-seconds left of the jobs in the system; and, in
-    hindsight, those of all jobs that arrived.
+    """Records, during an episode, the remaining executor-seconds of the jobs in the system and, in
+    hindsight, the executor-seconds of all jobs that arrived.
 
     Raises:
-        ConfigError: The kernel belongs to another system than Spark.
+        ConfigError: The kernel belongs to a system other than Spark.
     """
 
     def __init__(self, kernel: Kernel[Any, Any]) -> None:
@@ -90,11 +90,11 @@ class FluidWitness:
         self._task_s = TaskSeconds(len(kernel.cluster.executors))
 
     def note(self) -> list[float]:
-        """(jobs,) executor-seconds left of each job in the system."""
+        """Return (jobs,): the remaining executor-seconds of each job in the system."""
         return [self._task_s.left(job) for job in self._kernel.cluster.jobs]
 
     def hindsight(self) -> list[tuple[float, float]]:
-        """The arrival (s) and the executor-seconds of each job."""
+        """Return the arrival (s) and the executor-seconds of each job."""
         jobs = self._kernel.episode.jobs
         return [(job.arrival_ms / 1000, self._task_s.whole(job)) for job in jobs]
 
@@ -133,8 +133,9 @@ def fluid_cost(
     executors: int,
     time_constant_s: float,
 ) -> float:
-    """Discounted job-seconds from ``now_s`` on, if the shortest of ``work_s`` is always served
-    first. ``arrivals`` (time, work) are those of the whole episode, in order. O(jobs log jobs).
+    """Return the discounted job-seconds from ``now_s`` on if the smallest amount in ``work_s`` is
+    always served first. ``arrivals`` (time, work) covers the whole episode, in order. O(jobs log
+    jobs).
     """
     left = list(work_s)
     heapify(left)
@@ -163,7 +164,7 @@ _RIDGE = 1e-3
 
 
 def backlog(observation: StageObservation, time_constant_s: float) -> np.ndarray:
-    """(6,) float64: several measures of how long the remaining jobs would take at best."""
+    """Return (6,) float64: several measures of how long the remaining jobs would take at best."""
     work = np.sort(np.expm1(8.0 * observation.jobs[:, 0].astype(np.float64)))
     ends_s = np.cumsum(work) / observation.executors
     paths_s = np.expm1(8.0 * observation.jobs[:, 1].astype(np.float64))
@@ -182,12 +183,12 @@ def backlog(observation: StageObservation, time_constant_s: float) -> np.ndarray
 def fluid_advantages(
     groups: Sequence[Sequence[EpisodeSteps]], time_constant_s: float, horizon_s: float, *, discounted: bool = True
 ) -> list[np.ndarray]:
-    """(T_i,) float64 per episode, in order: how much better its decisions were than those of the
-    other replicas.
+    """Return (T_i,) float64 per episode, in order: how much better its decisions were than those in
+    the other replicas.
 
-    A decision is credited with its consequences for ``horizon_s`` seconds, beyond those that the
-    backlog shows at once. If not ``discounted``, the rewards must have their mean rate subtracted
-    (``differential``).
+    A decision is credited with its consequences for ``horizon_s`` seconds, in addition to those
+    that the backlog shows at once. If not ``discounted``, the mean rate must have been subtracted
+    from the rewards (``differential``).
     """
     discount_s = time_constant_s if discounted else np.inf
     group_returns = [[returns(steps, discount_s) for steps in group] for group in groups]
@@ -211,8 +212,8 @@ def fluid_advantages(
 
 
 def differential(groups: Sequence[Sequence[EpisodeSteps]]) -> None:
-    """Subtract the mean number of jobs, over all of ``groups``, from every second's reward. A
-    return then measures how much better its future is than the average, without any discount
+    """Subtract the mean number of jobs, over all of ``groups``, from every second's reward. A return
+    then measures, without any discount, how much better the rest of the episode is than average
     (Mao et al. 2019, appendix B).
     """
     all_steps = [steps for group in groups for steps in group]
@@ -222,8 +223,8 @@ def differential(groups: Sequence[Sequence[EpisodeSteps]]) -> None:
 
 
 def _left(steps: EpisodeSteps, time_constant: float) -> np.ndarray:
-    """(T, 7) remaining work in each state: the backlog, and its cost as a fluid. ``time_constant`` is in
-    units of ``steps.times_s``.
+    """Return (T, 7): the remaining work in each state, as the backlog and as its fluid cost.
+    ``time_constant`` is in units of ``steps.times_s``.
     """
     rows, time_constant_s = [], time_constant * steps.unit_s
     for observation, now, left_s in zip(steps.observations, steps.times_s, steps.notes, strict=False):
@@ -233,7 +234,7 @@ def _left(steps: EpisodeSteps, time_constant: float) -> np.ndarray:
 
 
 def _at(times: np.ndarray, steps: EpisodeSteps, curves: np.ndarray) -> np.ndarray:
-    """(T, C) the columns of ``curves`` at ``times``; 0 after the end of the episode."""
+    """Return (T, C): the columns of ``curves`` at ``times``; 0 after the end of the episode."""
     own_times = np.asarray(steps.times_s)
     padded = np.vstack([curves, np.zeros((1, curves.shape[1]))])
     return np.stack([np.interp(times, own_times, column) for column in padded.T], axis=1)

@@ -1,8 +1,8 @@
 """Training jobs with growing batches, so that their rates change from epoch to epoch.
 
 The rules are those of the 120 jobs that Shockwave's authors ran on 32 GPUs (Zheng et al., NSDI
-2023; the workloads in their repository, MIT licence). These rules state the epochs instead of
-measuring gradients.
+2023; the workloads in their repository, MIT licence). They fix the epochs at which a batch changes,
+instead of measuring gradients.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def batch_schedule(model: str, batch: int, gpus: int, mode: str, epochs: int) ->
 
 @dataclass(frozen=True)
 class EpochTraining:
-    """The progress of a task in epochs, each at the rate of its batch (``TrainingModel``).
+    """The progress of a task in epochs, whose rate depends on the batch (``TrainingModel``).
 
     ``schedule`` gives the batch by the epochs from which it applies (the first is 0);
     ``epoch_s[gpu][batch]`` are the seconds per epoch of the whole gang on a GPU type. The task is
@@ -120,7 +120,8 @@ class EpochTraining:
     is rounded up to whole epochs.
 
     Raises:
-        ModelError: ``epochs`` is not positive, the schedule does not begin with epoch 0, or the pause
+        ModelError: ``epochs`` is not positive, the schedule does not begin with epoch 0, or the
+            pause
             is negative.
     """
 
@@ -143,7 +144,7 @@ class EpochTraining:
         return [*[float(start) for start in sorted(self.schedule) if start < self.epochs], self.epochs]
 
     def alone_s(self, gpu: str) -> float:
-        """Return the seconds of the whole training on a GPU type, without interruption.
+        """Return the seconds that the whole training run takes on a GPU type, without interruption.
 
         Raises:
             ModelError: A batch was not measured on this type.
@@ -194,7 +195,7 @@ class EpochProgress:
         return self.progress >= self.task.epochs
 
     def place(self, placement: Sequence[int], gpu: str = "") -> None:
-        """Take GPUs of a type; the rates take the size of the gang into account."""
+        """Take GPUs of a type; the rates already account for the size of the gang."""
         self._gpu = gpu if placement else None
         self._pauses = False
         self._epoch = floor(self._epoch + _WHOLE)
@@ -216,7 +217,7 @@ class EpochProgress:
 
     @property
     def _to_change(self) -> float:
-        """Epochs until the batch changes, or at the latest until the training ends."""
+        """Epochs until the batch changes, or until the training run ends if that is earlier."""
         return self._changes[self._phase + 1] - self._epoch
 
     def advance(self, progress: float) -> None:

@@ -1,4 +1,4 @@
-"""The family of elastic training jobs, and what it registers."""
+"""The family of elastic training jobs, and everything that it registers."""
 
 from dagsim.family import Entry, Family
 

@@ -1,12 +1,12 @@
 """Pollux's policy (OSDI 2021): a genetic search for the allocation with the best mean speedup.
 
 A candidate gives each job (row) some replicas on each node (column). Its fitness is the harmonic
-mean of the jobs' speedups over their fair share, where a job that would restart loses the part of
-its time that restarts have cost it so far.
+mean of the jobs' speedups over their fair share. The speedup of a job that would restart is reduced
+by the share of its time that restarts have cost it.
 
-After Pollux: the fitness, the limits and the operators are as published. The published search is
+Based on Pollux: the fitness, the limits and the operators are as published. The published search is
 NSGA-II with the size of the cluster as its second objective; here the cluster's size is fixed, and
-the search has the one objective.
+the search has a single objective.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LEAST_SPEEDUP = 1e-3
 
 
 class SearchedJob(Protocol):
-    """A job, as the search sees it."""
+    """The properties of a job that the search uses."""
 
     @property
     def arrival_s(self) -> float:
@@ -41,17 +41,17 @@ class SearchedJob(Protocol):
 
     @property
     def limits(self) -> BatchLimits:
-        """Batch sizes of its application."""
+        """Batch sizes that the job's application may use."""
         ...
 
     @property
     def goodput(self) -> GoodputModel | None:
-        """The goodput model fitted to its runs so far; None before the first start."""
+        """The goodput model fitted to the job's runs so far; None before the first start."""
         ...
 
     @property
     def largest_measured(self) -> int:
-        """Largest number of replicas with which it has run."""
+        """Largest number of replicas with which the job has run."""
         ...
 
     def most_replicas(self, batch: int) -> int:
@@ -60,10 +60,10 @@ class SearchedJob(Protocol):
 
 
 class PolluxSearch:
-    """Allocate by goodput, and choose batch sizes with it.
+    """Allocates GPUs and chooses batch sizes so that goodput is high.
 
-    A job may have at most twice the replicas that it has run on. A node holds at most one job that
-    is on several nodes.
+    A job may have at most twice as many replicas as it has run with. A node holds at most one job
+    that runs on several nodes.
 
     Args:
         seed: Seed of the search.
@@ -122,7 +122,7 @@ class PolluxSearch:
         return min(max(2 * job.largest_measured, 1), job.most_replicas(job.limits.largest))
 
     def _carried_over(self, names: Sequence[str], present: np.ndarray) -> np.ndarray:
-        """Return the last survivors, with the current rows for new jobs."""
+        """Return the survivors of the last search, in which new jobs have their current allocation."""
         if self._survivors is None:
             return present[None]
         rows = {name: row for row, name in enumerate(self._names)}
@@ -186,14 +186,14 @@ def _clipped(states: np.ndarray, most: np.ndarray | int, axis: int) -> np.ndarra
 
 
 def _restart_factor(job: SearchedJob, now_s: int) -> float:
-    """Return the share of its time in which the job would have worked after one more restart."""
+    """Return the share of the job's time that would be productive after one more restart."""
     age_s = now_s - job.arrival_s
     return max(age_s - max(job.restarts, 0) * _RESTART_S, 0.0) / (age_s + _RESTART_S)
 
 
 def _speedups(jobs: Sequence[SearchedJob], cluster: EqualNodes, most: int) -> np.ndarray:
-    """Return goodput divided by that of the fair share, by job, several nodes (0 or 1) and
-    replicas.
+    """Return (jobs, 2, most + 1) float64: the goodput relative to the goodput of the fair share, on
+    one node (0) or on several (1), by number of replicas.
 
     The model distinguishes one node from several, but not how many.
     """

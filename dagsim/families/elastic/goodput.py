@@ -2,7 +2,8 @@
 
 Symbols as in the paper: ``n`` nodes, ``k`` replicas (one GPU each), ``m`` samples per replica and
 pass (the local batch), ``s`` accumulation steps, M = k m (s + 1) samples per iteration (the batch),
-M0 the initial batch. Times are seconds. All functions take numbers or arrays that broadcast.
+M0 the initial batch. Times are in seconds. All functions accept numbers or arrays, which are
+broadcast.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class BatchLimits(NamedTuple):
 
 
 class GradientNoise(NamedTuple):
-    """Squared norm of the true gradient, and variance of its estimate, at the initial batch."""
+    """The squared norm of the true gradient, and the variance of its estimate, at the initial batch."""
 
     square: float
     variance: float
@@ -57,11 +58,12 @@ class StepMeasurement(NamedTuple):
 
 
 class ThroughputModel(NamedTuple):
-    """Seconds of an iteration: computing is linear in the local batch, communication in replicas.
+    """Seconds of an iteration: computing time is linear in the local batch, communication time in the
+    number of replicas.
 
     ``alpha_n, beta_n`` apply to replicas on several nodes, ``alpha_r, beta_r`` to several replicas
-    on one node. ``gamma``, from 1 (no overlap) to 10 (nearly full overlap), is how far the two
-    overlap.
+    on one node. ``gamma``, from 1 (no overlap) to 10 (nearly full overlap), describes how far the
+    two overlap.
     """
 
     alpha_c: float
@@ -88,7 +90,7 @@ class ThroughputModel(NamedTuple):
         return fixed + per_replica * np.maximum(np.asarray(replicas) - 2, 1e-8)
 
     def step_s(self, nodes: Any, replicas: Any, local_batch: Any) -> Any:
-        """Return the seconds of the last pass of an iteration, which synchronises."""
+        """Return the seconds of the last pass of an iteration, including the synchronisation."""
         passed, synced = self.pass_s(local_batch), self.sync_s(nodes, replicas)
         return np.exp(np.log(passed**self.gamma + synced**self.gamma) / self.gamma)
 
@@ -174,7 +176,7 @@ def fit_throughput(measurements: Sequence[StepMeasurement]) -> ThroughputModel:
     nodes is expected to lose nothing there, so that the scheduler tries it.
 
     Raises:
-        ModelError: No measurement is given, or one has no computing time.
+        ModelError: There is no measurement, or one has no computing time.
     """
     from scipy.optimize import Bounds, minimize
 

@@ -1,6 +1,7 @@
 """Measured training applications in the layout of Pollux (OSDI 2021): times, gradients, progress.
 
-An application is three kinds of CSV files, plain or gzip, as ``APP/NAME.csv`` or ``APP__NAME.csv``:
+An application consists of three kinds of CSV files, plain or gzip, as ``APP/NAME.csv`` or
+``APP__NAME.csv``:
 
 - ``placements.csv``: ``placement`` (digits: replicas on each node), ``local_bsz, step_time,
   sync_time``
@@ -55,7 +56,7 @@ APPLICATIONS = {
 
 
 class IterationTime(NamedTuple):
-    """Seconds of an iteration without accumulation, and the part of them that synchronises."""
+    """Seconds of an iteration without accumulation, and the part of them spent on synchronisation."""
 
     step_s: float
     sync_s: float
@@ -120,8 +121,8 @@ class TrainingProfile:
     def times(self, placement: Sequence[int], local_batch: int) -> IterationTime:
         """Return the times of an iteration with the given replicas on each node, in ring order.
 
-        A measured placement (or a rotation of one) is interpolated in the local batch, any other
-        in nodes, replicas and local batch.
+        For a measured placement (or a rotation of one), times are interpolated in the local batch;
+        for any other, in nodes, replicas and local batch.
 
         Raises:
             ModelError: The placement or batch is outside the measured range.
@@ -132,8 +133,8 @@ class TrainingProfile:
         return self._times[key]
 
     def noise(self, batch: int, epoch: int) -> GradientNoise:
-        """Return the noise of the gradient in epoch ``epoch`` (from 0), linear between validated
-        batches.
+        """Return the noise of the gradient in epoch ``epoch`` (from 0), interpolated linearly between
+        validated batches.
 
         Raises:
             ModelError: The batch or epoch is outside the measured range.
@@ -201,7 +202,9 @@ class TrainingProfile:
         return IterationTime(float(step_s), float(sync_s))
 
     def _curve(self, placement: tuple[int, ...]) -> np.ndarray:
-        """Return the rows (local batch, step s, sync s) of a measured placement, by local batch."""
+        """Return the rows (local batch, step s, sync s) of a measured placement, sorted by local
+        batch.
+        """
         if placement not in self._curves:
             self._curves[placement] = np.array(sorted(self._by_placement[placement], key=lambda row: row[0]))
         return self._curves[placement]

@@ -1,5 +1,6 @@
 """Policies that choose the GPUs of elastic tasks: those in Pollux's simulator, Sia, and dagsim's
-own."""
+own policy.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +38,8 @@ def elastic_job_of(
 ) -> Job:
     """Return a measured application as a job of the kernel.
 
-    The policy decides whether the user's batch stays. ``restart_s`` is by default that of the
-    application. With ``whole_seconds``, epochs end as in Pollux's simulator.
+    The policy decides whether the job keeps its user's batch. By default, ``restart_s`` is taken
+    from the application. With ``whole_seconds``, epochs end as in Pollux's simulator.
     """
     training = MeasuredTraining(job, policy.batch(job), whole_seconds)
     restart_s = job.profile.application.restart_s if restart_s is None else restart_s
@@ -48,10 +49,10 @@ def elastic_job_of(
 
 
 class _ElasticTask:
-    """An elastic task in the system, for policies.
+    """An elastic task in the system, with what policies need to know about it.
 
-    ``piece`` is waiting or running; ``run`` is its run, None while it waits. ``starts`` counts the
-    starts by this policy.
+    ``piece`` is the part of the task that is waiting or running; ``run`` is its run, or None while
+    it is waiting. ``starts`` counts how often this policy has started the task.
     """
 
     def __init__(self, piece: TaskState, run: Run | None, starts: int) -> None:
@@ -67,7 +68,9 @@ class _ElasticTask:
 
     @property
     def domains(self) -> tuple[int, ...]:
-        """Sets of nodes, in one of which all its GPUs must lie; empty if they may be anywhere."""
+        """Sets of nodes, one of which must contain all GPUs of the task; empty if they may be
+        anywhere.
+        """
         terms = self.piece.demand.terms
         return () if terms is None else tuple(terms.domains)
 
@@ -95,15 +98,17 @@ class _ElasticTask:
         return min(self.elastic.most, batch // self.limits.local_min)
 
     def restart_factor(self, now: float, restart_s: float) -> float:
-        """Return the share of its time in which the task would have worked after one more restart;
-        1 if it is young."""
+        """Return the share of the task's time that would be productive after one more restart; 1 if
+        the task is young.
+        """
         age_s = now - self.arrival_s
         return max(age_s - max(self.restarts, 0) * restart_s, 0.0) / (age_s + restart_s) if age_s > restart_s else 1.0
 
 
 class _ElasticTasks:
-    """The elastic tasks in the system, and changes of their GPUs. Records how often each task was
-    started."""
+    """The elastic tasks in the system. Changes their GPUs, and records how often each task was
+    started.
+    """
 
     def __init__(self) -> None:
         self._starts: dict[int, int] = {}
@@ -136,8 +141,8 @@ class _ElasticTasks:
 
 
 class _Turns:
-    """When a policy decides: every ``interval_s`` seconds, if the state has changed or ``renew_s``
-    has passed.
+    """Determines when a policy decides: every ``interval_s`` seconds, if the state has changed or
+    ``renew_s`` seconds have passed.
 
     Raises:
         ConfigError: A time has the wrong sign.
@@ -168,8 +173,9 @@ class _Turns:
 
 class _Resizing(ABC):
     """Base class of the policies that choose the GPUs of elastic tasks. All other tasks come first:
-    they start oldest first where they fit, and elastic tasks leave free the GPUs for which they
-    wait."""
+    they start oldest first where they fit, and elastic tasks leave GPUs free for those that are
+    still waiting.
+    """
 
     polls = True
     """True if the policy must decide again although nothing happened."""
@@ -199,7 +205,7 @@ class _Resizing(ABC):
             yield Wait(turns.next_s)
 
     def _state(self, view: ClusterView, tasks: Sequence[_ElasticTask]) -> object:
-        """Return the state on which a new allocation depends, besides the passing of time."""
+        """Return the state on which a new allocation depends, apart from the time."""
         return [(task.order, _most_now(task)) for task in tasks], _room(view)
 
     @abstractmethod
@@ -214,16 +220,15 @@ class Pollux(_Resizing):
     """Pollux's search for the allocation with the best mean speedup, every ``interval_s`` seconds
     (``PolluxSearch``; Qiao et al., OSDI 2021).
 
-    For elastic tasks (the key ``elastic``) on equal nodes, without other tasks. A task whose nodes
-    change restarts. The search runs over ``generations`` of ``population`` candidates, with random
-    numbers from ``seed``. With ``renew_s``, it runs only after a task arrived, ended or could have
-    more GPUs, and at this interval. Preemptive. Based on Pollux; means are checked by
-    ``scripts/validate_pollux.py``.
+    Supports only elastic tasks (the key ``elastic``) on equal nodes. A task whose nodes change is
+    restarted. The search runs over ``generations`` of ``population`` candidates, with random
+    numbers from ``seed``. With ``renew_s``, it runs only after a task has arrived, has ended or may
+    have more GPUs than before, and at this interval. Preemptive. Based on Pollux; means are checked
+    by ``scripts/validate_pollux.py``.
 
     Raises:
-        ConfigError: The interval is not positive; or, raised during a simulation, there are
-            other tasks or
-            unequal nodes, which the policy does not support.
+        ConfigError: The interval is not positive; or, raised during a simulation, there are other
+            tasks or unequal nodes, which the policy does not support.
     """
 
     def __init__(
@@ -266,7 +271,7 @@ class Pollux(_Resizing):
 
 
 class _Searched:
-    """A task, as ``PolluxSearch`` sees it."""
+    """The properties of a task that ``PolluxSearch`` uses."""
 
     def __init__(self, task: _ElasticTask, gpu: str) -> None:
         self._task = task
@@ -288,8 +293,8 @@ class Sia(_Resizing):
     For elastic tasks (the key ``elastic``); other tasks start first, oldest first. Configurations
     are powers of two on one node, and whole nodes. A task may have at most twice as many GPUs as it
     has run on. A restarting task keeps its configuration. The program is solved again only after a
-    task arrived, ended or could have more GPUs, and every ``renew_s`` seconds. Preemptive. Based on
-    Sia; the program is checked by ``scripts/validate_sia.py``.
+    task has arrived, has ended or may have more GPUs than before, and every ``renew_s`` seconds.
+    Preemptive. Based on Sia; the program is checked by ``scripts/validate_sia.py``.
 
     Raises:
         ConfigError: A time or ``power`` has the wrong sign.
@@ -323,7 +328,7 @@ class Sia(_Resizing):
             power=self.power,
             waiting_cost=self.waiting_cost,
         )
-        # No configuration that is allowed for the task yet is worth its GPUs.
+        # Of the configurations that the task may have so far, none is worth its GPUs.
         chosen = [None if at is None or goodputs[row, at] <= _UNKNOWN else at for row, at in enumerate(choice.chosen)]
         wanted = {task.order: None if at is None else options[at] for task, at in zip(tasks, chosen, strict=True)}
         yield from self._tasks.change(view, tasks, _moves(view, tasks, wanted, nodes))
@@ -332,13 +337,14 @@ class Sia(_Resizing):
 class EftResize(_Resizing):
     """dagsim's own policy for elastic tasks: EFT-wait with a choice of the number of GPUs.
 
-    Each task would finish at some time on each configuration of GPU type, nodes and GPUs, by its
-    goodput and the estimate of the work left; a change of the configuration costs a restart first.
-    Configurations are powers of two on one node, and whole nodes. Starting from no GPUs, the task
-    gets the next GPUs whose reciprocal of the time to its finish grows most per GPU, until none
-    are left or none helps. So short tasks come first, and get more GPUs only while those help them
-    more than they would help another task. Decides at events, at least ``gap_s`` apart. A task keeps
-    its GPUs unless another configuration is better by the fraction ``hold``.
+    The policy predicts when each task would finish on each configuration of GPU type, nodes and
+    GPUs, from the goodput and the estimate of the remaining work; a change of the configuration
+    includes the delay of a restart. Configurations are powers of two on one node, and whole nodes.
+    All tasks begin without GPUs. The next GPUs always go to the task for which the reciprocal of
+    the time to its finish grows most per GPU, until none are left or none helps. So short tasks
+    come first, and get more GPUs only while those help them more than they would help another task.
+    The policy decides at events, at least ``gap_s`` seconds apart. A task keeps its GPUs unless
+    another configuration is better by the fraction ``hold``.
 
     For elastic tasks (the key ``elastic``); other tasks start first, oldest first. Uses estimates;
     preemptive.
@@ -399,16 +405,15 @@ class EftResize(_Resizing):
 class IntervalAllocation:
     """Lets a policy for elastic jobs make all allocations every ``interval_s`` seconds.
 
-    ``policy`` is ``tiresias``, ``optimus`` or ``pollux``, or an ``ElasticPolicy``. Its jobs are
-    tasks that run with ``MeasuredTraining``, on equal nodes. A task whose nodes change is preempted
-    and started again, so that all simultaneous changes fit. Preemptive. As published with Pollux
-    for ``tiresias`` and ``optimus``, checked by ``scripts/validate_pollux.py --kernel``; ``pollux``
-    is based on Pollux (Qiao et al., OSDI 2021).
+    ``policy`` is ``tiresias``, ``optimus`` or ``pollux``, or an ``ElasticPolicy``. It supports only
+    tasks with ``MeasuredTraining``, on equal nodes. A task whose nodes change is preempted and
+    started again, so that all simultaneous changes fit. Preemptive. ``tiresias`` and ``optimus``
+    are as published with Pollux, and are checked by ``scripts/validate_pollux.py --kernel``;
+    ``pollux`` is based on Pollux (Qiao et al., OSDI 2021).
 
     Raises:
-        ConfigError: There is no such policy, or the interval is not positive; or, raised during
-            a simulation, there are
-            other tasks or unequal nodes, which the policy does not support.
+        ConfigError: There is no such policy, or the interval is not positive; or, raised during a
+            simulation, there are other tasks or unequal nodes, which the policy does not support.
     """
 
     def __init__(self, policy: str | ElasticPolicy = "optimus", interval_s: int = 60) -> None:
@@ -452,7 +457,7 @@ class IntervalAllocation:
         yield Wait(now + self.interval_s)
 
     def _job(self, order: int, waiting: dict[int, TaskState], runs: dict[int, Run]) -> SteppedJob:
-        """Return the task in the form that its policy takes."""
+        """Return the task in the form that the policy expects."""
         task = waiting[order] if order in waiting else runs[order].task
         if not isinstance(task.training, Training):
             raise ConfigError(
@@ -492,8 +497,9 @@ def _equal_nodes(view: ClusterView) -> EqualNodes:
 
 
 class _Nodes(NamedTuple):
-    """The nodes of a GPU type: the GPUs of the largest node, and the GPUs that elastic tasks hold
-    or may have, by node."""
+    """The nodes of a GPU type: the number of GPUs on the largest node, and, by node, the GPUs that
+    elastic tasks hold or may have.
+    """
 
     size: int
     free: dict[int, int]
@@ -518,7 +524,9 @@ def _room(view: ClusterView) -> _NodesByType:
 
 
 def _capacity(view: ClusterView, nodes: _NodesByType) -> dict[str, int]:
-    """Return the GPUs of each type for elastic tasks, without those for which other tasks wait."""
+    """Return the number of GPUs of each type that elastic tasks may use, which excludes those for
+    which other tasks are waiting.
+    """
     capacity = {type_: sum(one.free.values()) for type_, one in nodes.items()}
     for task in view.ready:
         gpu = view.gpu_types[task.seconds.index(task.best_s)]
@@ -529,7 +537,7 @@ def _capacity(view: ClusterView, nodes: _NodesByType) -> dict[str, int]:
 
 
 def _configurations(nodes: _NodesByType) -> tuple[Configuration, ...]:
-    """Return powers of two on one node, and whole nodes, of each type."""
+    """Return the configurations on each type: powers of two on one node, and whole nodes."""
     options = []
     for type_, (size, free) in nodes.items():
         counts = [2**power for power in range(size.bit_length()) if 2**power < size] + [size]
@@ -541,7 +549,7 @@ def _configurations(nodes: _NodesByType) -> tuple[Configuration, ...]:
 
 @lru_cache(maxsize=4096)
 def _model_goodputs(model: GoodputModel, options: tuple[Configuration, ...]) -> np.ndarray:
-    """Return the model's goodput on each configuration; 0 beyond its batches."""
+    """Return the model's goodput on each configuration; 0 if even its largest batch is too small."""
     goodputs = np.zeros(len(options))
     allowed = [at for at, one in enumerate(options) if one.gpus * model.limits.local_min <= model.limits.largest]
     if allowed:
@@ -559,8 +567,9 @@ def _largest_group(domains: Sequence[int], of_type: _Nodes) -> int:
 def _goodputs(
     task: _ElasticTask, options: tuple[Configuration, ...], nodes: _NodesByType, *, sia: bool = False
 ) -> np.ndarray:
-    """Return the goodput of the task on each configuration; 0 outside its range, on more GPUs per
-    node than were measured, and on more nodes than are as close together as its job requires.
+    """Return the goodput of the task on each configuration. It is 0 outside the task's range, on more
+    GPUs per node than were measured, and on more nodes than are as close together as its job
+    requires.
 
     For ``sia``, goodput is relative to the smallest, and very small where the task may not run yet.
     """
@@ -602,7 +611,9 @@ def _goodput_of(model: GoodputModel, nodes: int, gpus: int) -> float:
 
 
 def _most_now(task: _ElasticTask) -> int:
-    """Return at most twice the GPUs with which the task has run."""
+    """Return the largest number of GPUs that the task may have now: at most twice as many as it has
+    run with.
+    """
     return min(task.elastic.most, max(2 * task.training.largest_measured, task.elastic.least))
 
 
@@ -611,7 +622,7 @@ def _has_room(view: ClusterView, task: TaskState, share: Share) -> bool:
 
 
 def _restarts(task: _ElasticTask) -> bool:
-    """Return True if the task holds GPUs but does not train yet."""
+    """Return True if the task holds GPUs but is not training yet."""
     return task.run is not None and task.run.computing_s is None
 
 
@@ -621,7 +632,7 @@ def _held(run: Run | None) -> list[tuple[int, int]]:
 
 
 def _present(task: _ElasticTask, options: Sequence[Configuration], view: ClusterView) -> int | None:
-    """Return the index of the task's configuration; None if it waits."""
+    """Return the index of the task's configuration; None if the task is waiting."""
     if task.run is None:
         return None
     gpu, held = view.gpu_types[task.run.type], _held(task.run)
@@ -663,9 +674,9 @@ def _moves(
     wanted: Mapping[int, Configuration | None],
     nodes: _NodesByType,
 ) -> dict[int, Placement | None]:
-    """Return the placements of all tasks whose configuration changes; None for those that stop.
-
-    A task that has its configuration keeps its GPUs, unless the others of the type would not fit.
+    """Return the placements of all tasks whose configuration changes; None for tasks that stop. A task
+    that already has its configuration keeps its GPUs, unless the other tasks on this type would
+    then not fit.
     """
     moves: dict[int, Placement | None] = {}
     for type_, of_type in nodes.items():

@@ -26,7 +26,7 @@ class Configuration(NamedTuple):
 
 
 class ConfigurationChoice(NamedTuple):
-    """Index of each job's configuration (None if it waits), and the lowest cost."""
+    """Index of each job's configuration (None if the job waits), and the lowest cost."""
 
     chosen: list[int | None]
     objective: float
@@ -46,15 +46,17 @@ def choose_configurations(
     """Solve the program to optimality (HiGHS).
 
     Args:
-        goodputs: Shape (jobs, configurations), relative to each job's least.
+        goodputs: Shape (jobs, configurations), relative to the smallest goodput of each job.
         options: The configurations.
-        gpus: GPUs of each type.
+        gpus: Number of GPUs of each type.
         present: Index of the configuration that each job has now, None if it waits.
-        restart_factors: Factor on the goodputs of all other configurations of a job that runs.
+        restart_factors: For each running job, the factor on its goodput in all other
+            configurations.
         locked: Indices of jobs that keep their configuration, because they are restarting.
         power: Exponent p < 0: smaller values favour the jobs that are worst off.
-        waiting_cost: Cost of a job without GPUs (lambda_n); a job costs at most 1 with its least
-            goodput.
+        waiting_cost: Cost of a job without GPUs (lambda_n); a job with its smallest goodput costs
+            at
+            most 1.
 
     Raises:
         ModelError: Shapes do not agree, a goodput is not positive, a locked job has no

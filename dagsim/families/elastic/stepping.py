@@ -46,12 +46,12 @@ class SteppedJob:
 
     @property
     def goodput(self) -> GoodputModel | None:
-        """The model fitted to its iterations so far."""
+        """The model fitted to the job's iterations so far."""
         return self.training.goodput
 
     @property
     def largest_measured(self) -> int:
-        """Largest number of replicas with which it has run."""
+        """Largest number of replicas with which the job has run."""
         return self.training.largest_measured
 
     def most_replicas(self, batch: int) -> int:

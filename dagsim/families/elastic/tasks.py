@@ -56,21 +56,22 @@ class ElasticTasks:
 
     A task with whole GPUs runs on ``least`` to ``most`` GPUs (or on the requested number, if that
     is outside the range). If its user requested more than the cluster has, it is rejected.
+
     ``models`` names an application of ``SHIPPED_MODELS`` for each model of the workload; names of
     applications and of Gavel's models need no entry. ``default`` is the application of all other
     tasks: ``by-size`` chooses by GPU-hours, and ``null`` leaves them rigid. The application only
     determines the shape of the goodput; with the requested GPUs, a task takes the seconds of the
-    runtime model on each GPU type. Each start takes ``restart_s``, by default that of the
-    application.
+    runtime model on each GPU type. Each start begins with a delay of ``restart_s`` seconds, by
+    default the application's restart time.
 
     ``profiles`` is a folder of measured applications in Pollux's layout (variables such as
-    ``$DAGSIM_DATA`` are replaced). Tasks of these
-    applications then train all epochs as measured, with the ``batch`` that is ``best`` at each
-    placement or that the user ``asked`` for. Other GPU types than the slowest scale the rate by the
-    runtime model.
+    ``$DAGSIM_DATA`` are replaced). Tasks of these applications then train all epochs as measured,
+    with the ``batch`` that is ``best`` at each placement or that the user ``asked`` for. On GPU
+    types other than the slowest, the rate is scaled by the runtime model.
 
     Raises:
-        ConfigError: There is no such application, the range is empty, or the profiles cannot be read.
+        ConfigError: There is no such application, the range is empty, or the profiles cannot be
+            read.
     """
 
     models: Mapping[str, str] = field(default_factory=dict)
@@ -123,7 +124,7 @@ class ElasticTasks:
         Raises:
             ModelError: A task requests more GPUs than its application has batches for, or a
                 placement or
-            batch that its profile does not cover.
+                batch that its profile does not cover.
         """
         tasks = [self._task(task, job, seconds, cluster) for task in job.graph.tasks]
         if all(new is old for new, old in zip(tasks, job.graph.tasks, strict=True)):
@@ -166,7 +167,7 @@ class ElasticTasks:
         return self._elastic(task, asked, name, GoodputTraining(models, samples_per_s * fastest_s))
 
     def _elastic(self, task: Task, asked: int, name: str, training: TrainingModel) -> Task:
-        """Return the task as a gang of single GPUs, with its range."""
+        """Return the task as a gang with one GPU per instance, and with its range of GPUs."""
         limits, restart_s = APPLICATIONS[name].limits, self.restart_s
         most = min(self.most, limits.largest // limits.local_min)
         elastic = Elastic(
@@ -230,9 +231,10 @@ def _profiles(folder: str) -> dict[str, TrainingProfile]:
 
 @cache
 def _scaled(name: str, asked: int, slower: tuple[tuple[str, int, float], ...]) -> tuple[dict[str, GoodputModel], float]:
-    """Return models by GPU type, so that ``asked`` GPUs on as few nodes as possible are slower than
-    on the fastest type by the stated factor; and their goodput there. ``slower`` holds types, GPUs
-    per node and factors."""
+    """Return models by GPU type and their goodput with ``asked`` GPUs on as few nodes as possible. On
+    each type, these GPUs are slower than on the fastest type by the stated factor. ``slower`` lists
+    types, GPUs per node and factors.
+    """
     model = SHIPPED_MODELS[name]
     goodputs = {gpu: float(model.best(-(-asked // size), asked).goodput) for gpu, size, _ in slower}
     fastest = next(gpu for gpu, _, factor in slower if factor == 1.0)

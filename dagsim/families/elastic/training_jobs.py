@@ -30,7 +30,7 @@ _NODE_GPUS = 4
 class ElasticJob:
     """A training job as submitted.
 
-    The user chose ``replicas`` and ``batch``; a policy may take both as advice.
+    ``replicas`` and ``batch`` are the user's choice; a policy may treat both as advice.
     """
 
     name: str
@@ -44,8 +44,9 @@ class ElasticJob:
 class MeasuredTraining:
     """The progress of a task according to the measurements of an application (``TrainingModel``).
 
-    ``batch`` as in ``Training``. With ``whole_seconds``, epochs end after whole seconds, as in
-    Pollux's simulator. ``speeds`` multiply the rate by GPU type; other types have the measured rate.
+    ``batch`` has the same meaning as in ``Training``. With ``whole_seconds``, epochs end after
+    whole seconds, as in Pollux's simulator. ``speeds`` are factors on the rate by GPU type; other
+    types have the measured rate.
     """
 
     job: ElasticJob
@@ -61,7 +62,7 @@ class MeasuredTraining:
 @dataclass(frozen=True)
 class GoodputTraining:
     """The progress of a task by goodput models (``TrainingModel``), in samples at the efficiency of
-    the initial batch: it is done after ``samples``.
+    the initial batch. The task is done after ``samples``.
 
     ``models`` are by GPU type; the empty name stands for all others. The batch is always the best
     for the placement.
@@ -125,8 +126,9 @@ class GoodputProgress:
         return self.model(gpu) is not None
 
     def model(self, gpu: str) -> GoodputModel | None:
-        """Return the goodput on a GPU type, as a policy knows it; None if the task cannot run
-        there."""
+        """Return the goodput model that policies may use for a GPU type; None if the task cannot run
+        there.
+        """
         return self.task.models.get(gpu) or self.task.models.get("")
 
     def pace(self, interference: float = 0.0) -> Pace:
@@ -138,7 +140,7 @@ class GoodputProgress:
         self.progress += progress
 
     def end_epoch(self) -> None:
-        """Finish."""
+        """Complete the task."""
         self.progress = self.task.samples
 
     def copy(self) -> GoodputProgress:
@@ -151,14 +153,15 @@ class Training:
 
     Args:
         job: The job.
-        batch: Samples per iteration; by default the batch with the best goodput, chosen again
-            at each
+        batch: Samples per iteration; by default the batch with the best goodput, chosen again at
+            each
             placement and epoch.
         whole_seconds: Whether epochs end after whole seconds, as in Pollux's simulator.
         speeds: Factors on the rate, by GPU type.
 
-    ``placement`` are the replicas on each node (empty: not running), ``measured`` all iterations
-    that the job has seen, by (nodes, replicas, local batch) in order of discovery.
+    ``placement`` lists the replicas on each node and is empty while the job is not running.
+    ``measured`` contains all iterations measured so far, by (nodes, replicas, local batch) in order
+    of discovery.
     """
 
     def __init__(
@@ -214,12 +217,13 @@ class Training:
         return self._model
 
     def runs_on(self, gpu: str) -> bool:
-        """Return True if it may run on a GPU type."""
+        """Return True if the job may run on a GPU type."""
         return not self._speeds or gpu in self._speeds
 
     def model(self, gpu: str) -> GoodputModel | None:
-        """Return the goodput on a GPU type according to the iterations so far; None before the
-        first, and where the job cannot run."""
+        """Return the goodput model for a GPU type according to the iterations so far; None before the
+        first one, or if the job cannot run there.
+        """
         model, speed = self.goodput, self._speeds.get(gpu, 1.0)
         if model is None or not self.runs_on(gpu):
             return None
@@ -228,9 +232,10 @@ class Training:
         return GoodputModel(model.throughput.slower(1 / speed), model.noise, model.limits)
 
     def place(self, placement: Sequence[int], gpu: str = "") -> None:
-        """Take other GPUs: the replicas on each node, or an empty placement to stop. Choose the
-        batch for them. The profile describes one GPU type; other types differ only by their
-        factors."""
+        """Move to other GPUs, given as the replicas on each node, and choose the batch for them; an
+        empty placement stops the job. The profile describes one GPU type; other types differ only
+        by their factors.
+        """
         self.placement = tuple([count for count in placement if count])
         self._speed = self._speeds.get(gpu, 1.0)
         self._late_s = 0.0
@@ -238,7 +243,7 @@ class Training:
             self._choose_batch()
 
     def pace(self, interference: float = 0.0) -> Pace:
-        """Return the current rate, measuring an iteration; ``interference`` is the share lost to
+        """Measure an iteration, and return the current rate; ``interference`` is the share lost to
         other jobs.
 
         Raises:
@@ -305,8 +310,8 @@ def split_batch(profile: TrainingProfile, batch: int, replicas: int) -> tuple[in
 
 
 def alone_s(job: ElasticJob) -> float:
-    """Return the seconds that the job trains with the replicas and the batch that its user
-    requested, alone on nodes with four GPUs, filled one after the other, without restarts.
+    """Return how many seconds the job trains with the replicas and the batch that its user requested,
+    alone and without restarts, on nodes with four GPUs that are filled one after the other.
 
     Raises:
         ModelError: The replicas or the batch are outside the measured range.
@@ -323,7 +328,7 @@ def alone_s(job: ElasticJob) -> float:
 
 
 def read_workload(path: Path | str, profiles: Mapping[str, TrainingProfile]) -> list[ElasticJob]:
-    """Read a workload of Pollux or Sia: a CSV file, plain or gzip, with the columns ``name, time,
+    """Read a workload from Pollux or Sia: a CSV file, plain or gzip, with the columns ``name, time,
     application, num_replicas, batch_size``.
 
     Raises:
@@ -348,7 +353,7 @@ _NUMBERS = ("time", "num_replicas", "batch_size")
 
 
 def seconds_alone(profile: TrainingProfile, gpus: int, batch: int) -> float:
-    """Return the seconds that an application takes alone on GPUs, with a batch.
+    """Return how many seconds an application takes alone on a number of GPUs, with a batch.
 
     Raises:
         ModelError: The profile does not cover the GPUs or the batch.

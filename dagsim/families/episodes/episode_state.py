@@ -1,9 +1,9 @@
-"""The arrays of an episode: the state of the simulation, and the indexes that observations and
-rewards are read from.
+"""The arrays of an episode: the state of the simulation, and the indexes from which observations and
+rewards are read.
 
 An episode is a simulation that stops wherever there is a choice (``play``). Everything that
-changes during an episode is in arrays whose sizes never change, so that a new episode, or a fork of
-one, is a copy of one stretch of bytes (``side_by_side``).
+changes during an episode is in arrays whose sizes never change, so that starting or forking an
+episode means copying one block of bytes (``side_by_side``).
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class EpisodeState(NamedTuple):
     fixed: np.ndarray  # (n, types, 10) float32: the columns that do not change while a task waits
     # (J,) float64: critical path of each job on arrival; 0 for jobs that can never run
     ideal_s: np.ndarray
-    # What changes.
+    # Variables.
     tally: Any  # TALLY
     groups: np.recarray  # (groups,) GROUP
     short: np.recarray  # (n,) ENTRY: heaps of ready tasks, ordered by seconds on the fastest type
@@ -122,7 +122,7 @@ class EpisodeState(NamedTuple):
     heads: np.recarray  # (profiles, types) HEADS
     ready_tasks: np.ndarray  # (n,) int64: the ready tasks, in no particular order
     ready_at: np.ndarray  # (n,) int64: position of each task in ``ready_tasks``
-    left_s: np.ndarray  # (n,) float64: remaining GPU-seconds of the job when the task became ready
+    left_s: np.ndarray  # (n,) float64: the job's remaining GPU-seconds when the task became ready
     # (n,) float64: seconds of all ready tasks on their fastest types, in ascending order
     all_s: np.ndarray
     exact: np.ndarray  # (types, 8) float64: the exact rows of the types
@@ -131,7 +131,7 @@ class EpisodeState(NamedTuple):
 
 
 class EpisodeCodec(NamedTuple):
-    """The codec of an episode, as far as it concerns the engine."""
+    """The settings of an episode's codec that the engine needs."""
 
     placement: int
     relative: bool = False
@@ -159,8 +159,9 @@ def too_large(scene: EngineScenario) -> str:
 
 
 def most_in_flight(scene: EngineScenario) -> tuple[int, np.ndarray]:
-    """Return an upper bound on the instances that can run at once, and (types,) int64: the same by
-    type."""
+    """Return an upper bound on the number of instances that can run at once, and the same bound by
+    type, (types,) int64.
+    """
     instances = int(scene.work.rows.instances.sum())
     asked, nodes = scene.classes.table.gpus, scene.nodes.table
     least = float(asked.min()) if len(asked) else 0.0
@@ -172,7 +173,7 @@ def most_in_flight(scene: EngineScenario) -> tuple[int, np.ndarray]:
 
 
 def new_episode(scene: EngineScenario, codec: EpisodeCodec, terms: EpisodeReward, log: np.recarray) -> EpisodeState:
-    """Build the state of an episode before its first event. ``play.prepare`` must follow."""
+    """Build the state of an episode before its first event. ``play.prepare`` must be called next."""
     work, classes = scene.work, scene.classes
     tasks, types = work.seconds.shape
     jobs = len(work.jobs.arrival_s)
@@ -252,8 +253,9 @@ def new_episode(scene: EngineScenario, codec: EpisodeCodec, terms: EpisodeReward
 
 
 def scratch(nodes: int) -> np.recarray:
-    """Return a log with few rows, for episodes that do not keep their logs. Episodes in one thread
-    can share it."""
+    """Return a log with space for few rows, for episodes that do not keep their logs. Episodes in one
+    thread can share it.
+    """
     return np.zeros(max(1024, 4 * nodes), ROW).view(np.recarray)
 
 
@@ -268,8 +270,7 @@ _RING = 256
 
 
 def _cut(s: State, runs: int) -> State:
-    """Return the state with only as much space as ``runs`` runs need, each with one hold per
-    instance."""
+    """Shrink the arrays to the space that ``runs`` runs need, with one entry in ``holds`` each."""
     lengths = dict.fromkeys(("ends", "runs", "holds", "ended", "starts"), runs) | {"ring": _RING}
     return s._replace(**{name: _resized(getattr(s, name), length) for name, length in lengths.items()})
 
@@ -280,7 +281,7 @@ def _resized(array: Any, rows: int) -> Any:
 
 def _groups(kind: np.ndarray, seconds: np.ndarray, best_s: np.ndarray, digits: int) -> tuple[np.ndarray, np.ndarray]:
     """Return (n,) int64: the group of each task, by its demand class and its ratios of seconds to
-    ``best_s``; and the demand class of each group.
+    ``best_s``. Return also the demand class of each group.
 
     As in the codec, ratios are rounded one by one in Python, because NumPy's rounding may differ in
     the last digit.

@@ -1,9 +1,9 @@
-"""The observations of an episode: the twins of ``codecs.candidates`` with ``heads``, and of
-``codecs.relative`` with its unit-free features. Columns are filled in the same order and are equal
-bit for bit.
+"""The observations of an episode. They are the same as those of ``codecs.candidates`` with ``heads``,
+and of ``codecs.relative`` with its unit-free features: columns are filled in the same order and are
+equal bit for bit.
 
-Everything is computed in float64 and shown as float32. Where ``candidates`` reads the row of a type
-back, it reads float32, and so does this file.
+Everything is computed in float64 and stored as float32. Where ``candidates`` reads a type's row
+back, it reads float32, and so does this module.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def _log_time(seconds: float) -> float:
 
 @inner
 def clipped_log_ratio(seconds: float, here_s: float) -> float:
-    """Return the logarithm of the ratio, clipped."""
+    """Return the clipped logarithm of ``seconds`` / ``here_s``."""
     ratio = max(seconds, INSTANT_S) / max(here_s, INSTANT_S)
     if ratio < LOWEST:
         return -CLIP
@@ -45,8 +45,9 @@ def clipped_log_ratio(seconds: float, here_s: float) -> float:
 
 @inner
 def freed_in_s(e: EpisodeState, gpus: float, type_: int) -> float:
-    """Return the seconds until ``gpus`` GPUs of the type are expected to have been released; 0 for
-    none."""
+    """Return the seconds until ``gpus`` GPUs of the type are expected to have been released; 0 if no
+    GPUs are needed.
+    """
     if gpus <= 0:
         return 0.0
     at = e.on_type[type_].at
@@ -75,7 +76,7 @@ def show_types(e: EpisodeState) -> None:
 
 @inner
 def show_state(e: EpisodeState, context: np.ndarray) -> None:
-    """Fill the state of queue and cluster (``Candidates.context_features``)."""
+    """Fill the state of the queue and the cluster (``Candidates.context_features``)."""
     classes, types, gpus = len(e.widths), len(e.on_type), e.tally.gpus
     high, low = int64(0), int64(0)
     for type_ in range(types):
@@ -103,15 +104,16 @@ def show_state(e: EpisodeState, context: np.ndarray) -> None:
 
 @inner
 def show_choices(e: EpisodeState, tokens: np.ndarray, first: int, choices: int) -> None:
-    """Fill the rows of the first choices (``Candidates.token_features``), from row ``first`` on. A
-    further column of ``tokens`` is 1."""
+    """Fill the rows of the first ``choices`` choices (``Candidates.token_features``), from row
+    ``first`` on. If ``tokens`` has an additional column, it is set to 1.
+    """
     s, now = e.state, e.state.clock.now_s
     further = tokens.shape[1] > FIXED + MOVING + SHOWN
     task, kind = int64(-1), int64(-1)
     age = job_age = shorter = eta_best = on_best_s = first_s = second_s = job_left = tasks_left = 0.0
     for choice in range(choices):
         type_ = e.choice[choice, 1]
-        if e.choice[choice, 0] != task:  # the columns that all rows of a task share
+        if e.choice[choice, 0] != task:  # the columns that are equal in all rows of a task
             task = e.choice[choice, 0]
             job, kind = int64(s.tasks[task].job), int64(s.tasks[task].kind)
             age, job_age = _log_time(now - e.ready_s[task]), _log_time(now - s.jobs[job].arrival_s)
@@ -123,7 +125,7 @@ def show_choices(e: EpisodeState, tokens: np.ndarray, first: int, choices: int) 
             on_best_s, first_s, second_s = _ends_s(e, kind, task)
             eta_best = _log_time(on_best_s - e.facts[task].best_s)
         here_s = s.seconds[task, type_]
-        # the task would start here at once
+        # the task would start on this type at once
         elsewhere_s = second_s if here_s == first_s else first_s
         row, shown, fixed = tokens[first + choice], e.shown[type_], e.fixed[task, type_]
         for column in range(FIXED):
@@ -147,7 +149,8 @@ def show_choices(e: EpisodeState, tokens: np.ndarray, first: int, choices: int) 
 @inner
 def _ends_s(e: EpisodeState, kind: int, task: int) -> tuple[float, float, float]:
     """Return the seconds until a task ends if it waits: on its fastest type, and on the two types
-    where it ends first."""
+    on which it would end first.
+    """
     on_best_s, first_s, second_s = 0.0, np.inf, np.inf
     for type_ in range(len(e.on_type)):
         finish_s = eta_s(e, kind, type_) + e.state.seconds[task, type_]
@@ -162,7 +165,7 @@ def _ends_s(e: EpisodeState, kind: int, task: int) -> tuple[float, float, float]
 
 @inner
 def eta_s(e: EpisodeState, kind: int, type_: int) -> float:
-    """Return the seconds until a demand class fits on a type, computed once per observation."""
+    """Return the seconds until a demand class fits on a type; they are computed once per observation."""
     if e.eta_s[kind, type_] < 0:
         s = e.state
         if not s.may[kind, type_]:
@@ -177,7 +180,7 @@ def eta_s(e: EpisodeState, kind: int, type_: int) -> float:
 
 @inner
 def _job_left(e: EpisodeState, job: int) -> float:
-    """Return the logarithm of the seconds of the job's unfinished tasks on their fastest types."""
+    """Return the logarithm of the seconds that the job's unfinished tasks take on their fastest types."""
     s = e.state
     if s.jobs[job].left != e.jobs[job].tasks_left:
         total = 0.0
@@ -198,13 +201,13 @@ _RELATIVE_CLIP = 4.0
 
 @inner
 def _log_over(seconds: float, unit_s: float) -> float:
-    """Return the logarithm of a time divided by the unit, clipped."""
+    """Return the clipped logarithm of a time in units of ``unit_s``."""
     return max(-_RELATIVE_CLIP, min(log(max(seconds, 1e-6 * unit_s) / unit_s), _RELATIVE_CLIP)) / 2
 
 
 @inner
 def _log_scale(seconds: float, unit_s: float) -> float:
-    """Return the logarithm of a time divided by the unit, bounded, with 0 for 0 s."""
+    """Return the bounded logarithm of 1 + a time in units of ``unit_s``, which is 0 for 0 s."""
     return min(log1p(max(seconds, 0.0) / unit_s), _RELATIVE_CLIP) / 2
 
 
@@ -243,7 +246,9 @@ def show_relative_state(e: EpisodeState, context: np.ndarray, gpus: np.ndarray) 
 
 @inner
 def show_relative(e: EpisodeState, tokens: np.ndarray, first: int, choices: int) -> None:
-    """Fill the rows of the first choices, from row ``first`` on. A further column of ``tokens`` is 1."""
+    """Fill the rows of the first ``choices`` choices, from row ``first`` on. If ``tokens`` has an
+    additional column, it is set to 1.
+    """
     s, now = e.state, e.state.clock.now_s
     unit_s = e.all_s[e.tally.waiting // 2]
     shown_columns = e.exact.shape[1]
@@ -252,7 +257,7 @@ def show_relative(e: EpisodeState, tokens: np.ndarray, first: int, choices: int)
     on_best_s = first_s = second_s = shorter = left_s = 0.0
     for choice in range(e.tally.choices):
         type_ = e.choice[choice, 1]
-        if e.choice[choice, 0] != task:  # the columns that all rows of a task share
+        if e.choice[choice, 0] != task:  # the columns that are equal in all rows of a task
             task = e.choice[choice, 0]
             job, kind = int64(s.tasks[task].job), int64(s.tasks[task].kind)
             left_s = work_left_s(e, job)
@@ -295,7 +300,7 @@ def show_relative(e: EpisodeState, tokens: np.ndarray, first: int, choices: int)
 
 @inner
 def _show_ranks(e: EpisodeState, tokens: np.ndarray, first: int, choices: int, value: int, column: int) -> None:
-    """Fill a column with the rank of each row's value, from 0 to 1; equal values have the same."""
+    """Fill a column with the rank of each row's value, from 0 to 1; equal values have equal ranks."""
     distinct = int64(0)
     for choice in range(e.tally.choices):
         one = e.works[choice, value]

@@ -1,5 +1,5 @@
-"""The current state of a simulation, with arrivals drawn from its past, as episodes in which
-choices can be tried.
+"""The current state of a simulation as episodes in which choices can be tried, with future arrivals
+drawn from past ones.
 
 It is built from what a policy may see: jobs in the system with their estimates, runs with their
 expected ends, and copies of earlier jobs that represent those to come. It contains no true
@@ -38,7 +38,7 @@ addition."""
 
 
 class ArrivedJob(NamedTuple):
-    """A job, as a scheduler knows it when it arrives."""
+    """The facts about a job that a scheduler can see when the job arrives."""
 
     arrival_s: float
     kind: np.ndarray  # (n,) int64: demand classes
@@ -52,7 +52,7 @@ class ArrivedJob(NamedTuple):
 
     @classmethod
     def of(cls, job: JobState) -> ArrivedJob:
-        """Return the columns of a job."""
+        """Convert a job to columns."""
         graph, tasks = job.job.graph, job.tasks
         sizes = [len(graph.children[task.index]) for task in tasks]
         return cls(
@@ -68,8 +68,9 @@ class ArrivedJob(NamedTuple):
 
 
 class Follower(NamedTuple):
-    """What makes the decisions in an episode: the network for ``depth`` choices, then a heuristic
-    (``proposals``)."""
+    """The source of the decisions in an episode: the network for the first ``depth`` choices, then a
+    heuristic (``proposals``).
+    """
 
     theta: float
     order: int
@@ -77,16 +78,18 @@ class Follower(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """A first choice, as a row of the choices or ``WAIT`` (or ``AS_PROPOSED``), and what makes the
-    later choices."""
+    """A first choice (a row of the choices, ``WAIT`` or ``AS_PROPOSED``), and the source of the later
+    choices.
+    """
 
     first: int
     player: Follower
 
 
 class Lookout:
-    """The current state, and ways in which it may continue: the same arrivals for everything that
-    is tried."""
+    """The current state, and several ways in which it may continue. All choices are tried with the
+    same arrivals.
+    """
 
     def __init__(self, codec: EpisodeCodec, net: ScorerNet | None = None) -> None:
         compile_episodes(trials=True)
@@ -114,12 +117,12 @@ class Lookout:
         samples: Sequence[ArrivedJob],
         arrivals: Sequence[np.ndarray],
     ) -> bool:
-        """Take over the current state. ``columns`` has the jobs in the system by number.
-        ``arrivals`` are, for each future, (samples,) float64: when a copy of each of the samples
-        arrives, ascending, ``inf`` if it does not.
+        """Copy the current state. ``columns`` has the jobs in the system by number. ``arrivals`` has
+        one array for each possible future, (samples,) float64: the times at which a copy of each
+        sample arrives, in ascending order, and ``inf`` if it does not arrive.
 
-        Return False if nothing can be started, or if the engine does not support the state, because
-        GPUs are shared with interference or it is too large.
+        Return False if nothing can be started, or if the engine does not support the state because
+        tasks on shared GPUs interfere with each other or because the state is too large.
         """
         self._jobs, self._arrivals = list(view.jobs.values()), arrivals
         if view.sharing is not None or not self._jobs:
@@ -145,7 +148,9 @@ class Lookout:
         return can_start
 
     def proposals(self, players: Sequence[Follower]) -> tuple[list[int], int]:
-        """Return the first choice of each heuristic, and of the network (-1 without one)."""
+        """Return the first choice of each heuristic, and the network's first choice (-1 without a
+        network).
+        """
         choices = np.zeros((1, len(players) + 1), np.int64)
         theta = np.array([player.theta for player in players], float)
         order = np.array([player.order for player in players], np.int64)
@@ -154,14 +159,15 @@ class Lookout:
         return first, best
 
     def start_of(self, choice: int) -> tuple[JobState, int, int]:
-        """Return the job, the index of the task and the type of a choice."""
+        """Return the job, the index of the task, and the type that belong to a choice."""
         task, type_ = self._present("choice")[choice].tolist()
         place = int(np.searchsorted(self._first, task, "right")) - 1
         return self._jobs[place], task - self._first[place], type_
 
     def costs(self, trials: Sequence[Attempt], futures: int) -> np.ndarray:
-        """Return (trials, futures) float64: the sum of the completion times of all jobs in each of
-        the first futures."""
+        """Return (trials, futures) float64: the sum of the completion times of all jobs, for each
+        trial in each of the first ``futures`` futures.
+        """
         assert self._image is not None
         self._make_room(1 + futures + len(trials) * futures)
         future = self._arenas[1 : 1 + futures]
@@ -192,7 +198,7 @@ class Lookout:
         return not over[0] and bool(self._present("tally")["choices"])
 
     def _make_room(self, slots: int) -> None:
-        """Make arenas and tables for this many episodes of the image."""
+        """Allocate arenas and tables for this many episodes of the image."""
         image = self._image
         assert image is not None
         size = len(image.bytes)
@@ -210,7 +216,7 @@ class Lookout:
         self._now_s = np.concatenate([self._now_s[:1], np.zeros(slots - 1)])
 
     def _scene(self, view: ClusterView, jobs: Sequence[ArrivedJob], samples: Sequence[ArrivedJob]) -> EngineScenario:
-        """Return the current state and the samples as columns."""
+        """Convert the current state and the samples to columns."""
         machines, now = view.machines, view.now
         before = nextafter(now, -inf)
         if self._classes is None or len(self._classes.table) != len(machines.classes):

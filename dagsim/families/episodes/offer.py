@@ -20,9 +20,9 @@ _TERMS = ("shaped_job_seconds", "job_seconds")
 def compiled_episodes(
     scenario: Any, count: int, codec: CodecSettings, terms: Mapping[str, float], scale: float, recorded: bool
 ) -> CompiledEpisodes | str:
-    """Make ``count`` episodes of a scenario of the GPU cluster in the compiled engine, or return
-    the reason against it that depends on the codec's settings. ``why_not_compiled`` returns the
-    other reasons."""
+    """Build ``count`` episodes of a GPU-cluster scenario in the compiled engine. If the codec's
+    settings prevent this, return the reason; ``why_not_compiled`` returns all other reasons.
+    """
     from dagsim.families.episodes.episode_state import EpisodeReward
     from dagsim.families.episodes.side_by_side import CompiledEpisodes
 
@@ -36,7 +36,7 @@ def compiled_episodes(
 
 
 def why_not_compiled(scenario: ClusterScenario, codec: CodecSettings, terms: Mapping[str, float]) -> str:
-    """Return the reason against episodes in the compiled engine; empty if there is none."""
+    """Return the reason why the compiled engine cannot run the episodes; empty if it can."""
     plain = type(codec) is CandidatesConfig and (codec.select, codec.look_ahead) == ("heads", "sorted")
     if not plain and type(codec) is not RelativeConfig:
         return "only the codecs 'candidates', with select heads and look_ahead sorted, and 'relative' are compiled"

@@ -1,14 +1,16 @@
 """An episode: the rules of the simulation, carried out until there is a choice.
 
-The twin of ``learning.episode.Episode`` with the codec ``candidates`` or ``relative`` and the reward
-``shaped_job_seconds`` or ``job_seconds``. The simulation itself is that of ``compiled.rules``. What is new:
+This is the compiled counterpart of ``learning.episode.Episode`` with the codec ``candidates`` or
+``relative`` and the reward ``shaped_job_seconds`` or ``job_seconds``. The simulation itself is that
+of ``compiled.rules``. What is added here:
 
-- the index of ready tasks (twin of ``codecs.pool``), of runs by expected end (``ExpectedFree``) and
-  of critical paths (``cluster_rewards.CriticalPaths``), all of which ``catch_up`` brings up to date;
+- indexes of ready tasks (as in ``codecs.pool``), of runs by expected end (``ExpectedFree``) and
+  of critical paths (``cluster_rewards.CriticalPaths``), all of which ``catch_up`` brings up to
+  date;
 - ``play_on``, which returns when a task can start;
 - the reward.
 
-``features`` shows the choices to a network.
+``features`` encodes the choices for a network.
 """
 
 from __future__ import annotations
@@ -64,7 +66,7 @@ def exact_sum(high: int, low: int) -> float:
 
 @inner
 def below(values: np.ndarray, at: int, held: int, value: float) -> int:
-    """Return the number of values below ``value`` in a sorted range."""
+    """Return the number of values in a sorted range that are below ``value``."""
     low, high = at, at + held
     while low < high:
         middle = (low + high) >> 1
@@ -98,7 +100,7 @@ def catch_up(e: EpisodeState) -> None:
         _add_task(e, s.fresh[index])
     s.count.ended = 0
     s.count.fresh = 0
-    # all of them are runs of one task, whose records remain until the next start
+    # all these starts belong to one task, and their records remain valid until the next start
     if s.count.starts > e.tally.heard:
         _forget_task(e, s.runs[s.starts[e.tally.heard] & ((1 << SLOTS) - 1)].task)
     for index in range(e.tally.heard, s.count.starts):
@@ -108,7 +110,7 @@ def catch_up(e: EpisodeState) -> None:
 
 @inner
 def _count_job(e: EpisodeState, kind: int, time_s: float, job: int) -> None:
-    """Count a job in when it arrives, and out when it leaves."""
+    """Start to count a job when it arrives, and stop when it leaves."""
     e.tally.integral += e.tally.rate * (time_s - e.tally.since_s)
     e.tally.since_s = time_s
     if kind == ARRIVED:
@@ -132,7 +134,7 @@ def _count_job(e: EpisodeState, kind: int, time_s: float, job: int) -> None:
 
 @inner
 def _add_task(e: EpisodeState, task: int) -> None:
-    """Add a task that became ready."""
+    """Add a task that has become ready."""
     s, group = e.state, e.facts[task].group
     e.ready_s[task] = s.clock.now_s
     if not e.groups[group].seen:
@@ -152,7 +154,7 @@ def _add_task(e: EpisodeState, task: int) -> None:
 
 @inner
 def _count_task(e: EpisodeState, task: int, sign: int) -> None:
-    """Count a task in (1) or out (-1) of all sums over ready tasks."""
+    """Add a task to all sums over ready tasks (1), or remove it from them (-1)."""
     width, best_s = e.facts[task].width_class, e.facts[task].best_s
     _count_in(e.sorted_s, e.widths[width].at, e.widths[width].held, best_s, sign)
     if e.tally.relative:
@@ -169,7 +171,7 @@ def _count_task(e: EpisodeState, task: int, sign: int) -> None:
 
 @inner
 def _count_in(values: np.ndarray, at: int, held: int, value: float, sign: int) -> None:
-    """Add (1) or remove (-1) a value of a sorted range."""
+    """Add a value to a sorted range (1), or remove it (-1)."""
     place = at + below(values, at, held, value)
     if sign > 0:
         for later in range(at + held, place, -1):
@@ -182,7 +184,7 @@ def _count_in(values: np.ndarray, at: int, held: int, value: float, sign: int) -
 
 @inner
 def _forget_task(e: EpisodeState, task: int) -> None:
-    """Remove a task of which instances started, unless others still wait."""
+    """Remove a task whose instances have started, unless some of them are still waiting."""
     s = e.state
     if s.todo[task].waiting:
         return
@@ -198,7 +200,9 @@ def _forget_task(e: EpisodeState, task: int) -> None:
 
 @inner
 def add_run(e: EpisodeState, entry: int) -> None:
-    """Add a run that started. Its record stands until the next start, even if it has ended."""
+    """Add a run that has started. Its record remains valid until the next start, even if the run has
+    ended.
+    """
     s, slot = e.state, entry & ((1 << SLOTS) - 1)
     task, type_ = s.runs[slot].task, s.runs[slot].type
     at = e.on_type[type_].at
@@ -215,7 +219,7 @@ def add_run(e: EpisodeState, entry: int) -> None:
 
 @inner
 def forget_end(e: EpisodeState, slot: int) -> None:
-    """Remove a run that ended."""
+    """Remove a run that has ended."""
     type_ = e.state.runs[slot].type
     place = e.on_type[type_].at
     while e.expected[place].slot != slot:
@@ -237,7 +241,7 @@ def _move_end(e: EpisodeState, to: int, place: int) -> None:
 
 @inner
 def play_on(e: EpisodeState) -> bool:
-    """Play until a task can start; False at the end of the episode."""
+    """Continue the simulation until a task can start; return False at the end of the episode."""
     s = e.state
     while True:
         if s.clock.phase == DECIDE:
@@ -246,7 +250,8 @@ def play_on(e: EpisodeState) -> bool:
                 return True
             s.clock.phase = MOVE
         if len(e.log) - s.count.rows < len(s.nodes) + 2:
-            # there may be many simultaneous events, so make room for the rows of the next one
+            # there may be many simultaneous events, so make space in the log for the rows of the
+            # next one
             catch_up(e)
         if not move_on(s, e.log):
             catch_up(e)
@@ -257,7 +262,7 @@ def play_on(e: EpisodeState) -> bool:
 
 @inner
 def _look(e: EpisodeState) -> int:
-    """Note the choices, and return how many tasks and types there are."""
+    """Record the choices, and return how many there are."""
     s, choices = e.state, int64(0)
     if e.tally.waiting:
         for kind in range(len(e.room)):
@@ -285,7 +290,7 @@ def _look(e: EpisodeState) -> int:
 
 @inner
 def types_with_room(e: EpisodeState, kind: int) -> int:
-    """Bit set of the types with room for a demand class."""
+    """Return a bit set of the types on which a demand class fits."""
     if e.room[kind] < 0:
         room = int64(0)
         for type_ in range(len(e.on_type)):
@@ -297,7 +302,7 @@ def types_with_room(e: EpisodeState, kind: int) -> int:
 
 @inner
 def _offer(e: EpisodeState, task: int, room: int, choices: int) -> int:
-    """Note a task on every type with room; return the new number of choices."""
+    """Add a choice for a task on every type on which it fits; return the new number of choices."""
     for type_ in range(len(e.on_type)):
         if room >> type_ & 1:
             e.choice[choices, 0] = task
@@ -308,7 +313,9 @@ def _offer(e: EpisodeState, task: int, room: int, choices: int) -> int:
 
 @inner
 def _offer_proposals(e: EpisodeState, choices: int) -> int:
-    """Also offer the tasks that two heuristics would start; return the new number of choices."""
+    """Also add choices for the tasks that two heuristics would start; return the new number of
+    choices.
+    """
     propose(e)
     for task in (e.tally.proposed, least_work(e)):
         offered = task < 0
@@ -321,7 +328,7 @@ def _offer_proposals(e: EpisodeState, choices: int) -> int:
 
 @inner
 def _head(e: EpisodeState, heap: np.recarray, group: int, short: bool) -> int:
-    """Return the first task in a group's heap that still waits, or -1, dropping those that do not."""
+    """Return the first task in a group's heap that is still waiting, or -1. Drop the tasks before it."""
     at = e.groups[group].at
     held = e.groups[group].short if short else e.groups[group].last
     task = int64(-1)
@@ -341,7 +348,7 @@ def _head(e: EpisodeState, heap: np.recarray, group: int, short: bool) -> int:
 
 @inner
 def take_choice(e: EpisodeState, choice: int) -> None:
-    """Start the task of a choice; any number after those of the starts means to wait."""
+    """Start the task that a choice represents; any number beyond the starts means waiting."""
     s = e.state
     if choice >= e.tally.choices:
         s.clock.phase = MOVE
@@ -351,7 +358,7 @@ def take_choice(e: EpisodeState, choice: int) -> None:
 
 @inner
 def start_as_many(e: EpisodeState, task: int, type_: int) -> None:
-    """Start a task on a type; under the codec ``relative``, as many instances as fit."""
+    """Start a task on a type; with the codec ``relative``, start as many instances as fit."""
     s = e.state
     start(s, e.log, task, type_, spot(s, task, type_))
     if e.tally.relative and not s.classes[s.tasks[task].kind].gang:
@@ -364,7 +371,7 @@ def start_as_many(e: EpisodeState, task: int, type_: int) -> None:
 def reward(e: EpisodeState) -> float:
     """Return the reward since the last call."""
     s, now = e.state, e.state.clock.now_s
-    for index in range(s.count.starts):  # do not count runs that have already ended
+    for index in range(s.count.starts):  # runs that have already ended are not counted
         if alive(s, s.starts[index]):
             _extend_path(e, s.starts[index] & ((1 << SLOTS) - 1))
     s.count.starts = 0
@@ -383,21 +390,21 @@ def reward(e: EpisodeState) -> float:
 
 @inner
 def _extend_path(e: EpisodeState, slot: int) -> None:
-    """Extend the critical path of a job to the end of a run in progress."""
+    """Extend a job's critical path to the end of a run in progress."""
     s, task = e.state, e.state.runs[slot].task
     job = int64(s.tasks[task].job)
     until_s = s.runs[slot].start_s + s.runs[slot].seconds + (e.facts[task].true_rank_s - e.facts[task].true_s)
     e.jobs[job].until_s = max(e.jobs[job].until_s, until_s)
 
 
-# State before the first event.
+# The state before the first event.
 
 
 @inner
 def prepare(e: EpisodeState) -> None:
     """Compute the constants of all tasks: exact sums and fixed columns.
 
-    Logarithms are those of compiled code, because NumPy's differ in the last bit.
+    Logarithms are computed in compiled code, because NumPy's differ in the last bit.
     """
     s, types = e.state, len(e.on_type)
     for task in range(len(e.facts)):

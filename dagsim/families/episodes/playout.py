@@ -1,9 +1,8 @@
-"""Episodes run to their ends in compiled code, by heuristics or by a network, for policies that
-search.
+"""Episodes that heuristics or a network run to the end in compiled code, for policies that search.
 
-Heuristics need none of the sums in observations, so a simulation under a heuristic keeps only what
-its proposals depend on (``_hear``). A network makes the first ``depth`` choices of an episode
-before a heuristic takes over.
+Heuristics need none of the sums in observations, so a simulation with a heuristic updates only what
+the heuristic's proposals depend on (``_hear``). A network makes the first ``depth`` choices in an
+episode before a heuristic takes over.
 """
 
 from __future__ import annotations
@@ -37,10 +36,11 @@ NO_END_S = 1e15
 
 @by_pointer
 class ScorerNet(NamedTuple):
-    """The weights of a ``scorer`` network (inputs first), the bounds of its features, and working
-    space."""
+    """The weights of a ``scorer`` network (as (inputs, outputs)), the bounds of its features, and
+    working space.
+    """
 
-    low: np.ndarray  # (F,) float32: lower bounds of the features of a row
+    low: np.ndarray  # (F,) float32: lower bounds of the features in a row
     high: np.ndarray  # (F,) float32
     context_low: np.ndarray  # (C,) float32
     context_high: np.ndarray  # (C,) float32
@@ -73,8 +73,9 @@ NO_NET = _no_net()
 
 @inner
 def recall(e: EpisodeState) -> None:
-    """Run an episode with a past until it begins: then its runs are known, and nothing is decided
-    yet."""
+    """Simulate the past of an episode up to its beginning. Its runs are then known, and no decision
+    has been made yet.
+    """
     s = e.state
     while s.clock.phase != DECIDE:
         move_on(s, e.log)
@@ -100,8 +101,9 @@ def reconsider(e: EpisodeState, theta: float, order: int) -> None:
 
 @inner
 def play_out(e: EpisodeState, net: ScorerNet, depth: int, theta: float, order: int) -> int:
-    """Run an episode that is at a choice to its end, with ``depth`` choices by the network and the
-    others by a heuristic. Return the number of choices."""
+    """Run an episode that has stopped at a choice to its end. The network makes the next ``depth``
+    choices, and a heuristic the others. Return the number of choices.
+    """
     s, plays, going = e.state, int64(0), True
     while going and plays < depth:
         take_choice(e, best_choice(e, net))
@@ -139,7 +141,8 @@ def play_out(e: EpisodeState, net: ScorerNet, depth: int, theta: float, order: i
 @inner
 def _hear(e: EpisodeState) -> None:
     """Process jobs, ends of runs, ready tasks and starts since the last choice, as
-    ``play.catch_up`` does, but only what proposals and ``done_s`` need."""
+    ``play.catch_up`` does, but update only what proposals and ``done_s`` need.
+    """
     s = e.state
     for index in range(e.tally.read, s.count.rows):
         if e.log[index].kind == COMPLETED:
@@ -153,7 +156,7 @@ def _hear(e: EpisodeState) -> None:
         note_ready(e, s.fresh[index])
     s.count.ended = 0
     s.count.fresh = 0
-    # all of them are runs of one task, whose records remain until the next start
+    # all these starts belong to one task, and their records remain valid until the next start
     if s.count.starts > e.tally.heard:
         task = s.runs[s.starts[e.tally.heard] & ((1 << SLOTS) - 1)].task
         if not s.todo[task].waiting:
@@ -166,7 +169,7 @@ def _hear(e: EpisodeState) -> None:
 
 @inner
 def best_choice(e: EpisodeState, net: ScorerNet) -> int:
-    """Return the choice with the highest score, the first of equal ones."""
+    """Return the choice with the highest score; if several are equal, return the first."""
     choices, rows = e.tally.choices, e.tally.choices + e.tally.pending
     show_relative_state(e, net.context, net.gpus)
     show_relative(e, net.tokens, int64(0), choices)

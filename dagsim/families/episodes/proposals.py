@@ -1,8 +1,9 @@
-"""What two heuristics would start now, for the codec ``relative``: its reference ``eft-wait`` with the
-order ``work`` (twin of ``policies.look_ahead``), and ``srpt-work`` (twin of ``policies.job_orders``).
+"""The starts that two heuristics would choose now, for the codec ``relative``: its reference
+``eft-wait`` with the order ``work`` (as in ``policies.look_ahead``), and ``srpt-work`` (as in
+``policies.job_orders``).
 
 Both search all ready tasks, because episodes rarely have more than a few hundred, and a search
-takes less time than maintaining heaps would.
+takes less time than maintaining heaps.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _instance_work = inner(instance_work)
 
 @inner
 def note_ends(e: EpisodeState) -> None:
-    """Record that the remaining work of all jobs with an ended run has changed."""
+    """Record that the remaining work has changed in every job with a run that has ended."""
     s = e.state
     for index in range(s.count.ended):
         e.jobs[int64(s.tasks[s.runs[s.ended[index]].task].job)].stale = 1
@@ -29,8 +30,9 @@ def note_ends(e: EpisodeState) -> None:
 
 @inner
 def note_ready(e: EpisodeState, task: int) -> None:
-    """Add a ready task for the heuristics. The runs that ended since the last decision are still in
-    ``State.ended``."""
+    """Add a ready task for the heuristics. The runs that have ended since the last decision are still
+    in ``State.ended``.
+    """
     kind, profile = int64(e.state.tasks[task].kind), e.facts[task].profile
     if not e.kinds[kind].seen:
         e.kinds[kind].seen = 1
@@ -48,7 +50,7 @@ def note_ready(e: EpisodeState, task: int) -> None:
 
 @inner
 def drop_ready(e: EpisodeState, task: int) -> None:
-    """Remove a task of which all instances have started."""
+    """Remove a task whose instances have all started."""
     e.tally.ready -= 1
     last, place = e.ready_tasks[e.tally.ready], e.ready_at[task]
     e.ready_tasks[place] = last
@@ -57,8 +59,9 @@ def drop_ready(e: EpisodeState, task: int) -> None:
 
 @inner
 def _left_when_ready_s(e: EpisodeState, task: int) -> float:
-    """Return the remaining GPU-seconds of the task's job when the task became ready, when runs that
-    ended later at the same time had not ended yet."""
+    """Return the remaining GPU-seconds of the task's job at the moment when the task became ready.
+    Runs that ended at the same time, but after that moment, still count as unfinished.
+    """
     s = e.state
     last = s.count.ended - 1
     while last >= 0 and not _is_parent(e, s.runs[s.ended[last]].task, task):
@@ -84,8 +87,7 @@ def _is_parent(e: EpisodeState, parent: int, task: int) -> bool:
 
 @inner
 def work_left_s(e: EpisodeState, job: int) -> float:
-    """Return the remaining GPU-seconds of a job on its fastest types, as the order ``work`` counts
-    them."""
+    """Return a job's remaining GPU-seconds on its fastest types, as the order ``work`` counts them."""
     if e.jobs[job].stale:
         s, wide_s, work_s = e.state, 0.0, 0.0
         for task in range(s.jobs[job].first, s.jobs[job + 1].first):
@@ -100,7 +102,7 @@ def work_left_s(e: EpisodeState, job: int) -> float:
 
 @inner
 def least_work(e: EpisodeState) -> int:
-    """Return the task that ``srpt-work`` would start, or -1."""
+    """Return the task that ``srpt-work`` would start, or -1 if there is none."""
     best, best_work, best_rank = int64(-1), 0.0, 0.0
     s = e.state
     for place in range(e.tally.ready):
@@ -122,9 +124,9 @@ def least_work(e: EpisodeState) -> int:
 @inner
 def propose(e: EpisodeState) -> None:
     """Record the task and type that ``eft-wait`` would start (``tally.proposed``, ``tally.on``), or
-    -1.
+    -1 if it would wait.
 
-    For all demand classes of ready tasks, it must be known where they fit.
+    It must already be known where each demand class of the ready tasks fits.
     """
     s, types = e.state, len(e.on_type)
     if e.tally.order == SRPT:

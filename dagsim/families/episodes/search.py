@@ -1,5 +1,6 @@
-"""A policy that simulates the consequences of its choices, under arrivals drawn from the recent
-past, before it makes one."""
+"""A policy that simulates the consequences of its choices before it makes one, with future arrivals
+drawn from the recent past.
+"""
 
 from __future__ import annotations
 
@@ -45,34 +46,37 @@ _ROWS = 4096
 
 
 class Search:
-    """Follows the best of several policies, and deviates from it when that is better.
+    """Follows the best of several policies, and deviates from it where another decision is better.
 
-    ``agent`` is the trained agent, by its policy name.
+    ``agent`` is the trained agent: a checkpoint file, or ``ppo`` for the agent that ships with
+    dagsim.
 
     The policies are ``base``, six others (``eft-wait`` with several thresholds and orders, and
-    ``srpt-work``) and a trained agent. When their next decisions differ, all of these are tried:
-    the current state is forked in the compiled engine, the decision is carried out, and ``base`` or
-    the policy that was best at the last arrival continues. The decision with the smallest sum of
-    completion times over ``futures`` futures is carried out, if the difference to that of the
-    followed policy is larger than ``z`` standard errors. At each arrival whole policies are
-    compared in the same way, and one is followed from then on. The agent makes ``depth`` decisions
-    before ``base`` plays on.
+    ``srpt-work``) and a trained agent. When their next decisions differ, all of these decisions are
+    tried: the current state is forked in the compiled engine, the decision is carried out, and
+    ``base``, or the policy that was best at the last arrival, continues. The search carries out the
+    decision with the smallest sum of completion times over ``futures`` simulated futures if it is
+    better than the decision of the followed policy by more than ``z`` standard errors. At each
+    arrival, whole policies are compared in the same way, and the best one is followed from then on.
+    The agent makes ``depth`` decisions before ``base`` takes over.
 
-    Nothing arrives in the first future. The others have ``ahead`` arrivals each: copies of recent jobs, at intervals
-    of recent arrivals. All choices meet the same futures. Nothing else is known of what will come: tasks and runs have
-    their estimates, and nothing fails. Networks and set-up times are left out, too.
+    Nothing arrives in the first future. In each other future, ``ahead`` copies of recent jobs
+    arrive, at intervals taken from recent arrivals. All choices are tried in the same futures.
+    Apart from this, nothing is assumed about what will come: tasks and runs take as long as their
+    estimates, and nothing fails. Networks and set-up times are left out as well.
 
-    ``budget`` is the number of simulated decisions for each decision; what is not spent is kept. Where it does not
-    pay for all futures, the first one decides: a mean over two or three is too noisy to choose by. Without a budget
-    for that, or with more than 1,000 ready tasks, the followed policy decides alone.
+    ``budget`` is the number of simulated decisions per decision; what is not used is saved for
+    later. If the budget does not suffice for all futures, the first one decides, because a mean
+    over two or three is too noisy. If it does not suffice for the first one either, or with more
+    than 1,000 ready tasks, the followed policy decides alone.
 
-    Uses estimates; not preemptive. Roll-outs: Bertsekas, Tsitsiklis and Wu 1997; choosing among policies: Deng et
-    al., SC 2013.
+    The policy uses estimates, and is not preemptive. Roll-outs: Bertsekas, Tsitsiklis and Wu 1997;
+    choosing among policies: Deng et al., SC 2013.
 
     Raises:
         ConfigError: A parameter is out of range, ``base`` is not an ``eft-wait`` with the order
-            ``work`` or
-            ``task``, or the agent's codec and network are not ``relative`` and ``scorer``.
+            ``work`` or ``task``, or the agent's codec and network are not ``relative`` and
+            ``scorer``.
         RunFolderError: The agent's file is missing or damaged.
     """
 
@@ -112,7 +116,7 @@ class Search:
 
     @staticmethod
     def checkpoints(agent: str = "ppo", **_: object) -> list[Path]:
-        """Return the file of the agent, which a run folder records."""
+        """Return the agent's file, so that run folders can record it."""
         return [agent_file(agent)] if agent else []
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
@@ -120,12 +124,12 @@ class Search:
             yield from view.index(self, self.memory).decide(view)
 
     def memory(self) -> SearchMemory:
-        """Return a memory for one simulation."""
+        """Create a memory for one simulation."""
         return SearchMemory(self)
 
 
 class SearchMemory:
-    """The memory of a search during one simulation."""
+    """The state that a search keeps during one simulation."""
 
     def __init__(self, search: Search) -> None:
         self.outlook = Lookout(search.codec, search.net)
@@ -148,7 +152,7 @@ class SearchMemory:
             self._past.append(self.columns[job.number])
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
-        """Start what is best, until waiting is best."""
+        """Start the best task, until waiting is best."""
         for job in view.jobs.values():
             self._remember(job)
         while True:
@@ -169,7 +173,7 @@ class SearchMemory:
                 return
 
     def _best(self, view: ClusterView, own: tuple[TaskState, int] | None) -> tuple[TaskState, int] | None:
-        """Return the task and type to start now: ``own`` unless another pair is better."""
+        """Return the task and type to start now: ``own``, unless another choice is better."""
         search, outlook = self._search, self.outlook
         samples, arrivals = self.futures(view)
         if not self._affordable(2) or not outlook.look(view, self.columns, samples, arrivals):
@@ -195,14 +199,16 @@ class SearchMemory:
         return own if task is None else (task, type_)
 
     def _affordable(self, trials: int) -> int:
-        """Return the number of futures that the budget allows with ``trials`` trials: all, the
-        first one, or none."""
+        """Return the number of futures for which the budget suffices with ``trials`` trials: all of
+        them, one, or none.
+        """
         search, cost = self._search, max(self.outlook.plays / self._trials, 1.0) * trials
         return search.futures if self._left >= search.futures * cost else int(self._left >= cost)
 
     def _better(self, trials: list[Attempt], own: int) -> int:
-        """Return the trial with the lowest costs, or ``own`` if these are not significantly lower
-        than its own costs."""
+        """Return the trial with the lowest cost, or ``own`` if that cost is not significantly lower
+        than the cost of ``own``.
+        """
         futures = self._affordable(len(trials))
         if not futures:
             return own
@@ -216,8 +222,9 @@ class SearchMemory:
         return best if float(saved.mean()) > self._search.z * error + 1e-9 * float(costs[own].mean()) else own
 
     def futures(self, view: ClusterView) -> tuple[list[ArrivedJob], list[np.ndarray]]:
-        """Return jobs that may arrive, and when they do in each future; in the first future, none
-        arrives."""
+        """Return jobs that may arrive, and the times at which they arrive in each future; nothing
+        arrives in the first future.
+        """
         search, past = self._search, list(self._past)
         if len(past) < 2:
             return [], [np.zeros(0)] * search.futures
@@ -232,13 +239,14 @@ class SearchMemory:
 
 
 def agent_file(agent: str) -> Path:
-    """Return the checkpoint of a search's agent: a file, or ``ppo`` for the agent that ships with
-    dagsim."""
+    """Return the checkpoint of the search's agent: a file, or ``ppo`` for the agent that ships with
+    dagsim.
+    """
     return shipped_agent(agent, GpuCluster) if agent == "ppo" else Path(agent)
 
 
 def _compiled_net(agent: Checkpoint) -> ScorerNet:
-    """Return the network of an agent for compiled code."""
+    """Convert an agent's network for compiled code."""
     weights: dict[str, Any] = {name: value.numpy() for name, value in agent.weights.items()}
     (hidden, tokens), context = weights["embed.0.weight"].shape, weights["around.weight"].shape[1]
     context -= hidden

@@ -6,11 +6,11 @@
         batch = episodes.observe(every)
         rewards, over = episodes.advance(every, choices)
 
-An episode consists of an *arena*, the bytes of all arrays that change, and a row of ``tables``, the
-addresses and lengths of all its arrays (``pointers``). A sequence of jobs has an ``Image``: the
-arena before the first event, and the constants. So a new episode is created by copying bytes once,
-and so is a fork. Compiled code receives the addresses of the tables. Episodes may have different
-sizes.
+An episode consists of an *arena*, which contains the bytes of all changing arrays, and a row of
+``tables``, which contains the addresses and lengths of all its arrays (``pointers``). A sequence of
+jobs has an ``Image``: the arena before the first event, and the constants. A new episode or a fork
+is therefore created by copying bytes once. Compiled code receives the addresses of the tables.
+Episodes may have different sizes.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ _MOVES = frozenset(EpisodeState._fields[EpisodeState._fields.index("tally") :])
 
 
 def _example() -> EpisodeState:
-    """Make a small episode, from which numba infers the type of all episodes."""
+    """Build a small episode, from which numba infers the type of all episodes."""
     jobs = JobArrays.of([Job.single("j", Task("t", 1.0))])
     scene = read_scenario(Cluster.of({"V100": 1}), jobs, Recorded(), Estimates(), 0)
     return new_episode(scene, EpisodeCodec(BEST), EpisodeReward(), scratch(1))
@@ -102,8 +102,10 @@ def advance_episodes(
     over: np.ndarray,
     now_s: np.ndarray,
 ) -> None:
-    """Carry out one choice (-1: none, for a new episode) in each of the episodes ``which``, and
-    continue to the next one. Write rewards and ends in that order, and ``now_s`` by number."""
+    """Carry out one choice in each of the episodes ``which`` (-1 for none, in a new episode), and
+    continue to the next choice. ``rewards`` and ``over`` are in the order of ``which``; ``now_s``
+    is indexed by episode number.
+    """
     for place in range(len(which)):
         number = which[place]
         e = _at(addresses[number])
@@ -124,10 +126,10 @@ def observe_episodes(
     context: np.ndarray,
     gpus: np.ndarray,
 ) -> None:
-    """Fill the observations of the episodes ``which``, in that order, with their rows end to end.
+    """Fill the observations of the episodes ``which``, in that order, with all rows in one array.
 
-    The rows of an episode begin at ``first``, whose last entry is the end of all. ``waits`` is 1 if
-    the last row means to wait. An episode that is over has no rows.
+    The rows of an episode begin at ``first``, whose last entry is the end of all rows. ``waits`` is
+    1 if the episode's last row represents waiting. An episode that is over has no rows.
     """
     row = int64(0)
     for place in range(len(which)):
@@ -156,8 +158,9 @@ def fill_episodes(
     mask: np.ndarray,
 ) -> None:
     """Fill the observations of the episodes ``which`` into arrays of zeros, with the same number of
-    rows for each, of which the last means to wait. Choices beyond them are left out. ``mask`` is 1
-    for choices."""
+    rows for each episode; the last row represents waiting. Choices that do not fit are left out.
+    ``mask`` is 1 for choices.
+    """
     for place in range(len(which)):
         e = _at(addresses[which[place]])
         choices = min(e.tally.choices, tokens.shape[1] - 1)
@@ -185,13 +188,13 @@ def play_out_episodes(
     net: ScorerNet,
     end_s: np.ndarray,
 ) -> int:
-    """Fork the episodes ``source``, which are at a choice, to ``which``, and run these to their
-    ends.
+    """Fork each of the episodes ``source``, which have stopped at a choice, to an episode in
+    ``which``, and run the forks to their ends.
 
-    ``arenas`` (episodes, bytes) uint8. ``first`` (N,) int64: the first choice of each, or
-    ``AS_PROPOSED``. Then the network makes ``depth`` (N,) int64 choices, and the heuristic with
-    ``theta`` (N,) float64 and ``order`` (N,) int64 makes all others. Write the sum of completion
-    times of each, and return the number of choices.
+    ``arenas`` is (episodes, bytes) uint8. ``first``, (N,) int64, is the first choice in each fork,
+    or ``AS_PROPOSED``. Then the network makes ``depth``, (N,) int64, choices, and the heuristic
+    with ``theta``, (N,) float64, and ``order``, (N,) int64, makes all others. Write the sum of
+    completion times in each fork to ``end_s``, and return the number of choices.
     """
     plays = int64(0)
     for place in range(len(which)):
@@ -211,7 +214,7 @@ def play_out_episodes(
 
 @outer
 def recall_in(addresses: np.ndarray, which: np.ndarray) -> None:
-    """Run the episodes ``which``, which have a past, until they begin."""
+    """Simulate the past of the episodes ``which`` up to their beginnings."""
     for place in range(len(which)):
         recall(_at(addresses[which[place]]))
 
@@ -220,9 +223,10 @@ def recall_in(addresses: np.ndarray, which: np.ndarray) -> None:
 def propose_in(
     addresses: np.ndarray, which: np.ndarray, theta: np.ndarray, order: np.ndarray, net: ScorerNet, choices: np.ndarray
 ) -> None:
-    """Write the choice of each heuristic in the episodes ``which``, which are at a choice, and last
-    that of the network (-1 without one). ``choices`` is (N, heuristics + 1) int64, with ``WAIT``
-    for choices to wait."""
+    """Write each heuristic's choice in the episodes ``which``, which have stopped at a choice,
+    followed by the network's choice (-1 without a network). ``choices`` is (N, heuristics + 1)
+    int64, with ``WAIT`` for waiting.
+    """
     for place in range(len(which)):
         e = _at(addresses[which[place]])
         theta_before, order_before = e.tally.theta, e.tally.order
@@ -236,7 +240,9 @@ def propose_in(
 
 @inner
 def _place_of(e: EpisodeState, task: int, type_: int) -> int:
-    """Return the choice of a task on a type, which is added if there is space and it is missing."""
+    """Return the choice that starts a task on a type. If it is missing, add it, or return ``WAIT`` if
+    there is no space for it.
+    """
     if task < 0:
         return int64(WAIT)
     for choice in range(e.tally.choices):
@@ -266,8 +272,9 @@ def _show(e: EpisodeState, tokens: np.ndarray, first: int, choices: int, context
 
 
 class EpisodeBatch(NamedTuple):
-    """Observations of several episodes, with their rows end to end, as views that the next call
-    overwrites."""
+    """Observations of several episodes, with all rows in one array. The arrays are views that the next
+    call overwrites.
+    """
 
     tokens: np.ndarray
     """(rows, F) float32: one row per choice, episode by episode; if waiting is allowed, it is the
@@ -320,7 +327,7 @@ class Image:
             self.bytes[begin : begin + len(piece)] = np.frombuffer(piece, np.uint8)
 
     def table(self, arena: np.ndarray, log: np.recarray) -> np.ndarray:
-        """Return the words of an episode whose changing arrays are in ``arena``."""
+        """Return the words of the table for an episode whose changing arrays are in ``arena``."""
         words = self.words.copy()
         words[self.moving] = self.offset + arena.ctypes.data
         words[_LOG_WORD] = log.ctypes.data
@@ -328,16 +335,17 @@ class Image:
         return words
 
     def part(self, arenas: np.ndarray, name: str) -> np.ndarray:
-        """Return the (..., rows) one changing array of the episodes in ``arenas`` (..., bytes), by
-        the name of the field, with the prefix ``state.`` for fields of ``State``. A single record
-        is an array without axes."""
+        """Return one changing array of all episodes in ``arenas`` (..., bytes), as (..., rows).
+        ``name`` is the name of the field, with the prefix ``state.`` for fields of ``State``. A
+        single record is an array without axes.
+        """
         begin, value = self.places[name]
         shape = (*arenas.shape[:-1], *np.shape(value))
         strides = (*arenas.strides[:-1], *getattr(value, "strides", ()))
         return np.ndarray(shape, value.dtype, arenas, begin, strides)
 
     def on(self, arena: np.ndarray, log: np.recarray) -> EpisodeState:
-        """Return the episode as named tuples, on the arrays in ``arena``."""
+        """Return the episode as named tuples that use the arrays in ``arena``."""
         offsets = iter(self.offset.tolist())
         values = []
         for value, moves in _members(self.state):
@@ -375,9 +383,8 @@ class CompiledEpisodes:
     or of a mixture of such scenarios. With ``recorded``, ``schedule`` returns the whole log.
 
     Raises:
-        ConfigError: The engine does not support the placement or the reference of the codec;
-            or, in ``begin``,
-            an episode is too large.
+        ConfigError: The engine does not support the codec's placement or reference; or, in
+            ``begin``, an episode is too large.
     """
 
     def __init__(
@@ -409,13 +416,13 @@ class CompiledEpisodes:
         """(count,) float64: seconds since the start of each episode."""
 
     def keep(self, sequences: int) -> None:
-        """Keep the images of this many job sequences, so that each is made only once."""
+        """Keep the images of at least this many job sequences, so that each is built only once."""
         self._image = lru_cache(max(sequences, _KEPT))(self._new_image)
 
     def begin(self, which: np.ndarray, seeds: Iterable[int]) -> np.ndarray:
         """Begin the episodes ``which`` on the job sequences with these seeds.
 
-        Returns (N,) bool: True for episodes without a single choice, which are over.
+        Returns (N,) bool: True for episodes that are over because they have no choice at all.
         """
         for number, seed in zip(which.tolist(), seeds, strict=True):
             image = self._image(int(seed))
@@ -425,12 +432,13 @@ class CompiledEpisodes:
         return self.advance(which, np.full(len(which), -1))[1]
 
     def first_rewards(self, count: int) -> np.ndarray:
-        """Return (count,) float64: the rewards until the first choices of the episodes in the last
-        ``begin``. No choice led to them, so a learner leaves them out."""
+        """Return (count,) float64: the rewards up to the first choices of the episodes in the last
+        ``begin``. No choice led to these rewards, so a learner leaves them out.
+        """
         return self._rewards[:count]
 
     def fork(self, number: int, to: int) -> None:
-        """Make episode ``to`` an equal copy of episode ``number``, which continues independently."""
+        """Make episode ``to`` a copy of episode ``number`` that continues independently."""
         image = self._playing[number]
         assert image is not None
         log = self._logs[number].copy() if self._recorded else self._logs[number]
@@ -439,8 +447,8 @@ class CompiledEpisodes:
         self.now_s[to] = self.now_s[number]
 
     def advance(self, which: np.ndarray, choices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Carry out a choice in each of the episodes ``which``, a row of its last observation, and
-        play on to its next one.
+        """Carry out a choice in each of the episodes ``which``, given as a row of its last
+        observation, and continue to the next choice.
 
         Returns (N,) float64 rewards, and (N,) bool: True for episodes that are over. Both are views
         that the next call overwrites.
@@ -462,13 +470,15 @@ class CompiledEpisodes:
         self, which: np.ndarray, tokens: np.ndarray, context: np.ndarray, gpus: np.ndarray, mask: np.ndarray
     ) -> None:
         """Write observations into arrays of zeros, with the same number of rows for each episode:
-        ``tokens`` (N, rows, F or more), whose further column is 1 for starts, ``context`` (N, C),
-        ``gpus`` (N, types, D), and ``mask`` (N, rows) int8. The last row means to wait."""
+        ``tokens`` (N, rows, F or more), whose additional column is 1 for starts, ``context`` (N,
+        C), ``gpus`` (N, types, D), and ``mask`` (N, rows) int8. The last row represents waiting.
+        """
         fill_episodes(self._addresses, which, tokens, context, gpus, mask)
 
     def jct_s(self, number: int) -> np.ndarray:
-        """Return (J,) float64: completion times of the jobs of an episode so far, NaN for all
-        others."""
+        """Return (J,) float64: the completion times of an episode's jobs so far, NaN for jobs that are
+        not complete.
+        """
         image = self._playing[number]
         assert image is not None
         done_s: np.ndarray = image.on(self._arenas[number], self._logs[number]).jobs.done_s
@@ -484,7 +494,7 @@ class CompiledEpisodes:
         return Schedule(image.cluster, image.scene.facts, rows, self._seed_of[number], ended_s=float(state.clock.now_s))
 
     def _put(self, number: int, image: Image, content: np.ndarray, log: np.recarray) -> None:
-        """Make an episode from an image, with these bytes."""
+        """Set up an episode from an image, with these bytes as its arena."""
         arena, before = self._arenas[number], self._playing[number]
         if before is image and log is self._logs[number]:
             arena[: len(content)] = content
@@ -512,7 +522,9 @@ class CompiledEpisodes:
         return image
 
     def _make_room(self, e: EpisodeState) -> None:
-        """Enlarge the buffers for observations, if an episode may show more rows than any so far."""
+        """Enlarge the buffers for observations if an episode may have more rows than any episode so
+        far.
+        """
         count, most = len(self._playing), len(e.choice) + 1
         if len(self._tokens) < count * most:
             features, types = self._features, 1 if self._codec.relative else len(e.shown)
@@ -521,18 +533,19 @@ class CompiledEpisodes:
             self._gpus = np.zeros((count, types, len(features["gpus"])), np.float32)
 
     def _log_for(self, image: Image) -> np.recarray:
-        """Return a log with few rows for an episode, shared with the others unless it has many
-        nodes."""
+        """Return a log with space for few rows. Episodes share it; it is replaced if an episode has
+        more nodes than it has space for.
+        """
         if len(self._scratch) < 4 * len(image.cluster.nodes):
             self._scratch = scratch(len(image.cluster.nodes))
         return self._scratch
 
 
 def compiled_codec(codec: CandidatesConfig | RelativeConfig) -> EpisodeCodec:
-    """Return the codec in the form that the compiled engine takes.
+    """Return the codec in the form that the compiled engine uses.
 
     Raises:
-        ConfigError: The engine does not support its placement or its reference.
+        ConfigError: The engine does not support the codec's placement or reference.
     """
     placement = placement_number(placing(codec.placement))
     if isinstance(codec, CandidatesConfig):
@@ -544,8 +557,9 @@ def compiled_codec(codec: CandidatesConfig | RelativeConfig) -> EpisodeCodec:
 
 
 def put_at(image: Image, arenas: np.ndarray, log: np.recarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the tables of episodes of one image, whose arenas are ``arenas`` (episodes, bytes),
-    and their addresses."""
+    """Return the tables of the episodes in ``arenas`` (episodes, bytes), which all have the same
+    image, and the addresses of the tables.
+    """
     tables = np.tile(image.table(arenas[0], log), (len(arenas), 1))
     tables[:, image.moving] += arenas.shape[1] * np.arange(len(arenas))[:, None]
     addresses = tables.ctypes.data + tables.strides[0] * np.arange(len(arenas))
@@ -557,7 +571,7 @@ def put_at(image: Image, arenas: np.ndarray, log: np.recarray) -> tuple[np.ndarr
 
 
 def aligned(size: int) -> np.ndarray:
-    """Return bytes that begin at a multiple of ``_LINE_B``."""
+    """Return an array of bytes whose address is a multiple of ``_LINE_B``."""
     array = np.zeros(size + _LINE_B, np.uint8)
     return array[-array.ctypes.data % _LINE_B :][:size]
 
@@ -567,8 +581,9 @@ _TRIALS = ("begin_episode", "advance_episodes", "play_out_episodes", "propose_in
 
 
 def compile_episodes(*, trials: bool = False) -> bool:
-    """Compile the functions of episodes, or those with which a policy tries its choices, and keep
-    them. Return True if they were not compiled before."""
+    """Compile the functions for episodes (with ``trials``, those with which a policy tries its
+    choices), and cache them. Return True if they were not compiled before.
+    """
     names = _TRIALS if trials else _EPISODES
     if not jit.jitted() or all(map(jit.is_kept, names)):
         return False

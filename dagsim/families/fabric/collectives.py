@@ -1,19 +1,22 @@
-"""Collectives: what a gang sends in a step, over which links, and the closed forms of its time.
+"""Collectives: what a gang sends in a step, over which links, and closed forms for the time.
 
-With n ranks on m nodes, S bytes per rank, and B bytes per second and direction, the terms of
-bandwidth are (nccl-tests, ``doc/PERFORMANCE.md``):
+With n ranks on m nodes, S bytes per rank, and B bytes per second and direction, the bandwidth terms
+are (nccl-tests, ``doc/PERFORMANCE.md``):
 
-- ``ring`` all-reduce: ``2 (n-1)/n S/B``; B is the slower of NVLink and the network, because one ring
+- ``ring`` all-reduce: ``2 (n-1)/n S/B``; B is the slower of NVLink and the network, because one
+  ring
   passes through both.
-- ``all_gather`` (or reduce-scatter): half of it.
+- ``all_gather`` (or reduce-scatter): half of that.
 - ``tree`` all-reduce, a double binary tree over nodes: ``2 S/B``.
-- ``hierarchical`` all-reduce, with r NICs in use per node: ``2 (g-1)/g S/B_nvlink`` within nodes of g
+- ``hierarchical`` all-reduce, with r NICs in use per node: ``2 (g-1)/g S/B_nvlink`` within nodes of
+  g
   ranks, then ``2 (m-1)/m (S/r)/B_nic`` between them.
 - ``all_to_all``: ``(n-1)/n S/B``, within and between nodes at the same time.
-- ``pipeline``: S bytes forward and S backward over each cut between nodes, at the same time: ``2 S/B``
+- ``pipeline``: S bytes forward and S backward over each cut between nodes, at the same time: ``2
+  S/B``
   with three nodes or more.
 
-Latencies are those of NCCL's tuner for its Simple protocol (``src/graph/tuning.cc``, about 2.8).
+Latencies are those in NCCL's tuner for its Simple protocol (``src/graph/tuning.cc``, about 2.8).
 """
 
 from __future__ import annotations
@@ -67,7 +70,7 @@ class GroupTraffic:
             )
 
     def moved(self) -> float:
-        """Return the bytes from each rank to the next."""
+        """Return the bytes that each rank sends to the next."""
         if self.collective == "pipeline":
             return self.gb * 1e9
         return (2 if self.collective == "ring" else 1) * (self.size - 1) / self.size * self.gb * 1e9
@@ -75,12 +78,12 @@ class GroupTraffic:
 
 @dataclass(frozen=True, slots=True)
 class StepTraffic:
-    """A step of a gang: it computes for ``step_s`` seconds, and each rank takes part in
-    ``calls`` collectives that together have ``gb`` GB per rank.
+    """A step of a gang: it computes for ``step_s`` seconds, and each rank takes part in ``calls``
+    collectives with ``gb`` GB per rank in total.
 
-    ``step_s`` is on the fastest GPU type of the cluster that may run the task. With ``overlap`` 1,
-    the gang communicates while it computes; with 0, afterwards. Each GPU is a rank, or each
-    instance if it has no whole GPU.
+    ``step_s`` applies to the fastest GPU type of the cluster that may run the task. With
+    ``overlap`` 1, the gang communicates while it computes; with 0, afterwards. Each GPU is a rank,
+    or each instance if it has no whole GPU.
 
     Raises:
         ModelError: A number is out of range.
@@ -116,8 +119,9 @@ class StepTraffic:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """The traffic of a step on certain nodes: ``streams`` equal streams on each link with
-    ``stream_bytes`` each, all at the same rate of at most ``cap`` bytes per second."""
+    """The traffic of a step on certain nodes: each link carries ``streams`` equal streams of
+    ``stream_bytes`` each, all at the same rate of at most ``cap`` bytes per second.
+    """
 
     inner_s: float
     """Seconds of traffic within nodes."""
@@ -139,18 +143,20 @@ class Exchange:
         return self.latency_s + elsewhere
 
     def alone(self, routing: Routing) -> float:
-        """Return the rate of each stream if nothing else is on the links."""
+        """Return the rate of each stream if the links carry nothing else."""
         rates = [routing.links[link].bandwidth / streams for link, streams in self.streams.items()]
         return min([self.cap, *rates])
 
     def overlapped(self, step_s: float) -> float:
-        """Return the rate above which traffic beside ``step_s`` seconds of compute saves no time."""
+        """Return the rate above which traffic that overlaps with ``step_s`` seconds of compute saves
+        no time.
+        """
         left_s = step_s - self.latency_s - (0.0 if self.at_once else self.inner_s)
         return min(self.cap, self.stream_bytes / left_s) if left_s > 0 else self.cap
 
 
 def nvlink_bytes_s(name: str, nvlink_gb_s: float) -> float:
-    """Return the bytes per second and direction that collectives reach between the GPUs of a node."""
+    """Return the bytes per second and direction that collectives achieve between the GPUs of a node."""
     reached = _REACHED.get(name.split("-")[0], _REACHED_ELSEWHERE)
     return 1e9 * (nvlink_gb_s * reached if nvlink_gb_s else _PCIE_GB_S)
 
@@ -186,8 +192,9 @@ def exchange(traffic: StepTraffic, members: Sequence[Member], routing: Routing, 
 def _on_links(
     hops: Iterable[tuple[Member, Member, int]], members: Sequence[Member], routing: Routing
 ) -> tuple[Counter[int], int, float]:
-    """Return the streams on each link, the number of rails over which each stream splits, and the
-    longest latency of a hop."""
+    """Return the streams on each link, the number of rails over which each stream is split, and the
+    longest latency of a hop.
+    """
     most = min(member.ranks for member in members)
     streams: Counter[int] = Counter()
     hop_s, ways = 0.0, 1
@@ -202,9 +209,10 @@ def _on_links(
 
 
 def _group_exchange(group: GroupTraffic, members: Sequence[Member], routing: Routing, nvlink: float) -> Exchange:
-    """Return the traffic of all groups at once, without latencies. Streams between the same two
-    nodes count as one stream with their total bytes; pairs of nodes with fewer bytes count as the
-    pair with the most."""
+    """Return the traffic of all groups at once, without latencies. Streams between the same two nodes
+    are counted as one stream with their total bytes, and every pair of nodes is assumed to send as
+    many bytes as the pair with the most.
+    """
     place = [number for number, member in enumerate(members) for _ in range(member.ranks)]
     if len(place) % (group.size * group.stride):
         raise ModelError(
@@ -229,8 +237,9 @@ def _group_exchange(group: GroupTraffic, members: Sequence[Member], routing: Rou
 
 
 def _in_turn(parts: Sequence[Exchange]) -> Exchange:
-    """Combine successive exchanges into one flow: on each link, it has the most streams of any
-    exchange, so that sharing is never underestimated."""
+    """Combine successive exchanges into one flow. On each link, the flow has the most streams of any
+    exchange, so that contention is never underestimated.
+    """
     streams: dict[int, int] = {}
     for part in parts:
         for link, count in part.streams.items():
@@ -271,9 +280,10 @@ def _all_gather(members: Sequence[Member], ranks: int, size: float, nvlink: floa
 
 
 def _tree(members: Sequence[Member], ranks: int, size: float, nvlink: float) -> _Plan:
-    """Build two binary trees, each with half of the bytes up and down. The second is the first,
-    shifted by one node, so that a leaf in one has children in the other. A chain joins the ranks of
-    a node."""
+    """Build two binary trees, each of which carries half of the bytes up and down. The second tree is
+    the first one shifted by one node, so that a leaf in one has children in the other. A chain
+    joins the ranks on a node.
+    """
     nodes = len(members)
     latency_s = 2 * ((ranks / nodes - 1) * _TREE_S + log2(nodes) * _TREE_NET_S)
     if nodes == 1:

@@ -18,10 +18,11 @@ from dagsim.systems.cluster.models.runtime import _ByType
 
 @dataclass(frozen=True, slots=True)
 class ModelTraffic:
-    """StepTraffic by the name of the model; ``default`` is that of all other gangs, None for none.
+    """Traffic per step by the name of the model. ``default`` applies to all other gangs; None means
+    that they send nothing.
 
-    A task's work is only its compute time; the time for what a gang sends is added, wherever it
-    runs.
+    A task's work is only its compute time. The time for what its gang sends is added, wherever the
+    task runs.
 
     Raises:
         ModelError: Neither argument is given.
@@ -38,13 +39,13 @@ class ModelTraffic:
             raise ModelError("communication: give models (traffic by model name) or default (traffic for every gang)")
 
     def traffic(self, task: Task, gpu: GpuType | None) -> StepTraffic | None:
-        """See ``Communication``."""
+        """Return the traffic of a step (see ``Communication``)."""
         return self.default if task.model is None else self.models.get(task.model, self.default)
 
 
 @dataclass(frozen=True, slots=True)
 class Llm(_ByType):
-    """Work in training steps. ``models`` names language models; ``task.model`` is one of them.
+    """Work in training steps. ``models`` describes language models; ``task.model`` names one of them.
 
     A step computes for the seconds of ``dagsim.families.fabric.llm``, then waits for its
     collectives. Their time depends on the placement and on the gang's share of the links, so this
@@ -52,7 +53,7 @@ class Llm(_ByType):
     others.
 
     Raises:
-        ModelError: There are no models; on use, a task names another one.
+        ModelError: There are no models; or, raised on use, a task names another one.
     """
 
     models: Mapping[str, LlmTraining]
@@ -73,7 +74,7 @@ class Llm(_ByType):
         return 0.0 if gpu is None or not is_measured(training, gpu) else 1.0 / compute_s(training, gpu)
 
     def traffic(self, task: Task, gpu: GpuType | None) -> StepTraffic | None:
-        """Return the gathers of parameters, the reductions and the activations in a step."""
+        """Return the parameter gathers, the gradient reductions and the activations in a step."""
         training = self._training(task)
         if gpu is None or not is_measured(training, gpu):
             return None

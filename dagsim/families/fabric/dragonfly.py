@@ -1,4 +1,4 @@
-"""Dragonflies: groups of routers that are all linked to each other, with minimal routes."""
+"""Dragonflies: groups of routers, all linked to each other, with minimal routes."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ class Dragonfly:
     """A dragonfly in the form of the Cray Cascade (Faanes et al. 2012): a group has ``chassis``,
     a chassis has ``routers``, a router has ``hosts_per_router``.
 
-    Routers of a chassis are all linked (*green*), so are the routers of one number over the chassis
-    of a group (*black*), and so are groups (*blue*): router ``j`` of group ``i`` leads to group
-    ``j``. A minimal route takes green, black and blue links to the other group, then green and
-    black ones to the router. Parallel cables are one link of their total bandwidth.
+    All routers of a chassis are linked to each other (*green*), and so are the routers with the
+    same number in the chassis of a group (*black*), and so are all groups (*blue*): router ``j`` of
+    group ``i`` leads to group ``j``. A minimal route takes green, black and blue links to the other
+    group, then green and black links to the router. Parallel cables are one link with their total
+    bandwidth.
     """
 
     groups: int = 4
@@ -55,7 +56,7 @@ class Dragonfly:
             )
 
     def levels(self, names: Sequence[str]) -> tuple[FabricLevel, ...]:
-        """Return the hosts of each router, chassis and group."""
+        """Return the hosts below each router, chassis and group."""
         widths = [self.hosts_per_router, self.hosts_per_router * self.routers]
         widths.append(widths[-1] * self.chassis)
         of = [[host // width for host in range(len(names))] for width in widths]
@@ -88,7 +89,7 @@ class Dragonfly:
                 connect(first + other, other * per_group + group, self.blue)
 
         def within(path: list[int], at: int, target: int) -> int:
-            """Append the links between two routers of a group: along the chassis, then across."""
+            """Append the links between two routers in a group: along the chassis, then across."""
             corner = at - at % self.routers + target % self.routers
             for step in (corner, target):
                 if step != at:

@@ -1,4 +1,4 @@
-"""Fabrics that are given link by link: links and routes, or a tree of switches."""
+"""Fabrics described link by link: links and routes, or a tree of switches."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FORBID = {"extra": "forbid"}
 
 @dataclass(frozen=True, slots=True)
 class Cable:
-    """One direction of a link, by name."""
+    """One direction of a link, identified by its name."""
 
     name: str
     bandwidth_gb_s: float
@@ -55,7 +55,7 @@ class Explicit:
             names.add(cable.name)
 
     def levels(self, names: Sequence[str]) -> tuple[FabricLevel, ...]:
-        """Return no levels, because links and routes state no domains."""
+        """Return no levels, because links and routes define no domains."""
         return ()
 
     def routing(self, names: Sequence[str]) -> Routing:
@@ -133,8 +133,9 @@ class Tree:
                 check_link(f"tree: switch {switch.name!r}", switch.bandwidth_gb_s, 0.0)
 
     def levels(self, names: Sequence[str]) -> tuple[FabricLevel, ...]:
-        """Return the switches above each node, level by level. A node below fewer switches than
-        others has its last switch at the further levels."""
+        """Return the switches above each node, level by level. For a node below fewer switches than
+        others, its topmost switch also counts at the remaining levels.
+        """
         parents = self._parents(names)
         number = {switch.name: place for place, switch in enumerate(self.switches)}
         lines = [[number[switch] for switch in _line(name, parents)[1:]] for name in names]
@@ -220,7 +221,7 @@ class Tree:
 
 
 def _line(name: str, parents: Mapping[str, str]) -> list[str]:
-    """Return a node or switch and all switches above it, the lowest first."""
+    """Return a node or switch and all switches above it, from bottom to top."""
     line = [name]
     while line[-1] in parents:
         line.append(parents[line[-1]])

@@ -1,4 +1,4 @@
-"""The family of networks with contention, and what it registers."""
+"""The family of networks with contention, and everything that it registers."""
 
 from dagsim.family import Entry, Family
 

@@ -23,8 +23,8 @@ from dagsim.systems.cluster.network.links import FabricLevel, Link
 class FatTree:
     """A parallel-ports generalised fat tree (Zahavi, *D-Mod-K Routing*, 2011).
 
-    FabricLevel 1 has the switches next to the hosts. A switch of level ``i`` has ``down[i - 1]``
-    neighbours below; a node of level ``i - 1`` has ``up[i - 1]`` neighbours above, with
+    Level 1 contains the switches next to the hosts. A switch on level ``i`` has ``down[i - 1]``
+    neighbours below; a node on level ``i - 1`` has ``up[i - 1]`` neighbours above, with
     ``count[i - 1]`` parallel links to each. For an oversubscribed tree, give fewer links up than
     down: ``down: [16, 4], up: [1, 4], count: [1, 1]`` has 64 hosts on 4 leaves and 4 spines, 4:1.
     """
@@ -49,8 +49,9 @@ class FatTree:
         check_link("fat_tree", self.bandwidth_gb_s, self.latency_s)
 
     def levels(self, names: Sequence[str]) -> tuple[FabricLevel, ...]:
-        """Return racks, the hosts below one switch of level 1, pods, those below one switch of
-        level 2, and so on."""
+        """Return racks (the hosts below one switch on level 1), pods (the hosts below one switch on
+        level 2), and so on.
+        """
         widths = [prod(self.down[: level + 1]) for level in range(len(self.down))]
         return levels_of([[host // width for host in range(len(names))] for width in widths])
 
@@ -73,9 +74,9 @@ class FatTree:
                         links.append(Link(name, self.bandwidth_gb_s * 1e9, self.latency_s))
 
         def paths(source: int, destination: int) -> tuple[Path, ...]:
-            # On the way up, the port is the destination written in the base of the number of ports
-            # per level. On the way down, the route is determined, and the source selects one of
-            # several parallel links.
+            # On the way up, the port at each level is a digit of the destination, written in the
+            # base of the number of ports. The way down is unique; only the choice between parallel
+            # links is left to the source.
             ascent, descent = [], []
             at, under, level, rest = source, destination, 0, destination
             while at != under:
@@ -94,9 +95,10 @@ class FatTree:
         return prod(self.up[:level]) * prod(self.down[level:])
 
     def _parent(self, level: int, position: int, way: int) -> int:
-        """Return the position of a neighbour above. Positions count labels, the lowest level's
-        digit fastest: ``up`` digits below the node's level, ``down`` digits from it on; going up
-        replaces the digit of the level by the way taken."""
+        """Return the position of a neighbour above. A position encodes a label, whose lowest digit
+        varies fastest: ``up`` digits below the node's level, ``down`` digits from this level on.
+        Going up replaces the digit for the level by the chosen way.
+        """
         low = prod(self.up[:level])
         below, rest = position % low, position // low // self.down[level]
         return below + low * (way + self.up[level] * rest)

@@ -15,8 +15,8 @@ class Island:
     """Hosts on ``rails`` separate non-blocking networks, with one NIC per rail (NVIDIA's
     rail-optimised design).
 
-    Traffic between two hosts splits evenly over the rails. Transfers within a host use NVLink,
-    which no other host shares, and cost nothing here.
+    Traffic between two hosts is split evenly over the rails. Transfers within a host use NVLink,
+    which no other host shares, and take no time in this model.
     """
 
     rails: int = 8
@@ -36,7 +36,7 @@ class Island:
         return ()
 
     def routing(self, names: Sequence[str]) -> Routing:
-        """Build links and routes of any number of hosts."""
+        """Build links and routes for any number of hosts."""
         rails = self.rails
         links = [
             Link(f"{name}.nic{rail}.{end}", self.bandwidth_gb_s * 1e9, self.latency_s)

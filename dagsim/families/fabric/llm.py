@@ -1,21 +1,22 @@
-"""Step time of training a transformer with data, tensor and pipeline parallelism on a number of nodes.
+"""Step time of training a transformer with data, tensor and pipeline parallelism on a number of
+nodes.
 
 A step computes ``accumulation`` micro-batches. The compute time of each has three parts: matrix
 products (6 FLOP per parameter and token), attention (12 FLOP per layer, width and pair of tokens),
 and element-wise operations, which are limited by memory bandwidth. Per micro-batch, full sharding
 gathers the parameters twice and reduces the gradients once, in 2-byte numbers; with ``grad_op`` the
 parameters are gathered once per step; with ``none`` the gradients are all-reduced once per step.
-NCCL builds one ring per NIC, so the slower of NVLink and all NICs of a node together bounds a
-collective. No overlap of communication with compute is assumed.
+NCCL builds one ring per NIC, so a collective is limited by the slower of NVLink and all NICs of a
+node together. Communication is assumed not to overlap with compute.
 
-With ``tensor`` and ``pipeline`` degrees above 1 (Megatron-LM: Shoeybi et al. 2019; Narayanan et al., SC 2021),
-ranks of a tensor group are neighbours, then come data groups, then pipeline stages. A tensor group
-all-reduces activations four times per layer and micro-batch (six with checkpointing), a stage sends
-activations forward and gradients backward, and a pipeline of p stages takes the time of p - 1 further
-micro-batches (1F1B), or (p - 1) / v with v chunks of layers per stage (interleaved 1F1B; section 2.2.2 of the
-latter), which send v times as often. Element-wise operations count as split over the tensor group
-(sequence parallelism, Korthikanti et al. 2022). The measured runs have no such degrees, so that these
-terms are not fitted.
+With ``tensor`` and ``pipeline`` degrees above 1 (Megatron-LM: Shoeybi et al. 2019; Narayanan et
+al., SC 2021), the ranks of a tensor group are neighbours, then come data groups, then pipeline
+stages. A tensor group all-reduces activations four times per layer and micro-batch (six with
+checkpointing), and a stage sends activations forward and gradients backward. A pipeline of p stages
+takes the time of p - 1 additional micro-batches (1F1B), or (p - 1) / v with v chunks of layers per
+stage, which send v times as often (interleaved 1F1B; Narayanan et al., section 2.2.2). Element-wise
+operations are assumed to be split over the tensor group (sequence parallelism, Korthikanti et al.
+2022). The measured runs do not use such degrees, so these terms are not fitted.
 
 The seven constants of ``FITTED`` are a least-squares fit to 144 measured runs of MPT models on 8 to
 512 A100 and H100 GPUs (mosaicml/llm-foundry, ``scripts/train/benchmarking``, commit 8c8dd48):
@@ -102,8 +103,7 @@ class LlmTraining:
 
     @property
     def rounds(self) -> float:
-        """Number of micro-batches for which a step takes time, including those for which the
-        pipeline waits."""
+        """Number of micro-batches whose time a step takes, including the idle time of the pipeline."""
         return self.accumulation + (self.pipeline - 1) / self.chunks
 
     def data(self, gpus: int) -> int:
@@ -125,7 +125,7 @@ class LlmTraining:
 
 
 def is_measured(training: LlmTraining, gpu: GpuType) -> bool:
-    """Return True if runs were measured on the GPU type and it has the precision."""
+    """Return True if runs were measured on the GPU type and the type supports the precision."""
     family = gpu.name.split("-")[0]
     return family in _NVLINK_GB_S and (training.precision != "fp8" or family == "H100")
 
@@ -134,7 +134,8 @@ def compute_s(training: LlmTraining, gpu: GpuType, fit: LlmFit = FITTED) -> floa
     """Return the seconds per step without communication.
 
     Raises:
-        ModelError: The GPU type is not an A100 or H100, the only ones with measured runs, or it has no FP8.
+        ModelError: The GPU type is not an A100 or H100, for which alone there are measured runs, or
+            it does not support FP8.
     """
     family = gpu.name.split("-")[0]
     if family not in _NVLINK_GB_S:
@@ -184,7 +185,7 @@ def groups(training: LlmTraining, gpus: int, fit: LlmFit = FITTED) -> tuple[Grou
 
 def step_s(training: LlmTraining, gpu: GpuType, gpus: int, per_node: int = 8, fit: LlmFit = FITTED) -> float:
     """Return the seconds per step on ``gpus`` GPUs, ``per_node`` on each node with as many NICs.
-    The degrees and ``per_node`` must divide each other, as far as they concern the same groups.
+    The degrees and ``per_node`` must divide each other where they concern the same groups.
 
     Raises:
         ModelError: See ``compute_s`` and ``LlmTraining.data``.

@@ -1,11 +1,11 @@
-"""Links that flows share max-min fairly: no flow could have more without taking from a flow that
-has no more.
+"""Links shared by flows max-min fairly: no flow could be faster without slowing down a flow that is
+not faster than itself.
 
 The rates of a set of flows are found by progressive filling (Bertsekas and Gallager, *Data
 Networks*, section 6.5.2): the link with the smallest fair share fixes the rates of its flows, and
 the rest is shared among the others. Rates are max-min fair if and only if every flow has a
-*bottleneck*: a full link on which no flow is faster. A change therefore needs new rates only as far
-as it takes a bottleneck away, and ``SharedLinks`` looks no further than that.
+*bottleneck*: a full link on which no flow is faster. New rates are therefore needed only where a
+change removes a bottleneck, and ``SharedLinks`` looks no further than that.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CAP = -1
 
 
 class LinkFlow:
-    """Bytes in transit over links. Plain data, except while ``SharedLinks`` holds it."""
+    """Bytes in transit over links. An object is plain data unless it is part of ``SharedLinks``."""
 
     __slots__ = (
         "bottleneck", "bytes_left", "cap", "ends_s", "next_rate", "number", "rate", "route", "since_s", "weights"
@@ -36,10 +36,11 @@ class LinkFlow:
     ) -> None:
         """Args:
         route: Numbers of the links, none twice.
-        size: Bytes, ``inf`` for a flow that goes on until it is stopped.
+        size: Bytes, or ``inf`` for a flow that continues until it is stopped.
         cap: Upper limit of the rate, in bytes per second.
-        weights: Number of equal streams on each link of the route, for streams that all go at the
-            same rate; ``rate`` is that of one stream. None: one on each.
+        weights: Number of equal streams on each link of the route, for streams that all have
+            the
+            same rate; ``rate`` is the rate of one stream. None means one stream on each link.
         """
         self.route = tuple(route)
         self.weights = weights
@@ -103,8 +104,9 @@ class SharedLinks:
             self._alone.append(flow)
 
     def adopt(self, flow: LinkFlow) -> None:
-        """Hold a copy of a flow in progress, as it is. Sums depend on the order of their terms, so
-        flows stay in the order of their starts."""
+        """Add a copy of a flow in progress without changing it. Sums depend on the order of their
+        terms, so flows stay in the order of their starts.
+        """
         self._started = max(self._started, flow.number + 1)
         for link in flow.route:
             flows = self._on[link]
@@ -113,8 +115,9 @@ class SharedLinks:
         self._expect(flow)
 
     def without_flows(self) -> SharedLinks:
-        """Return equal links with the changes that await an update, to which copies of the flows
-        can be added."""
+        """Return equal links without flows but with the pending changes, to which copies of the flows
+        can be added.
+        """
         twin = SharedLinks(self._bandwidths)
         twin._changed = dict(self._changed)
         return twin
@@ -137,7 +140,7 @@ class SharedLinks:
         self.touch(flow.route)
 
     def touch(self, links: Iterable[int]) -> None:
-        """Make the next update compute the rates on ``links`` again."""
+        """Let the next update recompute the rates on ``links``."""
         self._changed.update(dict.fromkeys(links))
 
     def set_bandwidth(self, link: int, bandwidth: float) -> None:
@@ -147,7 +150,8 @@ class SharedLinks:
 
     def update(self, now: float) -> list[LinkFlow]:
         """Set the rates and ends of all flows that are affected by the changes since the last call.
-        Return those whose rate has changed, in the order of their starts."""
+        Return the flows whose rate has changed, in the order of their starts.
+        """
         others = []
         for flow in self._alone:
             flow.next_rate = flow.cap
@@ -163,8 +167,9 @@ class SharedLinks:
         return others
 
     def rate_of(self, flow: LinkFlow) -> float:
-        """Return the rate in bytes per second that a flow which has not started would have beside
-        the current ones. Nothing is changed. There must be no pending updates."""
+        """Return the rate in bytes per second that a flow would have if it started next to the current
+        ones. Nothing is changed. There must be no pending updates.
+        """
         if not flow.route:
             return flow.cap
         before, changed = flow.number, self._changed
@@ -182,7 +187,7 @@ class SharedLinks:
         return rate
 
     def next_end_s(self) -> float:
-        """Return the time at which the next flow ends, ``inf`` if none does."""
+        """Return the time at which the next flow ends, or ``inf`` if none does."""
         ends = self._ends
         while ends and ends[0][0] != ends[0][3].ends_s:
             heappop(ends)
@@ -199,7 +204,7 @@ class SharedLinks:
         return flows
 
     def load(self, link: int) -> float:
-        """Return the bytes per second that flow over a link."""
+        """Return the bytes per second that cross a link."""
         return ordered_sum([flow.rate * _streams(flow, link) for flow in self._on[link]])
 
     def _set(self, flow: LinkFlow, rate: float, now: float) -> None:
@@ -225,8 +230,9 @@ class SharedLinks:
             affected.update(more)
 
     def _fill(self, affected: dict[LinkFlow, None]) -> dict[int, list[LinkFlow]]:
-        """Set max-min rates of the ``affected`` flows on the capacity that all others leave them;
-        return these flows by link."""
+        """Set the max-min rates of the ``affected`` flows on the capacity that all other flows leave;
+        return the affected flows by link.
+        """
         links: dict[int, list[LinkFlow]] = {}
         capped = []
         weighted = False

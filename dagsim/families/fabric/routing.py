@@ -23,7 +23,7 @@ class Routing:
         self._paths = cache(paths)
 
     def paths(self, source: int, destination: int) -> tuple[Path, ...]:
-        """Return the routes from one host to another; one empty route within a host."""
+        """Return the routes from one host to another; within a host, there is one empty route."""
         return ((),) if source == destination else self._paths(source, destination)
 
     def latency_s(self, path: Path) -> float:
@@ -37,8 +37,9 @@ class Routing:
 def levels_of(
     domains: Sequence[Sequence[int]], names: Sequence[str] = (), kept: Collection[str] = ()
 ) -> tuple[FabricLevel, ...]:
-    """Return levels built from their domains, narrowest first: ``rack``, ``pod``, ``level3`` and so
-    on, unless they have ``names``. A level that all hosts share is left out, unless it is ``kept``.
+    """Return levels with these domains, narrowest first. They are called ``rack``, ``pod``, ``level3``
+    and so on, unless they have ``names``. A level with only one domain for all hosts is left out,
+    unless it is in ``kept``.
     """
     usual = [*(names or ("rack", "pod")), *(f"level{place}" for place in range(3, len(domains) + 1))]
     return tuple(
@@ -49,7 +50,7 @@ def levels_of(
 
 
 class NetworkTopology(Protocol):
-    """A description that builds the links and routes of a cluster."""
+    """A description from which the links and routes of a cluster are built."""
 
     def routing(self, names: Sequence[str]) -> Routing:
         """Build the links between the hosts with these ``names``, in the order of the nodes.

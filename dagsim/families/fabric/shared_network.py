@@ -32,8 +32,10 @@ from dagsim.workload.distributions import TaggedUnion
 
 @dataclass(frozen=True, slots=True)
 class SharedNetwork:
-    """A flow pays the latencies of its route, then takes its max-min fair share of every link on it.
-    Rates change whenever a flow starts or ends. Nothing is sent within a node."""
+    """A network in which a flow takes the latency of its route, and then the time for its bytes at its
+    max-min fair share of every link on the route. Rates change whenever a flow starts or ends.
+    Nothing is sent within a node.
+    """
 
     topology: Annotated[Island | FatTree | Torus | Dragonfly | Tree | Explicit, TaggedUnion("island")] = field(
         default_factory=Island
@@ -45,14 +47,14 @@ class SharedNetwork:
     __pydantic_config__ = {"extra": "forbid"}
 
     def levels(self, names: Sequence[str]) -> tuple[FabricLevel, ...]:
-        """See ``HasLevels``."""
+        """Return the levels of the topology (see ``HasLevels``)."""
         return self.topology.levels(names)
 
     def routing(self, names: Sequence[str]) -> Routing:
-        """Return the links between the nodes ``names`` of the cluster, and their routes.
+        """Return the links and routes between the nodes called ``names``.
 
         Raises:
-            ModelError: The network does not fit them.
+            ModelError: The network does not fit these nodes.
         """
         if self.storage is not None:
             self.storage.numbers(names)
@@ -66,14 +68,15 @@ class SharedNetwork:
 
 
 def gang_exchange(routing: Routing, traffic: StepTraffic, members: Sequence[Member], gpu: GpuType | None) -> Exchange:
-    """Return the traffic of a step; without a ``gpu``, it is not limited within nodes."""
+    """Return the traffic of a step; if ``gpu`` is None, traffic within nodes takes no time."""
     nvlink = inf if gpu is None else nvlink_bytes_s(gpu.name, gpu.nvlink_gb_s)
     return exchange(traffic, members, routing, nvlink)
 
 
 class Gang:
-    """The communication of a run: one set of flows for as long as the run computes, not one per
-    message."""
+    """The communication of a run: one set of flows for as long as the run computes, rather than one
+    per message.
+    """
 
     __slots__ = ("exchange", "flow", "overlap", "step_s")
 
@@ -85,7 +88,7 @@ class Gang:
         self.flow = LinkFlow(exchange.streams, inf, cap, exchange.streams)
 
     def rate(self, bytes_s: float) -> float:
-        """Return the seconds of compute per second if each stream has ``bytes_s``."""
+        """Return the seconds of compute per second if each stream has a rate of ``bytes_s``."""
         sending_s = self.exchange.seconds(bytes_s)
         return self.step_s / (max(self.step_s, sending_s) if self.overlap else self.step_s + sending_s)
 
@@ -93,8 +96,8 @@ class Gang:
 class SharedCarrier:
     """The links in one simulation.
 
-    All simultaneous changes are made before rates are computed, because the events that cause them
-    are scheduled before the one that computes.
+    All simultaneous changes are made before rates are computed, because the events that cause the
+    changes are scheduled before the event that computes the rates.
     """
 
     def __init__(self, clock: Clock, routing: Routing) -> None:
@@ -124,7 +127,9 @@ class SharedCarrier:
         return [LinkFlow(path, flow.size / len(paths)) for path in paths]
 
     def expected_s(self, groups: Sequence[Sequence[Flow]]) -> list[float]:
-        """See ``ForeseeingCarrier``. Latencies are added at the end. O(flows under way), and a solve per end."""
+        """Return the expected seconds of each group of flows (see ``ForeseeingCarrier``). Latencies
+        are added at the end. The cost is O(flows in transit), and one solution per end of a flow.
+        """
         links, now = self._links.copy(), self._clock.now
         seconds = [0.0] * len(groups)
         waiting: dict[LinkFlow, int] = {}
@@ -172,11 +177,11 @@ class SharedCarrier:
                     self._update_soon()
 
     def gang(self, traffic: StepTraffic, step_s: float, members: Sequence[Member], gpu: GpuType | None) -> Gang:
-        """See ``GangCarrier``."""
+        """Return the communication of a gang (see ``GangCarrier``)."""
         return Gang(gang_exchange(self.routing, traffic, members, gpu), step_s, traffic.overlap)
 
     def begin(self, gang: Gang, tell: Callable[[float], None]) -> None:
-        """See ``GangCarrier``."""
+        """Start the communication of a gang (see ``GangCarrier``)."""
         if not gang.flow.route:
             tell(gang.rate(gang.flow.cap))
             return
@@ -185,13 +190,13 @@ class SharedCarrier:
         self._update_soon()
 
     def end(self, gang: Gang) -> None:
-        """See ``GangCarrier``."""
+        """End the communication of a gang (see ``GangCarrier``)."""
         if self._gangs.pop(gang.flow, None) is not None:
             self._links.stop(gang.flow)
             self._update_soon()
 
     def adopt(self, gang: Gang, tell: Callable[[float], None]) -> Gang:
-        """See ``GangCarrier``."""
+        """Add a copy of a gang's communication in progress (see ``GangCarrier``)."""
         twin = Gang(gang.exchange, gang.step_s, gang.overlap)
         twin.flow = gang.flow.copy()
         if twin.flow.route:
@@ -200,11 +205,11 @@ class SharedCarrier:
         return twin
 
     def expected(self, gang: Gang) -> float:
-        """See ``GangCarrier``."""
+        """Return the rate that a gang would have if it started now (see ``GangCarrier``)."""
         return gang.rate(self._links.rate_of(gang.flow))
 
     def set_bandwidth(self, link: int, bandwidth: float) -> None:
-        """Change the bandwidth (bytes per second) of a link now."""
+        """Set the bandwidth (bytes per second) of a link from now on."""
         self._links.set_bandwidth(link, bandwidth)
         self._update_soon()
 

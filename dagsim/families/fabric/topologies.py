@@ -1,4 +1,4 @@
-"""All topologies of the shared network, and what they are built from."""
+"""All topologies of the shared network."""
 
 from dagsim.families.fabric.dragonfly import Dragonfly
 from dagsim.families.fabric.explicit import Cable, Explicit, Route, Tree, TreeSwitch

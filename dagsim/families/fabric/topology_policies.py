@@ -1,5 +1,6 @@
-"""Placement rules that use the levels of the network (``ClusterView.levels``), and policies with
-them."""
+"""Placement rules that use the levels of the network (``ClusterView.levels``), and policies based on
+them.
+"""
 
 from __future__ import annotations
 
@@ -22,24 +23,26 @@ _Domain = tuple[int, list[NodeState]]
 
 
 class SmallestDomain:
-    """Chooses the smallest sufficient domain: a node, else a rack, else a pod, and so on; of
-    several, the one with the least room, then the first. Within it, a gang takes the domain below
-    with the most room, until the rest fits into one, of which it takes the one with the least room
-    (as Kueue's topology-aware scheduling does). This breaks up the fewest domains. A required level
-    is the widest that is tried; a preferred one needs no rule of its own. Tasks that are not gangs
-    use best fit. O(nodes)."""
+    """Chooses the smallest sufficient domain: a node, or else a rack, or else a pod, and so on. If
+    there are several, the one with the least free capacity is chosen, or the first of these. Within
+    the domain, a gang fills the subdomains with the most free capacity until the rest fits into
+    one; that one is again the smallest sufficient (as in Kueue's topology-aware scheduling). This
+    breaks up the fewest domains. A required level is the widest that is tried; a preferred level
+    needs no rule of its own. Tasks that are not gangs use best fit. O(nodes).
+    """
 
     def place(
         self, view: ClusterView, task: TaskState, type_: int | None = None, avoid: _Nodes = _NONE
     ) -> Placement | None:
-        """See ``PlacementRule``; no node is one of ``avoid``."""
+        """Place a task (see ``PlacementRule``) without using the nodes in ``avoid``."""
         return _first_choice(self, view, task, type_, avoid)
 
     def choose(
         self, view: ClusterView, task: TaskState, type_: int, rooms: Sequence[_Domain]
     ) -> list[tuple[int, int]] | None:
-        """Choose nodes and numbers of instances for a gang, on single machines with their
-        ``rooms``."""
+        """Choose nodes and numbers of instances for a gang. ``rooms`` lists single machines, each with
+        the number of instances that fit on it.
+        """
         request = task.job.job.request
         if request is not None and request.segment is not None and _blocks(view, request) is not None:
             return BLOCK.choose(view, task, type_, rooms)
@@ -56,7 +59,7 @@ def _first_choice(
     if not demand.gang and not avoid:
         return view.fit(task, type_)
     for candidate in by_speed(task, type_):
-        # only machines of one domain if the task is bound to a domain
+        # only machines in one domain if the task is bound to a domain
         machines = view.machines.with_room(demand, candidate)
         rooms = [(machine.room(demand), [machine]) for machine in machines if machine.index not in avoid]
         if demand.gang:
@@ -72,8 +75,9 @@ def _first_choice(
 
 
 def _smallest(rooms: Sequence[_Domain], levels: Sequence[Sequence[int]], needed: int) -> list[tuple[int, int]]:
-    """Choose nodes and numbers of instances, in the smallest domain on which ``needed`` instances
-    fit. ``rooms`` are single machines."""
+    """Choose nodes and numbers of instances, in the smallest domain into which ``needed`` instances
+    fit. ``rooms`` are single machines.
+    """
     alone = _tightest(rooms, needed)
     if alone is not None:
         return [(alone[1][0].index, needed)]
@@ -88,8 +92,9 @@ def _smallest(rooms: Sequence[_Domain], levels: Sequence[Sequence[int]], needed:
 def _within(
     machines: Sequence[NodeState], room_of: dict[int, int], below: Sequence[Sequence[int]], needed: int
 ) -> list[tuple[int, int]]:
-    """Fill domains of the levels ``below``, the roomiest first, until ``needed`` instances are
-    placed; the rest goes to the tightest domain that is enough."""
+    """Fill domains on the levels ``below``, the emptiest first, until ``needed`` instances are placed;
+    the rest goes to the smallest sufficient domain.
+    """
     rooms = [(room_of[machine.index], [machine]) for machine in machines]
     parts = _grouped(rooms, below[-1]) if below else rooms
     taken: list[tuple[int, int]] = []
@@ -113,8 +118,9 @@ def _grouped(rooms: Iterable[_Domain], domains: Sequence[int]) -> list[_Domain]:
 
 
 def _tightest(domains: Iterable[_Domain], needed: int) -> _Domain | None:
-    """Return the domain with the least room that is enough, the first of several; None if there is
-    none."""
+    """Return the domain with the smallest sufficient capacity, or the first of several; None if no
+    domain is sufficient.
+    """
     enough = [domain for domain in domains if domain[0] >= needed]
     return min(enough, key=lambda domain: (domain[0], domain[1][0].index), default=None)
 
@@ -124,17 +130,18 @@ def _placement(taken: Iterable[tuple[int, int]]) -> Placement:
 
 
 class SegmentsInBlocks:
-    """Places segments in blocks (Slurm's ``topology/block``): each segment of a gang lies within
-    one block, a domain of its ``level`` (by default the narrowest). The job's request states the
-    size of a segment in instances. A gang without such a request is a single segment if a block can
-    hold it, else its segments are the largest equal parts that a block can hold. Blocks with the
-    least room that is enough for all remaining segments come first, else those with room for the
-    most segments. O(nodes)."""
+    """Places segments in blocks (Slurm's ``topology/block``): each segment of a gang lies within one
+    block, which is a domain on its ``level`` (by default the narrowest). The job's request states
+    the size of a segment in instances. A gang without such a request is a single segment if it fits
+    into a block; otherwise, its segments are the largest equal parts that fit. If blocks can hold
+    all remaining segments, the one with the least free capacity is chosen, otherwise the block that
+    can hold the most segments. O(nodes).
+    """
 
     def place(
         self, view: ClusterView, task: TaskState, type_: int | None = None, avoid: _Nodes = _NONE
     ) -> Placement | None:
-        """See ``PlacementRule``; no node is one of ``avoid``."""
+        """Place a task (see ``PlacementRule``) without using the nodes in ``avoid``."""
         if _blocks(view, task.job.job.request) is None:
             return view.fit(task, type_)
         return _first_choice(self, view, task, type_, avoid)
@@ -142,8 +149,9 @@ class SegmentsInBlocks:
     def choose(
         self, view: ClusterView, task: TaskState, type_: int, rooms: Sequence[_Domain]
     ) -> list[tuple[int, int]] | None:
-        """Choose nodes and numbers of instances for a gang, on single machines with their
-        ``rooms``."""
+        """Choose nodes and numbers of instances for a gang. ``rooms`` lists single machines, each with
+        the number of instances that fit on it.
+        """
         gang, request = task.demand.gang, task.job.job.request
         blocks = _blocks(view, request)
         if blocks is None:
@@ -159,7 +167,7 @@ class SegmentsInBlocks:
         return [share for machines, count in taken for share in _within(machines, room_of, below, count)]
 
     def _block_size(self, view: ClusterView, task: TaskState, type_: int, domains: Sequence[int]) -> int:
-        """Return the number of instances that the largest block of the type can hold, by GPUs."""
+        """Return the number of instances that the largest block of a type can hold, judging by GPUs."""
         whole = max(task.demand.whole, 1)
         sizes: dict[int, int] = {}
         for machine in view.machines.list:
@@ -173,8 +181,9 @@ BLOCK = SegmentsInBlocks()
 
 
 def _blocks(view: ClusterView, request: Request | None) -> tuple[Sequence[int], list[Sequence[int]]] | None:
-    """Return the block of each node, and the domains of the levels below; None if the network has
-    no levels."""
+    """Return the block of each node, and the domains on the levels below; None if the network has no
+    levels.
+    """
     heights = {level.name: height for height, level in enumerate(view.levels)}
     level = None if request is None else request.level
     if level == "host":
@@ -191,8 +200,9 @@ def _largest_segment(gang: int, most: int) -> int:
 
 
 def _segments(blocks: list[_Domain], segment: int, needed: int) -> list[tuple[list[NodeState], int]] | None:
-    """Return the machines of blocks, and the number of instances that each block takes; the last
-    segment may be smaller."""
+    """Return the machines of the chosen blocks, and the number of instances that each block takes; the
+    last segment may be smaller.
+    """
     taken = []
     while needed:
         full = [block for block in blocks if block[0] >= min(segment, needed)]
@@ -242,7 +252,7 @@ class SkewRule:
 
 
 class _Reserved(NamedTuple):
-    """The nodes that the oldest task will get, and when."""
+    """The nodes that are reserved for the oldest task, and when it will get them."""
 
     shadow: Shadow
     nodes: _Nodes
@@ -251,7 +261,7 @@ class _Reserved(NamedTuple):
 class EasyOnNodes(Easy):
     """EASY, except that the oldest task reserves specific nodes rather than a number of GPUs if it
     needs whole domains (it has a segment or requires a level). Other tasks start on other nodes, or
-    on these if they end before.
+    on these if they end before the reservation.
 
     The reservation holds the nodes that the rule would choose at the first expected end after which
     the task fits, judging only by GPUs. It remains until the task starts or is overdue. Uses
@@ -287,8 +297,9 @@ class EasyOnNodes(Easy):
         return self._reserved_for[1]
 
     def _reservation(self, view: ClusterView, head: TaskState, type_: int) -> _Reserved:
-        """Return the first expected end on ``type_`` after which the head finds nodes, and these
-        nodes."""
+        """Return the first expected end on ``type_`` after which the oldest task finds nodes, and
+        these nodes.
+        """
         whole = head.demand.whole
         own = [machine for machine in view.machines.list if machine.type == type_ and machine.up]
         ends = view.expected_free.ends(type_)
@@ -345,7 +356,7 @@ def block() -> EasyOnNodes:
 
 
 class _Clearing(NamedTuple):
-    """Runs that migrate so that a gang fits, and the GPU-seconds that this costs."""
+    """Runs that have to migrate so that a gang fits, and the cost in GPU-seconds."""
 
     cost: float
     moves: tuple[tuple[Run, int], ...]
@@ -354,15 +365,16 @@ class _Clearing(NamedTuple):
 
 class Defrag(EasyOnNodes):
     """``topology`` with migrations: if the oldest gang does not fit on a single node, rack or pod
-    although all free GPUs together are enough, runs on single nodes move out of one. This happens
-    only if the moves cost fewer GPU-seconds than the gang gains.
+    although there are enough free GPUs in total, runs on single nodes are moved out of one of them.
+    This happens only if the moves cost fewer GPU-seconds than the gang gains.
 
-    Moves cost the time until the runs compute again, all of them at once: what ``Preemption`` says, and what
-    their states take beside the flows under way (``expected_moves_s``); without a checkpoint also the work
-    done. The gain is the time that the gang would lose to communication if it were spread
-    (``expected_rate``). A gang that may not be spread gains its whole time, but no more than it would
-    wait. Gains and costs count for each GPU. At most ``most_moves`` runs move at once. Uses estimates;
-    preemptive. Cost: ``Easy``, and O(running + nodes) for each gang that waits or would be spread.
+    All moves happen at once, and cost the time until the runs compute again: the delays in
+    ``Preemption``, the transfer of their states next to the flows in transit
+    (``expected_moves_s``), and, without a checkpoint, the lost work. The gain is the time that the
+    gang would lose to communication if it were spread (``expected_rate``). A gang that may not be
+    spread gains its whole time, but no more than it would wait. Gains and costs are multiplied by
+    the number of GPUs. At most ``most_moves`` runs move at once. Uses estimates; preemptive. Cost:
+    ``Easy``, and O(running + nodes) for each gang that waits or would be spread.
 
     Raises:
         ConfigError: ``most_moves`` is below 1.
@@ -464,7 +476,7 @@ class Defrag(EasyOnNodes):
         return _Clearing(ordered_sum(costs), tuple(moves))
 
     def _wait_s(self, view: ClusterView, task: TaskState) -> float:
-        """Return the seconds until the task would start if nothing moved."""
+        """Return the seconds until the task would start without any moves."""
         return self._reserved(view, task).shadow.time_s - view.now
 
 
@@ -496,7 +508,7 @@ def _state_gb(view: ClusterView, run: Run) -> float:
 
 
 def _filled(machines: Iterable[NodeState], whole: int, gang: int) -> Placement:
-    """Return a placement of a gang on machines as if they were empty."""
+    """Place a gang on machines as if they were empty, and return the placement."""
     taken = []
     for machine in machines:
         count = min(gang, machine.gpus // whole)
@@ -507,7 +519,6 @@ def _filled(machines: Iterable[NodeState], whole: int, gang: int) -> Placement:
 
 
 def _spread_costs(view: ClusterView, task: TaskState, spread: Placement, compact: Placement, whole: float) -> float:
-    """Return the part of the ``whole`` time of a gang that it loses on ``spread`` but not on
-    ``compact``."""
+    """Return the part of a gang's ``whole`` time that it loses on ``spread`` but not on ``compact``."""
     slow, fast = (max(view.expected_rate(task, way), 1e-9) for way in (spread, compact))
     return whole * (1 / slow - 1 / fast)

@@ -1,4 +1,4 @@
-"""Tori: hosts on a grid with closed rows, routed one dimension after the other."""
+"""Tori: hosts on a grid whose rows are closed to rings, routed one dimension after the other."""
 
 from __future__ import annotations
 

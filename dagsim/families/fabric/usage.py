@@ -1,4 +1,4 @@
-"""The bytes that runs sent over each link, from the log of a simulation."""
+"""The bytes that runs sent over each link, computed from the log of a simulation."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class _Run:
 
     @property
     def nodes(self) -> dict[int, int]:
-        """Number of its instances on each node."""
+        """Number of the run's instances on each node."""
         return {node: count for node, count, _ in self.held}
 
 
@@ -53,13 +53,13 @@ class _Change(NamedTuple):
 
 
 class LinkTraffic:
-    """The traffic on all links of the ``network`` in a simulation of ``jobs``, from its log.
+    """The traffic on all links of the ``network`` in a simulation of ``jobs``, computed from the log.
 
     The log states the rates of gangs. Outputs, data and states share the links as in the
     simulation, from the start of a run, or from its stop if it writes its state. The log does not
-    distinguish stopped instances of one task, so the next one is assumed to read the state of the
-    last. If the log does not name GPUs, gangs that use some of a node's NICs are counted on its
-    first ones.
+    distinguish stopped instances of one task, so the next instance is assumed to read the state of
+    the last. If the log does not name GPUs, gangs that use some of a node's NICs are assumed to use
+    the first ones.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class LinkTraffic:
         """Time at which a state of a task was last in the storage."""
 
     def links(self) -> list[LinkUse]:
-        """Read the log once."""
+        """Read the log once, and return the traffic on each link."""
         for row in self.log:
             self._read(row)
         _replay(self.changes, self.usage)
@@ -149,7 +149,7 @@ class LinkTraffic:
             run.exchange = gang_exchange(self.routing, step.traffic, step.members, step.gpu)
 
     def _send_steps(self, run: _Run, now: float, rate: float) -> None:
-        """Let the gang send from now on, or no longer if ``rate`` is 0."""
+        """Let the gang send from now on, or let it stop sending if ``rate`` is 0."""
         if run.flow is not None and not rate:
             self.changes.append(_Change(now, False, run.flow))
             run.flow = None
@@ -158,7 +158,7 @@ class LinkTraffic:
             self.changes.append(_Change(now, True, run.flow))
 
     def _fetch(self, run: _Run, stop_s: float = inf) -> bool:
-        """Let a run read its inputs until ``stop_s``; False if it has none."""
+        """Let a run read its inputs until ``stop_s``; return False if it has none."""
         job = self.jobs[run.job]
         sent = [(*flow, run.started_s) for flow in _outputs(job, run, self.places)]
         if self.storage is not None:
@@ -190,7 +190,7 @@ class LinkTraffic:
                 self.stopped[row.job, row.task] = row.time_s, {}
 
     def _stop(self, run: _Run, row: Record) -> None:
-        """Determine what a run keeps that stops before its end."""
+        """Determine what a run keeps if it stops before its end."""
         key, rules = (run.job, run.task), self.preemption
         computed = run.computes or not self._fetch(run, row.time_s)
         self.writes_s.setdefault((row.run, -1), row.time_s)
@@ -207,7 +207,9 @@ class LinkTraffic:
 
 
 def _replay(changes: list[_Change], usage: Sequence[LinkUse]) -> None:
-    """Let all flows share the links again, and add the traffic of outputs, data and states."""
+    """Simulate the sharing of the links by all flows again, and add the traffic of outputs, data and
+    states.
+    """
     changes.sort(key=lambda change: (change.time_s, change.starts))
     links, place = SharedLinks([use.link.bandwidth for use in usage]), 0
     rates: dict[LinkFlow, tuple[float, float]] = {}
@@ -269,7 +271,9 @@ def _stored(
 
 
 def link_traffic(schedule: Schedule, jobs: list[Job], models: Models) -> list[LinkUse]:
-    """Return the traffic on the links of the shared network in a simulation of ``jobs``; none without one."""
+    """Return the traffic on the links of the shared network in a simulation of ``jobs``; empty if
+    there is no shared network.
+    """
     if not isinstance(models.network, SharedNetwork):
         return []
     runtime = models.runtime

@@ -1,4 +1,4 @@
-"""Back-tests: forecasts at past times, from what was known then, compared with what happened."""
+"""Back-tests: forecasts made at past times from what was known then, compared with what happened."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ _LISTINGS = ("squeue.tsv.gz", "squeue.tsv")
 
 
 def read_backtest(config: Config, path: Path, policy: str | None) -> tuple[JobLog, QueueLog | None, Player]:
-    """Read the log that is the workload of a configuration, its listings of the queue if a folder
-    has them, and a player that simulates its futures. With ``policy``, the starts of a log other
+    """Read the log that is the workload of a configuration, listings of the queue if a folder contains
+    them, and a player that simulates futures of the log. With ``policy``, the starts in a log other
     than Slurm's are replaced by those that the policy makes.
 
     Raises:
@@ -75,8 +75,9 @@ def instants_of(
     log: JobLog, queue: QueueLog | None, since_s: float, until_s: float, every_s: float | None
 ) -> list[float]:
     """Return the times of the forecasts in a back-test, from ``since_s`` to ``until_s`` and at most
-    until the last submission; if there are listings of the queue, the times of the listings. By
-    default, there are about 70 times, at least ten minutes apart."""
+    until the last submission. If there are listings of the queue, these are the times of the
+    listings. By default, there are about 70 times, at least ten minutes apart.
+    """
     first_s, last_s = float(log.submit_s[0]), float(log.submit_s[-1])
     until_s = min(until_s, last_s)
     if every_s is None:
@@ -112,7 +113,7 @@ class Forecasts:
 
     @classmethod
     def joined(cls, several: Sequence[Forecasts]) -> Forecasts:
-        """Concatenate forecasts, without the methods that some of them lack."""
+        """Concatenate forecasts, leaving out methods that some of them lack."""
         methods = [name for name in several[0].raw if all(name in part.raw for part in several)]
         columns = {
             name: np.concatenate([getattr(part, name) for part in several])
@@ -129,8 +130,9 @@ def played(
     instants: Sequence[float],
     first: int = 0,
 ) -> Iterator[Forecasts]:
-    """Yield the forecasts at each time. ``first`` is the number of the first time, which seeds its
-    random numbers."""
+    """Yield the forecasts at each time. ``first`` is the number of the first time, from which its
+    random numbers are seeded.
+    """
     past = Past(log)
     for number, t in enumerate(instants, first):
         past.move(t)
@@ -230,7 +232,7 @@ def run_backtest(
 
 
 class Backtest:
-    """Forecasts with their calibration and pool, and the scores of all methods on the same rows."""
+    """Forecasts, their calibrated and pooled versions, and the scores of all methods on the same rows."""
 
     def __init__(self, forecasts: Forecasts, log: JobLog) -> None:
         self.forecasts = forecasts
@@ -284,8 +286,10 @@ class Backtest:
         return calibrated(self.outcomes, quantiles, classes)
 
     def _scored(self, log: JobLog) -> np.ndarray:
-        """Return (n,) bool: rows whose forecasts count. These are plain and limited ones after the
-        warm-up; if the log continues, up to the last hour of its submissions."""
+        """Return (n,) bool: rows whose forecasts count. These are plain and limited rows after the
+        warm-up; if the log continues after the last forecast, rows up to the last hour of
+        submissions.
+        """
         rows = self.forecasts
         scored = np.isin(rows.kind, SCORED)
         if self.is_oracle or not len(rows.t):
@@ -328,8 +332,9 @@ class Backtest:
         return ratio(ours, other, self._block[rows])
 
     def reliability(self) -> list[tuple[float, float]]:
-        """Return each level, with the share of scored rows that started no later than the quantile
-        at that level."""
+        """Return each level with the share of scored rows that started no later than the quantile at
+        that level.
+        """
         rows = self.counted
         below = self.outcomes.y[rows, None] <= self.forecast[rows] + 1e-9
         return list(zip(LEVELS.tolist(), below.mean(axis=0).tolist() if rows.any() else [np.nan] * 19, strict=True))
@@ -402,14 +407,16 @@ class Backtest:
 
     @property
     def best_baseline(self) -> str | None:
-        """The simple baseline with the lowest raw CRPS, not counting Slurm's own estimates; None
-        without one."""
+        """The simple baseline with the lowest raw CRPS, apart from Slurm's own estimates; None if
+        there is none.
+        """
         losses = {name: self.scores(self.raw[name]).crps_log for name in _SIMPLE if name in self.raw}
         return min(losses, key=losses.__getitem__, default=None) if self.counted.any() else None
 
     def _by(self, names: np.ndarray) -> dict[str, Any]:
-        """Return the scores of groups of rows, beside those of Slurm's own estimates and of the
-        best simple baseline."""
+        """Return the scores of groups of rows, each with the scores of Slurm's own estimates and of
+        the best simple baseline.
+        """
         beside = [name for name in ("slurm", self.best_baseline) if name is not None and name in self.raw]
         groups = {}
         for name in np.unique(names[self.counted]).tolist():
@@ -420,7 +427,7 @@ class Backtest:
 
 
 def _numbers(log: JobLog, jobs: np.ndarray) -> np.ndarray:
-    """Return the number of the submission of each of these jobs."""
+    """Return the number of the submission to which each of these jobs belongs."""
     _, numbers = np.unique(log.array.astype(str), return_inverse=True)
     submissions: np.ndarray = numbers[jobs]
     return submissions

@@ -1,4 +1,6 @@
-"""Calibration of forecasts by the outcomes of earlier ones, and the pooling of several forecasts."""
+"""Calibration of forecasts by the outcomes of earlier forecasts, and the pooling of several
+forecasts.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ class Outcomes(NamedTuple):
 
     @property
     def y(self) -> np.ndarray:
-        """(n,) logarithm of the wait from the forecast to the start; NaN without a start."""
+        """(n,) logarithm of the wait from the forecast to the start; NaN if there was no start."""
         logs: np.ndarray = np.where(self.started, np.log1p(np.maximum(self.seen_s - self.t, 0.0)), np.nan)
         capped: np.ndarray = np.minimum(logs, CEILING)
         return capped
@@ -53,9 +55,10 @@ def kaplan_meier(
 
 
 def censoring_weights(waits_s: np.ndarray, started: np.ndarray) -> np.ndarray:
-    """Return (n,) weights for waits of which some ended without a start: a start also represents
-    the waits that would have lasted as long if they had not been cancelled (Robins and Rotnitzky
-    1992). Waits without a start get 0."""
+    """Return (n,) weights for waits, some of which ended without a start. A start also represents the
+    waits that would have lasted as long if they had not been cancelled (Robins and Rotnitzky 1992).
+    Waits without a start get 0.
+    """
     ends_s, gone = kaplan_meier(waits_s, ~started)
     left = np.concatenate([[1.0], 1 - gone])[np.searchsorted(ends_s, waits_s)]
     weights: np.ndarray = np.where(started, 1 / np.maximum(left, 1 / len(waits_s)), 0.0)
@@ -73,8 +76,8 @@ def _thinned(jobs: np.ndarray) -> np.ndarray:
 
 
 def calibrated(outcomes: Outcomes, quantiles: np.ndarray, classes: Sequence[np.ndarray]) -> np.ndarray:
-    """Return (n, 19) forecasts, each with the residuals of up to 400 earlier forecasts of its class
-    in place of the nominal distribution.
+    """Return (n, 19) forecasts, in each of which the residuals of up to 400 earlier forecasts of the
+    same class replace the nominal distribution.
 
     A residual is (y - median) / spread, where the spread is the distance from the median to the 95%
     quantile (above the median) or to the 5% quantile. Waits that are still in progress at the time
@@ -122,8 +125,10 @@ def _residuals(
 
 
 def _with(residuals: tuple[np.ndarray, np.ndarray], quantiles: np.ndarray, low: float, high: float) -> np.ndarray:
-    """Return the forecast with these residuals. If too many waits are unfinished to reach a level,
-    its quantile lies above the largest residual, by the distance between the nominal levels."""
+    """Return the forecast with these residuals. If too many waits are unfinished to reach a level, the
+    quantile at that level lies above the largest residual, by the distance between the nominal
+    levels.
+    """
     values, function = residuals
     gap = quantiles - quantiles[9]
     nominal = np.where(gap > 0, gap / high, gap / low)

@@ -153,7 +153,7 @@ def print_eta(
 
 
 class _Output(NamedTuple):
-    """The places for the results: a page, JSON or the terminal."""
+    """Where the results go: a page, JSON or the terminal."""
 
     page: Path | None
     json: bool
@@ -161,7 +161,7 @@ class _Output(NamedTuple):
 
     @property
     def watched(self) -> bool:
-        """True if somebody watches the progress."""
+        """True if progress is shown to a user."""
         return not (self.quiet or self.json)
 
 
@@ -181,8 +181,9 @@ def _forecast(
     state: Path, history: Path | None, jobs: list[str], planned: tuple[str | None, bool], asked: Experiment,
     reading: TraceFlags, algo: str | None, counts: tuple[int, int], output: _Output,
 ) -> None:  # fmt: skip
-    """Forecast the jobs of a snapshot, or a planned job; if somebody watches, show earlier answers,
-    too."""
+    """Forecast the jobs of a snapshot, or a planned job; if progress is shown, also show preliminary
+    answers.
+    """
     from dagsim.errors import InputError
     from dagsim.families.forecast.live import Question, is_idle
     from dagsim.families.forecast.planned_jobs import PlannedJob, shapes_of
@@ -250,7 +251,7 @@ def explain_waiting(
     job: str, state: Path, history: Path | None, asked: Experiment, algo: str | None, futures: int, top: int,
     table: TableFormat, *, as_json: bool,
 ) -> None:  # fmt: skip
-    """Print why a job of a snapshot waits (``dagsim why --state``)."""
+    """Print why a job of a snapshot is waiting (``dagsim why --state``)."""
     from dagsim.errors import InputError
     from dagsim.families.forecast.explanation import explain
     from dagsim.families.forecast.live import Question, is_idle
@@ -277,9 +278,9 @@ def explain_waiting(
 def _refined(
     ask: Callable[[IsDue | None], Iterable[Prospect[T]]], grid: Callable[[Prospect[T]], Grid], watched: bool
 ) -> Prospect[T]:
-    """Return the last of several answers, each better than the one before. If somebody watches,
-    answers are shown while the simulations run: a terminal shows each answer until the next, and
-    otherwise standard error names them."""
+    """Return the last of several answers, each better than the one before. If progress is shown, a
+    terminal shows each answer until the next; otherwise, standard error names them.
+    """
     from rich.live import Live
 
     from dagsim.families.forecast.texts import basis
@@ -357,8 +358,8 @@ def _backtest(
 
 
 def _of_snapshot(state: Path, asked: Experiment, reading: TraceFlags, *, watched: bool) -> Config:
-    """Return the configuration whose workload is a snapshot: that of ``--config``, else that of the
-    site which the snapshot itself describes, as Kueue's objects do.
+    """Return the configuration whose workload is a snapshot: the one in ``--config``, or else the one
+    of the site that the snapshot itself describes, as Kueue's objects do.
 
     Raises:
         InputError: The cluster is unknown.
@@ -376,8 +377,9 @@ def _of_snapshot(state: Path, asked: Experiment, reading: TraceFlags, *, watched
 
 
 def _configured(path: Path, asked: Experiment, scratch: Path, reading: TraceFlags, *, watched: bool) -> Config:
-    """Return the configuration for the log: that of ``--config``, else that of a folder's site
-    files."""
+    """Return the configuration for the log: the one in ``--config``, or else the one of the site
+    whose files are in the folder.
+    """
     if path.is_dir():
         asked = with_own_site(path, asked, reading, scratch, told=False)
     return experiment(asked, reading, first=trace_at(path, "--backtest"), watched=watched, invented=False)

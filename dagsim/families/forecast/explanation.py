@@ -32,7 +32,7 @@ HELD_BY_OTHERS = "Nodes required for job are DOWN, DRAINED or reserved for jobs 
 
 
 class Hindrance(NamedTuple):
-    """The cause of a wait: the scheduler's name for it, and the sentence that a user needs."""
+    """The cause of a wait: the scheduler's name for it, and a sentence for the user."""
 
     reason: str
     words: str
@@ -41,7 +41,7 @@ class Hindrance(NamedTuple):
 
 
 class Ahead(NamedTuple):
-    """The jobs that a scheduler examines before another."""
+    """The jobs that a scheduler examines before a given job."""
 
     same_group: int
     """Number of those in its own partition or queue."""
@@ -55,14 +55,14 @@ class Ahead(NamedTuple):
 
     @property
     def part(self) -> str:
-        """The part of the priority that puts most of them ahead; empty if none does."""
+        """The part of the priority that puts most of these jobs ahead; empty if no part does."""
         gains = {name: theirs - own for name, (own, theirs) in self.parts.items()}
         best = max(gains, key=gains.__getitem__, default="")
         return best if best and gains[best] > 0 else ""
 
 
 class Freeing(NamedTuple):
-    """A running job whose end frees what the waiting one needs."""
+    """A running job whose end frees what the waiting job needs."""
 
     job: str
     user: str
@@ -72,7 +72,7 @@ class Freeing(NamedTuple):
 
 
 class Sooner(NamedTuple):
-    """A change of the job, and when the job would start with it."""
+    """A change of the job, and when the job would start after the change."""
 
     change: JobChange
     median_s: float
@@ -105,19 +105,22 @@ class Explanation:
 
     @property
     def reason(self) -> str:
-        """The name of what holds the job back: as the scheduler states it, else as the rules say. A scheduler that
-        has not come to a job yet says that others are ahead, also of one that it will never start.
+        """The name of what holds the job back: the scheduler's reason, or else the cause according to
+        the rules. A scheduler that has not yet examined a job reports that others are ahead, even
+        if it will never start the job.
         """
         return self.hindrance.reason if self.is_early else self.stated or self.hindrance.reason
 
     @property
     def is_early(self) -> bool:
-        """True if the scheduler names the order or the room, but the rules never let the job start."""
+        """True if the scheduler names the order of jobs or a lack of resources, but the rules never
+        let the job start.
+        """
         return self.hindrance.fate is Fate.NEVER and self.stated.startswith(_PASSING)
 
     @property
     def agrees(self) -> bool:
-        """True if the rules say what the scheduler states, or it states nothing."""
+        """True if the rules agree with the scheduler's reason, or if there is no such reason."""
         return not self.stated or same_reason(self.stated, self.hindrance.reason)
 
     @property
@@ -136,11 +139,11 @@ class Explanation:
 
     @property
     def best(self) -> Sooner | None:
-        """The change with the soonest start, if it is sooner."""
+        """The change with the soonest start, if it lets the job start sooner."""
         return next((change for change in self.changes if change.sooner_s >= _SOONER_S), None)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, safe for JSON; infinite times are null."""
+        """Return plain values that are safe for JSON; infinite times are null."""
 
         def finite(seconds: float) -> float | None:
             return seconds if seconds < inf else None
@@ -181,9 +184,10 @@ class Explanation:
 
 
 def same_reason(stated: str, ruled: str) -> bool:
-    """True if two names mean the same cause: squeue's names of limits are longer than those of the rules
-    (``AssocGrpCpuLimit``, ``AssocGrpCpu``), and what keeps nodes for others has several. slurmctld names as
-    unavailable also the nodes that are up but kept for jobs ahead (``select_nodes`` in node_scheduler.c).
+    """Return True if two names mean the same cause. squeue's names of limits are longer than those of
+    the rules (``AssocGrpCpuLimit``, ``AssocGrpCpu``), and there are several names for nodes that
+    are kept for other jobs. slurmctld also calls nodes unavailable that are up but kept for jobs
+    ahead (``select_nodes`` in node_scheduler.c).
     """
     pair = [_plain(name) for name in (stated, ruled)]
     others = ("Resources", "Priority", "ReqNodeNotAvail")
@@ -209,10 +213,10 @@ def _plain(name: str) -> str:
 
 
 def explain(question: Question, job: str, futures: int = FUTURES) -> Explanation:
-    """Explain why a waiting job or array of a snapshot does not start.
+    """Explain why a waiting job or array in a snapshot does not start.
 
     Raises:
-        InputError: It is not in the snapshot, or does not wait.
+        InputError: The job is not in the snapshot, or is not waiting.
     """
     log, player, t = question.log, question.forecaster.player, question.t
     name, listing = job.partition("_")[0], question.listing or {}
@@ -272,7 +276,7 @@ def _refuse_running(state: QueueState, name: str, t: float) -> None:
 
 
 def _unread(stated: str, listed: Listed | None) -> Hindrance:
-    """Return the cause that the scheduler states for a job that no simulation plays."""
+    """Return the cause that the scheduler states for a job that is not simulated."""
     verdict = verdict_of(stated)
     if stated in ("Dependency", "DependencyNeverSatisfied") and listed is not None and listed.after:
         others = ", ".join(listed.after[:_NAMED])
@@ -291,7 +295,7 @@ def _hindrance(
     question: Question, state: QueueState, job: int, listed: Listed | None, present: Present, task: TaskState | None,
     zero_s: float,
 ) -> Hindrance:  # fmt: skip
-    """Return the cause by the rules of the site, which are tried in the scheduler's order."""
+    """Return the cause according to the rules of the site, which are tried in the scheduler's order."""
     log, t, player = question.log, question.t, question.forecaster.player
     if listed is not None and listed.reason == "Suspended":
         return Hindrance("Suspended", f"is suspended: it waits {verdict_of('Suspended').words}")
@@ -332,7 +336,7 @@ def _hindrance(
 
 
 def _reserved(reserved: Sequence[Any], zero_s: float, t: float, task: TaskState) -> str:
-    """Name the first of these reservations, and say how it is in the way of a task."""
+    """Name the first of these reservations, and describe how it prevents a task from starting."""
     one = reserved[0]
     begins_s, ends_s = one.start_s + zero_s - t, one.end_s + zero_s - t
     when = f"begins in {span(begins_s)}" if begins_s > 0 else f"ends in {span(ends_s)}"
@@ -343,7 +347,7 @@ def _reserved(reserved: Sequence[Any], zero_s: float, t: float, task: TaskState)
 
 
 def _conditions(state: QueueState, listed: Listed) -> Hindrance | None:
-    """Return the cause of a wait for the conditions that the scheduler still lists."""
+    """Return the cause of a wait for conditions that the scheduler still lists."""
     log = state.log
     running, waiting = set(log.array[state.running].tolist()), set(log.array[state.waiting].tolist())
     if listed.reason == "DependencyNeverSatisfied":
@@ -355,7 +359,9 @@ def _conditions(state: QueueState, listed: Listed) -> Hindrance | None:
 
 
 def _ineligible(state: QueueState, job: int, listed: Listed | None) -> Hindrance:
-    """Return the cause for a job that is not eligible: it waits for other jobs, or for its own array."""
+    """Return the cause for a job that is not eligible because it waits for other jobs or for its own
+    array.
+    """
     log = state.log
     running, waiting = set(log.array[state.running].tolist()), set(log.array[state.waiting].tolist())
     after = listed.after if listed is not None and listed.after else log.parents[job]
@@ -379,8 +385,9 @@ def _own(present: Present, task: TaskState) -> Standing | None:
 
 
 def _before(present: Present, ours: Standing, task: TaskState, listing: dict[str, Listed]) -> Iterator[Standing]:
-    """Yield the waiting jobs that are examined before another and take its nodes, those of its own partition first.
-    Priorities are those of the scheduler where the snapshot has them.
+    """Yield the waiting jobs that are examined before a given job and use the same nodes, beginning
+    with those in its own partition. Priorities come from the scheduler if the snapshot contains
+    them.
     """
 
     def rank(one: Standing) -> tuple[int, float]:
@@ -414,8 +421,9 @@ def _ahead(present: Present, task: TaskState, listing: dict[str, Listed], log: J
     same = [one for one in before if one.group == ours.group]
 
     def stated(one: Standing) -> tuple[float, dict[str, float]]:
-        """Priority and parts; what the parts lack of the scheduler's sum is the fair share's, which depends on usage
-        that the snapshot does not have.
+        """Return the priority and its parts. The difference between the scheduler's priority and the
+        other parts is attributed to the fair share, which depends on usage that the snapshot does
+        not contain.
         """
         listed = listing.get(one.task.job.job.id.partition("_")[0])
         if listed is None or listed.priority is None:
@@ -437,7 +445,7 @@ def _ahead(present: Present, task: TaskState, listing: dict[str, Listed], log: J
 
 
 def _turn(ahead: Ahead, partition: str) -> str:
-    """Say who is ahead of a job."""
+    """Describe which jobs are ahead of a job."""
     where = f" of the partition {partition}" if partition else ""
     jobs = f"{ahead.same_group:,} job{'s' if ahead.same_group > 1 else ''}{where}"
     others = f"{ahead.others:,} job{'s' if ahead.others > 1 else ''} of partitions that share its nodes"
@@ -453,8 +461,9 @@ def _frees(
     log: JobLog, state: QueueState, present: Present, hindrance: Hindrance, start_s: float, nodes: Sequence[str],
     zero_s: float,
 ) -> Iterator[Freeing]:  # fmt: skip
-    """Yield the running jobs that end first, by their limits, and free what a job needs: of a limit those that it
-    counts, else those on the nodes where the job starts if all run to their limits.
+    """Yield the running jobs that end first, by their limits, and free what a job needs. If limits
+    hold the job back, these are the jobs that count towards a limit; otherwise, they are the jobs
+    on the nodes where the job starts if all jobs run to their limits.
     """
     counted: set[str] | None = None
     if hindrance.limits:
@@ -473,8 +482,8 @@ def _frees(
 def _trials(
     question: Question, past: Past, state: QueueState, job: int, members: np.ndarray, futures: int, *, never: bool
 ) -> Iterator[tuple[JobChange | None, float]]:
-    """Yield the median start of a job without a change, then with each change that would let it start: all are
-    played in the same futures.
+    """Yield the median start of a job without a change, then with each change that would let it
+    start. All are simulated in the same futures.
     """
     log, player = question.log, question.forecaster.player
     own = state.waiting[members]

@@ -1,4 +1,4 @@
-"""The forecast family, and what it registers."""
+"""The forecast family, and everything that it registers."""
 
 from dagsim.family import Entry, Family
 

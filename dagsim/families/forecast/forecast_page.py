@@ -1,5 +1,6 @@
-"""Pages of forecasts: the queue as bands over time, planned jobs, and the reliability in a
-back-test."""
+"""HTML pages with forecasts: the queue as bands over time, planned jobs, and the reliability in a
+back-test.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ def queue_page(
     live: Sequence[str] = (),
     remarks: Sequence[str] = (),
 ) -> str:
-    """Return the page of forecasts made at one time."""
+    """Return the page with the forecasts made at one time."""
     parts, rows = [], queue.rows
     if planned is not None:
         bands = [(str(row.shape), row.starts_s) for row in sorted(planned.rows, key=lambda row: row.ends_s[9])]
@@ -75,7 +76,7 @@ def queue_page(
 
 
 def backtest_page(title: str, scores: Mapping[str, Any]) -> str:
-    """Return the page of a back-test: reliability, scores and their parts."""
+    """Return the page for a back-test: reliability, scores and their parts."""
     parts = [
         part("Reliability", _reliability(scores["reliability"], scores["n"])),
         part("Scores", table(backtest_grid(scores))),
@@ -100,7 +101,7 @@ def _number(value: float | None) -> str:
 
 
 def _bands(rows: Sequence[tuple[str, Sequence[float]]]) -> str:
-    """Draw bands of 90% and 50% with the median, one row per job, over the logarithm of the time."""
+    """Draw bands of 90% and 50% with the median, one row per job, on a logarithmic time axis."""
     shown = [(name if len(name) <= _LETTERS else f"{name[: _LETTERS - 1]}…", name, values) for name, values in rows]
     shown = shown[:_MOST_BANDS]
     left = 12 + _LETTER * max([len(label) for label, *_ in shown], default=0)
@@ -131,8 +132,9 @@ def _bands(rows: Sequence[tuple[str, Sequence[float]]]) -> str:
 
 
 def _reliability(points: Sequence[tuple[float, float]], count: int) -> str:
-    """Draw the share of rows that started by each quantile against its level; reliable forecasts
-    lie on the diagonal."""
+    """Plot the share of rows that had started by each quantile against the quantile's level; reliable
+    forecasts lie on the diagonal.
+    """
 
     def at(level: float, share: float) -> str:
         return f"{_MARGIN + _SIDE * level:.1f},{10 + _SIDE * (1 - share):.1f}"
@@ -164,8 +166,9 @@ def _svg(width: float, height: float, label: str, content: str) -> str:
 
 
 def forecast_snapshot(settings: ForecastSettings, state: Path, whole: bool) -> Forecasted:
-    """Return the forecast from a snapshot in the current process: from the first futures, or as a
-    whole."""
+    """Return the forecast from a snapshot, computed in the current process: from the first futures
+    only, or from all of them (``whole``).
+    """
     from dagsim.config.schema import Setting, load_config
     from dagsim.experiment.scenario import on_its_cluster
     from dagsim.families.forecast.live import Question, workload_of

@@ -46,7 +46,7 @@ _MOST_DOUBLINGS = 500.0
 
 
 class Future(Enum):
-    """What is assumed about run times and arrivals after the time of the forecast."""
+    """The assumptions about run times and arrivals after the time of the forecast."""
 
     LIMITS = "limits"
     """Every job runs to its limit, and no further jobs arrive."""
@@ -84,7 +84,7 @@ class QueueState:
 
     @property
     def age_s(self) -> np.ndarray:
-        """(n,) float64: how long each waiting job has been able to start, 0 if it cannot yet."""
+        """(n,) float64: how long each waiting job has been eligible to start, 0 if it is not yet."""
         ages: np.ndarray = np.where(np.isinf(self.eligible_s), 0.0, self.t - self.eligible_s)
         return ages
 
@@ -101,21 +101,22 @@ class QueueState:
 
 
 def run_times_at(log: JobLog, ended: Iterable[int], into: RunTimes) -> RunTimes:
-    """Add jobs that ended, given by index in the log, in order of their ends."""
+    """Add ended jobs, given by index in the log, in the order of their ends."""
     for job in ended:
         into.add(run_time_classes(log, job), float(log.run_s[job] / log.limit_s[job]))
     return into
 
 
 def run_time_classes(log: JobLog, job: int) -> list[tuple[str, object]]:
-    """Return a job's classes of run times, from wide to narrow."""
+    """Return the classes of run times to which a job belongs, from wide to narrow."""
     array = log.array[job]
     return classes_of(log.user[job], float(log.limit_s[job]), "" if array == log.jobs.ids[job] else array)
 
 
 class Usage:
-    """Usage of accounts before the forecast, for policies with fair shares: as the site charged it,
-    else as its partitions and QOS would charge it."""
+    """Usage of accounts before the forecast, for policies with fair shares: the amounts that the site
+    billed, or else the amounts that its partitions and QOS would bill.
+    """
 
     def __init__(self, log: JobLog, cluster: Cluster, queues: QueueTree) -> None:
         sums = [ordered_sum(getattr(node, name) for node in cluster.nodes) for name in ("cpus", "memory_gb", "gpus")]
@@ -142,7 +143,8 @@ class Usage:
     def at(self, state: QueueState, zero_s: float) -> dict[str, float]:
         """Return the billed seconds by ``account/user`` of the jobs that had ended at the time of a
         state, as if the usage had occurred by ``zero_s`` and decayed from then on. Running jobs are
-        charged since their own starts."""
+        charged from their own starts.
+        """
         ended, used_s, _ = self._ended(state, zero_s)
         total = np.bincount(self._of[ended], self._rate[ended] * used_s, len(self._names))
         return {str(name): amount for name, amount in zip(self._names, total.tolist(), strict=True) if amount > 0}
@@ -164,7 +166,9 @@ class Usage:
         return uses
 
     def _ended(self, state: QueueState, zero_s: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the indices of jobs that had ended, and the seconds that they ran, decayed and in full."""
+        """Return the indices of jobs that had ended, and the seconds that they ran, with decay and in
+        full.
+        """
         log, t = self._log, state.t
         ended = np.flatnonzero((log.start_s <= t) & (log.end_s <= t))
         begin_s, end_s, life_s = log.start_s[ended], log.end_s[ended], self._half_life_s
@@ -178,7 +182,7 @@ class Usage:
 
 
 class Player:
-    """Simulates futures of a log's states on a cluster under a policy."""
+    """Simulates futures, from states of a log on a cluster under a policy."""
 
     def __init__(self, scenario: ClusterScenario, policy: str, log: JobLog) -> None:
         self._estimated = replace(scenario, estimates=Estimates("predicted"), engine="simpy", outages=False)
@@ -213,7 +217,9 @@ class Player:
         return words
 
     def starts_alone(self, state: QueueState) -> bool:
-        """Return True if every waiting job in the state, on its own, starts within a week."""
+        """Return True if every waiting job in the state would start within a week if it were the only
+        waiting job.
+        """
         starts = self.starts(state, Future.LIMITS, 1, RunTimes(), np.random.default_rng(0))
         return all(np.isfinite(starts_s).all() for starts_s in starts)
 
@@ -230,8 +236,8 @@ class Player:
         each waiting job, infinite for a job that does not start within the horizon. With ``rows``
         of waiting jobs, a simulation ends when one job of each row has started.
 
-        Each future has its own random numbers, so the first k of many equal those of a run with
-        only k.
+        Each future has its own random numbers, so the first k futures are the same no matter how
+        many are simulated.
         """
         groups = [np.array([place]) for place in range(len(state.waiting))] if rows is None else rows
         if not len(groups):
@@ -268,7 +274,7 @@ class Player:
         kind: Future,
         rng: np.random.Generator,
     ) -> _Watch:
-        """Play a future, and return what was seen of the starts."""
+        """Simulate a future, and return the observed starts."""
         begins_s = scene.begins_s
         kernel, policy = self._begun(scene, jobs)
         if kind is not Future.ORACLE and hasattr(policy, "coarse_after_s"):
@@ -277,7 +283,7 @@ class Player:
             policy, {scene.targets[place]: row for row, group in enumerate(groups) for place in group.tolist()}
         )
         cycle_s = self._cycle_s * (0.5 if kind is Future.ORACLE else rng.random())
-        # a job that waits because of a rule may wait until the end of the simulation
+        # A job that is held back by a rule may wait until the end of the simulation.
         with suppress(Stalled):
             talk = Conversation(kernel, begins_s + horizon_s)
             if talk.view is not None and talk.view.now == begins_s and cycle_s:
@@ -287,7 +293,7 @@ class Player:
         return watch
 
     def _begun(self, scene: _Scene, jobs: JobArrays) -> tuple[ClusterKernel, Any]:
-        """A kernel that begins with the state of a scene, and the policy."""
+        """Return a kernel that begins with the state of a scene, and the policy."""
         queues = _on_clock(self._estimated.queues, scene.zero_s, scene.state.t)
         scenario = replace(self._estimated, workload=list(jobs.jobs()), begins_s=scene.begins_s, queues=queues)
         policy = make_policy(scenario, self._policy, 0)
@@ -296,8 +302,8 @@ class Player:
         return scenario.kernel(0), policy
 
     def present(self, state: QueueState) -> tuple[Present, dict[str, TaskState], float]:
-        """Return what holds the waiting jobs of a state back: the causes, the first task of each eligible job by
-        id, and the instant on the log's clock at which the clock of the causes begins.
+        """Return what holds the waiting jobs of a state back: the causes, the first task of each
+        eligible job by id, and the time on the log's clock at which the clock of the causes begins.
         """
         scene = _Scene(self._estimated, state)
         run_s = scene.run_s(Future.LIMITS, RunTimes(), [np.random.default_rng(0)])
@@ -311,15 +317,15 @@ class Player:
 
     @cached_property
     def knows_queue(self) -> bool:
-        """True if the policy knows what becomes of every waiting job, also of those that never start: they may
-        block others.
+        """True if the policy determines what happens to every waiting job, including jobs that never
+        start and may block others.
         """
         policy = make_policy(self._estimated, self._policy, 0)
         return getattr(policy, "decides_at_once", False) and getattr(policy, "outlook", None) is not None
 
     def said(self, state: QueueState) -> dict[str, NextStep]:
-        """Return what the policy does about each waiting job at the present, by id; empty for policies whose first
-        decisions in a snapshot are not those of the real scheduler.
+        """Return what the policy does about each waiting job at present, by id; empty for policies
+        whose first decisions in a snapshot differ from the real scheduler's.
         """
         if not self.knows_queue or not len(state.waiting):
             return {}
@@ -328,8 +334,9 @@ class Player:
         return {one.task.job.job.id: one.outcome for one in standings if one.outcome is not None}
 
     def planned_start(self, state: QueueState, place: int) -> tuple[float, tuple[str, ...]]:
-        """Seconds until the job at a place of ``state.waiting`` starts, and its nodes, if all jobs run to their
-        limits and nobody else comes; infinite if it does not start within a week.
+        """Return the seconds until the job at a place of ``state.waiting`` starts, and its nodes, if
+        all jobs run to their limits and no further jobs arrive; infinite if it does not start
+        within a week.
         """
         scene, rng = _Scene(self._estimated, state), np.random.default_rng(0)
         jobs = scene.jobs(scene.run_s(Future.LIMITS, RunTimes(), [rng])[:, 0], None)
@@ -408,8 +415,9 @@ def _on_clock(queues: QueueTree | None, zero_s: float, t: float) -> QueueTree | 
 
 
 def _moved(period: NodeReservation, zero_s: float) -> Iterator[NodeReservation]:
-    """Yield a reservation on a clock that begins at ``zero_s``: of one that repeats, the time that
-    is under way then stands alone, because no time of it may begin before 0 s."""
+    """Yield a reservation on a clock that begins at ``zero_s``. If the reservation repeats, a period
+    in progress becomes a separate reservation, because no period may begin before 0 s.
+    """
     start_s, end_s, every_s = period.start_s - zero_s, period.end_s - zero_s, period.every_s
     if every_s is not None and start_s < 0:
         over = 0 if end_s > 0 else floor(-end_s / every_s) + 1
@@ -421,8 +429,9 @@ def _moved(period: NodeReservation, zero_s: float) -> Iterator[NodeReservation]:
 
 
 def policy_of(config: Config) -> str:
-    """Return the policy that simulates futures: the one that the configuration names, else Kueue's
-    or Slurm's if the configuration has their queues, else EASY."""
+    """Return the policy that simulates futures: the one that the configuration names, or Kueue's or
+    Slurm's if the configuration has their queues, or else EASY.
+    """
     if "policy" in config.model_fields_set:
         return config.policy
     queues = config.queues
@@ -437,8 +446,9 @@ _NEVER_S = 10 * _WEEK_S
 
 
 def starts_by(scenario: ClusterScenario, policy: str, jobs: JobArrays) -> np.ndarray:
-    """Return (n,): the seconds at which the jobs of a log start under a policy that knows their
-    limits; NaN for jobs that never start."""
+    """Return (n,): the seconds at which the jobs in a log start under a policy that uses their limits
+    as estimates; NaN for jobs that never start.
+    """
     limits = np.full(jobs.tasks, np.nan) if jobs.estimate is None else jobs.estimate
     asked = replace(jobs, estimate=np.where(np.isnan(limits), _WEEK_S, limits), observed_start_s=None)
     whole = replace(scenario, workload=list(asked.jobs()), estimates=Estimates("predicted"), engine="simpy")
@@ -452,7 +462,7 @@ def starts_by(scenario: ClusterScenario, policy: str, jobs: JobArrays) -> np.nda
 
 
 class _Scene:
-    """The jobs of a state, on a clock that begins a second before the oldest of them was submitted."""
+    """The jobs in a state, on a clock that begins a second before the oldest of them was submitted."""
 
     def __init__(self, scenario: ClusterScenario, state: QueueState) -> None:
         self.state = state
@@ -532,8 +542,9 @@ class _Scene:
 
 
 class _Watch:
-    """Passes on the decisions of a policy, and records when jobs first start, until one job of each
-    row has started."""
+    """Passes on the decisions of a policy, and records when jobs first start. It stops when one job
+    of each row has started.
+    """
 
     def __init__(self, policy: Any, row_of: dict[str, int]) -> None:
         self._policy = policy
@@ -559,10 +570,10 @@ def _blocks(
     log: JobLog, t: float, horizon_s: float, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return arrivals until the horizon as whole blocks of past submissions: the index, time and
-    block of each.
+    block of each arrival.
 
-    A block is a day with the same hours of the week, from one of the past four weeks; in a log
-    shorter than two weeks, it is a random hour.
+    A block is a day that covers the same hours of the week, from one of the past four weeks; in a
+    log shorter than two weeks, it is a random hour.
     """
     submit_s, first_s = log.submit_s, float(log.submit_s[0])
     young = t - first_s < _YOUNG_S

@@ -1,4 +1,4 @@
-"""Changes of a waiting job that could let it start sooner, one at a time."""
+"""Changes to a waiting job that could let it start sooner, one at a time."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from dagsim.workload.arrays import Labels
 
 @dataclass(frozen=True, slots=True)
 class JobChange:
-    """One change of a job: its size as a share of what it asks for, the number of its nodes at the same size, its
-    limit, partition, GPU type or terms.
+    """One change to a job: its size as a share of what it requests, the number of nodes for the same
+    size, its time limit, its partition, its GPU type or its terms.
     """
 
     words: str
@@ -35,7 +35,7 @@ class JobChange:
 
 
 def changes_of(log: JobLog, job: int, scenario: ClusterScenario) -> Iterator[JobChange]:
-    """Yield the changes of a job that make it smaller or less particular."""
+    """Yield the changes that would make a job smaller or less restrictive."""
     jobs = log.jobs
     kind, count = jobs.kinds[int(jobs.kind[job])], int(jobs.instances[job])
     request = _request(log, job)
@@ -67,7 +67,7 @@ def changes_of(log: JobLog, job: int, scenario: ClusterScenario) -> Iterator[Job
 
 
 def changed(log: JobLog, places: Sequence[int], change: JobChange) -> JobLog:
-    """The log with some of its jobs changed alike."""
+    """Return the log with the same change made to some of its jobs."""
     jobs = log.jobs
     kinds, kind, instances = list(jobs.kinds), jobs.kind.copy(), jobs.instances.copy()
     limit_s, columns = log.limit_s.copy(), dict[str, Any]()
@@ -109,13 +109,13 @@ def changed(log: JobLog, places: Sequence[int], change: JobChange) -> JobLog:
 
 
 def _times(demand: Demand, share: float) -> Demand:
-    """Return so many times the GPUs, cores and memory of a demand."""
+    """Multiply the GPUs, cores and memory of a demand by a share."""
     return demand._replace(gpus=demand.gpus * share, cpus=demand.cpus * share, memory_gb=demand.memory_gb * share)
 
 
 def _scaled(count: int, amount: float, size: float) -> tuple[int, float] | None:
-    """The number of instances of a smaller job, and the share of its resources that each keeps; None if they
-    cannot be divided.
+    """Return the number of instances of a smaller job, and the share of its resources that each
+    instance keeps; None if the job cannot be divided.
     """
     if count * size == int(count * size) and count > 1:
         return int(count * size), 1.0

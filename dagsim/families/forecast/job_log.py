@@ -37,8 +37,8 @@ _BILLING = re.compile(r"(?:^|,)billing=(\d{1,15})(?:,|$)")
 class JobLog:
     """n jobs in order of submission, with everything that ever became known about them.
 
-    ``jobs`` holds only the requests: each job takes its time limit, and nothing says when and where
-    it ran. ``QueueState`` takes from the other columns only what was known at its time.
+    ``jobs`` holds only the requests: each job takes its time limit, and nothing tells when and
+    where it ran. ``QueueState`` takes from the other columns only what was known at its time.
     """
 
     jobs: JobArrays
@@ -86,9 +86,9 @@ class JobLog:
 
     @classmethod
     def of(cls, jobs: JobArrays, origin_s: float = 0.0, start_s: np.ndarray | None = None) -> JobLog:
-        """Build the log from jobs with observed starts, which run for their work. Their estimates
-        are their limits; a job without an estimate gets a week. The components of a heterogeneous
-        job are jobs in one submission.
+        """Build the log from jobs with observed starts, which run for as long as their work takes.
+        Their estimates are their limits; a job without an estimate gets a week. The components of a
+        heterogeneous job are separate jobs in one submission.
 
         Raises:
             TraceError: The jobs have no starts, or tasks that wait for each other.
@@ -142,7 +142,7 @@ class JobLog:
         return JobLog.joined([history.chosen(np.flatnonzero(past)), self], t)
 
     def chosen(self, jobs: np.ndarray) -> JobLog:
-        """Return the log of the jobs at these indices, which must be in order of submission."""
+        """Return a log of the jobs at these indices, which must be in order of submission."""
         columns: dict[str, Any] = {name: getattr(self, name)[jobs] for name in _COLUMNS}
         columns |= {name: [getattr(self, name)[job] for job in jobs.tolist()] for name in _LISTS}
         return replace(self, jobs=self.jobs.chosen(jobs), nodes=self.nodes.chosen(jobs), **columns)
@@ -168,7 +168,7 @@ _LISTS = ("parents", "user", "account", "partition")
 
 
 def _names(jobs: JobArrays) -> tuple[list[str], list[str], list[str]]:
-    """Return the user, the account (else the tenant) and the partition of each job."""
+    """Return the user, the account (or else the tenant) and the partition of each job."""
     listed = {
         name: [""] * len(jobs) if (labels := getattr(jobs, name)) is None else labels.tolist()
         for name in ("user", "account", "partition", "tenant")

@@ -42,7 +42,7 @@ _LEAST_WAITS = 8
 
 
 class Expected(NamedTuple):
-    """The forecast of one waiting job, or of the next task of a waiting array."""
+    """The forecast for one waiting job, or for the next task of a waiting array."""
 
     job: str
     user: str
@@ -66,7 +66,7 @@ class Expected(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ExpectedShape:
-    """The forecast of a planned job: when it would start, and when it would end."""
+    """The forecast for a planned job: when it would start, and when it would end."""
 
     shape: PlannedJob
     starts_s: tuple[float, ...]
@@ -87,7 +87,7 @@ class ExpectedShape:
 
 
 class WithoutForecast(NamedTuple):
-    """A waiting job or array that gets no forecast."""
+    """A waiting job or array without a forecast."""
 
     job: str
     user: str
@@ -111,7 +111,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Prospect(Generic[T]):
-    """Forecasts from some of the futures, or from all of them."""
+    """Forecasts from some futures, or from all of them."""
 
     rows: list[T]
     futures: int
@@ -140,7 +140,7 @@ Listing = dict[str, Listed]
 
 
 class Question(NamedTuple):
-    """A snapshot to forecast from, read together with its history."""
+    """A snapshot from which to forecast, read together with its history."""
 
     log: JobLog
     forecaster: Forecaster
@@ -153,10 +153,10 @@ class Question(NamedTuple):
     def read(
         cls, config: Config, state: Path, history: Path | None, policy: str | None, futures: int, arrivals: int
     ) -> Question:
-        """Read a snapshot that is the workload of the configuration.
+        """Read the snapshot that is the workload of the configuration.
 
         Raises:
-            InputError: The file is not a snapshot, or does not match the cluster of the
+            InputError: The file is not a snapshot, or does not match the cluster in the
                 configuration.
         """
         scenario, file = cluster_scenario_of(config), config.trace()
@@ -177,18 +177,19 @@ class Question(NamedTuple):
         return cls(log, forecaster, t, listing or None, scenario, remarks)
 
     def answers(self, jobs: Collection[str] = (), early: IsDue | None = None) -> Iterator[Prospect[Expected]]:
-        """Yield increasingly accurate forecasts of the waiting jobs (``expected``)."""
+        """Yield increasingly accurate forecasts for the waiting jobs (``expected``)."""
         return expected(self.log, self.forecaster, self.t, listing=self.listing, jobs=jobs, early=early)
 
     def shapes(self, shapes: Sequence[PlannedJob], early: IsDue | None = None) -> Iterator[Prospect[ExpectedShape]]:
-        """Yield increasingly accurate forecasts of planned jobs (``expected_shapes``)."""
+        """Yield increasingly accurate forecasts for planned jobs (``expected_shapes``)."""
         cluster, listing = self.scenario.cluster, self.listing
         return expected_shapes(self.log, self.forecaster, self.t, shapes, cluster, listing=listing, early=early)
 
 
 def is_idle(state: Path) -> bool:
-    """Return True for a Slurm snapshot in which nothing runs or waits, so that there is no job to
-    read."""
+    """Return True for a Slurm snapshot in which nothing is running or waiting, so that there is no
+    job to read.
+    """
     if state.is_dir():
         return False
     source = Source(state)
@@ -217,8 +218,9 @@ def workload_of(state: Path) -> dict[str, str]:
 
 
 def _unknown(scenario: ClusterScenario, policy: str, has_history: bool) -> str:
-    """Return the facts from before the snapshot that the policy does not know, as the rest of a
-    sentence."""
+    """Describe what happened before the snapshot and is unknown to the policy, as the rest of a
+    sentence.
+    """
     decider = make_policy(scenario, policy, 0)
     unknown = forgotten(decider)
     if not has_history and (remembers := getattr(decider, "remembers", "")):
@@ -241,8 +243,9 @@ def _remarks(log: JobLog, cluster: Cluster) -> list[str]:
 
 
 def _doubtful_reasons(listing: Listing, queues: QueueTree | None) -> list[str]:
-    """Return remarks on jobs that wait for a kind of limit that the configuration lacks, or for a
-    reason of unknown meaning."""
+    """Return remarks on jobs that are held back by a kind of limit that the configuration lacks, or
+    by a reason that is not listed.
+    """
     tree = queues or QueueTree()
     nodes = [node for node, _ in tree.walk()]
     there = {
@@ -272,9 +275,11 @@ def expected(
     log: JobLog, forecaster: Forecaster, t: float, instants: int = _INSTANTS, listing: Listing | None = None,
     jobs: Collection[str] = (), early: IsDue | None = None,
 ) -> Iterator[Prospect[Expected]]:  # fmt: skip
-    """Yield the forecasts at time ``t`` for all waiting jobs, or for the given ones: from the first
-    futures of the current state whenever ``early`` says so; then from all of them; then calibrated
-    by forecasts at a third of the earlier times in the log; then at all of them."""
+    """Yield the forecasts at time ``t`` for all waiting jobs, or for the given ones, with increasing
+    accuracy: from the first futures of the current state whenever ``early`` returns True; then from
+    all futures; then calibrated by forecasts at a third of the earlier times in the log; then by
+    forecasts at all of these times.
+    """
     past = Past(log, baselines=False)
     past.move(t)
     player = forecaster.player
@@ -297,7 +302,7 @@ def expected_shapes(
     log: JobLog, forecaster: Forecaster, t: float, shapes: Sequence[PlannedJob], cluster: Cluster,
     instants: int = _INSTANTS, listing: Listing | None = None, early: IsDue | None = None,
 ) -> Iterator[Prospect[ExpectedShape]]:  # fmt: skip
-    """Yield the forecasts of planned jobs that would be submitted at time ``t``, each as if it were
+    """Yield the forecasts for planned jobs that would be submitted at time ``t``, each as if it were
     the only one, with increasing accuracy as in ``expected``. Shapes that could not start even on
     the idle cluster are left out.
 
@@ -352,8 +357,9 @@ def expected_shapes(
 
 
 def _earlier(log: JobLog, forecaster: Forecaster, t: float, instants: int) -> Iterator[list[Forecasts]]:
-    """Yield forecasts at a third of the earlier times, then at all of them; nothing if no job has
-    ended before ``t``."""
+    """Yield forecasts at a third of the earlier times, then at all of them; yield nothing if no job
+    has ended before ``t``.
+    """
     first_s = max(float(log.submit_s[0]), t - _BACK_S)
     if not instants or not np.count_nonzero(log.end_s <= t) or t <= first_s:
         return
@@ -371,8 +377,9 @@ def _earlier(log: JobLog, forecaster: Forecaster, t: float, instants: int) -> It
 
 
 def _test(log: JobLog, several: Sequence[Forecasts], count: int) -> np.ndarray:
-    """Return the calibrated forecasts (count, 19) for the last rows. Without past waits, there is
-    no history to pool."""
+    """Return the calibrated forecasts (count, 19) for the last rows. If there are too few past waits,
+    the history is not pooled.
+    """
     joined = Forecasts.joined([part for part in several if len(part.t)])
     if np.count_nonzero(log.start_s <= joined.t[-1]) < _LEAST_WAITS:
         joined = replace(joined, raw={name: values for name, values in joined.raw.items() if name != "history_account"})
@@ -383,8 +390,9 @@ def _test(log: JobLog, several: Sequence[Forecasts], count: int) -> np.ndarray:
 def _shown(
     log: JobLog, several: Sequence[Forecasts], rows: Rows, listing: Listing | None, said: Mapping[str, NextStep]
 ) -> list[Expected]:
-    """Return the forecasts of the last rows. What the policy says about a job at the present (``said``) is the cause
-    of its wait; a job that the policy starts at once in every future starts now, whatever the past waits were.
+    """Return the forecasts for the last rows. What the policy does about a job at present (``said``)
+    is the cause of its wait. A job that the policy starts at once in every future starts now,
+    whatever the past waits were.
     """
     present = several[-1]
     if not len(present.t):
@@ -419,7 +427,7 @@ def _without(log: JobLog, rows: Rows, listing: Listing | None) -> list[WithoutFo
 def _shapes(
     log: JobLog, several: Sequence[Forecasts], drawn: Sequence[tuple[PlannedJob, np.ndarray]]
 ) -> list[ExpectedShape]:
-    """Return the forecasts of the shapes in ``drawn``, each with its run times."""
+    """Return the forecasts for the shapes in ``drawn``, each with its run times."""
     answers = []
     for (shape, runs_s), logs in zip(drawn, _test(log, several, len(drawn)), strict=True):
         starts_s = np.expm1(logs)
@@ -431,8 +439,9 @@ def _shapes(
 
 
 def _chance(logs: np.ndarray, span_s: float) -> float:
-    """Return the probability of a start within a span, from the levels of the quantiles on either
-    side; outside all quantiles, from the middle of the outermost twentieth."""
+    """Return the probability of a start within a span, interpolated between the levels of the
+    quantiles on either side. Outside all quantiles, it is the middle of the outermost twentieth.
+    """
     if not logs.any():
         return 1.0
     return float(np.interp(np.log1p(span_s), logs, LEVELS, left=0.025, right=0.975))

@@ -1,5 +1,6 @@
-"""Raw forecasts for the rows of a queue at one time: from simulations, past waits and Slurm's
-estimates."""
+"""Raw forecasts for the rows of a queue at one time: from simulations, from past waits and from
+Slurm's estimates.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +18,9 @@ from dagsim.families.forecast.scores import LEVELS, log_wait, quantiles_of
 
 @dataclass(slots=True)
 class Past:
-    """What a log tells until a certain time: the run times of ended jobs, and the waits of started
-    ones. The time only moves forward."""
+    """What a log contains up to a certain time: the run times of ended jobs, and the waits of started
+    ones. The time only moves forward.
+    """
 
     log: JobLog
     baselines: bool = True
@@ -42,7 +44,7 @@ class Past:
             setattr(self, name, places[np.argsort(-times_s[places], kind="stable")].tolist())
 
     def move(self, t: float) -> None:
-        """Add what became known until time ``t``."""
+        """Add what became known by time ``t``."""
         log, ended = self.log, []
         while self._ends and log.end_s[self._ends[-1]] <= t:
             ended.append(self._ends.pop())
@@ -60,7 +62,7 @@ class Past:
 
 @dataclass(frozen=True, slots=True)
 class Forecaster:
-    """Makes the raw forecasts (n, 19) of rows, by name of the method."""
+    """Makes the raw forecasts (n, 19) for rows, by name of the method."""
 
     player: Player
     futures: int = 25
@@ -75,7 +77,9 @@ class Forecaster:
         self, rows: Rows, past: Past, instant: int, played: Sequence[np.ndarray] | None = None
     ) -> dict[str, np.ndarray]:
         """Make the forecasts at the ``instant``-th time; ``past`` must have moved to that time.
-        ``played`` are futures from ``waits`` to use instead of all."""
+
+        ``played`` are futures from ``waits`` that are used instead of simulating all.
+        """
         if self.oracle:
             return {"oracle": _spread(self.waits(Future.ORACLE, rows, past, instant))}
         methods = {"runs": _spread(self.waits(Future.RUNS, rows, past, instant) if played is None else played)}
@@ -84,14 +88,15 @@ class Forecaster:
         if self.arrivals:
             methods["arrivals"] = _spread(self.waits(Future.ARRIVALS, rows, past, instant))
         waits = self.from_waits(rows, past)
-        # past waits say nothing about begin times and dependencies
+        # Past waits contain no information about begin times and dependencies.
         simulated = ~np.isin(rows.kind, SCORED)
         waits["history_account"] = np.where(simulated[:, None], methods["runs"], waits["history_account"])
         return methods | waits
 
     def waits(self, kind: Future, rows: Rows, past: Past, instant: int) -> Iterator[np.ndarray]:
-        """Simulate futures of one kind, and yield for each the (n,) seconds until each row starts.
-        The first of many futures are the same as in a run with few."""
+        """Simulate futures of one kind, and yield for each the (n,) seconds until each row starts. The
+        first futures are the same no matter how many are simulated.
+        """
         count = {Future.RUNS: self.futures, Future.ARRIVALS: self.arrivals}.get(kind, 1)
         rng = np.random.default_rng([self.seed, instant, list(Future).index(kind)])
         for starts_s in self.player.starts(rows.state, kind, count, past.run_times, rng, rows.members):
@@ -125,11 +130,12 @@ _MONTH_S = 30 * 86400.0
 
 
 def is_long(log: JobLog) -> bool:
-    """Return True for a log of more than a month. For such a log, the pool includes the forecast in
-    which all jobs run to their limits."""
+    """Return True for a log that covers more than a month. For such a log, the pool includes the
+    forecast in which all jobs run to their limits.
+    """
     return bool(len(log)) and float(log.submit_s[-1] - log.submit_s[0]) > _MONTH_S
 
 
 def _spread(waits_s: Iterable[np.ndarray]) -> np.ndarray:
-    """Return (n, 19): quantiles over the futures of the logarithm of the waits."""
+    """Return (n, 19): quantiles of the logarithm of the waits over the futures."""
     return quantiles_of(log_wait(np.stack(list(waits_s))))

@@ -1,5 +1,6 @@
-"""Forecasts from past waits alone (history, and QBETS: Nurmi, Brevik and Wolski 2007), and run
-times drawn from those of ended jobs."""
+"""Forecasts from past waits alone (history, and QBETS: Nurmi, Brevik and Wolski 2007), and run times
+drawn from the run times of ended jobs.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ def binomial_quantile(confidence: float, n: int, level: float) -> int:
 
 
 class History:
-    """The waits of jobs that have started, by group (an account, a partition), in order of starts.
+    """The waits of started jobs, by group (an account, a partition), in the order of their starts.
 
     With ``bounds``, the forecasts are those of QBETS: every level above the median is an upper
     bound with confidence 0.95, and every level below it a lower bound. Three starts in a row above
@@ -95,7 +96,8 @@ Class = tuple[str, object]
 
 def classes_of(user: str, limit_s: float, array: str) -> list[Class]:
     """Return the classes of a job, from wide to narrow: all jobs, the band of its limit (powers of
-    two), its user, both, its user and exact limit, and its array if it has one."""
+    two), its user, user and band, user and exact limit, and its array if it has one.
+    """
     band = round(log2(max(limit_s, 1.0) / 3600))
     listed: list[Class] = [
         ("all", 0), ("band", band), ("user", user), ("user-band", (user, band)), ("user-limit", (user, limit_s))

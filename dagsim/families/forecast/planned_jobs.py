@@ -44,7 +44,7 @@ class PlannedJob:
 
     @classmethod
     def parse(cls, text: str, scenario: ClusterScenario) -> PlannedJob:
-        """Parse ``gpus=8,type=H100,time_limit=12h``.
+        """Parse a request such as ``gpus=8,type=H100,time_limit=12h``.
 
         Raises:
             InputError: A key or value is not allowed; the message names it.
@@ -71,7 +71,7 @@ class PlannedJob:
         return replace(job, type=names[0]) if len(names) == 1 else job
 
     def spread(self, cluster: Cluster) -> tuple[int, Demand]:
-        """Return the number of its nodes, and what it takes on each node.
+        """Return the number of the job's nodes, and what it takes on each node.
 
         Raises:
             InputError: The request cannot be divided evenly among its nodes.
@@ -89,14 +89,15 @@ class PlannedJob:
         return nodes, Demand(self.gpus // nodes, self.cpus / nodes, self.memory_gb / nodes, types)
 
     def run_s(self, runs_s: np.ndarray, other: PlannedJob) -> np.ndarray:
-        """Convert run times of another shape to this one: the same GPU-hours (or CPU-hours), cut
-        off at the limit."""
+        """Convert the run times of another shape to this shape: the same GPU-hours (or CPU-hours), cut
+        off at the limit.
+        """
         size = (self.gpus or self.cpus) / (other.gpus or other.cpus)
         lasting_s: np.ndarray = np.minimum(runs_s / size, self.limit_s)
         return lasting_s
 
     def to_dict(self) -> dict[str, Any]:
-        """Return its stated values by name."""
+        """Return the stated values by name."""
         return {name: value for name, value in asdict(self).items() if value}
 
     def __str__(self) -> str:
@@ -137,8 +138,9 @@ def _types_of(cluster: Cluster) -> list[str]:
 
 
 def _type_names(name: str, cluster: Cluster) -> list[str]:
-    """Return the GPU types in a cluster that a user means by ``name``: that one, or all that begin
-    with it."""
+    """Return the GPU types in a cluster to which a user's ``name`` refers: the type of that name, or
+    all types that begin with it.
+    """
     types = _types_of(cluster)
     equal = [type_ for type_ in types if type_.lower() == name.lower()] or [t for t in types if t == site_gpu(name)]
     chosen = equal or [type_ for type_ in types if type_.lower().startswith(f"{name.lower()}-")]
@@ -191,8 +193,9 @@ def _sizes(job: PlannedJob) -> Iterator[PlannedJob]:
 
 
 def with_planned(log: JobLog, shapes: list[PlannedJob], t: float, cluster: Cluster) -> JobLog:
-    """Return the log with these jobs, submitted at time ``t``, at its end. A user without an
-    account gets the account that the user last used."""
+    """Return the log with these jobs added at its end, submitted at time ``t``. If a job names a user
+    but no account, it gets the account that the user used last.
+    """
     spread = [shape.spread(cluster) for shape in shapes]
     latest = dict(zip(log.user, log.account, strict=True))
     accounts = [shape.account or latest.get(shape.user, "") for shape in shapes]

@@ -1,4 +1,4 @@
-"""Rows of the queue at one time: what is forecast, and what happened."""
+"""Rows of the queue at one time: the jobs for which forecasts are made, and what happened to them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WITHOUT = {Fate.NEVER: _NEVER, Fate.OUTSIDE: _OUTSIDE}
 
 
 class Listed(NamedTuple):
-    """A waiting job or array, as the scheduler lists it."""
+    """A waiting job or array as listed by the scheduler."""
 
     reason: str
     estimate_s: float
@@ -97,8 +97,9 @@ def read_queue_log(path: Path) -> QueueLog:
 
 
 def read_reasons(trace: Trace) -> dict[str, Listed]:
-    """Read what a snapshot says about its waiting jobs, by job name (for tasks of an array, by the
-    array's name)."""
+    """Read what a snapshot contains about its waiting jobs, by job name (for tasks of an array, by the
+    array's name).
+    """
     listing: dict[str, Listed] = {}
     for job in reader(trace.format).waiting(trace.source, trace.options.zone()):
         other = listing.get(job.name)
@@ -111,7 +112,8 @@ def read_reasons(trace: Trace) -> dict[str, Listed]:
 @dataclass(frozen=True, slots=True)
 class Rows:
     """The n rows of the queue at one time that get a forecast, and the jobs that get none. The
-    waiting tasks of an array are one row, whose start is that of the next task."""
+    waiting tasks of an array are one row, which starts when the next task starts.
+    """
 
     state: QueueState
     """The running and waiting jobs, without those that get no forecast, because no simulation
@@ -134,7 +136,7 @@ class Rows:
 
     @property
     def age_s(self) -> np.ndarray:
-        """(n,) float64: how long the first job of each row has been able to start."""
+        """(n,) float64: how long the first job of each row has been eligible to start."""
         ages = self.state.age_s
         return np.array([ages[places].max() for places in self.members])
 
@@ -158,9 +160,11 @@ def rows_of(
     *,
     keeps_all: bool = False,
 ) -> Rows:
-    """Return the rows of a state; with a listing of the queue, the rows in the listing.
+    """Return the rows of a state; if there is a listing of the queue, only the rows in the listing.
+
     ``obstacle`` describes what prevents the job at an index of the log from ever starting. With
-    ``keeps_all``, the state keeps the jobs that get no forecast."""
+    ``keeps_all``, the state keeps the jobs that get no forecast.
+    """
     log = state.log
     places: dict[str, list[int]] = {}
     names_of_jobs = log.array[state.waiting].tolist()
@@ -199,16 +203,18 @@ def _follow(
     state: QueueState, listing: Mapping[str, Listed], places: Mapping[str, list[int]], kinds: Mapping[str, int],
     silent: dict[str, Silent],
 ) -> None:  # fmt: skip
-    """Add to ``silent`` the jobs that wait for a job without a forecast, for an unknown job, or for
-    a cause that is not stated."""
+    """Add to ``silent`` the jobs that wait for a job without a forecast, for an unknown job, or for a
+    cause that is not stated.
+    """
     log, t = state.log, state.t
     running = dict(zip(log.array[state.running].tolist(), state.running.tolist(), strict=True))
     waiting = {*places, *listing}
     ended = set(log.array[: int(np.searchsorted(log.submit_s, t, "right"))].tolist()) - waiting - running.keys()
 
     def hurdle(other: str) -> tuple[int, str] | None:
-        """Return the kind and the reason if it is unknown when a job ends; None if the simulation
-        determines it."""
+        """Return the kind and the reason if the end of a job is unknown; None if the simulation
+        determines it.
+        """
         if other in silent:
             kind = silent[other].kind
             return kind, f"job {other}, which {'never starts' if kind == _NEVER else 'has no forecast either'}"
@@ -244,8 +250,9 @@ def _follow(
 def _needed(
     state: QueueState, entry: Listed | None, members: Sequence[int] | None, ended: Collection[str]
 ) -> tuple[tuple[str, ...], bool]:
-    """Return the submissions for which a job waits, and True if one of them is enough. Among those
-    that the submission names, ended ones count only if there are no others."""
+    """Return the submissions for which a job waits, and True if one of them is enough. Of the
+    submissions that the request names, ended ones count only if there are no others.
+    """
     if entry is not None and entry.after:
         return entry.after, entry.one_of
     if members is None:
@@ -257,7 +264,9 @@ def _needed(
 
 
 def outcomes_of(log: JobLog, rows: Rows) -> tuple[np.ndarray, np.ndarray]:
-    """Return when the outcome of each row is known (n,), and whether the outcome is a start (n,)."""
+    """Return (n,) the time at which the outcome of each row is known, and (n,) whether the outcome is
+    a start.
+    """
     seen_s, started = np.zeros(len(rows)), np.zeros(len(rows), bool)
     for number, places in enumerate(rows.members):
         jobs = rows.state.waiting[places]

@@ -1,9 +1,9 @@
 """Schedulers' reasons for a wait, and what each means for the start: the simulation covers it, the
 job waits for an event outside the simulation, or the job never starts under the present rules.
 
-Slurm's reasons are those of ``job_state_reason.c`` (24.11) and of older versions, with the
-sentences that squeue prints instead of some; Kueue's are the messages of its conditions, and PBS's
-are the comments in ``qstat -f``.
+Slurm's reasons are those in ``job_state_reason.c`` (24.11) and in older versions, with the
+sentences that squeue prints instead of some reasons; Kueue's are the messages of its conditions,
+and PBS's are the comments in ``qstat -f``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 
 class Fate(IntEnum):
-    """The knowledge that a simulation from the current state has about a start."""
+    """What a simulation from the current state can tell about a start."""
 
     KNOWN = 0
     """The simulation determines when the job starts."""
@@ -164,8 +164,9 @@ UNLISTED = ReasonKind(Fate.KNOWN, "for a reason that dagsim does not list")
 
 
 def verdict_of(reason: str) -> ReasonKind:
-    """Return the meaning of a reason. A reason that is not listed has no effect, so the simulation
-    determines the start (``UNLISTED``)."""
+    """Return the meaning of a reason. A reason that is not listed here has no effect, so the
+    simulation determines the start (``UNLISTED``).
+    """
     reason = re.sub(r"^Not Running\s*[:-]\s*", "", reason)
     name = re.split(r"[,:(]", reason, maxsplit=1)[0].strip()
     if (known := _NAMES.get(name)) is not None:

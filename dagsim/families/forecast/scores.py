@@ -35,7 +35,9 @@ class Score(NamedTuple):
     intervals: dict[str, tuple[float, float]] = {}
 
     def to_dict(self) -> dict[str, object]:
-        """Return the scores by name, None without rows, with their intervals if they were computed."""
+        """Return the scores by name (None if there are no rows), with their intervals if they were
+        computed.
+        """
         names = ("coverage_90", "crps_log", "median_abs_log")
         values = {name: getattr(self, name) if self.n else None for name in names}
         values |= {name: share if self.n else None for name, share in zip(WITHIN_S, self.within, strict=True)}
@@ -51,8 +53,9 @@ def log_wait(seconds: np.ndarray) -> np.ndarray:
 
 
 def quantiles_of(sample: np.ndarray) -> np.ndarray:
-    """Return (n, 19): quantiles of a sample (R, n) of logarithms, the order statistics with index
-    ceil(level (R + 1))."""
+    """Return (n, 19): quantiles of a sample (R, n) of logarithms, which are the order statistics with
+    index ceil(level (R + 1)).
+    """
     ordered = np.sort(sample, axis=0)
     places = np.clip(np.ceil(LEVELS * (len(ordered) + 1) - 1e-9).astype(int) - 1, 0, len(ordered) - 1)
     quantiles: np.ndarray = ordered[places].T
@@ -71,8 +74,9 @@ def crps(quantiles: np.ndarray, y: np.ndarray) -> np.ndarray:
 def score(
     quantiles: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None, block: np.ndarray | None = None
 ) -> Score:
-    """Score forecasts (n, 19) of outcomes (n,), both logarithms. With ``block``, the intervals come
-    from 500 bootstrap samples of whole blocks."""
+    """Score forecasts (n, 19) against outcomes (n,), both logarithms. With ``block``, the intervals
+    come from 500 bootstrap samples of whole blocks.
+    """
     if not len(y):
         return Score(0, np.nan, np.nan, np.nan, (np.nan,) * len(WITHIN_S))
     weights = np.ones(len(y)) if weight is None else weight

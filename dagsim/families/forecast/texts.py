@@ -1,4 +1,4 @@
-"""Forecasts of starts, in words and tables."""
+"""Forecasts of starts in words and tables."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def without_grid(without: Sequence[WithoutForecast]) -> Grid:
 
 
 def without_sentence(without: Sequence[WithoutForecast]) -> str:
-    """Say how many waiting jobs get no forecast, in two kinds."""
+    """Describe how many waiting jobs get no forecast, in two kinds."""
     never = sum(job.kind == "never" for job in without)
     words = [
         *([f"{never:,} jobs can never start under the present rules"] if never else []),
@@ -144,7 +144,7 @@ def why_sentences(answer: Explanation) -> list[str]:
 
 
 def _help(answer: Explanation) -> str:
-    """Say which single change lets a job start soonest."""
+    """Name the single change that lets a job start soonest."""
     best, basis_ = answer.best, f"median of {answer.futures} futures"
     as_is = f"in {span(answer.median_s)}" if answer.median_s < inf else "in none of the futures of a week"
     if best is None:
@@ -153,8 +153,8 @@ def _help(answer: Explanation) -> str:
 
 
 def why_grids(answer: Explanation, top: int) -> Iterator[Grid]:
-    """Tables of the jobs ahead of a waiting job, of its priority, of the jobs that free what it needs, and of the
-    changes that were tried.
+    """Yield tables of the jobs ahead of a waiting job, of its priority, of the jobs that free what it
+    needs, and of the changes that were tried.
     """
     ahead = answer.ahead
     if ahead.jobs:
@@ -188,8 +188,9 @@ def near(entry: Mapping[str, Any]) -> list[str]:
 
 
 def _near_sentence(scores: Mapping[str, Any]) -> str:
-    """Say how many starts are near the medians, and how many are near those of Slurm and of the
-    best baseline."""
+    """Describe how many starts are near the medians of the forecast, of Slurm's estimates and of the
+    best baseline.
+    """
     rivals = {"Slurm's own estimates": "slurm", f"the baseline {scores['best_baseline']}": scores["best_baseline"]}
     others = [
         f"{name} {', '.join(near(scores['baselines'][of]['raw']))}"

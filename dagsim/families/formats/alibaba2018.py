@@ -130,7 +130,7 @@ def _is_named(header: list[str]) -> bool:
 
 
 def _official_layout(first: list[str]) -> FileLayout:
-    """Return the columns by name if they have names, else in the publisher's order."""
+    """Return the columns by name if they have names, otherwise in the publisher's order."""
     names = [name.strip().lower() for name in first]
     if _is_named(first):
         return FileLayout([names.index(name) for name in _OFFICIAL], len(names), True)
@@ -257,8 +257,9 @@ class _Graph(NamedTuple):
 
 
 def _graph(key: np.ndarray, job: np.ndarray, name: np.ndarray, degree: np.ndarray, listed: np.ndarray) -> _Graph:
-    """Build the graph of tasks with these keys, jobs and names; ``degree`` and ``listed`` are the
-    parents in each name."""
+    """Build the graph of tasks with these keys, jobs and names. ``degree`` is the number of parents
+    that each name lists, and ``listed`` contains these parents, name by name.
+    """
     by_key = np.argsort(key)
     ordered, degrees = key[by_key], degree[name]
     wanted = listed[ranges((np.cumsum(degree) - degree)[name], degrees)]
@@ -275,8 +276,9 @@ def _graph(key: np.ndarray, job: np.ndarray, name: np.ndarray, degree: np.ndarra
 
 
 def _circular(parent: np.ndarray, child: np.ndarray, job: np.ndarray, upward: np.ndarray) -> np.ndarray:
-    """Return (n,) bool: True if the task waits for itself, directly or through others. This
-    requires an edge from a task whose number is not smaller."""
+    """Return (n,) bool: True if the task waits for itself, directly or through other tasks. Every
+    cycle contains an edge from a task whose number is not smaller than the child's (``upward``).
+    """
     if not len(child):
         return np.zeros(len(job), bool)
     suspect = np.zeros(int(job.max()) + 1, bool)
@@ -294,8 +296,9 @@ def _circular(parent: np.ndarray, child: np.ndarray, job: np.ndarray, upward: np
 
 
 def _work(start: np.ndarray, end: np.ndarray, graph: _Graph, floor_s: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return the work of each task, (n,) float64, and True if it ended before one of its parents,
-    (n,) bool."""
+    """Return (n,) float64: the work of each task; and (n,) bool: True if the task ended before one of
+    its parents.
+    """
     begin, waiting = start.copy(), np.flatnonzero(np.diff(graph.waits))
     if len(waiting):
         begin[waiting] = np.maximum(begin[waiting], np.maximum.reduceat(end[graph.parent], graph.waits[:-1][waiting]))

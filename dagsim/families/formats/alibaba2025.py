@@ -37,7 +37,8 @@ _FORM = csv_form(
 
 
 class Alibaba2025(Reader):
-    """One job of one task per instance, from scheduling (or creation) to deletion, by its requests.
+    """One single-task job per instance, which runs from scheduling (or creation) to deletion and
+    demands what the instance requested.
 
     Instances whose creation or deletion lies outside the trace are dropped, because it is unknown
     how long they ran.
@@ -63,7 +64,7 @@ class Alibaba2025(Reader):
 
 
 def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
-    """Build the jobs of all instances."""
+    """Build one job per instance."""
     table = checks.table
     unknown = table.blank(_CREATED) | table.blank(_DELETED)
     checks.drop(unknown, "whose creation or deletion lies outside the trace")

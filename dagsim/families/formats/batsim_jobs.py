@@ -22,7 +22,9 @@ from dagsim.traces.workflow import read_json, value
 
 
 class BatsimWorkload(Reader):
-    """One gang task per job: ``res`` instances of one core each, for the delay of its profile."""
+    """One gang task per job, with ``res`` instances of one core each, which run for the delay of the
+    job's profile.
+    """
 
     name = "batsim"
     summary = "Batsim workloads (.json) with delay profiles"

@@ -32,7 +32,7 @@ _MOST = 1 << 24
 
 
 class _Names(NamedTuple):
-    """Names of the columns; empty if the table lacks the column."""
+    """Names of the columns; a name is empty if the table lacks the column."""
 
     job: str
     submit: str
@@ -50,7 +50,7 @@ class _Names(NamedTuple):
     qos: str = ""
 
     def form(self) -> Form:
-        """Return the table with these columns, in the order of this tuple."""
+        """Return the layout of a table with these columns, in the order of this tuple."""
         named = [name or f"\0{place}" for place, name in enumerate(self[_REQUIRED:])]
         texts = (_JOB, _SUBMIT, _START, _END, _STATE, _MEMORY, _USER, _ACCOUNT, _PARTITION, _QOS)
         numbers = (_NODES, _CPUS, _GPUS, _LIMIT)
@@ -58,8 +58,8 @@ class _Names(NamedTuple):
 
 
 class CentreLog(Reader):
-    """One job of one task per row, from start to end, with one instance per node. A job whose GPUs
-    cannot be divided evenly among its nodes has one instance per GPU instead.
+    """One single-task job per row, which runs from start to end, with one instance per node. A job
+    whose GPUs cannot be divided evenly among its nodes has one instance per GPU instead.
 
     All states are kept, because jobs that failed also held their nodes. Jobs that never started or
     had not ended are dropped.

@@ -1,9 +1,9 @@
 """Pegasus DAX 2 and 3: abstract workflows in XML.
 
-``<adag>`` holds ``<job id runtime>`` with ``<uses file link size/>``, and
+``<adag>`` contains ``<job id runtime>`` with ``<uses file link size/>``, and
 ``<child ref><parent ref/></child>``. The attribute ``jobCount`` is often wrong and therefore
-ignored. The generator drew some runtimes below 0 (57 of Epigenomics_997), which count as 0. Each
-file is read as a whole, one after another.
+ignored. The generator drew some runtimes below 0 (57 of Epigenomics_997), which count as 0. Files
+are read one after another, each as a whole.
 """
 
 from __future__ import annotations

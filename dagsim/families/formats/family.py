@@ -1,4 +1,4 @@
-"""The family of trace formats, and what it registers."""
+"""The family of trace formats, and everything that it registers."""
 
 from dagsim.family import Entry, Family
 

@@ -1,7 +1,7 @@
 """Flux's jobs: ``flux jobs -a -A --json``, an object with a list ``jobs``.
 
 Times are epoch seconds with fractions: ``t_submit``, ``t_depend``, ``t_run``, ``t_cleanup``,
-``t_inactive``. ``duration`` is the time limit, 0 without one (flux-jobs(1)).
+``t_inactive``. ``duration`` is the time limit, or 0 if there is none (flux-jobs(1)).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _RESOURCES = re.compile(r"(?:rank\[?([\d,-]*)\]?)?/?(core|gpu)\[?([\d,-]+)\]?")
 
 
 class Flux(BatchReader):
-    """One part per node, with an equal part of the cores and GPUs."""
+    """Builds one part per node, each with an equal share of the cores and GPUs."""
 
     name = "flux"
     summary = "Flux's jobs: flux jobs -a -A --json"
@@ -77,7 +77,8 @@ class Flux(BatchReader):
 
 
 def _counted(summary: str, kind: str) -> int:
-    """Return the cores or GPUs per node that a summary such as ``rank[0-1]/core[0-3],gpu[0]``
-    states."""
+    """Return the number of cores or GPUs per node in a summary such as
+    ``rank[0-1]/core[0-3],gpu[0]``.
+    """
     ranges = [ids for _, what, ids in _RESOURCES.findall(summary) if what == kind]
     return sum(len(hosts(f"x[{ids}]")) for ids in ranges[:1])

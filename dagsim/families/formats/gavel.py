@@ -50,7 +50,7 @@ _Speeds = Mapping[tuple[str, float], Mapping[str, float]]
 
 
 class GavelTrace(Reader):
-    """One gang of ``scale_factor`` single GPUs per job.
+    """One gang per job: ``scale_factor`` instances with one GPU each.
 
     With a table ``*throughputs.json`` beside the trace, work is in seconds on a V100, and
     ``speeds`` covers every type in the table. Without a table, work is Shockwave's duration, or
@@ -107,7 +107,7 @@ def _rows(source: Source, report: ReadReport) -> Iterator[Row]:
 
 
 def _jobs(speeds: _Speeds, options: TraceOptions, checks: Checks) -> JobArrays:
-    """Build the jobs of all lines."""
+    """Build one job per line."""
     table, types = checks.table, checks.table.words(_TYPE)
     arrived, steps = checks.number(_ARRIVAL, "arrival"), checks.number(_STEPS, "total_steps")
     gpus = checks.count(_SCALE, "scale factor")

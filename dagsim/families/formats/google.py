@@ -1,5 +1,6 @@
-"""Code shared by both Google traces: it folds events into the lives of tasks, and builds jobs from
-them."""
+"""Code shared by both Google traces, which reconstructs the history of each task from events and
+builds jobs from the tasks.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +68,7 @@ class Workflows(Protocol):
     def __contains__(self, job: str) -> bool: ...
 
     def graph(self, tasks: list[Task], note: Callable[[str], None]) -> TaskGraph:
-        """Build the graph of a job from its tasks; may report tolerated irregularities.
+        """Build the graph of a job from its tasks; tolerated irregularities are reported to ``note``.
 
         Raises:
             GraphError: The graph is not a DAG.
@@ -78,7 +79,7 @@ class Workflows(Protocol):
 @dataclass(slots=True)
 class Events:
     """Builds jobs from events: one job per job id, one task per task index, with its attempts
-    folded into one; no GPUs.
+    merged into one; no GPUs.
 
     Work is the duration of the last attempt (``protocol="last-attempt"``), because an evicted task
     starts again from the beginning, or of all attempts together (``"all-attempts"``). A job with a
@@ -226,7 +227,8 @@ def jobs_of_tasks(
     **columns: Any,
 ) -> JobArrays:
     """Build jobs from tasks that do not wait for each other; ``owner`` is the job of each task,
-    (n,) int64 in order."""
+    (n,) int64 in ascending order.
+    """
     return JobArrays(
         ids=groups.ids,
         arrival_s=groups.time,
@@ -244,8 +246,9 @@ def jobs_of_tasks(
 
 
 def _linked(batch: JobBatch, workflows: Workflows, lead: np.ndarray) -> JobBatch:
-    """Return the same jobs with the edges between the tasks of workflows; ``lead`` is the first row
-    of each job."""
+    """Return the same jobs with the edges between the tasks of workflows added; ``lead`` is the first
+    row of each job.
+    """
     is_linked = np.array([id in workflows for id in batch.every.ids.tolist()], bool)
     findings = batch.findings
 
@@ -267,7 +270,8 @@ def _linked(batch: JobBatch, workflows: Workflows, lead: np.ndarray) -> JobBatch
 
 class _Lives(NamedTuple):
     """T tasks and what happened to them, sorted by job and then by first event. A task may run
-    several times before it ends for good, each time from the beginning."""
+    several times before its final end, each time from the beginning.
+    """
 
     job: np.ndarray  # (T,) int64
     lead: np.ndarray  # (T,) int64: row of the first event
@@ -284,7 +288,9 @@ class _Lives(NamedTuple):
 
     @classmethod
     def of(cls, table: Table, rows: np.ndarray, job: np.ndarray, kind: np.ndarray, time_s: np.ndarray) -> _Lives:
-        """Fold the events in ``rows``, which are sorted by job and then as in the file."""
+        """Reconstruct the tasks from the events in ``rows``, which are sorted by job and then as in
+        the file.
+        """
         number, first = combinations((job[rows], table.words(TASK).place[rows]))
         by_task = np.argsort(number, kind="stable")
         row, owner, count = rows[by_task], number[by_task], len(first)
@@ -350,7 +356,7 @@ def times_us(table: Table) -> np.ndarray:
 
 
 def requested_amount(word: str, field: str) -> tuple[float, str]:
-    """Return the number in a request, and the reason if there is none."""
+    """Return the number in a request, and the reason if it cannot be read."""
     try:
         return finite_number(word or "0", field), ""
     except Dirty as reason:

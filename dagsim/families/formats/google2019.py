@@ -3,12 +3,12 @@
 
 Reads exports of the BigQuery tables, each as one file or as shards: CSV with a header (nested
 fields as ``resource_request.cpus`` or ``resource_request_cpus``), or JSON Lines (numbers possibly
-as strings, defaults left out). Event types are numbers or names; the numbers differ from those of
-2011. The trace is the directory of the tables or the file of instance events. ``google`` groups and
-interprets the events.
+as strings, defaults left out). Event types are numbers or names; the numbers differ from the ones
+used in 2011. The trace is the directory of the tables or the file of instance events. ``google``
+groups and interprets the events.
 
-This module also reads exports without the lives of tasks: the Kaggle sample, requests, and machine
-shapes.
+This module also reads exports that do not contain the history of tasks: the Kaggle sample,
+requests, and machine shapes.
 
 - Kaggle's ``borg_traces_data.csv`` joins a random event of a random task with a random window of
   its usage: 34 columns with a header, demands as Python dictionaries, line ends inside quotes.
@@ -159,7 +159,7 @@ class _Workflows:
         return job in self._up
 
     def job(self, collection: str) -> str:
-        """Return the collection that represents the group of this one."""
+        """Return the collection that represents the group to which this one belongs."""
         root = collection
         while self._up.get(root, root) != root:
             root = self._up[root]
@@ -363,8 +363,9 @@ def _list_blocks(source: Source, options: TraceOptions, report: ReadReport, most
 
 
 def shapes_beside(source: Source) -> Cluster | None:
-    """Return the cluster from the list of shapes for the same cell, beside ``source``, or from the
-    only such list."""
+    """Return the cluster from the list of shapes beside ``source`` for the same cell, or from the
+    only list of shapes there.
+    """
     cell = source.name.partition("_user_requests")[0]
     tables = source.beside(f"{cell}_host_resource.csv*")
     if len(tables.files) != 1:
@@ -409,7 +410,7 @@ def _keys(table: Table) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _batch(table: Table, options: TraceOptions, is_sample: bool) -> JobBatch:
-    """Convert a list to jobs. In the sample, several rows of a task are windows of its life."""
+    """Convert a list to jobs. In the sample, several rows of a task are separate usage windows."""
     checks, groups, names = Checks(table), rows_by_job(*_keys(table)), table.words(_INSTANCE)
     job, count = groups.job_of_row(), len(groups.ids)
     time_us = checks.number(_TIME, "time")

@@ -23,7 +23,9 @@ _KNOWN = ("ClusterId", "QDate", "JobStatus")
 
 
 class HtCondor(BatchReader):
-    """One task per job, on one slot. Work is that of the last run; removed jobs count if they ran."""
+    """One task per job, on one slot. Work is the duration of the last run; removed jobs are kept if
+    they ran.
+    """
 
     name = "htcondor"
     summary = "HTCondor's history: condor_history -json or -long, or the history file"

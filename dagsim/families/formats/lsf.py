@@ -1,7 +1,7 @@
 """LSF's accounting: ``lsb.acct``, with the records ``JOB_FINISH`` of IBM Spectrum LSF.
 
-A record is a line of fields separated by blanks; texts are quoted. Two lists within it are preceded by
-their lengths: the hosts that were asked for, and those that the job held. Times are epoch seconds.
+A record is a line of fields separated by blanks; texts are quoted. Two lists within it are preceded
+by their lengths: the requested hosts, and the hosts that the job held. Times are epoch seconds.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ _MEMORY = re.compile(r"\brusage\[[^\]]*\bmem=(\d+(?:\.\d+)?)")
 
 
 class Lsf(BatchReader):
-    """One part per host if its slots are equal on all hosts, else one part per slot."""
+    """Builds one part per host if all hosts provide the same number of slots, otherwise one part per
+    slot.
+    """
 
     name = "lsf"
     summary = "IBM Spectrum LSF's accounting: lsb.acct"

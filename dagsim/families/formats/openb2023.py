@@ -42,7 +42,7 @@ _UNDISCLOSED = ("G1", "G2", "G3")
 
 
 class Openb2023(Reader):
-    """One job of one task per pod. It occupies its GPUs, or its share of one, from scheduling to
+    """One single-task job per pod, which occupies its GPUs, or its share of one, from scheduling to
     deletion.
 
     A pod that was never scheduled (pending) counts from its creation. All phases are kept: failed
@@ -99,7 +99,7 @@ def read_openb_nodes(source: Source) -> Cluster:
 
 
 def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
-    """Build the jobs of all pods."""
+    """Build one job per pod."""
     table = checks.table
     whole, share = checks.count(_GPUS, "num_gpu", 0), checks.number(_SHARE, "gpu_milli") / 1000
     fits = np.where(whole == 1, (share > 0) & (share <= 1), share == np.minimum(whole, 1))

@@ -141,7 +141,7 @@ class _Tables:
 
     @classmethod
     def beside(cls, source: Source) -> _Tables:
-        """Return the tables in the directory that ``source`` is or lies in.
+        """Return the tables in ``source`` if it is a directory, otherwise those in its directory.
 
         Raises:
             TraceError: There is no task table.
@@ -155,7 +155,9 @@ class _Tables:
         return cls(job, task, _table(source, "instance"), tags)
 
     def joined(self, report: ReadReport) -> Iterator[_Joined]:
-        """Return the rows of all tables except the instances, held in memory; empty without tasks."""
+        """Return the rows of all tables except the instances, held in memory; empty if there are no
+        tasks.
+        """
         task = list(self._read(self.task, "task", report))
         job = list(self._read(self.job, "job", report)) if self.job else []
         specs: dict[str, str] = {}
@@ -291,8 +293,9 @@ def _batch(joined: _Joined, options: TraceOptions, report: ReadReport) -> JobBat
 def _drop_again(
     joined: _Joined, findings: Findings, rows: np.ndarray, first: np.ndarray, reason: str, stage: int = 0
 ) -> np.ndarray:
-    """Drop rows that repeat an earlier row, given by ``first``: identical ones as duplicates, the
-    others for a reason. Return the identical ones."""
+    """Drop rows that repeat an earlier row, given by ``first``: identical rows as duplicates, the
+    others for ``reason``. Return the identical rows.
+    """
     same = np.array([joined.fields(row) == joined.fields(int(first[row])) for row in rows.tolist()], bool)
     twice: np.ndarray = rows[same]
     findings.drop(twice, "given twice", stage=stage)

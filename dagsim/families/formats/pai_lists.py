@@ -7,7 +7,7 @@ scheduler.
 - Hydra: a header with ``job_name, norm_job_submit_time, ddl`` and a column of seconds per GPU
   type; one GPU per job.
 
-Rows are sorted by submission, externally if there are many.
+Rows are sorted by submission, on disk if there are many.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def pai_list_blocks(source: Source, options: TraceOptions, report: ReadReport, m
 
 
 def assumptions(source: Source) -> dict[str, str]:
-    """Return the assumptions that are made where the lists are silent."""
+    """Return the assumptions made about what the lists do not contain."""
     if set(_HYDRA) <= _header(source):
         return {
             "work": "the seconds of the reference GPU (or A100) column, and speeds from the others; one GPU per job",
@@ -69,7 +69,7 @@ def assumptions(source: Source) -> dict[str, str]:
 
 
 def _simulator_jobs(options: TraceOptions, checks: Checks) -> JobArrays:
-    """Build the jobs of all rows in the simulator's list."""
+    """Build one job per row of the simulator's list."""
     table = checks.table
     gpus = checks.number(1, "num_gpu", 0)
     uneven = (gpus > 1) & (gpus != np.floor(gpus))
@@ -98,7 +98,7 @@ def _simulator_jobs(options: TraceOptions, checks: Checks) -> JobArrays:
 
 
 def _hydra_jobs(options: TraceOptions, checks: Checks) -> JobArrays:
-    """Build the jobs of all rows in a Hydra list."""
+    """Build one job per row of a Hydra list."""
     table, types = checks.table, list(_HYDRA_TYPES.values())
     columns = range(len(_HYDRA), len(_HYDRA) + len(types))
     there = np.array([~table.blank(column) for column in columns]).T

@@ -48,8 +48,9 @@ _NO_TIME = (None, "None", "")
 
 
 class Philly(Reader):
-    """One gang of single GPUs per job. The work of a job is the sum over its attempts, and its
-    tenant is the virtual cluster."""
+    """One gang per job, with one GPU per instance. The work of a job is the sum over its attempts, and
+    its tenant is the virtual cluster.
+    """
 
     name = "philly"
     summary = "Microsoft Philly 2017: cluster_job_log (JSON) and processed lists (CSV)"
@@ -94,16 +95,18 @@ def _rows(source: Source, report: ReadReport) -> Iterator[Table]:
 
 
 def _keys(table: Table) -> tuple[np.ndarray, np.ndarray]:
-    """Return the whole text of each row, because jobs in a list have no ids, and its time. Parquet
-    stores numbers as such."""
+    """Return the text of each row, which identifies a job because lists contain no ids, and the time
+    of each row. Parquet files contain numbers, which are converted to text.
+    """
     columns = [table.words_of.get(column, table.values.get(column)) for column in range(len(_LIST))]
     texts = zip(*[map(str, column.tolist()) for column in columns if column is not None], strict=True)
     return objects(map(",".join, texts)), dates(table, _TIME)
 
 
 def _listed(table: Table, options: TraceOptions) -> JobBatch:
-    """Build the jobs of a derived list, named after their lines. Rows with equal texts are separate
-    jobs."""
+    """Build the jobs in a derived list, named after their lines. Rows with equal texts are separate
+    jobs.
+    """
     checks, groups = Checks(table), rows_by_job(*_keys(table))
     seconds = checks.number(_DURATION, "duration")
     checks.drop(seconds < 0, ImpossibleTimes("with a negative duration"))
@@ -142,7 +145,8 @@ def _entries(source: Source, report: ReadReport) -> Iterator[Row]:
 
 def _ran(attempts: Any) -> tuple[float, int, int, int, str]:
     """Return the seconds of all attempts, the GPUs of the first one, the number of attempts, the
-    number of those without a time, and the reason if they are unusable."""
+    number of attempts without a time, and the reason if they are unusable.
+    """
     try:
         if not isinstance(attempts, list) or not attempts:
             raise Dirty("without attempts")
@@ -169,7 +173,7 @@ def _ran(attempts: Any) -> tuple[float, int, int, int, str]:
 
 
 def _logged(options: TraceOptions, checks: Checks) -> JobArrays:
-    """Build the jobs of the log."""
+    """Build one job per entry of the log."""
     table = checks.table
     seconds, gpus = table.numbers(_SECONDS), table.numbers(_FIRST_GPUS)
     checks.drop_for(table.words(_FAULT))
@@ -181,13 +185,13 @@ def _logged(options: TraceOptions, checks: Checks) -> JobArrays:
 def _gangs(
     checks: Checks, arrival_s: np.ndarray, seconds: np.ndarray, gpus: np.ndarray, options: TraceOptions, **columns: Any
 ) -> JobArrays:
-    """Build gangs of single GPUs, one job per row."""
+    """Build one job per row: a gang with one GPU per instance."""
     work = np.where(seconds < options.floor_s, options.floor_s, seconds)
     return single_tasks(checks, arrival_s, work, gpus, (gpus > 1,), lambda gang: TaskKind(Demand(), gang), **columns)
 
 
 def _gpus(attempt: dict[str, Any]) -> int:
-    """Return the GPUs of an attempt, summed over its machines."""
+    """Return the number of GPUs of an attempt, summed over its machines."""
     detail = attempt.get("detail")
     if not isinstance(detail, list):
         return 0

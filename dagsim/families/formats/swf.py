@@ -46,13 +46,13 @@ _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
 class Swf(Reader):
     """One gang task per job: ``processors`` instances of one core each, started together.
 
-    ``protocol`` selects the rules of a published evaluation for converting rows to jobs:
+    ``protocol`` selects the rules by which a published evaluation converts rows to jobs:
 
     - ``rlscheduler`` (Zhang et al., SC 2020): rows with run time 0 are left out, and a run time
-        below 0 means 10 s; processors are the larger of allocated and requested.
-    - ``pyss`` (Hebrew University): whole seconds; a run ends at its request; a row without run
-        time or
-      processors is one processor for one second; a row without a request requests one second.
+      below 0 means 10 s; the number of processors is the larger of allocated and requested.
+    - ``pyss`` (Hebrew University): times are whole seconds; a run ends at its requested time; a row
+      without run time or processors is one processor for one second; a row without a requested time
+      requests one second.
     """
 
     name = "swf"
@@ -107,7 +107,7 @@ class Swf(Reader):
 
 
 def _form(nodes: int | None) -> Form:
-    """Return the table with the field ``nodes`` (from 1) as a further column."""
+    """Return the layout of the table, with field number ``nodes`` (from 1) as an additional column."""
 
     def layout(first: list[str], where: str) -> FileLayout:
         if not _FIELDS <= len(first) <= _MOST_FIELDS:
@@ -129,7 +129,7 @@ def _form(nodes: int | None) -> Form:
 
 
 def _nodes_field(source: Source, options: TraceOptions) -> int | None:
-    """Return the field (from 1) with the number of nodes, according to the map, else to the header.
+    """Return the field (from 1) with the number of nodes, according to the map or else the header.
 
     Raises:
         ConfigError: The map names something other than nodes.
@@ -151,7 +151,7 @@ def _fields(source: Source) -> int:
 
 
 def _node_counts(checks: Checks) -> np.ndarray:
-    """Return (n,) float64: the number of nodes in the further field, -1 if it states none."""
+    """Return (n,) float64: the number of nodes in the additional column, or -1 if there is none."""
     words = checks.table.words(_NODES)
     counts = [int(match[1]) if (match := _NODE_COUNT.match(word)) else -1 for word in words.words]
     values: np.ndarray = np.array(counts, np.float64)[words.place]
@@ -176,7 +176,7 @@ def _times(table: Table) -> np.ndarray:
 
 
 def _jobs(options: TraceOptions, machine: int | None, checks: Checks) -> JobArrays:
-    """Build the jobs of all rows."""
+    """Build one job per row."""
     submit, run = checks.number(_SUBMIT, "submit time"), checks.number(_RUN, "run time")
     checks.drop(submit < 0, ImpossibleTimes("with a negative submit time"))
     allocated = checks.count(_ALLOCATED, "processors", -1)

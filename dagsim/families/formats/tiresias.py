@@ -36,7 +36,7 @@ _SIA_FORM = csv_form(_SIA, numbers=(1, 3, 4), texts=(0, 2), header=True)
 
 
 class Tiresias(Reader):
-    """One gang of ``num_gpu`` single GPUs per job, so that it may span nodes."""
+    """One gang per job: ``num_gpu`` instances with one GPU each, which may be on several nodes."""
 
     name = "tiresias"
     summary = "job lists of Tiresias, Muri, Chronus, Pollux and Sia (CSV)"
@@ -76,14 +76,15 @@ def _is_muri(source: Source) -> bool:
 
 
 def _listed_jobs(options: TraceOptions, unit: float, checks: Checks) -> JobArrays:
-    """Build the jobs of all rows from Tiresias, Muri or Chronus; their times are in units of
-    ``unit`` seconds."""
+    """Build one job per row of a list from Tiresias, Muri or Chronus, whose times are in units of
+    ``unit`` seconds.
+    """
     seconds, submitted = checks.number(3, "duration") * unit, checks.number(2, "submit_time") * unit
     return _jobs(options, checks, submitted, seconds, gpus=1, model=4, batch=5, tenant=checks.table.words(6))
 
 
 def _sia_jobs(options: TraceOptions, profiles: Mapping[str, Any], checks: Checks) -> JobArrays:
-    """Build the jobs of all rows in Pollux's and Sia's lists."""
+    """Build one job per row of Pollux's and Sia's lists."""
     submitted, seconds = checks.number(1, "time"), np.zeros(len(checks.table))
     return _jobs(options, checks, submitted, seconds, gpus=3, model=2, batch=4, profiles=profiles)
 
@@ -91,8 +92,9 @@ def _sia_jobs(options: TraceOptions, profiles: Mapping[str, Any], checks: Checks
 def _alone_s(
     checks: Checks, profiles: Mapping[str, Any], models: Labels, gpus: np.ndarray, batches: np.ndarray
 ) -> np.ndarray:
-    """Return the seconds of each row's configuration; rows that the profiles do not cover are
-    dropped."""
+    """Return how many seconds each row's configuration takes alone; rows that the profiles do not
+    cover are dropped.
+    """
     alone_s, (combination, firsts) = service("seconds_alone"), combinations((models.place, gpus, batches))
     seconds = np.full(len(firsts), np.nan)
     for place, row in enumerate(firsts.tolist()):

@@ -30,7 +30,9 @@ _Files = dict[str, dict[str, float]]
 
 
 class WfCommons(Reader):
-    """One job per file, all arriving at 0; a task takes ``coreCount`` cores (1) for its measured runtime."""
+    """One job per file, all arriving at 0; a task takes ``coreCount`` cores (by default 1) for its
+    measured runtime.
+    """
 
     name = "wfcommons"
     summary = "WfCommons WfFormat 1.0 to 1.5 (.json): recorded workflow executions"
@@ -116,8 +118,9 @@ def _tasks(
 
 
 def _ids_by_reference(listed: list[Any]) -> dict[str, str]:
-    """Return the ids of tasks by the references of parents and children: by unique names if more
-    references are names than ids, else nothing."""
+    """Return the ids of tasks by their unique names, if more of the references to parents and
+    children are names than ids; otherwise an empty dictionary.
+    """
     items = _dicts(listed)
     names = Counter(str(item.get("name")) for item in items)
     ids = {str(item.get("name")): str(item.get("id") or item.get("name")) for item in items}

@@ -1,4 +1,4 @@
-"""Writers of the formats that other simulators read."""
+"""Writers for the formats that other simulators read."""
 
 from __future__ import annotations
 
@@ -56,8 +56,9 @@ def _write_batsim(path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> t
 
 
 def _platform(size: int, name: str) -> str:
-    """Return a platform of SimGrid with equal hosts and Batsim's master host. Delay jobs use
-    neither speeds nor links."""
+    """Return a SimGrid platform with equal hosts and Batsim's master host. Delay jobs use neither
+    speeds nor links.
+    """
     return f"""<?xml version='1.0'?>
 <!DOCTYPE platform SYSTEM "https://simgrid.org/simgrid.dtd">
 <platform version="4.1">
@@ -76,8 +77,9 @@ def _platform(size: int, name: str) -> str:
 def _write_each(
     format: str, ending: str, text: Callable[[Job], str], path: Path, jobs: Iterable[Job], cluster: Cluster | None
 ) -> tuple[Path, ...]:
-    """Return one file per job: ``path`` itself if it has this ending, or else files in that
-    folder."""
+    """Write one file per job: ``path`` itself if it has this ending, or else files in that folder.
+    Return the paths.
+    """
     files: list[Path] = []
     for job in jobs:
         content = text(job)
@@ -95,8 +97,9 @@ def _write_each(
 
 
 def _standard_graph(job: Job) -> str:
-    """Return a graph of the Standard Task Graph set: one processor per task, and a first and a last
-    task without work."""
+    """Return a graph in the format of the Standard Task Graph set: one processor per task, and a first
+    and a last task without work.
+    """
     graph = job.graph
     for task in job.tasks:
         if task.instances > 1 or processors(job, task, "stg") > 1:
@@ -113,7 +116,7 @@ def _standard_graph(job: Job) -> str:
 
 
 def _workflow(job: Job) -> str:
-    """Return a workflow of WfFormat 1.5. A file stands for the bytes of an edge."""
+    """Return a workflow in WfFormat 1.5. The bytes of an edge become a file."""
     tasks, ran, sizes = [], [], []
     names = [task.name for task in job.tasks]
     for place, (task, parents) in enumerate(zip(job.tasks, job.graph.parents, strict=True)):
@@ -186,7 +189,7 @@ def _openb_rows(jobs: Iterable[Job]) -> Iterator[list[Any]]:
 
 
 def _write_openb(path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> tuple[Path, ...]:
-    """Return the pods, and the node list beside them, where the reader finds it."""
+    """Write the pods, and the node list beside them, where the reader looks for it. Return the paths."""
     pods = write_table(_OPENB_HEAD, _openb_rows, ",", path, jobs, cluster)
     if cluster is None:
         return pods

@@ -1,8 +1,8 @@
 """Gavel's policies: the share of its time that each job, or pair of jobs, should spend on each GPU
 type (Narayanan et al., OSDI 2020, sections 4 and 5).
 
-The linear programs are solved by HiGHS. Where several shares are optimal, it returns other ones
-than the solver of the authors (ECOS), so rounds may differ; the optimum is the same.
+HiGHS solves the linear programs. If several sets of shares are optimal, HiGHS may return a
+different one from the authors' solver (ECOS), so rounds may differ; the optimum is the same.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _SAME_S = 1e-3
 
 
 class _Rule:
-    """The flags of an allocator."""
+    """The default flags of an allocator."""
 
     fixed_order = True
     needs_priority = False
@@ -58,7 +58,7 @@ class _Rule:
 
 
 class Isolated(_Rule):
-    """An equal part of the GPUs of each type for each job."""
+    """Gives each job an equal part of the GPUs of each type."""
 
     fixed_order = False
 
@@ -74,7 +74,7 @@ def _isolated(situation: Situation, job: GavelJob) -> dict[str, float]:
 
 
 class Proportional(_Rule):
-    """The same shares for each job: those of the types among all GPUs."""
+    """Gives each job the same shares, in proportion to the number of GPUs of each type."""
 
     fixed_order = False
 
@@ -90,8 +90,8 @@ def _proportional(situation: Situation) -> dict[str, float]:
 
 
 class Fifo(_Rule):
-    """First come, first served, each job on the fastest type with room, assigned again at each
-    solve. With ``pairs``, waiting jobs then join the running jobs that suit them best.
+    """First come, first served: each job gets the fastest type with enough free GPUs, assigned again
+    at each solve. With ``pairs``, waiting jobs then join the running jobs with which they run best.
     """
 
     needs_priority = True
@@ -100,7 +100,7 @@ class Fifo(_Rule):
         self.pairs = pairs
 
     def allocate(self, situation: Situation) -> Allocation:
-        """Return the shares, all of them 0 or 1."""
+        """Return the shares, each of which is 0 or 1."""
         room: dict[str, float] = dict(situation.gpus)
         queue = list(situation.jobs.values())
         placed: dict[Key, str] = {}
@@ -120,7 +120,7 @@ class Fifo(_Rule):
         return {key: {name: float(placed.get(key) == name) for name in situation.gpus} for key in keys}
 
     def _pack(self, situation: Situation, queue: list[GavelJob], placed: dict[Key, str]) -> None:
-        """Let the first jobs of the queue join running jobs, until one finds no partner."""
+        """Let the first jobs in the queue join running jobs, until one job finds no partner."""
         for job in queue:
             partner, best = None, _PACKING_GAIN
             for key, type_ in placed.items():
@@ -135,7 +135,7 @@ class Fifo(_Rule):
 
 
 def _normalised(situation: Situation, first: GavelJob, second: GavelJob, type_: str) -> float:
-    """The sum of the rates of two jobs that share a GPU, each relative to its rate alone."""
+    """Return the sum of the rates of two jobs that share a GPU, each relative to its rate alone."""
     assert situation.pair_rates is not None
     low, high = sorted((first, second), key=lambda job: job.number)
     gain = 0.0
@@ -146,17 +146,17 @@ def _normalised(situation: Situation, first: GavelJob, second: GavelJob, type_: 
 
 
 class AlloXShares(_Rule):
-    """AlloX as Gavel implements it: an assignment of the waiting jobs to places in the queues of
-    all GPUs that minimises the sum of completion times. The first job of each queue starts, and
-    keeps its GPU to its end.
+    """AlloX as Gavel implements it: waiting jobs are assigned to positions in the queues of all GPUs,
+    so that the sum of completion times is minimal. The first job in each queue starts, and keeps
+    its GPU until it ends.
 
-    With ``gangs``, as Shockwave's authors extend it, a job of several GPUs waits for a place of one GPU
-    as well, gets 1 / GPUs of the time from its first place on, and is assigned again at each solve.
-    Only the ``oldest`` part of the waiting jobs competes, against starvation, but at least as many as
-    there are free GPUs.
+    With ``gangs``, as in the extension by Shockwave's authors, a job with several GPUs also waits
+    in the queue of one GPU. From the first time that it is placed, it gets 1 / GPUs of the time,
+    and it is assigned again at each solve. To avoid starvation, only the ``oldest`` part of the
+    waiting jobs competes, but at least as many as there are free GPUs.
 
     Raises:
-        ConfigError: Without ``gangs``, a job has several GPUs.
+        ConfigError: A job has several GPUs, but ``gangs`` is not set.
     """
 
     def __init__(self, gangs: bool = False, oldest: float = 1.0) -> None:
@@ -167,7 +167,7 @@ class AlloXShares(_Rule):
         """Jobs of several GPUs that had a place, with its type."""
 
     def allocate(self, situation: Situation) -> Allocation:
-        """Return the shares, all of them 0 or 1."""
+        """Return the shares, each of which is 0 or 1 (or 1 / GPUs for gangs)."""
         from scipy.optimize import linear_sum_assignment
 
         jobs, types = situation.jobs, list(situation.gpus)
@@ -190,7 +190,7 @@ class AlloXShares(_Rule):
             queues: dict[int, tuple[int, int]] = {}
             for row, column in zip(*linear_sum_assignment(cost), strict=True):
                 place, worker = divmod(int(column), len(workers))
-                # positions count from the end
+                # positions count from the end of the queue
                 queues[worker] = max(queues.get(worker, (-1, -1)), (place, int(row)))
             for worker, (_, row) in sorted(queues.items()):
                 if rates[row, worker] > 0:
@@ -206,7 +206,7 @@ class _Program:
     """The constraints that all linear programs share, and the rates of the jobs.
 
     The variables are the shares of rows (jobs and pairs) by type, row after row. Each job spends at
-    most all of its time, and the rows hold at most the GPUs of each type.
+    most all of its time, and all rows together hold at most the available GPUs of each type.
     """
 
     def __init__(self, situation: Situation, pairs: bool) -> None:
@@ -234,15 +234,17 @@ class _Program:
         self._bounds = np.array([1.0] * count + [float(situation.gpus[name]) for name in self.types])
 
     def best(self, gain: np.ndarray) -> np.ndarray | None:
-        """The shares with the largest sum of ``gain`` times share; None if HiGHS finds none."""
+        """Return the shares with the largest sum of ``gain`` times share; None if HiGHS finds no
+        solution.
+        """
         return _solved(-gain, self._limits, self._bounds)[0]
 
     def highest(
         self, progress: Any, needs: np.ndarray, floors: np.ndarray | float = 0.0, *, middle: bool = True
     ) -> tuple[float, np.ndarray, np.ndarray]:
-        """Maximise the level at which the ``progress`` of each job is at least level x ``needs`` +
-        ``floors``. Return the level, the shares (with ``middle`` in the middle of the optimal ones)
-        and the price of each job's constraint.
+        """Find the highest level such that the ``progress`` of each job is at least level x ``needs``
+        + ``floors``. Return the level, the shares (with ``middle``, from the middle of the optimal
+        set) and the dual value of each job's constraint.
         """
         column = np.concatenate([np.zeros(len(self._bounds)), needs])[:, None]
         limits = _stacked([[_stacked([[self._limits], [-progress]]), column]])
@@ -255,12 +257,14 @@ class _Program:
         return float(solution[-1]), solution[:-1], prices[len(self._bounds) :]
 
     def spread(self, floors: np.ndarray) -> np.ndarray | None:
-        """Shares, far from all limits, with which each job has a rate of at least its ``floors``."""
+        """Return shares that are far from all limits and give each job a rate of at least its
+        ``floors``; None if none are found.
+        """
         limits, bounds = _stacked([[self._limits], [-self.rates]]), np.concatenate([self._bounds, -floors])
         return _middle(np.zeros(limits.shape[1]), limits, bounds, 0.0)
 
     def allocation(self, shares: np.ndarray) -> Allocation:
-        """The shares by row and type."""
+        """Return the shares by row and type."""
         table = np.maximum(shares.round(_DIGITS), 0.0).reshape(len(self.keys), len(self.types)).tolist()
         return {key: dict(zip(self.types, row, strict=True)) for key, row in zip(self.keys, table, strict=True)}
 
@@ -281,11 +285,13 @@ def _stacked(blocks: Sequence[Sequence[Any]]) -> Any:
 def _solved(
     cost: np.ndarray, limits: Any, bounds: np.ndarray, middle: bool = True
 ) -> tuple[np.ndarray | None, np.ndarray]:
-    """Minimise ``cost``; return the solution (None if there is none) and the prices of the limits.
+    """Minimise ``cost``; return the solution (None if there is none) and the dual values of the
+    limits.
 
-    HiGHS finds the optimum, at a corner of the optimal shares. At a corner, equal jobs get unequal
-    shares, and jobs without a share run only on GPUs that would idle. So an interior-point method
-    then looks for optimal shares in the middle, as Gavel's solver does.
+    HiGHS finds an optimum at a corner of the optimal set. At a corner, equal jobs get unequal
+    shares, and jobs without a share run only on GPUs that would otherwise be idle. An
+    interior-point method therefore looks for optimal shares in the middle of the set, as Gavel's
+    solver does.
     """
     from scipy.optimize import linprog
 
@@ -302,7 +308,7 @@ def _solved(
 
 def _middle(cost: np.ndarray, limits: Any, bounds: np.ndarray, centring: float = _CENTRING) -> np.ndarray | None:
     """Minimise ``cost`` by Mehrotra's predictor-corrector method (1992), which ends near the
-    analytic centre of the optimal shares. None if it does not converge.
+    analytic centre of the optimal set. Return None if it does not converge.
     """
     rows, columns = limits.shape
     cost = cost / max(float(np.abs(cost).max()), 1e-300)
@@ -336,8 +342,8 @@ def _middle(cost: np.ndarray, limits: Any, bounds: np.ndarray, centring: float =
 def _newton(
     limits: Any, transposed: Any, point: tuple[np.ndarray, ...], off_primal: np.ndarray, off_dual: np.ndarray
 ) -> Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, ...]]:
-    """Newton's step at a point, as a function of the wanted changes of the products of shares and
-    reduced costs, and of slacks and prices.
+    """Return a function that computes Newton's step at a point, for given changes in two products:
+    shares x reduced costs, and slacks x dual values.
 
     Raises:
         numpy.linalg.LinAlgError: The system is singular in floating point.
@@ -358,7 +364,7 @@ def _newton(
 
 
 def _longest(*pairs: tuple[np.ndarray, np.ndarray]) -> float:
-    """The longest step, up to 1, that keeps all values positive."""
+    """Return the longest step, up to 1, that keeps all values positive."""
     steps = [float((-value[down] / change[down]).min()) for value, change in pairs if (down := change < 0).any()]
     return min([1.0, *steps])
 
@@ -369,7 +375,7 @@ def _pair(situation: Situation, first: GavelJob, second: GavelJob, type_: str) -
 
 
 def _keys(situation: Situation, pairs: bool) -> list[Key]:
-    """The active jobs in order of arrival, then their pairs of as many GPUs."""
+    """Return the active jobs in order of arrival, then the pairs of jobs with equal numbers of GPUs."""
     keys: list[Key] = [(number,) for number in situation.jobs]
     if pairs:
         jobs = sorted(situation.jobs.values(), key=lambda job: job.number)
@@ -378,8 +384,9 @@ def _keys(situation: Situation, pairs: bool) -> list[Key]:
 
 
 class MaxMin(_Rule):
-    """Least attained service: the least progress of a job is as high as possible. The progress is
-    the rate relative to that with proportional shares, per weight, times the GPUs of the job.
+    """Least attained service: the lowest progress of any job is as high as possible. A job's progress
+    is its rate relative to the rate with proportional shares, divided by its weight and multiplied
+    by its number of GPUs.
     """
 
     def __init__(self, perf: bool = True, pairs: bool = False) -> None:
@@ -394,7 +401,7 @@ class MaxMin(_Rule):
         return program.allocation(shares)
 
     def progress(self, situation: Situation, program: _Program) -> Any:
-        """The progress of each job (row) per unit of each variable."""
+        """Return the progress of each job (row) per unit of each variable (column)."""
         fair = _proportional(situation)
         rates = program.rates if self.perf else program.present
         base = [
@@ -407,8 +414,8 @@ class MaxMin(_Rule):
 
 
 class WaterFilling(MaxMin):
-    """Max-min fairness again and again: the jobs that hold the level down keep it, and the level
-    of the others rises.
+    """Max-min fairness, repeated: the jobs that limit the level keep it, and the level of the other
+    jobs rises.
     """
 
     def allocate(self, situation: Situation) -> Allocation:
@@ -430,8 +437,8 @@ class WaterFilling(MaxMin):
 
 
 class FinishTimeFairness(_Rule):
-    """The largest rho of a job is as low as possible: its time in the system over that on its own
-    part of the cluster (after Themis, NSDI 2020).
+    """The largest rho of any job is as low as possible, where rho is the job's time in the system
+    divided by its time on a private part of the cluster (based on Themis, NSDI 2020).
     """
 
     def __init__(self, perf: bool = True, pairs: bool = False) -> None:
@@ -462,10 +469,11 @@ class FinishTimeFairness(_Rule):
 
 
 def _least_rho(program: _Program, age_s: np.ndarray, alone_s: np.ndarray, left: np.ndarray) -> np.ndarray:
-    """Shares with the lowest largest rho, (age + left / rate) / alone. For a given rho each job
-    needs a rate of left / (rho x alone - age), so bisection over a linear program finds it.
+    """Return shares for which the largest rho, (age + left / rate) / alone, is lowest. For a given rho
+    each job needs a rate of left / (rho x alone - age), so bisection over a linear program finds
+    them.
     """
-    # the lower bound is already infeasible
+    # this lower bound itself is infeasible
     low, high, bounded = float(np.max(age_s / alone_s)), 1.0, False
     high = max(high, 2.0 * low)
     while True:
@@ -486,7 +494,7 @@ def _least_rho(program: _Program, age_s: np.ndarray, alone_s: np.ndarray, left: 
 
 
 class TotalDuration(_Rule):
-    """All jobs end within the least total time, up to the ratio of Gavel's bisection (5 %)."""
+    """Minimises the time until all jobs have ended, to within the ratio of Gavel's bisection (5%)."""
 
     def __init__(self, perf: bool = True, pairs: bool = False) -> None:
         self.perf = perf
@@ -507,7 +515,9 @@ class TotalDuration(_Rule):
 
 
 def _bisected(shortest_s: float) -> float:
-    """The total duration at which Gavel's bisection ends, if ``shortest_s`` is the shortest one."""
+    """Return the total duration at which Gavel's bisection ends if ``shortest_s`` is the shortest
+    possible one.
+    """
     low, high = _DURATIONS_S
     while high < shortest_s:
         high *= 10.0
@@ -518,9 +528,7 @@ def _bisected(shortest_s: float) -> float:
 
 
 class SumOfRates(_Rule):
-    """The largest sum of steps per second, or of steps per dollar with ``cost``; with ``slos`` each
-    job also keeps its deadline, unless that is impossible.
-    """
+    """Maximises the sum of steps per second, or of steps per dollar with ``cost``."""
 
     def __init__(self, perf: bool = True, cost: bool = False) -> None:
         self.perf = perf
@@ -539,17 +547,17 @@ class SumOfRates(_Rule):
 
 
 class GivenShares(_Rule):
-    """Shares that were computed elsewhere, solve by solve; rows of zeros may be missing."""
+    """Returns shares that were computed elsewhere, one set per solve; rows of zeros may be missing."""
 
     def __init__(self, like: Allocator, solves: Iterable[tuple[float, Allocation]]) -> None:
         self.fixed_order, self.needs_priority, self.pairs = like.fixed_order, like.needs_priority, like.pairs
         self._solves = iter(solves)
 
     def allocate(self, situation: Situation) -> Allocation:
-        """Return the next shares.
+        """Return the next set of shares.
 
         Raises:
-            ConfigError: There are no more, or they were computed at another time.
+            ConfigError: There are no more shares, or they were computed for another time.
         """
         at_s, rows = next(self._solves, (inf, {}))
         if abs(at_s - situation.now_s) > _SAME_S:
@@ -562,7 +570,9 @@ class GivenShares(_Rule):
 
 
 def _on_reference(situation: Situation) -> Situation:
-    """The situation as a policy sees it that takes all types for the reference type."""
+    """Return the situation for a policy that does not distinguish types: on every type, each job has
+    its rate on the reference type.
+    """
     jobs = {}
     for number, job in situation.jobs.items():
         rate = job.rate.get(_REFERENCE) or max(job.rate.values())
@@ -595,10 +605,10 @@ GAVEL_POLICIES: Mapping[str, Callable[[], Allocator]] = {
 
 
 def allocator(name: str) -> Allocator:
-    """Make the policy of Gavel called ``name``.
+    """Build Gavel's policy with that name.
 
     Raises:
-        ConfigError: There is none.
+        ConfigError: There is no such policy.
     """
     make = GAVEL_POLICIES.get(name)
     if make is None:

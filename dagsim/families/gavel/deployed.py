@@ -1,5 +1,5 @@
-"""Gavel on a real cluster, with leases, after the scheduler that Shockwave's authors ran (Zheng et
-al., NSDI 2023; their repository has the code). ``scripts/validate_shockwave.py`` compares it with
+"""Gavel on a real cluster, with leases, based on the scheduler that Shockwave's authors ran (Zheng et
+al., NSDI 2023; the code is in their repository). ``scripts/validate_shockwave.py`` compares it with
 their measurements.
 """
 
@@ -25,7 +25,9 @@ _Gpus: TypeAlias = tuple[int, ...]
 
 
 class _Lease(NamedTuple):
-    """The time of a task on its GPUs, from a start to a stop or a change of its batch."""
+    """The time that a task spends on its GPUs, from a start to a stop or to a change of its batch
+    size.
+    """
 
     began_s: float
     left: float
@@ -33,11 +35,11 @@ class _Lease(NamedTuple):
 
 
 class _Books(GavelLedger):
-    """Gavel's books on a real cluster.
+    """Gavel's ledger on a real cluster.
 
-    A lease is booked when it ends, with all its seconds, also those before the counts of time last
-    began again. Until then, its seconds since that time count. So a task waits long after a long
-    lease.
+    A lease is booked when it ends, with all its seconds, including those before the counts of time
+    were last reset. Until then, only its seconds since the reset count. As a result, a task waits
+    for a long time after a long lease.
     """
 
     _counting = False
@@ -46,8 +48,8 @@ class _Books(GavelLedger):
     """True if the shares have changed since the counts began again."""
 
     def plan(self, now_s: float, leases: Mapping[Key, tuple[str, float]]) -> list[tuple[Key, str]]:
-        """Compute new shares if something has changed, and choose the tasks of the next round with
-        their types. ``leases``: type and beginning of the leases under way.
+        """Compute new shares if something has changed, and choose the tasks for the next round and
+        their types. ``leases`` has the type and the start of each current lease.
         """
         if self.must_solve:
             situation = Situation(self.jobs, self.gpus, now_s, self.pair_rates)
@@ -65,7 +67,7 @@ class _Books(GavelLedger):
         return chosen
 
     def book(self, key: Key, type_: str, seconds: float) -> None:
-        """Count seconds of a job on a type."""
+        """Add the seconds that a job spent on a type."""
         self._had[key][type_] += seconds
         self._worked[type_] += seconds
 
@@ -73,19 +75,22 @@ class _Books(GavelLedger):
 class DeployedGavel(Gavel):
     """Gavel on a real cluster instead of in its simulator.
 
-    - The tasks of the next round are chosen in the middle of the present one. Later arrivals wait
+    - The tasks for the next round are chosen in the middle of the current round. Later arrivals
+      wait
       for another round, and the GPUs of a chosen task that ends in between stay idle for a round.
-    - A chosen task starts when its GPUs are idle, perhaps before the round.
-    - A task that is chosen again for the same GPUs goes on. The others stop ``round_s`` after the
-      beginning of the round. The next one begins when they have written their checkpoints, which
-      takes ``save_s``; one of several numbers, each time at random.
-    - Larger tasks choose their GPUs first. A smaller task on them moves, and starts again.
-    - Shares are computed after each change. Only the counts of time begin again every ``gap_s``.
-    - The rate of a task is an average over its leases, with the seconds of their starts.
-    - A task that pauses for a new batch (rate 0) starts again in the middle of the round or at its
-      end.
+    - A chosen task starts when its GPUs are idle, possibly before the round begins.
+    - A task that is chosen again for the same GPUs continues. The others stop ``round_s`` after the
+      beginning of the round. The next round begins when they have written their checkpoints, which
+      takes ``save_s``; if several numbers are given, one is chosen at random each time.
+    - Larger tasks choose their GPUs first. A smaller task on these GPUs moves, and starts again.
+    - Shares are computed after each change. Only the counts of time are reset every ``gap_s``.
+    - The rate of a task is an average over its leases, including the seconds that its starts take.
+    - A task that pauses to change its batch size (rate 0) starts again in the middle of the round
+      or at
+      its end.
 
-    Each instance of a task needs one whole GPU. Preemptive; costly, as ``Gavel``.
+    Each instance of a task needs one whole GPU. The policy is preemptive, and as costly as
+    ``Gavel``.
 
     Raises:
         ConfigError: The policy is unknown or a time is out of range; in a simulation, a task has
@@ -123,7 +128,7 @@ class DeployedGavel(Gavel):
         """Tasks whose batch has changed since the last choice."""
 
     def rated(self, run: Run, now: float) -> None:
-        """End the lease of a task whose batch changes."""
+        """End the lease of a task that changes its batch size."""
         if run.rate == 0.0 and run.task.order in self._leases:
             self._end_lease(run, now)
             self._changed.add(run.task.order)
@@ -163,8 +168,8 @@ class DeployedGavel(Gavel):
         yield Wait(min([self._until_s, *[time_s for time_s in self._free_s.values() if time_s > now]]))
 
     def _save(self, order: int, now: float) -> float:
-        """Let a task that has stopped or ended, or pauses, write a checkpoint before others use its
-        GPUs. Return when it is written.
+        """Let a task that has stopped, ended or paused write a checkpoint before other tasks use its
+        GPUs. Return the time at which the checkpoint is written.
         """
         saved_s = self._saved_s[order] = now + self._random.choice(self.save_s)
         self._free_s |= dict.fromkeys(self._held[order], saved_s)
@@ -176,7 +181,7 @@ class DeployedGavel(Gavel):
         return books
 
     def _type(self, view: ClusterView, order: int) -> str:
-        """Name of the GPU type on which a task last started."""
+        """Return the name of the GPU type on which a task last started."""
         gpu = view.gpu_types[view.machines.list[_nodes(view)[self._held[order][0]]].type]
         assert gpu is not None
         return gpu.name
@@ -190,7 +195,7 @@ class DeployedGavel(Gavel):
         return super()._job(task)
 
     def _choose(self, view: ClusterView, books: _Books, waiting: WaitingTasks, runs: Mapping[int, list[Run]]) -> None:
-        """Choose the tasks of the next round and their GPUs."""
+        """Choose the tasks for the next round and their GPUs."""
         for task in sorted(waiting.oldest(), key=lambda task: (task.ready_s, task.order)):
             if task.order not in books.jobs and len(books.jobs) < self.window:
                 books.arrive(self._job(task))
@@ -247,7 +252,7 @@ class DeployedGavel(Gavel):
                 yield Start(piece, shares)
 
     def _end_lease(self, run: Run, now: float) -> None:
-        """Book a lease, and the rate that it has measured."""
+        """Book a lease, together with the rate measured during it."""
         assert isinstance(self._ledger, _Books)
         order = run.task.order
         lease, job = self._leases.pop(order), self._ledger.jobs[order]
@@ -261,5 +266,5 @@ class DeployedGavel(Gavel):
 
 
 def _nodes(view: ClusterView) -> list[int]:
-    """Node of each GPU."""
+    """Return the node of each GPU."""
     return [machine.index for machine in view.machines.list for _ in range(int(machine.gpus))]

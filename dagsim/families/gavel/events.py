@@ -1,5 +1,6 @@
-"""After Gavel (OSDI 2020): the share of its time that each task should spend on each GPU type, by a
-linear program, and rounds that approximate these shares. Tasks also start between rounds.
+"""A policy based on Gavel (OSDI 2020): a linear program computes the share of its time that each task
+should spend on each GPU type, and rounds approximate these shares. Tasks can also start between
+rounds.
 """
 
 from __future__ import annotations
@@ -47,17 +48,19 @@ class GavelEvents:
 
     ``objective`` is one of three:
 
-    - ``max-min`` maximises the least normalised throughput,
+    - ``max-min`` maximises the lowest normalised throughput,
     - ``makespan`` minimises the time until all tasks have ended,
     - ``cost`` maximises the throughput per dollar.
 
-    In rounds of ``round_s`` seconds the tasks that lag most behind their share run: highest share /
-    share of its time spent there so far. Between rounds, tasks that fit start in that order.
+    In rounds of ``round_s`` seconds, the tasks that are furthest behind their shares run, that is,
+    those with the highest ratio of their share to the fraction of time that they have spent on the
+    type so far. Between rounds, tasks that fit start in the same order.
 
-    The program covers the running tasks and the ``window`` oldest ready ones, each with all its
-    GPUs at once; other tasks wait. Tasks of a kind share a row of it, and a program that was solved
-    before is not solved again. Uses estimates; preemptive. Costly by definition: a program of kinds
-    x types variables takes some ms (after Narayanan et al., OSDI 2020, sections 3 and 4).
+    The program covers the running tasks and the ``window`` oldest ready tasks, each with all its
+    GPUs at once; other tasks wait. Tasks of the same kind share a row in the program, and a program
+    that has been solved before is not solved again. The policy uses estimates, and is preemptive.
+    It is costly by definition: a program with kinds x types variables takes some ms (based on
+    Narayanan et al., OSDI 2020, sections 3 and 4).
 
     Raises:
         ConfigError: The objective is unknown, or ``round_s`` is not positive.
@@ -147,7 +150,7 @@ class GavelEvents:
             yield Wait(self._next_s)
 
     def _make_way(self, view: ClusterView, chosen: list[_Pair]) -> Iterator[Decision]:
-        """Stop the runs that should not run on their type in this round."""
+        """Stop the runs that should not be running on their type in this round."""
         kept, free = set(), [float(view.machines.idle_gpus(type_)) for type_ in range(len(view.gpu_types))]
         for run in view.running.values():
             free[run.type] += run.gpus
@@ -161,8 +164,9 @@ class GavelEvents:
                 yield Preempt(run.id)
 
     def _chosen(self, view: ClusterView, ready: list[TaskState], waiting: WaitingTasks | None = None) -> list[_Pair]:
-        """Return the pair with the largest lag for each task, largest lag first. With ``waiting``,
-        only tasks that wait in it and would fit.
+        """Return for each task the type on which it is furthest behind its share; the task that is
+        furthest behind comes first. With ``waiting``, return only tasks in ``waiting`` that would
+        fit.
         """
         now, since = view.now, self._since
         runs = {run.task: run for run in view.running.values() if run.task.demand.demand.gpus}
@@ -189,8 +193,8 @@ class GavelEvents:
         return sorted(pairs.values())
 
     def _compete(self, tasks: list[TaskState]) -> list[_Rival]:
-        """Return the rival of each task."""
-        if len(self._rivals) > 4 * len(tasks):  # most of these are parts of preempted tasks
+        """Return the facts about each task that competes for GPUs."""
+        if len(self._rivals) > 4 * len(tasks):  # most of these are pieces of preempted tasks
             self._rivals = {task: self._rivals[task] for task in tasks if task in self._rivals}
         rival_of, rivals = self._rivals, []
         for task in tasks:
@@ -203,7 +207,7 @@ class GavelEvents:
         return rivals
 
     def _shares(self, view: ClusterView, tasks: list[TaskState], runs: dict[TaskState, Run]) -> list[_Shared]:
-        """Return the shares of each task, on the machines that are up."""
+        """Return each task's shares on the machines that are up."""
         types = view.gpu_types
         capacity = [0.0] * len(types)
         for machine in view.machines.list:
@@ -219,7 +223,7 @@ class GavelEvents:
         return _used_shares(kinds, capacity, price if self.objective == "cost" else None)
 
     def _count(self, view: ClusterView) -> None:
-        """Add the time of the counted runs until now."""
+        """Add the time of the counted runs up to now."""
         now, until_s = view.now, self._counted_s
         for had, type_ in self._counted.values():
             had[type_] = had[type_] + now - until_s
@@ -232,7 +236,7 @@ class GavelEvents:
         self._gone.clear()
 
     def _forget(self, view: ClusterView) -> None:
-        """Forget the tasks of jobs that have left, once they may outnumber the others."""
+        """Drop the entries of tasks whose jobs have left, once they could outnumber the others."""
         if len(self._had) + len(self._since) > 2 * self._remembered:
             for entries in (self._had, self._since):
                 for key in [key for key in entries if key >> 32 not in view.jobs]:
@@ -241,7 +245,7 @@ class GavelEvents:
 
 
 class _Rival(NamedTuple):
-    """The facts of a competing task, none of which change."""
+    """The constant facts about a task that competes for GPUs."""
 
     key: _Key
     types: tuple[int, ...]
@@ -250,7 +254,9 @@ class _Rival(NamedTuple):
 
 
 class WaitingTasks:
-    """Ready tasks, and the ready tasks without GPUs. A preempted task has several pieces."""
+    """The ready tasks that need GPUs, and those that do not. A preempted task can have several waiting
+    pieces.
+    """
 
     def __init__(self, machines: ClusterState) -> None:
         self._tasks: dict[_Key, list[TaskState]] = {}
@@ -290,19 +296,21 @@ class WaitingTasks:
         return self._tasks.get(key, [])
 
     def oldest(self, count: int = 0) -> list[TaskState]:
-        """Return the first ``count`` tasks by arrival, one piece of each; all if ``count`` is 0."""
+        """Return the first ``count`` tasks by arrival, with one piece each; all tasks if ``count`` is
+        0.
+        """
         tasks = self._tasks
         return [tasks[-key][0] for key in reversed(self._sorted[-count:])]
 
     def fitting(self, rivals: list[_Rival], machines: ClusterState) -> set[_Key]:
-        """Return the keys of the ``rivals`` with a waiting piece that would fit."""
+        """Return the keys of those ``rivals`` that have a waiting piece which would fit."""
         get, fits = self._tasks.get, machines.fits
         return {rival.key for rival in rivals if (pieces := get(rival.key)) is not None and fits(pieces[0].demand)}
 
 
 def by_throughput(seconds: tuple[float, ...], gpus: float) -> _Kind:
-    """Return the kind of a task by its throughput relative to its fastest type, to 9 decimals. It
-    does not depend on the work left.
+    """Return a task's kind by its throughput on each type relative to its fastest type, to 9 decimals.
+    The kind does not depend on the remaining work.
     """
     left_s = [max(each_s, 1e-9) for each_s in seconds]
     best_s = min(left_s)
@@ -310,8 +318,8 @@ def by_throughput(seconds: tuple[float, ...], gpus: float) -> _Kind:
 
 
 def by_rate(left_s: np.ndarray, gpus: Sequence[float]) -> list[_Kind]:
-    """Return the kinds of tasks by their rates relative to the highest of all. ``left_s``: (tasks,
-    types), inf where a task may not run.
+    """Return the kinds of tasks by their rates relative to the highest rate of all. ``left_s``,
+    (tasks, types), is inf where a task may not run.
     """
     rate = 1.0 / np.maximum(left_s, 1e-9)
     progress = rate / max(rate.max(), 1e-300)
@@ -324,16 +332,16 @@ def shares(
     """Return the share of its time that each task should spend on each type, for tasks of these
     ``kinds``.
 
-    ``capacity`` is the number of GPUs of each type, ``price`` the cost of one. The shares of a task
-    add up to at most 1, and the GPUs they take to at most the capacity. Tasks of a kind get the
-    same shares: the program has a row for each kind.
+    ``capacity`` is the number of GPUs of each type, and ``price`` the cost of one GPU. A task's
+    shares add up to at most 1, and the GPUs that they use to at most the capacity. Tasks of the
+    same kind get equal shares, because the program has one row per kind.
     """
     share = _by_kind(kinds, capacity, price)
     return [share[kind] for kind in kinds]
 
 
 def _used_shares(kinds: Sequence[_Kind], capacity: Sequence[float], price: Sequence[float] | None) -> list[_Shared]:
-    """Like ``shares``, but with only the types that each task should use."""
+    """Return the same as ``shares``, but only for the types that each task should use."""
     share = {kind: _used(by_type) for kind, by_type in _by_kind(kinds, capacity, price).items()}
     return [share[kind] for kind in kinds]
 
@@ -360,8 +368,8 @@ def _solved(
     capacity: tuple[float, ...],
     price: tuple[float, ...] | None,
 ) -> tuple[tuple[float, ...], ...]:
-    """Return the shares of a task of each kind, with ``count`` tasks per kind. Maximises the least
-    progress, or with a ``price`` the progress per dollar.
+    """Return the shares of a task of each kind, with ``count`` tasks per kind. Maximise the lowest
+    progress or, with a ``price``, the progress per dollar.
     """
     # linprog gives the same result, but takes longer to check its input
     from scipy.optimize import milp
@@ -380,8 +388,8 @@ def _solved(
         upper = np.block([[upper, np.zeros((len(upper), 1))], [-one_each * progress.ravel(), np.ones((rows, 1))]])
         bound = np.concatenate([bound, np.zeros(rows)])
         most = np.append(most, inf)
-        # Reach the lowest level first. Tasks that can use the remaining capacity get it, so that
-        # nothing idles.
+        # First raise the lowest level as far as possible. Then give the remaining capacity to tasks
+        # that can use it, so that nothing is idle.
         total = times * progress
         goal = np.append(-1e-4 * total.ravel() / max(total.sum(), 1e-9), -1.0)
     solution = milp(goal, constraints=(upper, -inf, bound), bounds=(0.0, most))
@@ -392,7 +400,7 @@ def _solved(
 
 
 def _left(run: Run | None, now: float) -> float:
-    """The fraction of a task's work that is left, by the estimates."""
+    """Return the fraction of a task's work that remains, according to the estimates."""
     if run is None:
         return 1.0
     return min(max(run.work_left_s(now), 1e-6) / max(run.estimate_s, 1e-6), 1.0)

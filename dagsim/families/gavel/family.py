@@ -1,4 +1,4 @@
-"""The family of Gavel, and what it adds."""
+"""The Gavel family, and what it registers."""
 
 from dagsim.family import Entry, Family
 

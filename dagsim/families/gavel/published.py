@@ -1,7 +1,8 @@
 """Gavel as published: its rounds and its policies, on dagsim's kernel (Narayanan et al., OSDI 2020).
 
-The policy keeps Gavel's own books (``round_ledger.py``), and starts and stops runs at the ends of
-its micro-tasks. ``scripts/validate_gavel.py`` compares the ends of all jobs with Gavel's simulator.
+The policy keeps Gavel's own ledger (``round_ledger.py``), and starts and stops runs at the ends of
+its micro-tasks. ``scripts/validate_gavel.py`` compares the end times of all jobs with those in
+Gavel's simulator.
 """
 
 from __future__ import annotations
@@ -30,26 +31,30 @@ _NO_TIME_S = 1e-9
 
 
 class Gavel:
-    """Gavel: rounds that approximate the shares of time that each task should have on each GPU type.
+    """Gavel: rounds that approximate the share of its time that each task should spend on each GPU
+    type.
 
-    ``policy`` computes the shares; it is one of Gavel's own, by its name there
+    ``policy`` computes the shares; it is one of Gavel's own policies, by its name there
     (``max_min_fairness_perf``, ``finish_time_fairness_perf``, ``min_total_duration_perf``,
-    ``isolated``, ``fifo_perf``, ``allox`` and more), or any ``Allocator``. Shares are computed at
-    arrivals and ends, but at least ``gap_s`` apart. In a round of ``round_s`` seconds, the tasks
-    with the highest priority run: their share over the part of the time that they had so far. Tasks
-    that become ready wait for the next round. With ``whole_steps``, ``Task.work`` counts steps, and
-    a round has only whole ones, so it ends slightly early. ``seed`` decides the order of types in
-    policies that do not know them. At most ``window`` tasks compete, the oldest; Gavel itself has no
-    such bound. The rate of an elastic task is that of its present phase; it runs as its ``instances``.
+    ``isolated``, ``fifo_perf``, ``allox`` and more), or any ``Allocator``. Shares are computed when
+    tasks arrive and end, but at least ``gap_s`` apart. In a round of ``round_s`` seconds, the tasks
+    with the highest priority run; a task's priority is its share divided by the fraction of time
+    that it has had so far. Tasks that become ready wait for the next round. With ``whole_steps``,
+    ``Task.work`` counts steps, and a round has only whole steps, so it ends slightly early.
+    ``seed`` determines the order of types in policies that do not distinguish them. At most
+    ``window`` tasks compete, the oldest; Gavel itself has no such bound. The rate of an elastic
+    task is that of its current phase, and it runs with its ``instances``.
 
-    Policies with ``_packed`` in their names let two tasks of as many GPUs share them. They need a
-    sharing model (``pair_rates``, in steps per second, replaces what the policy knows of it).
+    Policies with ``_packed`` in their names let two tasks with equal numbers of GPUs share them.
+    They need a sharing model. ``pair_rates``, in steps per second, replaces the sharing model's
+    rates in the policy.
 
-    A task that goes on keeps its GPUs, as with Gavel's leases. Only with ``whole_steps`` and free
-    preemption it is stopped at the end of its micro-task, as in Gavel's simulator. Where preemption
-    loses work, runs are never stopped, nor are runs that do not compute yet.
-    Uses estimates; preemptive. Costly by definition: a program of tasks x types variables per solve
-    (Narayanan et al., OSDI 2020; as published, checked by ``scripts/validate_gavel.py``).
+    A task that continues keeps its GPUs, as with Gavel's leases. Only with ``whole_steps`` and free
+    preemption is it stopped at the end of its micro-task, as in Gavel's simulator. Where preemption
+    loses work, runs are never stopped, and neither are runs that do not compute yet. The policy
+    uses estimates, and is preemptive. It is costly by definition: each solve is a program with
+    tasks x types variables (Narayanan et al., OSDI 2020; as published, checked by
+    ``scripts/validate_gavel.py``).
 
     Raises:
         ConfigError: There is no such policy, or a time is not positive; in a simulation without a
@@ -93,7 +98,7 @@ class Gavel:
 
     @property
     def micro_tasks(self) -> Sequence[MicroTask]:
-        """The micro-tasks of the present round; their keys are ``TaskState.order``."""
+        """The micro-tasks in the current round; their keys are ``TaskState.order``."""
         return [] if self._ledger is None else self._ledger.round
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
@@ -125,14 +130,15 @@ class Gavel:
         self._renew_rates(view, ledger, waiting, runs)
         if ledger.jobs:
             yield from self._open_round(view, ledger, waiting, runs if stoppable else {}, leases)
-        # the chosen tasks can only be held up by machines that are down, or by other resources
+        # only machines that are down, or other resources, can have prevented the chosen tasks from
+        # starting
         if not view.running and not view.pending:
             yield from start_of(self._place, view, next((task for task in waiting.oldest() if view.fits(task)), None))
         if self._ends_s > view.now:
             yield Wait(min([self._ends_s, *[due.finish_s for due in self._due.values() if due.finish_s > view.now]]))
 
     def _open(self, view: ClusterView, books: type[GavelLedger] = GavelLedger) -> GavelLedger:
-        """Open the books."""
+        """Create the ledger."""
         types = [gpu for gpu in view.gpu_types if gpu is not None]
         self._type_of = {gpu.name: view.gpu_types.index(gpu) for gpu in types}
         rates = self.pair_rates
@@ -156,7 +162,7 @@ class Gavel:
         return self._ledger
 
     def _capacity(self, view: ClusterView) -> dict[str, int]:
-        """The GPUs of the machines that are up, by type."""
+        """Return the number of GPUs on machines that are up, by type."""
         capacity = dict.fromkeys(self._type_of, 0)
         for machine in view.machines.list:
             gpu = view.gpu_types[machine.type]
@@ -165,10 +171,10 @@ class Gavel:
         return capacity
 
     def _job(self, task: TaskState) -> GavelJob:
-        """The task in Gavel's terms. Rates are exact where the task has its own."""
+        """Convert the task to a ``GavelJob``. Its rates are exact if the task states its own."""
         work = (task.task.work or 1.0) if task.training is None else task.training.total
         if task.job.has_limits and task.training is None and not self.whole_steps:
-            # the task's limit serves as its length, because the true run time is not known
+            # the task's time limit serves as its length, because its true run time is not known
             work = max(task.best_s, _NO_TIME_S)
         rate = dict(task.task.speeds or {}) if self.whole_steps else {}
         for name, type_ in self._type_of.items():
@@ -186,7 +192,7 @@ class Gavel:
     def _renew_rates(
         self, view: ClusterView, ledger: GavelLedger, waiting: WaitingTasks, runs: dict[int, list[Run]]
     ) -> None:
-        """Take the present rates of elastic tasks, which may have changed since the last round."""
+        """Update the rates of elastic tasks, which may have changed since the last round."""
         for order, job in ledger.jobs.items():
             run = runs[order][0] if order in runs else None
             piece = waiting.get(order) if run is None else run.task
@@ -197,7 +203,7 @@ class Gavel:
     def _close(
         self, view: ClusterView, ledger: GavelLedger, waiting: WaitingTasks, runs: dict[int, list[Run]]
     ) -> Iterator[Decision]:
-        """Book the round that is over."""
+        """Book the round that has ended."""
         now_s = self._ends_s if abs(self._ends_s - view.now) <= _SAME_S else view.now
         undone: dict[int, float] = {}
         for task in ledger.round:
@@ -251,10 +257,13 @@ class Gavel:
                     if placement is None:
                         break
                     yield Start(piece, placement)
+        # if the rules of the site, or other resources, hold up all of them, however little each has left
+        if not any(run.task.order in micro_of for run in view.running.values()):
+            self._ends_s = max(self._ends_s, now_s + self.round_s)
 
 
 class _ModelledPairs:
-    """Rates of pairs after the sharing model of the simulation."""
+    """Rates of pairs according to the sharing model of the simulation."""
 
     def __init__(self, sharing: Sharing, tasks: dict[int, Task]) -> None:
         self._sharing, self._tasks = sharing, tasks
@@ -265,13 +274,15 @@ class _ModelledPairs:
 
 
 def _partner(view: ClusterView, task: MicroTask, order: int) -> Run | None:
-    """The run that the other job of the pair has already, alone on its GPUs."""
+    """Return the run of the pair's other job if it is already running alone on its GPUs; None if there
+    is no such run.
+    """
     others = [run for run in view.running.values() if run.task.order in task.key and run.task.order != order]
     return others[0] if len(task.key) > 1 and others and not others[0].beside else None
 
 
 class _Due(NamedTuple):
-    """When the runs of a micro-task should stop."""
+    """The times at which the runs in a micro-task should stop."""
 
     finish_s: float
     latest_s: float
@@ -281,7 +292,9 @@ class _Due(NamedTuple):
 
 
 def present_rate(view: ClusterView, task: TaskState, type_: int) -> float:
-    """Progress per second of an elastic task on as few nodes of a type as it fits on; 0 where it cannot run."""
+    """Return the progress per second of an elastic task on a GPU type, on as few nodes as it fits on;
+    0 where it cannot run.
+    """
     assert task.training is not None
     gpu, asked = view.gpu_types[type_], task.task.instances
     most = max([machine.gpus for machine in view.machines.list if machine.type == type_], default=0)
@@ -296,7 +309,7 @@ def present_rate(view: ClusterView, task: TaskState, type_: int) -> float:
 
 
 def runs_by_task(runs: Iterable[Run]) -> dict[int, list[Run]]:
-    """The runs that hold GPUs, by ``TaskState.order``."""
+    """Return the runs that hold GPUs, by ``TaskState.order``."""
     by_task: dict[int, list[Run]] = {}
     for run in runs:
         if run.task.demand.demand.gpus:
@@ -305,5 +318,5 @@ def runs_by_task(runs: Iterable[Run]) -> dict[int, list[Run]]:
 
 
 def part_left(run: Run, now: float) -> float:
-    """The part of the task that the run has still to do, by the estimates."""
+    """Return the fraction of the task that the run still has to do, according to the estimates."""
     return run.task.expected_left * min(1.0, run.work_left_s(now) / max(run.estimate_s, _NO_TIME_S))

@@ -1,9 +1,9 @@
-"""Gavel's books: what each job has had on each GPU type, and the rounds that follow from it
-(Narayanan et al., OSDI 2020; the simulator that the authors published with the paper).
+"""Gavel's ledger: how much time each job has had on each GPU type, and the rounds that follow from it
+(Narayanan et al., OSDI 2020; based on the simulator that the authors published with the paper).
 
-Nothing here knows dagsim's kernel. Times are seconds, work is in steps, rates are steps per second
-of a whole gang. The order of floating-point operations is Gavel's: one unit in the last place swaps
-two equal jobs and moves them by a round.
+Nothing in this module depends on dagsim's kernel. Times are in seconds, work is in steps, and rates
+are steps per second for a whole gang. Floating-point operations are in the same order as in Gavel,
+because a difference of one unit in the last place swaps two equal jobs and moves them by a round.
 """
 
 from __future__ import annotations
@@ -27,16 +27,18 @@ _SHUFFLE_SEED = 5
 
 
 class PairRates(Protocol):
-    """The rates of two jobs that share a GPU."""
+    """The rates of two jobs when they share a GPU."""
 
     def __call__(self, first: GavelJob, second: GavelJob, type_: str) -> tuple[float, float]:
-        """Steps per second of each of the two on ``type_``; zeros if they do not fit together."""
+        """Return the steps per second of each of the two jobs on ``type_``; zeros if they do not fit
+        together.
+        """
         ...
 
 
 @dataclass(slots=True, eq=False)
 class GavelJob:
-    """A job in Gavel's books."""
+    """A job in Gavel's ledger."""
 
     number: int
     rate: Mapping[str, float]
@@ -60,7 +62,7 @@ class GavelJob:
 
 
 class MicroTask(NamedTuple):
-    """One round of a job, or of a pair of jobs."""
+    """The work of a job, or of a pair of jobs, in one round."""
 
     key: Key
     type: str
@@ -81,7 +83,7 @@ class Situation(NamedTuple):
 
 
 class Allocator(Protocol):
-    """A policy of Gavel: it computes shares, the ledger turns them into rounds."""
+    """One of Gavel's policies: it computes shares, and the ledger turns them into rounds."""
 
     fixed_order: bool
     """True if the types are visited in a fixed order (Gavel's policies with Perf or Packing in
@@ -92,12 +94,12 @@ class Allocator(Protocol):
     """True if two jobs may share a GPU."""
 
     def allocate(self, situation: Situation) -> Allocation:
-        """Return the shares; a job that is missing gets none and cannot fill idle GPUs."""
+        """Return the shares; a job that is missing gets none, and may not use idle GPUs either."""
         ...
 
 
 class GavelLedger:
-    """The books and the rounds.
+    """The ledger and the rounds.
 
     A simulation calls ``arrive`` and ``close_round`` at the end of each round, then ``next_round``.
     """
@@ -134,7 +136,7 @@ class GavelLedger:
         self.must_solve = True
 
     def arrive(self, job: GavelJob) -> None:
-        """Add a job, and its pairs with jobs of as many GPUs."""
+        """Add a job, and its pairs with other jobs that have the same number of GPUs."""
         self.jobs[job.number] = job
         self._open((job.number,), self.round_s / 2)
         if self.pair_rates is not None:
@@ -144,15 +146,15 @@ class GavelLedger:
         self.must_solve = True
 
     def leave(self, number: int) -> None:
-        """Remove a job and its pairs. It stays in the allocation until the next solve."""
+        """Remove a job and its pairs. The job stays in the allocation until the next solve."""
         del self.jobs[number]
         for key in [key for key in self._had if number in key]:
             del self._had[key], self._deficit[key]
         self.must_solve = True
 
     def close_round(self, now_s: float, undone: Mapping[int, float] | None = None) -> list[tuple[int, float]]:
-        """Book the micro-tasks of the round that ends; return the jobs that are done, each with the
-        end of its last micro-task. ``undone`` are the steps that jobs did not manage as planned.
+        """Book the micro-tasks in the round that is ending. Return the jobs that are done, each with
+        the end of its last micro-task. ``undone`` has the planned steps that jobs did not complete.
         """
         done = []
         for task in sorted(self.round, key=lambda task: (-task.finish_s, task.key)):
@@ -185,7 +187,7 @@ class GavelLedger:
         return done
 
     def next_round(self, now_s: float, *, more_arrive: bool) -> list[MicroTask]:
-        """Solve if it is time, and choose the micro-tasks of the round that begins."""
+        """Solve if it is time, and choose the micro-tasks for the next round."""
         if self.must_solve and (now_s - self._settled_s >= self.gap_s or self._settled_s == 0):
             self._settle(now_s)
             situation = Situation(self.jobs, self.gpus, now_s, self.pair_rates)
@@ -197,14 +199,14 @@ class GavelLedger:
         return self.round
 
     def resize(self, gpus: Mapping[str, int]) -> None:
-        """Set the number of GPUs of each type: nodes may go down and come back."""
+        """Set the number of GPUs of each type, which changes when nodes go down and come back."""
         now = {name: gpus.get(name, 0) for name in self.gpus}
         if now != self.gpus:
             self.gpus = now
             self.must_solve = True
 
     def rates(self, key: Key, type_: str) -> tuple[float, ...]:
-        """Steps per second of the job, or of each of the pair."""
+        """Return the steps per second of the job, or of both jobs in a pair."""
         if len(key) == 1:
             return (self.jobs[key[0]].rate[type_],)
         assert self.pair_rates is not None
@@ -215,7 +217,7 @@ class GavelLedger:
         self._deficit[key] = dict.fromkeys(self.gpus, 0.0)
 
     def _settle(self, now_s: float) -> None:
-        """Add to each deficit what is owed since the last solve, and start to count again."""
+        """Add to each deficit the time that is owed since the last solve, and reset the counts."""
         elapsed_s, half_s = now_s - self._settled_s, self.round_s / 2
         for type_ in self.gpus:
             self._worked[type_] = 0.0
@@ -236,8 +238,8 @@ class GavelLedger:
         return share / part if part > 0 else share * _HUGE
 
     def _chosen(self) -> list[tuple[Key, str]]:
-        """Choose jobs and pairs for the next round, with their types: highest priority first, as
-        long as there is room. Those that the last solve did not know take room but do not run.
+        """Choose jobs and pairs for the next round and their types, highest priority first, as long as
+        they fit. Jobs that were not in the last solve take up GPUs but do not run.
         """
         order = list(self._order)
         if not self.allocator.fixed_order:

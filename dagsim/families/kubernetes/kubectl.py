@@ -2,8 +2,8 @@
 workloads.
 
 Reads a list, one object per line, or a folder of such files; scheduling events (in files named
-``*event*.json``) tell when pods were bound. The pods that have the same owner form one job. Jobs
-are built one at a time, because the pods of a job are adjacent.
+``*event*.json``) tell when pods were bound. The pods that have the same owner form one job. They
+are brought together first, so that jobs can be built one at a time.
 """
 
 from __future__ import annotations
@@ -100,9 +100,9 @@ class KubernetesNow(Kubernetes):
     simulation begins. Running pods have occupied their nodes since their containers started.
 
     The remaining time of a job is derived from its time limit. Without a limit, a running job is
-    assumed to take twice its present age (half of the jobs do, if run times have the tail of 1 /
-    t), and a waiting job is assumed to take the median of the running ones. Pods and pod sets with
-    different demands become separate jobs.
+    assumed to take twice its present age (half of all jobs do if the tail of the run times falls as
+    1 / t), and a waiting job is assumed to take the median of the running ones. Pods and pod sets
+    with different demands become separate jobs.
     """
 
     name = "kubernetes-now"
@@ -262,7 +262,7 @@ class _Reading:
         return named
 
     def jobs_now(self, entries: Sequence[_Found], now_s: float, usual_s: float) -> Iterator[Job]:
-        """Yield the jobs for pods that all run or all wait, one for each kind of demand."""
+        """Yield one job for each kind of demand among pods that are all running or all waiting."""
         nodes = _nodes_of(entry.piece for entry in entries)
         kinds: dict[object, list[_Found]] = {}
         for entry in _counted(entries):
@@ -390,8 +390,9 @@ def _of(entries: Sequence[_Found], fate: str) -> list[_Found]:
 
 
 def _counted(entries: Sequence[_Found]) -> Sequence[_Found]:
-    """Return the pod sets of the workloads, or else the pods; a workload takes the place of its
-    pods."""
+    """Return the pod sets of the workloads if there are any, otherwise the pods, because a workload
+    stands for its pods.
+    """
     return [entry for entry in entries if entry.piece.is_workload] or entries
 
 
@@ -410,8 +411,9 @@ def _age_s(piece: PodRecord, now_s: float) -> float:
 
 
 def _as_expected(piece: PodRecord, now_s: float, usual_s: float) -> PodRecord:
-    """Return the pod in the state expected when it has ended; a waiting pod is treated as if it had
-    started at once."""
+    """Return the pod in the state that it is expected to end in; a waiting pod is treated as if it
+    had started at once.
+    """
     if piece.fate == "waits":
         begin_s = piece.created_s
         return replace(piece, fate="over", started_s=begin_s, ended_s=begin_s + (piece.limit_s or usual_s))
@@ -446,8 +448,9 @@ def _nodes_of(pieces: Iterable[PodRecord]) -> tuple[str, ...]:
 
 
 def _by_slot(pieces: list[PodRecord]) -> list[list[PodRecord]]:
-    """Return the attempts of each pod of a job, grouped by index, or in sequence if a pod was
-    created after another one had failed."""
+    """Return the attempts at each pod of a job. Attempts at one pod have the same index; without an
+    index, a pod that was created after another one had failed is the next attempt.
+    """
     slots: dict[str, list[PodRecord]] = {}
     failed: list[tuple[float, str]] = []
     for place, piece in enumerate(sorted(pieces, key=lambda piece: piece.created_s)):

@@ -1,5 +1,6 @@
-"""Readers for Kueue's manifests (v1beta1 and v1beta2), as written by ``kubectl get -o json``, which
-return Kueue's objects."""
+"""Readers that turn Kueue's manifests (v1beta1 and v1beta2), as written by ``kubectl get -o json``,
+into Kueue's objects.
+"""
 
 from __future__ import annotations
 
@@ -52,10 +53,11 @@ def full_name(manifest: Any) -> str:
 
 def kueue_objects(manifests: Iterable[Mapping[str, Any]], nodes: Iterable[Mapping[str, Any]] = ()) -> KueueObjects:
     """Read the objects that an administrator configured; manifests of other kinds are ignored.
+
     ``nodes`` are the Kubernetes nodes on which pods are placed according to topologies.
 
     Raises:
-        TraceError: A quantity or a word cannot be read, cohorts form a cycle, or a name occurs
+        TraceError: A quantity or a keyword cannot be read, cohorts form a cycle, or a name occurs
             twice.
     """
     by_kind: dict[str, list[Mapping[str, Any]]] = {kind: [] for kind in KINDS}
@@ -81,11 +83,11 @@ def kueue_objects(manifests: Iterable[Mapping[str, Any]], nodes: Iterable[Mappin
 
 
 def with_objects(objects: KueueObjects, manifests: Iterable[Mapping[str, Any]]) -> KueueObjects:
-    """Return the objects with those of some manifests added, each in the place of one of its kind
-    and name; a Configuration replaces the settings of fair sharing.
+    """Return the objects with those from some manifests added, where each replaces an object of the
+    same kind and name; a Configuration replaces the settings of fair sharing.
 
     Raises:
-        TraceError: As ``kueue_objects``; or no manifest is of a kind that it reads.
+        TraceError: The reasons of ``kueue_objects``, or no manifest is of a supported kind.
     """
     listed = [manifest for manifest in manifests if text_in(manifest, "kind") in KINDS]
     if not listed:
@@ -100,7 +102,7 @@ def with_objects(objects: KueueObjects, manifests: Iterable[Mapping[str, Any]]) 
     ):
         before = {one.name: one for one in getattr(objects, field)}
         news = [read(manifest) for manifest in listed if text_in(manifest, "kind") == kind]
-        if kind == "ResourceFlavor":  # its GPU types follow from the site's nodes
+        if kind == "ResourceFlavor":  # the GPU types of a flavor follow from the site's nodes
             news = [replace(one, gpu_types=before[one.name].gpu_types) if one.name in before else one for one in news]
         changed[field] = tuple((before | {one.name: one for one in news}).values())
     configuration = next((one for one in reversed(listed) if text_in(one, "kind") == "Configuration"), None)

@@ -185,7 +185,7 @@ class LocalQueue:
 
 @dataclass(frozen=True, slots=True)
 class AdmissionFairSharing:
-    """Sharing of a ClusterQueue among its LocalQueues according to their past usage."""
+    """Settings for sharing a ClusterQueue among its LocalQueues according to their past usage."""
 
     usage_half_life_s: float = 0.0
     usage_sampling_interval_s: float = 300.0
@@ -200,9 +200,8 @@ class KueueObjects:
     preemption with fair sharing; None means classic preemption.
 
     Raises:
-        ModelError: Two objects have the same name, cohorts form a cycle, or a LocalQueue's
-            ClusterQueue
-            is missing.
+        ModelError: Two objects have the same name, cohorts form a cycle, or the ClusterQueue of a
+            LocalQueue is missing.
     """
 
     cluster_queues: tuple[ClusterQueue, ...] = ()
@@ -334,8 +333,8 @@ class TopologyRequest:
 
 @dataclass(frozen=True, slots=True)
 class PodSet:
-    """Identical pods. ``requests`` are those of one pod; ``min_count`` allows fewer pods than
-    ``count``.
+    """Identical pods. ``requests`` is what one pod requests; with ``min_count``, fewer pods than
+    ``count`` may be admitted.
 
     ``affinity`` lists alternative sets of requirements. ``excluded`` lists the flavors that have no
     node for these pods.

@@ -102,7 +102,7 @@ class KueueSite(ImportedSite):
         return True
 
     def found_nodes(self) -> list[FoundNode]:
-        """Return all nodes; if no file lists any, large nodes, on which everything has room.
+        """Return all nodes, or large assumed nodes on which everything fits if no file lists any.
 
         Raises:
             TraceError: A quantity cannot be read.
@@ -110,7 +110,7 @@ class KueueSite(ImportedSite):
         return self.nodes or list(self._assumed_nodes())
 
     def _assumed_nodes(self) -> Iterator[FoundNode]:
-        """Yield nodes of each GPU type that have room for all workloads, and for all quotas."""
+        """Yield nodes of each GPU type that are large enough for all workloads and all quotas."""
         objects = self.kueue_objects()
         records: list[PodRecord] = []
         for manifest in self.objects.get("Workload", {}).values():
@@ -129,9 +129,9 @@ class KueueSite(ImportedSite):
         self.drop("nodes: no file lists them, so that only quotas limit workloads; add kubectl get nodes -o json")
         wanted = [name for record in records for name in record.wanted]
         kinds = dict.fromkeys([kind for one in objects.resource_flavors for kind in self._types_of(one, {})] + wanted)
-        # each node is at most half full, so that the largest pod finds one with room
+        # Each node is at most half full, so that even the largest pod fits on some node.
         each, count = min(max(gpus, 1), 2 * _HALF), 1 + gpus // _HALF
-        for kind in kinds or {"": None}:  # of every type, so that no flavor lacks nodes
+        for kind in kinds or {"": None}:  # of every type, so that no flavor is without nodes
             for number in range(count):
                 yield FoundNode(
                     f"assumed{f'-{kind.lower()}' if kind else ''}-{number}",
@@ -185,19 +185,20 @@ class KueueSite(ImportedSite):
         return {"kind": "shared", "topology": {"kind": "tree", "switches": tree, "levels_up": levels}}
 
     def _topologies(self) -> tuple[list[str], dict[str, Mapping[str, Any]], list[str]]:
-        """Return the topologies that flavors name, all existing topologies, and those that may be
-        used as the network; the first of the latter is used."""
+        """Return the topologies that flavors name, all existing topologies, and those that could serve
+        as the network. The first of the last list is used.
+        """
         named = [text_in(flavor, "spec", "topologyName") for flavor in self.objects.get("ResourceFlavor", {}).values()]
         there = self.objects.get("Topology", {})
         usable = [name for name in dict.fromkeys(named) if name in there] or list(there)
         return named, there, usable if self.nodes else []
 
     def queues(self, named: Mapping[str, str] | None = None) -> QueueTree:
-        """Return Kueue's objects with the GPU types of each flavor; ``named`` maps the names of GPU
-        types at the site to the names to use.
+        """Return Kueue's objects with the GPU types of each flavor; ``named`` maps the site's names of
+        GPU types to the names to use.
 
         Raises:
-            TraceError: A quantity or word cannot be read, or cohorts form a cycle.
+            TraceError: A quantity or keyword cannot be read, or cohorts form a cycle.
         """
         objects = self.kueue_objects()
         for kind in sorted(self.objects.keys() - {*KINDS, "Workload", "WorkloadPriorityClass"}):
@@ -260,13 +261,13 @@ class KueueSite(ImportedSite):
                 yield f"{namespace}/{queue}" if namespace else queue, manifest
 
     def _affected(self, local_queues: Collection[str]) -> str:
-        """Say how many workloads are in some LocalQueues; empty if no file has workloads."""
+        """Describe how many workloads are in some LocalQueues; empty if no file has workloads."""
         queues = [queue for queue, _ in self._unfinished()]
         number = sum(queue in local_queues for queue in queues)
         return f" ({number:,} of {len(queues):,} workloads)" if queues else ""
 
     def _count_workloads(self) -> None:
-        """Record what of workloads is not modelled, with the number of workloads that have it."""
+        """Record which properties of workloads are not modelled, and how many workloads have each."""
         counts: Counter[str] = Counter()
         total = 0
         for queue, manifest in self._unfinished():
@@ -293,8 +294,9 @@ class KueueSite(ImportedSite):
             self.drop(f"Workload: {what} ({number:,} of {total:,} workloads)")
 
     def _types_of(self, flavor: ResourceFlavor, named: Mapping[str, str]) -> tuple[str, ...]:
-        """Return the GPU types of a flavor's nodes according to its labels, to the nodes with these
-        labels, or to its name; empty if nothing suggests GPUs."""
+        """Return the GPU types of a flavor's nodes, according to the flavor's labels, to the nodes
+        with these labels, or to the flavor's name; empty if nothing suggests GPUs.
+        """
         labels = flavor.node_labels
         site_names = [labels[label] for label in _LABELS if label in labels][:1]
         if not site_names and labels:
@@ -313,11 +315,11 @@ def is_kueue(source: Source) -> bool:
 
 
 def changed_queues(queues: QueueTree | None, file: Path) -> QueueTree:
-    """Return the queues with the objects of a file (YAML or JSON) added, or in the place of those of
-    the same name.
+    """Return the queues with the objects of a file (YAML or JSON) added, where each replaces an
+    object of the same name.
 
     Raises:
-        TraceError: The file cannot be read, or has no object of Kueue.
+        TraceError: The file cannot be read, or contains no object of Kueue.
         InputError: The configuration has no objects of Kueue, or the file changes none of them.
     """
     if queues is None or queues.kueue is None:
@@ -366,7 +368,7 @@ def _refuse_other_queues(source: Source) -> None:
     ignored without notice.
 
     Raises:
-        TraceError: It holds such queues.
+        TraceError: The file contains such queues.
     """
     if "apiVersion" not in "\n".join(source.head(1 << 12)) or not source.mentions(_OF_OTHERS):
         return

@@ -58,8 +58,8 @@ class ClusterObjects:
     similar objects (for the default spreading), budgets (PodDisruptionBudget), PriorityClasses and
     namespaces.
 
-    ``add`` takes any object. Everything that concerns a pod is written into its manifest, so that a
-    scheduler needs no other objects.
+    ``add`` accepts any object. Everything that affects a pod is written into its manifest, so that
+    a scheduler needs no other objects.
     """
 
     KINDS = ("Service", "PodDisruptionBudget", "PriorityClass", "Namespace", "ReplicaSet", "StatefulSet",
@@ -73,7 +73,7 @@ class ClusterObjects:
         self._owners: dict[tuple[str, str, str], Mapping[str, Any]] = {}
 
     def add(self, object: Any) -> None:
-        """Record an object if it is one of these kinds."""
+        """Record an object if its kind is one of ``KINDS``."""
         kind, name = object_kind(object), text_in(object, "metadata", "name")
         namespace = text_in(object, "metadata", "namespace") or "default"
         selector = object_in(object, "spec", "selector")
@@ -108,7 +108,7 @@ class ClusterObjects:
                 self._owners[kind, namespace, name] = selector
 
     def priority(self, spec: Any) -> float:
-        """Return the priority of a pod, which is its own or else that of its class."""
+        """Return the priority of a pod: its own, or else the priority of its class."""
         spec = object_in(spec)
         if spec.get("priority") is None:
             value = object_in(self._classes.get(text_in(spec, "priorityClassName"), {})).get("value")
@@ -163,8 +163,9 @@ class ClusterObjects:
         }
 
     def _with_namespaces(self, affinity: Any) -> Any:
-        """Return the affinity with the names of the namespaces that its terms select by labels, as
-        far as these namespaces are known."""
+        """Return the affinity with namespace selectors replaced by the names of the selected
+        namespaces, as far as these are known.
+        """
         if not self._namespaces or not isinstance(affinity, dict):
             return affinity
         if "namespaceSelector" in affinity:
@@ -383,9 +384,9 @@ def pod(object: Any, scheduled_s: float | None = None, around: ClusterObjects | 
 
 
 def kueue_workload(object: Any, around: ClusterObjects | None = None, *, now: bool = False) -> Iterator[PodRecord]:
-    """Extract the facts of a Kueue workload, one per pod set; ``around`` holds the objects that
-    affect the scheduling of its pods. Each carries the whole workload in its manifest, and with
-    ``now`` also the quota that the workload holds.
+    """Extract the facts about a Kueue workload, one record per pod set; ``around`` contains the
+    objects that affect the scheduling of its pods. Each record carries the whole workload in its
+    manifest, and with ``now`` also the quota that the workload holds.
 
     Raises:
         Dirty: The workload is malformed.
@@ -494,7 +495,7 @@ _OF_CONDITIONS = ("type", "status", "lastTransitionTime")
 
 
 def _carried(object: Any, around: ClusterObjects, *, now: bool) -> dict[str, Any]:
-    """Return the parts of a workload that Kueue decides by, in the form of its manifest."""
+    """Return the parts of a workload on which Kueue's decisions depend, in the form of its manifest."""
     metadata, spec, status = (object_in(object, name) for name in ("metadata", "spec", "status"))
     pod_sets = [
         {name: pod_set[name] for name in _OF_POD_SETS if object_in(pod_set).get(name) is not None}
@@ -557,8 +558,9 @@ def _fate(status: Any) -> str:
 
 
 def _ran(status: Any) -> tuple[float | None, float | None]:
-    """Return the first start of a main container (before any restart) and the end of the last
-    one."""
+    """Return the first start of a main container (before any restart) and the end of the last main
+    container.
+    """
     started: list[float] = []
     finished: list[float] = []
     for container in list_in(status, "containerStatuses"):

@@ -1,4 +1,4 @@
-"""Kubernetes' terms: quantities, the resources requested by a pod (KEP-753), and selectors.
+"""Kubernetes terms: quantities, the resources requested by a pod (KEP-753), and selectors.
 
 As in kube-scheduler, resources are counted in whole units: thousandths of a core for ``cpu``, bytes
 for memory, ephemeral storage and huge pages, and single items of anything else. Fractions of a unit
@@ -42,7 +42,7 @@ def quantity(text: Any) -> float:
     """Parse a quantity: ``7500m``, ``64Gi``, ``.5Gi``, ``64G``, ``1e9`` or a plain number.
 
     Raises:
-        Dirty: The text is not a quantity, or negative.
+        Dirty: The text is not a quantity, or it is negative.
     """
     return float(_exact(text))
 
@@ -67,7 +67,7 @@ def units(resource: str, text: Any) -> int:
     """Convert a quantity to whole units of the resource.
 
     Raises:
-        Dirty: The text is not a quantity, or negative.
+        Dirty: The text is not a quantity, or it is negative or too large.
     """
     value = ceil(_exact(text) * (1000 if resource == "cpu" else 1))
     if value >= _MOST:
@@ -95,12 +95,12 @@ def requests_of(resources: Any) -> dict[str, int]:
 
 
 def pod_requests(spec: Any, *, pod_level: bool = True, assumed: Mapping[str, int] | None = None) -> dict[str, int]:
-    """Return the request of a pod: its containers and sidecars together, or more if an init
-    container needs more together with the sidecars started before it (KEP-753); for resources that
-    the pod itself requests, that request (KEP-2837); plus its overhead.
+    """Return the request of a pod. It is the sum over its containers and sidecars, or more if an init
+    container together with the sidecars started before it needs more (KEP-753). Requests of the pod
+    itself replace this sum (KEP-2837), and the overhead is added.
 
-    Without ``pod_level`` the pod's own requests do not count. ``assumed`` holds what each container
-    is assumed to request of resources that it does not mention.
+    Without ``pod_level`` the pod's own requests do not count. ``assumed`` contains the assumed
+    request of a container for resources that it does not mention.
 
     Raises:
         Dirty: A value is not a quantity.
@@ -132,8 +132,9 @@ def has_own_requests(spec: Any) -> bool:
 
 
 def _of_pod(spec: Any, containers: Mapping[str, int]) -> dict[str, int]:
-    """Return the pod's own requests. If it has limits but no requests, what its containers request
-    counts, then the limit, as the API server fills them in."""
+    """Return the pod's own requests. If it has limits but no requests, the requests of its
+    containers count first, then the limit, as filled in by the API server.
+    """
     stated = object_in(spec, "resources")
     own, limits = amounts(object_in(stated, "requests")), amounts(object_in(stated, "limits"))
     if limits:
@@ -197,7 +198,7 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One condition on labels."""
+    """One condition on labels, as in ``matchExpressions``."""
 
     key: str
     operator: str
@@ -248,14 +249,14 @@ NOTHING = Selector((Requirement("", "In"),))
 
 
 def label_selector(value: Any) -> Selector:
-    """Return the label selector of a term or constraint. A missing one matches nothing."""
+    """Return the label selector of a term or constraint. A missing selector matches nothing."""
     if not isinstance(value, dict):
         return NOTHING
     return Selector((*equal_to(object_in(value, "matchLabels")), *requirements_of(list_in(value, "matchExpressions"))))
 
 
 def equal_to(labels: Mapping[str, Any]) -> tuple[Requirement, ...]:
-    """Return the conditions that labels have these values."""
+    """Return the conditions that require labels to have these values."""
     return tuple([Requirement(key, "In", (str(value),)) for key, value in sorted(labels.items())])
 
 

@@ -1,2 +1,3 @@
-"""Agents that learn to schedule. Only ``settings`` and the list of algorithms can be loaded without
-torch."""
+"""Agents that learn to schedule. Everything here except ``settings`` and the list of algorithms needs
+torch.
+"""

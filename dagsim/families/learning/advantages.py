@@ -1,5 +1,6 @@
-"""Returns of whole episodes, and estimators of advantages: how much better a choice was than an
-average choice."""
+"""Returns of whole episodes, and estimators for advantages, which measure how much better a choice was
+than an average choice.
+"""
 
 from __future__ import annotations
 
@@ -49,18 +50,18 @@ def returns(steps: EpisodeSteps, time_constant_s: float) -> np.ndarray:
 
 
 def return_rms(episodes: Sequence[EpisodeSteps], time_constant_s: float) -> float:
-    """Return the root mean square of all returns; dividing by it brings values to about 1."""
+    """Return the root mean square of all returns. Dividing returns by it brings them to about 1."""
     all_returns = np.concatenate([returns(steps, time_constant_s) for steps in episodes])
     return float(np.sqrt(np.mean(all_returns**2))) + 1e-9
 
 
 def replica_advantages(replicas: Sequence[EpisodeSteps], time_constant_s: float) -> list[np.ndarray]:
-    """Subtract from the return of each step the mean return of the other replicas at the same time.
+    """Subtract from each step's return the mean return of the other replicas at the same time.
 
     All replicas saw the same job sequence, so its effect cancels out (input-dependent baseline, Mao
     et al., ICLR 2019, section 4). Leaving out the step's own replica keeps the estimate unbiased.
-    Between the choices of a replica, its return is interpolated. The result, (T_i,) float64 per
-    episode, is divided by the mean total return so that every sequence has the same weight.
+    Between two choices, a replica's return is interpolated. The result, (T_i,) float64 per episode,
+    is divided by the mean total return so that every sequence has the same weight.
     """
     curves = [(np.asarray(steps.times_s[:-1]), returns(steps, time_constant_s)) for steps in replicas]
     scale = np.mean([abs(sum(steps.rewards)) for steps in replicas]) + 1e-9
@@ -136,8 +137,9 @@ class ReplicaAdvantages(StatelessEstimator):
 
 
 class CriticAdvantages:
-    """Generalised advantage estimates (Schulman et al. 2016) from a critic, which is fitted to the
-    returns of every iteration."""
+    """Generalised advantage estimates (Schulman et al. 2016) from a critic that is fitted to the
+    returns in every iteration.
+    """
 
     witness: WitnessFactory | None = None
 
@@ -214,8 +216,8 @@ def replica_groups(episodes: Sequence[EpisodeSteps], replicas: int) -> list[Sequ
 
 
 def check_replicas(replicas: int, advantage: str) -> int:
-    """Return the number of replicas, provided that there are enough to compare each with the
-    others.
+    """Check that there are enough replicas to compare each one with the others, and return their
+    number.
 
     Raises:
         ConfigError: There are fewer than 2 replicas.

@@ -1,5 +1,6 @@
-"""Trained agents as policies, which can be named by an algorithm, by a shipped agent, or by the
-kind of a file."""
+"""Trained agents as policies. An agent is named by its algorithm, by the name of a shipped agent, or
+by the kind of its file.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +22,10 @@ def agent_names() -> tuple[str, ...]:
 
 
 def agent_of(scenario: Scenario, spec: Spec) -> Policy[Any, Any]:
-    """Return the agent that ``spec`` names, using the parameters in its brackets.
+    """Return the agent that ``spec`` names, with the parameters in brackets.
 
     Raises:
-        InputError: The parameters or the checkpoint of the agent are wrong.
+        InputError: The agent's parameters or its checkpoint are invalid.
     """
     from dagsim.families.learning.checkpoint import load_agent
 
@@ -45,8 +46,9 @@ def agent_of(scenario: Scenario, spec: Spec) -> Policy[Any, Any]:
 
 
 def newest_agent(algorithm: str, root: Path, system: str) -> Path | None:
-    """Return the best agent from the newest training run of an algorithm for a system below
-    ``root``."""
+    """Return the best agent of the newest training run below ``root`` for an algorithm and a system;
+    None if there is no such run.
+    """
     trained = sorted(root.glob(f"*-train-{algorithm}-*/best.pt"), key=lambda path: path.parent.name, reverse=True)
     if not trained:
         return None
@@ -56,7 +58,7 @@ def newest_agent(algorithm: str, root: Path, system: str) -> Path | None:
 
 
 def algorithm_of(path: Path) -> str:
-    """Return the algorithm of the agent in a file.
+    """Return the algorithm with which the agent in a file was trained.
 
     Raises:
         RunFolderError: The file is missing or damaged.

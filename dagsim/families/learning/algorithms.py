@@ -75,8 +75,7 @@ def _first_codec() -> CodecSettings:
 
 @dataclass(frozen=True, slots=True)
 class TrainConfig(CheckedSettings):
-    """A training run: the algorithm, the reward, the length, and the way in which the agent is
-    validated."""
+    """A training run: the algorithm, the reward, the length, and how the agent is validated."""
 
     algorithm: AlgorithmSettings = field(default_factory=PpoConfig)
     net: NetSettings = field(default_factory=ScorerConfig)
@@ -136,14 +135,14 @@ class TrainConfig(CheckedSettings):
 
     @property
     def cloned(self) -> WarmStart | None:
-        """Return the settings of the initial imitation of a heuristic, or ``None`` if there is no
-        imitation."""
+        """The settings for the initial imitation of a heuristic; ``None`` without imitation."""
         return WarmStart(self.warm_start) if isinstance(self.warm_start, str) else self.warm_start
 
 
 def algorithm_name(settings: AlgorithmSettings) -> str:
-    """Return the short name of an algorithm for labels: its ``kind``, or the name of a class
-    defined by the user."""
+    """Return an algorithm's short name for labels: its ``kind``, or the class name if the user has
+    defined the class.
+    """
     return str(getattr(settings, "kind", type(settings).__name__))
 
 

@@ -1,10 +1,10 @@
 """A trained agent as a file and as a policy, for any system.
 
-Features are clipped to the bounds seen in training, because networks extrapolate badly. If training
-included only tasks with at most ten instances, a task with 100,000 would receive a meaningless
-score, so a value outside the bounds is replaced by the nearest bound. On Alibaba's trace, on which
-they were not trained, agents with clipping need 0.7 to 0.9 times as long as EFT-wait; without
-clipping, they need almost five times as long (``results/agents/transfer.md``).
+Features are clipped to the bounds seen in training, because networks extrapolate badly. If no task
+in training had more than ten instances, a task with 100,000 would receive a meaningless score, so a
+value outside the bounds is replaced by the nearest bound. On Alibaba's trace, on which the agents
+were not trained, the mean completion time is 0.7 to 0.9 times that of EFT-wait with clipping, and
+almost five times that of EFT-wait without clipping (``results/agents/transfer.md``).
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ itself."""
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """An agent on disk: its system, codec, network, weights and provenance."""
+    """An agent as stored on disk: its system, codec, network, weights and provenance."""
 
     algorithm: str
     net: NetSettings
@@ -68,7 +68,7 @@ class Checkpoint:
     system: str = DEFAULT_SYSTEM
 
     def save(self, path: Path) -> None:
-        """Write the file atomically, that is, either completely or not at all."""
+        """Write the file either completely or not at all."""
         plain = {
             "format": _FORMAT,
             "system": self.system,
@@ -143,7 +143,7 @@ class Checkpoint:
         return agent
 
     def clipped(self, codec: Codec) -> Codec:
-        """Wrap the codec so that the agent never sees values outside the bounds of its training."""
+        """Wrap the codec so that the agent never sees values outside the bounds seen in training."""
         return codec if self.bounds is None else Clipped(codec, self.bounds)
 
     def network(self) -> ActorNet:
@@ -173,8 +173,9 @@ class AgentPolicy:
 
     @property
     def outside_training(self) -> float:
-        """Return the fraction of the values seen so far that were outside the range of their
-        feature in training."""
+        """Fraction of the values seen so far that lie outside the range that their feature had in
+        training.
+        """
         codec = self._codec
         return codec.outside / codec.values if isinstance(codec, Clipped) and codec.values else 0.0
 
@@ -195,23 +196,23 @@ def load_agent(
     codec: str | None = None,
     net: str | None = None,
 ) -> AgentPolicy:
-    """Load the agent of a checkpoint file as a policy. ``system`` must be the system for which the
+    """Load the agent in a checkpoint file as a policy. ``system`` must be the system for which the
     agent was trained; ``codec`` and ``net`` have the same meaning as in ``Checkpoint.load``.
 
     Raises:
-        RunFolderError, CodeNotAllowed: As ``Checkpoint.load``.
+        RunFolderError, CodeNotAllowed: As for ``Checkpoint.load``.
     """
     return AgentPolicy(Checkpoint.load(Path(checkpoint), system, codec=codec, net=net), sampled=sampled)
 
 
 def overlap(config: Config, seeds: Iterable[int], checkpoint: Path) -> str | None:
-    """Return a sentence with the number of an experiment's windows that contain jobs on which an
+    """Return a sentence that states how many of an experiment's windows contain jobs with which an
     agent was trained or selected.
 
-    Return None if there are no such windows.
+    Return None if no window contains such jobs.
     """
     trace = config.trace_file
-    beside = checkpoint.with_suffix(".json")  # a shipped file does not contain its own settings
+    beside = checkpoint.with_suffix(".json")  # a shipped agent's settings are in a second file beside it
     facts = json.loads(beside.read_text("utf-8")) if beside.is_file() else read_plain(checkpoint).get("about", {})
     traces = facts.get("traces") or ()
     if trace is None or trace.window is None or not any(digest(path) in traces for path in config.world.trace_paths):
@@ -230,7 +231,7 @@ def write_plain(path: Path, plain: Mapping[str, Any]) -> None:
     """Write tensors and plain values together with their digest, either completely or not at
     all."""
     content = {name: value for name, value in plain.items() if name != "digest"}
-    buffer = BytesIO()  # if the disk is full, torch's own file writer raises only a RuntimeError
+    buffer = BytesIO()  # on a full disk, torch's own file writer would raise only a RuntimeError
     torch.save({**content, "digest": _digest(content)}, buffer)
     with replaced(path) as temporary:
         temporary.write_bytes(buffer.getbuffer())

@@ -1,5 +1,5 @@
-"""Rewards for the GPU cluster: the cost of a schedule, accumulated over its log, which can be read
-at any time.
+"""Rewards for the GPU cluster: the cost of a schedule, accumulated over its log. The cost so far can
+be read at any time.
 
 Each term is a running total over past events that never decreases.
 """
@@ -50,7 +50,7 @@ class _PerJob(Accrual):
         self._schedule = schedule
 
     def weight(self, job: int) -> float:
-        """Return the cost of one second of the job."""
+        """Return the cost of one second of the job's time in the system."""
         return 1.0
 
     def take(self, row: Row) -> None:
@@ -74,8 +74,9 @@ class WeightedJobSeconds(_PerJob):
 
 
 class BoundedStretch(_PerJob):
-    """The sum of max(1, completion time / max(ideal time, 10 s)) over all jobs. If the ratio of a
-    job is still below 1 when the job ends, the difference is added then."""
+    """The sum of max(1, completion time / max(ideal time, 10 s)) over all jobs. If a job's ratio is
+    still below 1 when the job ends, the difference is added then.
+    """
 
     def weight(self, job: int) -> float:
         return 1.0 / max(self._schedule.jobs[job].ideal_s, 10.0)
@@ -133,8 +134,9 @@ class IdleGpuSeconds(Accrual):
 
 
 class Joules(Accrual):
-    """The energy consumed by all GPUs since the first arrival, whether busy or idle. GPUs of nodes
-    that are down consume no energy."""
+    """The energy consumed by all GPUs since the first arrival, whether busy or idle. GPUs on nodes
+    that are down consume no energy.
+    """
 
     def __init__(self, schedule: Schedule) -> None:
         super().__init__()
@@ -168,7 +170,9 @@ class Joules(Accrual):
             self.change(now, change)
 
     def _changed(self, row: Row) -> float:
-        """Return by how much the idle watts of a node change that goes down, comes up, or is powered."""
+        """Return the change in idle power (watts) when a node goes down, comes up, or is powered on or
+        off.
+        """
         kind, node, drawn = row[0], row[5], self._drawn[row[5]]
         if kind == Kind.POWER:
             self._off[node] = row[8] == PowerState.OFF
@@ -180,8 +184,9 @@ class Joules(Accrual):
 
 
 class Unfairness(Accrual):
-    """The integral over time of 1 - Jain's index of the numbers of GPUs held by the tenants. A
-    tenant is included as long as it has jobs in the system."""
+    """The integral over time of 1 - Jain's index, where the index compares the numbers of GPUs that
+    tenants hold. A tenant is included while it has jobs in the system.
+    """
 
     def __init__(self, schedule: Schedule) -> None:
         super().__init__()
@@ -213,9 +218,9 @@ class ShapedJobSeconds(JobSeconds):
     """Job-seconds minus those that no schedule can avoid. The critical path of each job in the
     system is charged in advance, so starting a task on a slow GPU incurs a cost immediately.
 
-    The cost of every step is at least 0. The costs of all steps add up to the sum of completion
-    times minus the sum of critical paths (potential-based shaping, Ng, Harada and Russell 1999;
-    without a discount, it does not change the ranking of policies).
+    The cost of every step is at least 0. All costs add up to the sum of completion times minus the
+    sum of critical paths (potential-based shaping, Ng, Harada and Russell 1999; without a discount,
+    shaping does not change the ranking of policies).
     """
 
     def __init__(self, kernel: ClusterKernel) -> None:
@@ -241,7 +246,8 @@ class _Count(Accrual):
 
 class LostGpuSeconds(_Count):
     """GPU-seconds lost to preemptions and migrations: the start-up delay when a stopped run
-    resumes, and its work if that is not kept."""
+    resumes, and the run's work if it is not kept.
+    """
 
     def __init__(self, kernel: ClusterKernel) -> None:
         super().__init__()
@@ -275,13 +281,13 @@ _STOPS = (int(Kind.PREEMPTED), int(Kind.FAILED))
 
 
 class CriticalPaths:
-    """The longest path of each job from now to its end according to true durations: running tasks
+    """The longest path from now to the end of each job, according to true durations: running tasks
     count until they end, and all other tasks count with their fastest type.
 
     The path of a run is its remaining time plus the path after it. Runs that have ended can be
-    ignored, because their paths continue in a child that is ready, or another parent of the child
-    has a longer path. A job's path is therefore the maximum of two values: (latest end of a run
-    plus the path after it) - now, and the longest rank of its ready tasks.
+    ignored, because their paths continue in a child that is ready, or because another parent of the
+    child has a longer path. A job's path is therefore the maximum of two values: (latest end of a
+    run plus the path after it) - now, and the longest rank among its ready tasks.
 
     The kernel reports ready tasks and starts. ``take`` must receive every new row of the log before
     the paths are read. A call of ``left_s`` costs O(jobs + new rows, runs and ready tasks).
@@ -307,7 +313,7 @@ class CriticalPaths:
         self._started.append(run)
 
     def take(self, row: Row) -> None:
-        """Process one row of the log: arrivals, departures and stopped runs."""
+        """Process one row of the log if it is an arrival, a departure or a stopped run."""
         kind, number = row[0], row[2]
         if kind in (_ARRIVED, _ADMITTED):
             job = self._simulation.frontier.jobs.get(number)
@@ -325,7 +331,7 @@ class CriticalPaths:
             self._stopped = True
 
     def left_s(self) -> float:
-        """Return the sum of the longest paths of the jobs in the system, in seconds."""
+        """Return the sum of the longest paths of all jobs in the system, in seconds."""
         self._look()
         now = self._simulation.now
         return ordered_sum(
@@ -371,7 +377,7 @@ class _Path:
         self.ready_s = self.until_s = 0.0
 
     def wait(self, task: TaskState) -> None:
-        """Add a task that became ready."""
+        """Add a task that has become ready."""
         rank = self._ranks[task.index]
         if task.left != 1.0:
             rank -= (1.0 - task.left) * min(task._truth)
@@ -380,12 +386,12 @@ class _Path:
             self.ready_s = rank
 
     def go(self, task: TaskState) -> None:
-        """Remove a task, all of whose instances have been started."""
+        """Remove a task whose instances have all been started."""
         self._waiting.pop(task, None)
         self.ready_s = max(self._waiting.values(), default=0.0)
 
     def run(self, run: Run, now: float) -> None:
-        """Extend the path to the end of a run that is in progress."""
+        """Extend the path to the end of a run in progress."""
         task = run.task
         begun = run.computing_s if run.computing_s is not None else max(run.started_s + run.setup_s, now)
         ends_s = begun + run._seconds if run.progress is None else run._ends_s

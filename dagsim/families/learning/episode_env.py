@@ -27,8 +27,9 @@ _INSTANT_S = 1e-6
 
 
 class EnvState(NamedTuple):
-    """The state of an environment as plain values, which ``set_state`` can restore in this process
-    or another."""
+    """The state of an environment as plain values, which ``set_state`` can restore in the same process
+    or in another one.
+    """
 
     seed: int | None
     """The job sequence; None before the first episode."""
@@ -90,11 +91,11 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
     def of(
         cls, scenario: Scenario, env: EnvConfig | None = None, render_mode: str | None = None, **settings: Any
     ) -> Any:
-        """Build the environment of a scenario. Its settings are given one by one or, if the
+        """Build the environment for a scenario. Its settings are given one by one or, if the
         environment has an ``EnvConfig``, as one object ``env``.
 
         Raises:
-            InputError: It cannot be built.
+            InputError: The environment cannot be built.
         """
         if env is not None:
             raise ConfigError(f"env: {cls.__name__} has no EnvConfig, so give its settings one by one")
@@ -109,7 +110,7 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
         ``gymnasium.vector.VectorEnv``.
 
         Raises:
-            InputError: They cannot be built.
+            InputError: The environments cannot be built.
         """
         make = [partial(cls.of, scenario, env, **settings)] * count
         return gymnasium.vector.SyncVectorEnv(make, autoreset_mode=autoreset_mode)
@@ -155,8 +156,9 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
         return EnvState(self._seed, self._options, tuple(self._actions), self.np_random.bit_generator.state)
 
     def set_state(self, state: EnvState) -> tuple[Any, dict[str, Any]] | None:
-        """Restore a state from ``get_state`` by repeating the actions, and return its observation
-        and info, or None if no episode had begun."""
+        """Restore a state from ``get_state`` by repeating the actions. Return the observation and the
+        info, or None if no episode had begun.
+        """
         seen = None
         if state.seed is not None:
             seen = self.reset(seed=state.seed, options=dict(state.options))
@@ -230,12 +232,12 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
         """Describe the current state in words."""
 
     def _without_view(self) -> str:
-        """Describe the current state in words if there is no choice to make."""
+        """Describe the current state in words when there is no choice to make."""
         return "not begun" if self.simulation is None else "over"
 
 
 def _remade(kind: type[EpisodeEnv], arguments: Any, settings: Any, state: EnvState) -> EpisodeEnv:
-    """Return the environment that was pickled."""
+    """Rebuild an environment that was pickled."""
     made = kind(*arguments, **settings)
     made.set_state(state)
     return made

@@ -1,5 +1,5 @@
-"""The runs with which the agent of a training run is compared: the search for the best heuristic,
-and the final test.
+"""The runs with which a training run's agent is compared: the search for the best heuristic, and the
+final test.
 
 Both are plans of cells, stored as sweeps in the folder of the training run (``sweep-reference`` and
 ``sweep-report``), so that a resumed training run simulates only the missing cells.
@@ -81,7 +81,7 @@ class PolicyRuns:
 
 
 def contenders(scenario: Scenario) -> tuple[str, ...]:
-    """Return all fast heuristics of the system with all their tuned variants.
+    """Return all fast heuristics for the system with all their tuned variants.
 
     Preemptive heuristics are excluded, because agents may not preempt.
     """
@@ -95,7 +95,7 @@ def best_heuristic(trials: PolicyRuns, seeds: Sequence[int]) -> tuple[str, list[
     """Find the heuristic with the lowest objective over ``seeds``, and return it together with its
     runs on these seeds.
 
-    All heuristics are run on the first seeds, and the best of them on all seeds.
+    All heuristics run on the first seeds, but only the best of them run on all seeds.
     """
     specs: Sequence[str] = contenders(scenario_of(trials.config))
     for most, chosen in ((_FINAL, seeds[:_FIRST]), (1, seeds)):
@@ -116,8 +116,9 @@ class KeptReference(NamedTuple):
 
 class References:
     """The best heuristics found by training runs in the same results folder, stored as one file per
-    search in ``references/``. The name of a file is the hash of everything that the search depends
-    on: the cells of all heuristics and the seeds."""
+    search in ``references/``. A file's name is the hash of everything that the search depends
+    on: the cells of all heuristics, and the seeds.
+    """
 
     def __init__(self, results: Path, config: Config, seeds: Sequence[int]) -> None:
         cells = [Cell(config, spec, seeds[0], spec).id for spec in contenders(scenario_of(config))]
@@ -126,7 +127,8 @@ class References:
 
     def find(self) -> KeptReference | None:
         """Return the result of an identical search, or ``None`` if there was none or if its file is
-        damaged."""
+        damaged.
+        """
         try:
             return KeptReference(**json.loads(self._path.read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
@@ -151,7 +153,8 @@ def merit_in(metrics: Mapping[str, Any], name: str) -> float:
 
 def completed_jct_s(config: Config, run: CellRun) -> float:
     """Return the mean completion time of the jobs that were completed in a run. If some jobs were
-    not completed, ``run`` does not contain it, and the simulation is repeated."""
+    not completed, ``run`` does not contain this mean, and the simulation is repeated.
+    """
     mean_s = run.metrics["jct_s.mean"]
     if mean_s is None:
         mean_s = summarize(run_policy(config, run.policy, run.seed).schedule, unfinished="drop").jct_s.mean

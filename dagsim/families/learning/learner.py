@@ -1,6 +1,7 @@
-"""Learners, which consist of a network and its roll-outs, and which learn one iteration at a time.
+"""Learners, each of which consists of a network and its roll-outs and learns one iteration at a time.
 This module also contains behaviour cloning, in which a network learns to imitate a heuristic before
-training, and the writer of TensorBoard events if TensorBoard is installed."""
+training, and the writer of TensorBoard events if TensorBoard is installed.
+"""
 
 from __future__ import annotations
 
@@ -131,7 +132,7 @@ class Learner(Protocol):
 
 
 def imitation(factory: EpisodeFactory, heuristic: str, seeds: Sequence[int]) -> tuple[list[Any], list[Any]]:
-    """Collect observations from the episodes of the heuristic, together with the choices that it
+    """Run episodes of the heuristic, and collect the observations together with the choices that it
     made.
 
     Decisions without a matching choice are omitted, and so are observations with only one choice

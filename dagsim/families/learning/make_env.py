@@ -25,7 +25,7 @@ def make_env(
     render_mode: str | None = None,
     **changes: Any,
 ) -> Any:
-    """Build the environment of an experiment; this is a ``DecimaEnv`` for the system ``spark`` and
+    """Build the environment for an experiment; this is a ``DecimaEnv`` for the system ``spark`` and
     a ``PartitionEnv`` for ``ramp``.
 
     ``config`` is a configuration, a file, or a name from ``dagsim list configs`` or ``dagsim list
@@ -48,12 +48,12 @@ def make_vector_env(
     autoreset_mode: str = "NextStep",
     **changes: Any,
 ) -> Any:
-    """Build ``num_envs`` environments of an experiment that are stepped together, as a
+    """Build ``num_envs`` environments for an experiment that are stepped together, as a
     ``gymnasium.vector.VectorEnv``. ``autoreset_mode`` has the same meaning as in Gymnasium; the
     other arguments are the same as for ``make_env``.
 
-    They run in the compiled engine (``VectorSchedulingEnv``) or, if the engine does not support
-    some part of the experiment, one after another (``SyncVectorEnv``). Both return the same
+    The environments run in the compiled engine (``VectorSchedulingEnv``) or, if the engine does not
+    support some part of the experiment, one after another (``SyncVectorEnv``). Both return the same
     observations and rewards. ``--set engine=compiled`` enforces the former, and ``engine=simpy``
     the latter.
 

@@ -56,15 +56,15 @@ class _Worlds:
 
 @dataclass(frozen=True)
 class MixtureScenario(ClusterWorld):
-    """A different GPU cluster with different jobs for every seed, so that an agent learns what is
-    true of all clusters.
+    """A different GPU cluster with different jobs for every seed, so that an agent learns what holds
+    on every cluster.
 
     The seed determines the GPU types (as measured, with random speeds, or equally fast), their
     number and their nodes; the number of jobs, their load and their arrivals; the shape of their
-    DAGs; the median and the tail of their work; gangs, shares and independent instances; and
-    whether estimates are exact or noisy. Some of the worlds use windows of ``traces`` instead, with
-    random arrival rates, clusters and models. Training, validation and the final test use separate
-    parts of the traces (``seeds.part_of``).
+    DAGs; the median and the tail of their work; gangs, GPU shares and independent instances; and
+    whether estimates are exact or noisy. If ``traces`` are given, some seeds use windows of them
+    instead, with random arrival rates, clusters and models. Training, validation and the final test
+    use separate parts of the traces (``seeds.part_of``).
     """
 
     varied: ClassVar[bool] = True
@@ -92,7 +92,7 @@ class MixtureScenario(ClusterWorld):
 
     @property
     def trace_paths(self) -> tuple[Path, ...]:
-        """Paths of the traces."""
+        """The paths of the traces."""
         return tuple([Path(trace.path) for trace in self.traces])
 
     def __post_init__(self) -> None:
@@ -120,7 +120,7 @@ class MixtureScenario(ClusterWorld):
 
     @property
     def cluster(self) -> Cluster:
-        """Return the cluster for the first seed."""
+        """The cluster for the first seed."""
         return self.world(0).cluster
 
     def kernel(

@@ -31,7 +31,7 @@ class Legal(NamedTuple):
 
 
 class Presets:
-    """Builds the observations of one environment. Unused rows are 0 and masked."""
+    """Builds the observations for one environment. Unused rows are 0 and masked."""
 
     def __init__(self, config: EnvConfig, types: int) -> None:
         self.config = config
@@ -76,16 +76,16 @@ class Presets:
 
     def mask(self, legal: Legal) -> np.ndarray:
         """Return (slots,) int8: 1 for legal actions and 0 for all others. When the episode is over,
-        the mask is 1 for waiting, so that a loop that draws actions from the mask can continue
-        while a vector of environments starts the next episode."""
+        the mask is 1 for waiting, so that a loop that samples actions from the mask still finds one
+        before a vector of environments starts the next episode.
+        """
         mask = np.zeros(self.config.slots, np.int8)
         mask[: legal.starts] = 1
         mask[-1] = legal.wait is not None or not legal.starts
         return mask
 
     def graph(self, view: ClusterView | None) -> dict[str, np.ndarray]:
-        """Return the unfinished tasks of the jobs in the system and their edges, starting with the
-        oldest job."""
+        """Return the unfinished tasks and their edges for the jobs in the system, oldest job first."""
         config = self.config
         rows: list[tuple[float, ...]] = []
         pairs: list[tuple[int, int]] = []

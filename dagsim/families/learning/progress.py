@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 def training_progress(
     wanted: bool, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[Callable[[TrainingProgress], None] | None]:
-    """Show the progress of a training run on standard error if requested, with a bar on a terminal
-    or else with occasional lines."""
+    """If ``wanted``, show the progress of a training run on standard error: as a bar on a terminal,
+    and otherwise as occasional lines.
+    """
     if not wanted:
         yield None
         return
@@ -54,8 +55,9 @@ def training_progress(
 
 
 def _training_lines(clock: Callable[[], float]) -> Callable[[TrainingProgress], None]:
-    """Print a line at most every ``LINE_S`` seconds, including the remaining time estimated from
-    the speed of the current phase."""
+    """Return a function that prints a line at most every ``LINE_S`` seconds, with the remaining time
+    as estimated from the speed of the current phase.
+    """
     phase, phase_began, phase_done = "", clock(), 0
     printed = clock()
 

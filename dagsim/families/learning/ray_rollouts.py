@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class RolloutTraffic:
-    """Counts of what the roll-outs of a training run have sent so far."""
+    """Counts of what a training run's roll-outs have sent so far."""
 
     rollouts: int = 0
     parts: int = 0
@@ -142,14 +142,16 @@ class RayRollouts:
 
 
 class _RolloutActor:
-    """Plays parts of roll-outs on a worker."""
+    """Runs parts of roll-outs on a worker."""
 
     def __init__(self, shared: tuple[EpisodeFactory, Config, str], trace: tuple[str, Any] | None) -> None:
         self._shared, self._trace = shared, trace
         self._player: Any = None
 
     def ready(self) -> None:
-        """Load everything that the episodes need, so that errors reach the caller unchanged."""
+        """Load everything that the episodes need, so that errors in loading reach the caller
+        unchanged.
+        """
         from dagsim.families.learning.rollouts import EpisodePlayer, one_thread
 
         factory, config, code = self._shared

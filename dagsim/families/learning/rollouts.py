@@ -1,4 +1,4 @@
-"""Roll-outs, which are episodes in which a network decides, in one or more processes."""
+"""Roll-outs: episodes in which a network makes the choices, in one or more processes."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def choices_of(episodes: Sequence[EpisodeSteps]) -> np.ndarray:
 
 
 class Stage(Protocol):
-    """Several episodes that run side by side; those in ``live`` are not over yet."""
+    """Several episodes that run side by side; ``live`` has the numbers of those that are not over yet."""
 
     live: list[int]
 
@@ -113,7 +113,7 @@ class Stage(Protocol):
 
 
 class _SimulatedStage:
-    """Episodes in the kernels of their system."""
+    """Episodes in the system's own kernels."""
 
     def __init__(self, episodes: Sequence[Episode]) -> None:
         self.episodes = episodes
@@ -150,7 +150,7 @@ class _SimulatedStage:
 
 
 def _mean_jct_s(schedule: Schedule) -> float:
-    """Return the mean completion time of the jobs that were completed, or NaN if none were."""
+    """Return the mean completion time of the completed jobs, or NaN if there are none."""
     rows = schedule.log.rows()
     completed = rows[rows["kind"] == Kind.COMPLETED]
     if not len(completed):
@@ -222,8 +222,8 @@ def play(
 ) -> list[EpisodeSteps]:
     """Run all episodes to their end in lock-step, with one forward pass per step.
 
-    ``rng`` and ``explore`` have the same meaning as in ``ActorNet.act``. Without ``keep``, only the
-    simulations are returned.
+    ``rng`` and ``explore`` have the same meaning as in ``ActorNet.act``. Without ``keep``, the
+    result contains only the simulations.
     """
     return play_stage(net, _SimulatedStage(episodes), len(episodes), rng, explore=explore, keep=keep)
 
@@ -237,7 +237,7 @@ def play_stage(
     explore: float | None = None,
     keep: bool = True,
 ) -> list[EpisodeSteps]:
-    """Do the same as ``play`` for the ``count`` episodes of a stage in any engine."""
+    """Do the same as ``play`` for the ``count`` episodes in a stage, in any engine."""
     moments: list[_Moment] = []
     while stage.live:
         live = stage.live
@@ -297,7 +297,8 @@ def evaluate_greedy(
     bounds: ObservationBounds | None = None,
 ) -> list[Schedule]:
     """Simulate the greedy policy to the end, once for each seed. ``wrap`` is applied to the codecs.
-    ``bounds`` are widened to include all observations."""
+    ``bounds`` is widened to include all observations.
+    """
     schedules: list[Schedule] = []
     lane = _lane_of(factory, min(at_once, len(seeds)), recorded=True) if wrap is None else None
     for begin in range(0, len(seeds), at_once):
@@ -318,8 +319,7 @@ def evaluate_greedy(
 
 
 class Rollouts(Protocol):
-    """Runs episodes in which choices are sampled according to the probabilities from the
-    network."""
+    """Runs episodes in which choices are sampled with the probabilities that the network computes."""
 
     factory: EpisodeFactory
 
@@ -420,7 +420,8 @@ def parts_of(seeds: Sequence[int], rng_key: Sequence[int], size: int) -> list[Ep
 
 class EpisodePlayer:
     """Runs parts of roll-outs, in the compiled engine if the factory requests it. The player is
-    kept so that a pool of jobs is read only once."""
+    kept between roll-outs so that a pool of jobs is read only once.
+    """
 
     def __init__(self, factory: EpisodeFactory) -> None:
         self.factory = factory
@@ -483,7 +484,7 @@ def _begin(factory: EpisodeFactory) -> None:
 
 
 def _nothing() -> None:
-    """Do nothing; this function is submitted in order to start a worker."""
+    """Do nothing; submitting this function starts a worker."""
 
 
 def _play(*arguments: Any) -> list[EpisodeSteps]:
@@ -498,9 +499,10 @@ def one_thread() -> None:
 
 @contextmanager
 def spared() -> Iterator[None]:
-    """Exclude all existing objects from full passes of the garbage collector, because torch alone
-    creates 300,000 objects, and scanning them takes about 17% of the sampling time between two
-    passes."""
+    """Exclude all existing objects from full garbage collections inside the ``with`` statement. Torch
+    alone creates 300,000 objects, and scanning them takes about 17% of the sampling time between
+    two collections.
+    """
     gc.collect()
     gc.freeze()
     try:

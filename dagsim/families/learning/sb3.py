@@ -1,7 +1,7 @@
 """Models from Stable-Baselines3 as policies, using their weights and settings but none of their
 code.
 
-The zip file of a model contains JSON, pickled objects and tensors. Only the shapes and values of
+A model's zip file contains JSON, pickled objects and tensors. Only the shapes and values of
 the tensors (``policy.pth``, read with ``weights_only``) and the name of the activation function are
 used, so neither Stable-Baselines3 nor the model's own code is imported.
 """
@@ -39,8 +39,9 @@ _IGNORED = re.compile(r"(mlp_extractor\.value_net|value_net|q_net_target)\.")
 
 
 class _Model(NamedTuple):
-    """The part of a model that makes choices, which is a perceptron from the observation to one
-    value per action."""
+    """The part of a model that makes choices: a perceptron from the observation to one value per
+    action.
+    """
 
     net: nn.Sequential
     inputs: int

@@ -36,7 +36,7 @@ class Sb3VecEnv(VecEnv):
     """
 
     def __init__(self, envs: Any) -> None:
-        """``envs`` is a vector environment of Gymnasium with ``action_mask`` in its infos."""
+        """Wrap ``envs``, a Gymnasium vector environment with ``action_mask`` in its infos."""
         if envs.metadata.get("autoreset_mode") is not AutoresetMode.SAME_STEP:
             raise ConfigError("Stable-Baselines3 needs environments with autoreset_mode='SameStep'")
         self.envs: Any = envs
@@ -53,7 +53,7 @@ class Sb3VecEnv(VecEnv):
         return observations
 
     def step_async(self, actions: np.ndarray) -> None:
-        """Take the actions, one per environment."""
+        """Store the actions, one per environment, for ``step_wait``."""
         self._actions = actions
 
     def step_wait(self) -> tuple[Any, np.ndarray, np.ndarray, list[dict[str, Any]]]:
@@ -103,7 +103,7 @@ class Sb3VecEnv(VecEnv):
         return [values[number] for number in self._which(indices)]
 
     def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
-        """No environment is wrapped."""
+        """Return False for each environment, because none is wrapped."""
         return [False for _ in self._which(indices)]
 
     def get_images(self) -> Sequence[np.ndarray | None]:

@@ -1,4 +1,4 @@
-"""The Gymnasium environment of the GPU cluster, a thin wrapper around ``Episode``."""
+"""The Gymnasium environment for the GPU cluster, a thin wrapper around ``Episode``."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from dagsim.systems.seam import Scenario
 
 
 class SchedulingEnv(EpisodeEnv):
-    """Every step is one choice: which task to start and where, or to wait for a change (the last
-    action, which is legal as long as any event is still to come). ``action_masks()``,
+    """Every step is one choice: which task to start and where, or to wait for a change. Waiting is the
+    last action, and is legal as long as any event is still to come. ``action_masks()``,
     ``info["action_mask"]`` and the observation (except ``flat``) indicate which actions are legal.
     A masked action is replaced by the first legal one and counted in ``info["illegal_actions"]``.
 
@@ -60,7 +60,7 @@ class SchedulingEnv(EpisodeEnv):
     def of(
         cls, scenario: Scenario, env: EnvConfig | None = None, render_mode: str | None = None, **settings: Any
     ) -> Any:
-        """Build the environment of a scenario; ``settings`` are fields of ``EnvConfig``."""
+        """Build the environment for a scenario; ``settings`` are fields of ``EnvConfig``."""
         return cls(scenario, env or _config_of(scenario, settings), render_mode)
 
     @classmethod
@@ -71,7 +71,7 @@ class SchedulingEnv(EpisodeEnv):
         (``VectorSchedulingEnv``) if it supports the configuration.
 
         Raises:
-            ConfigError: The compiled engine is requested but cannot run them.
+            ConfigError: The compiled engine is requested but cannot run the environments.
         """
         own = {name: value for name, value in settings.items() if name != "render_mode"}
         config = env or _config_of(scenario, own)
@@ -179,8 +179,9 @@ class SchedulingEnv(EpisodeEnv):
 
 
 def _mean_jct_s(schedule: Schedule) -> float:
-    """Compute the mean completion time in the same way as the metrics, but directly from the rows
-    of the log, because converting them to an array would take ten times as long."""
+    """Compute the mean completion time as the metrics do, but directly from the rows of the log,
+    because converting the rows to an array would take ten times as long.
+    """
     jct_s = np.full(len(schedule.jobs), np.nan)
     for row in schedule.log.since(0):
         if row[0] == Kind.COMPLETED:

@@ -1,5 +1,6 @@
-"""A training run from start to finish: its run folder, the learning, and the final test on seeds
-that are used only once."""
+"""A training run from start to finish: its run folder, the training itself, and the final test on
+seeds that are used only once.
+"""
 
 from __future__ import annotations
 
@@ -61,8 +62,9 @@ def train(
 
     ``config`` is a configuration, a file, or a name from ``dagsim list configs``. ``settings``
     (``key=value``) change it as ``--set`` does. ``init`` is a checkpoint to start from. ``workers``
-    processes run the episodes; ``on`` (as in ``--executor``) runs the policies of the final test,
-    by default in as many processes. On Ray, it also runs the episodes. Neither changes the result.
+    is the number of processes that run the episodes. ``on`` (as in ``--executor``) sets where the
+    policies of the final test run; the default is the same number of processes. On Ray, the
+    episodes run there as well. Neither changes the result.
 
     Raises:
         InputError: The configuration or the checkpoint is invalid.
@@ -87,8 +89,8 @@ def begin_training(
     name: str | None = None,
     argv: Sequence[str] = (),
 ) -> Store:
-    """Create a run folder for a training run. ``argv`` is the command to record, and ``report``
-    says whether the run ends with a final test, also after ``--resume``.
+    """Create a run folder for a training run. ``argv`` is the command to record. ``report`` sets
+    whether the run ends with a final test, even if it is stopped and resumed.
 
     Raises:
         InputError: ``init`` is not a checkpoint, or ``out`` cannot be written to.
@@ -105,7 +107,8 @@ def resumed_training(path: Path) -> Store:
     """Open the run folder of a stopped training run.
 
     Raises:
-        InputError: Another command made the folder, or a file that determines the training run has changed.
+        InputError: Another command made the folder, or a file on which the training run depends has
+            changed.
     """
     folder = Store.open(path, own=True)
     if (command := folder.manifest["command"]) != "train":
@@ -125,11 +128,11 @@ def train_in(
     on: str | None = None,
 ) -> Trained:
     """Train in ``folder`` to the end, and write ``report.csv`` unless the run was started without a
-    final test. With ``resume``, continue from its checkpoint.
+    final test. With ``resume``, continue from the folder's checkpoint.
 
     Raises:
         KeyboardInterrupt: The run was stopped; the folder keeps its last complete iteration.
-        RunFolderError: Another process writes to the folder, or it cannot be written to.
+        RunFolderError: Another process is writing to the folder, or it cannot be written to.
     """
     with folder.writing():
         run = TrainingRun(folder, workers, watch, on)
@@ -143,8 +146,9 @@ def train_in(
 
 
 def finish(run: TrainingRun) -> list[CellRun]:
-    """Run the agent and the policies to compare it with on the test seeds: a linear policy, the
-    reference and other heuristics."""
+    """Run the agent on the test seeds, and the policies with which it is compared: a linear policy,
+    the reference and other heuristics.
+    """
     path, kind = run.folder.path.resolve(), algorithm_name(run.train.algorithm)
     linear = path / "linear.pt"
     if not linear.exists() and (agent := run.linear()) is not None:
@@ -157,23 +161,25 @@ def finish(run: TrainingRun) -> list[CellRun]:
 
 
 def _policy_of(checkpoint: Path, **own: str | None) -> str:
-    """Return the policy that loads the agent from a file. ``own`` names its codec and network if
-    they are code outside dagsim."""
+    """Return the policy that loads the agent from a file. ``own`` names the agent's codec and network
+    if these are code outside dagsim.
+    """
     parts = [f'{part}="{value}"' for part, value in {"checkpoint": checkpoint, **own}.items() if value is not None]
     return f"agent[{','.join(parts)}]"
 
 
 def _agent_hash(path: Path, config: Config) -> str:
-    """Check that a checkpoint file can be loaded, and return its SHA-256. Its codec and network may
-    be code outside dagsim if the configuration names them."""
+    """Check that a checkpoint file can be loaded, and return its SHA-256. The codec and the network
+    may be code outside dagsim if the configuration names them.
+    """
     train = config.training()
     Checkpoint.load(path, codec=kind_of(train.codec), net=kind_of(train.net))
     return file_hash(path)
 
 
 def _initial_agent(folder: Store) -> Path | None:
-    """Return the checkpoint from which the training run starts. It is needed until the run has
-    written its own.
+    """Return the checkpoint from which the training run starts. The file is needed until the run has
+    written its own checkpoint.
 
     Raises:
         InputError: The file has changed since the run began.

@@ -1,4 +1,4 @@
-"""Settings that all algorithms share."""
+"""Settings shared by all algorithms."""
 
 from __future__ import annotations
 
@@ -12,22 +12,23 @@ __all__ = ["Algorithm", "AlgorithmSettings", "CheckedSettings"]
 
 
 class AlgorithmSettings(Protocol):
-    """An algorithm, as a configuration names it: a dataclass with its settings."""
+    """An algorithm in a configuration: a dataclass with its settings."""
 
     @property
     def kind(self) -> str:
-        """Its name."""
+        """The algorithm's name in a configuration."""
         ...
 
     def build(self, context: Any) -> Any:
-        """Build the ``Learner`` of the algorithm from a ``LearnerContext``."""
+        """Build the algorithm's ``Learner`` from a ``LearnerContext``."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedSettings:
-    """Settings that check their values. Messages begin with their ``kind`` or, if they have none,
-    their ``section``."""
+    """Settings that check their values. Error messages begin with ``kind`` or, if the settings have
+    none, with ``section``.
+    """
 
     section: ClassVar[str] = ""
 
@@ -57,8 +58,9 @@ class CheckedSettings:
 
 @dataclass(frozen=True, slots=True)
 class Algorithm(CheckedSettings):
-    """Settings of one of dagsim's algorithms. They refer to the learner by name, so that torch is
-    loaded only when one is built."""
+    """Settings for one of dagsim's algorithms. They refer to the learner by name, so that torch is
+    loaded only when a learner is built.
+    """
 
     learner: ClassVar[str]
 

@@ -22,7 +22,7 @@ from dagsim.systems.seam import CodecSettings, Scenario, System
 
 
 def _all_codecs() -> Registry[Any]:
-    """Return the codecs of all systems; ``check_training`` rejects those of another system."""
+    """Return the codecs of all systems; ``check_training`` later rejects a codec of another system."""
     entries = {entry.name: entry for system in all_systems().values() for entry in system.codecs.describe()}
     return Registry("codec", entries.values(), group="dagsim.codecs", listing="dagsim list codecs", method="build")
 
@@ -47,7 +47,7 @@ class TrainSection(TrainConfig):
 
 
 def section_for(system: System | type[System]) -> TrainSection:
-    """Return the default section for a system."""
+    """Return the default ``train`` section for a system."""
     section: TrainSection = TypeAdapter(TrainSection).validate_python(for_system({}, system))
     return section
 

@@ -2,16 +2,17 @@
 
 results/20261120T193000Z-train-ppo-s1-3fa9c1/
 ├── config.yaml, manifest.json, status.json, command.txt    as in every run folder
-├── sweep-reference/  the runs of heuristics on the validation seeds, as a sweep keeps them (unless an earlier
-│                     training in the results folder searched for the same: its result is in ../references/)
+├── sweep-reference/  runs of heuristics on the validation seeds, stored as a sweep; missing if an
+│                     earlier training run in the results folder made the same search, whose result
+│                     is then in ../references/
 ├── progress.csv      one row per iteration
-├── checkpoint.pt     the state for `dagsim train --resume`, from before the first iteration on
-├── replay/           the replay of d3qn, rainbow and sac, until the last iteration
-├── best.pt           the best agent on validation: `dagsim eval --policy ppo --checkpoint best.pt`
+├── checkpoint.pt     the state for `dagsim train --resume`, written from before the first iteration on
+├── replay/           the replay buffer of d3qn, rainbow and sac, kept until the last iteration
+├── best.pt           the agent that was best on validation: `dagsim eval --policy ppo --checkpoint best.pt`
 ├── linear.pt         a linear policy on the same features
-├── report_seeds.yaml the seeds of the report, which no other training in the same folder uses
-├── sweep-report/     the runs of the agents and heuristics on these seeds
-├── report.csv        their comparison
+├── report_seeds.yaml the test seeds, which no other training run in the same folder uses
+├── sweep-report/     runs of the agents and heuristics on the test seeds
+├── report.csv        the comparison of these runs
 └── plots/
 """
 
@@ -75,7 +76,7 @@ _SEQUENCES_PER_SEED = 50_000
 
 
 class Progress(NamedTuple):
-    """The progress of a training run."""
+    """The progress of a training run: how much of the current phase is done."""
 
     what: str
     done: int
@@ -89,9 +90,9 @@ Tell = Callable[[Progress], None]
 
 
 class TrainingRun:
-    """One training run, new or resumed, on any system. ``on`` is the executor for the runs of other
-    policies, and for the episodes if it has a method ``rollouts``. The default is ``workers``
-    processes.
+    """One training run, new or resumed, on any system. ``on`` is the executor for runs of other
+    policies, and also for the episodes if the executor has a method ``rollouts``. The default is
+    ``workers`` processes.
 
     Raises:
         RunFolderError: The folder's checkpoint is missing, damaged or from another training run.
@@ -129,7 +130,9 @@ class TrainingRun:
 
     @property
     def best(self) -> float:
-        """The best ratio to the reference on validation so far; NaN before the first validation."""
+        """The best validation result so far, relative to the reference; NaN before the first
+        validation.
+        """
         return float("nan") if self._best is None else self._best
 
     @property
@@ -153,8 +156,9 @@ class TrainingRun:
         an agent's weights.
 
         Raises:
-            KeyboardInterrupt: The user stopped it; the checkpoint holds the last complete iteration.
-            RunFolderError: Another process writes to the folder, or it cannot be written to.
+            KeyboardInterrupt: The user stopped the run; the checkpoint holds the last complete
+                iteration.
+            RunFolderError: Another process is writing to the folder, or it cannot be written to.
         """
         with self.folder.writing(), ExitStack() as stack:
             rollouts = stack.enter_context(self._rollouts())
@@ -178,8 +182,9 @@ class TrainingRun:
             self._archive.remove()
 
     def _rollouts(self) -> AbstractContextManager[Rollouts]:
-        """Return roll-outs on the executor if it can run episodes, else in processes on this
-        machine."""
+        """Return roll-outs on the executor if it can run episodes, and otherwise in processes on this
+        machine.
+        """
         elsewhere = getattr(executor_for(self._where), "rollouts", None)
         if elsewhere is not None:
             rollouts: AbstractContextManager[Rollouts] = elsewhere(self.config, self._factory, self.train.lockstep)
@@ -244,12 +249,15 @@ class TrainingRun:
         return share if minutes is None else max(share, self._seconds / 60 / minutes)
 
     def _expected(self, done: int) -> int:
-        """Estimate the final number of iterations if the others take as long as the ``done`` ones."""
+        """Estimate the final number of iterations if the remaining ones take as long as the ``done``
+        ones.
+        """
         return max(done, round(done / self._progress(done)))
 
     def _validate(self) -> float:
-        """Validate the greedy policy, and return its objective on the validation seeds divided by
-        the reference's. Save the agent if it is the best so far."""
+        """Validate the greedy policy. Return its objective on the validation seeds divided by the
+        reference's objective. Save the agent if it is the best so far.
+        """
         assert self.judged is not None
         bounded = getattr(self.train.codec, "bounded", False)
         bounds = ObservationBounds() if bounded else None
@@ -267,7 +275,9 @@ class TrainingRun:
         return ratio
 
     def merit_of(self, schedule: Schedule) -> float:
-        """Return the metric by which the system ranks policies; NaN if the schedule has none."""
+        """Return the metric by which the system ranks policies; NaN if the schedule has no such
+        metric.
+        """
         if self._varied:
             return summarize(schedule, unfinished="drop").jct_s.mean
         return merit_in(measured(self.config, schedule).to_dict(), self.scenario.merit)
@@ -318,8 +328,9 @@ class TrainingRun:
             self._archive.prune(replay)
 
     def _resumed(self) -> dict[str, Any] | None:
-        """Return the checkpoint; ``None`` if training was stopped before writing one, in which case
-        nothing is lost."""
+        """Return the checkpoint; ``None`` if training was stopped before it wrote one, in which case
+        nothing is lost.
+        """
         if not self._checkpoint.exists() and not has_rows(self.folder.path):
             return None
         state = read_plain(self._checkpoint)
@@ -359,9 +370,10 @@ class TrainingRun:
         return PolicyRuns(self.folder.path, self.config, self._where, tell)
 
     def _measure(self, runs: Sequence[CellRun]) -> None:
-        """Take the units of time and of the objective from the reference's runs. The unit of time
+        """Derive the units of time and of the objective from the reference's runs. The unit of time
         is 1 if the reference completed no job, and the unit of the objective is 1 if the
-        reference's objective is 0."""
+        reference's objective is 0.
+        """
         if self._varied:
             self.reference_merits = [completed_jct_s(self.config, run) for run in runs]
             return
@@ -403,7 +415,7 @@ class TrainingRun:
             return None
         train = replace(self.train, net=LinearConfig())
         learner: Learner = train.algorithm.build(self._context(InProcessRollouts(self._factory, train.lockstep), train))
-        if learner.net.settings != train.net:  # the algorithm uses a network of its own
+        if learner.net.settings != train.net:  # this algorithm uses a network of its own
             return None
         for iteration in range(count):
             self._tell(Progress("a linear policy", iteration, count))

@@ -1,4 +1,6 @@
-"""The Gymnasium environment for many episodes on the GPU cluster at once, in the compiled engine."""
+"""The Gymnasium environment that runs many episodes on the GPU cluster at once, in the compiled
+engine.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ _HIDDEN = 1 << 40
 
 
 def seeds_of(config: EnvConfig) -> range:
-    """Return the seeds of episodes that are begun without a seed."""
+    """Return the seeds from which an episode without a given seed draws."""
     return EpisodeEnv.random_seeds[: config.pool]
 
 
@@ -32,11 +34,13 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
     """``num_envs`` scheduling environments in the compiled engine.
 
     Spaces, observations, rewards, infos and seeds are those of a ``SyncVectorEnv`` of
-    ``SchedulingEnv``: ``reset(seed=n)`` plays the job sequences n, n + 1, and so on. The arrays of
-    each step are new. ``make_vec`` makes it, if the compiled engine knows all that is configured.
+    ``SchedulingEnv``: ``reset(seed=n)`` starts the job sequences n, n + 1, and so on. Every step
+    returns new arrays. ``make_vec`` builds this class if the compiled engine supports the
+    configuration.
 
-    ``copy.deepcopy``, ``pickle`` and ``get_state`` with ``set_state`` bring a moment back, by repeating the actions
-    of the present episodes. ``render`` and ``call`` do the same in an environment of their own (``moment``).
+    ``copy.deepcopy``, ``pickle``, and ``get_state`` with ``set_state`` restore the current state by
+    repeating the actions of the current episodes. ``render`` and ``call`` do the same in a separate
+    environment (``moment``).
     """
 
     def __init__(
@@ -51,7 +55,9 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
         single: Callable[[], EpisodeEnv] | None = None,
         render_mode: str | None = None,
     ) -> None:
-        """``again`` makes the same environments, and ``single`` one of them."""
+        """Wrap compiled ``episodes``. ``again`` builds the same environments anew, and ``single``
+        builds one of them.
+        """
         self.num_envs, self.config = num_envs, config
         self._again, self._single, self.render_mode = again, single, render_mode
         self._mode = AutoresetMode(autoreset_mode)
@@ -80,7 +86,7 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Any, dict[str, Any]]:
-        """Start all episodes, or those that ``options["reset_mask"]``, (num_envs,) bool, selects."""
+        """Start all episodes, or those selected by ``options["reset_mask"]``, (num_envs,) bool."""
         mask = (options or {}).get("reset_mask")
         which = self._every if mask is None else np.flatnonzero(mask)
         if seed is None or isinstance(seed, int):
@@ -117,7 +123,7 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
         return observations, rewards, terminated, truncated, infos | self._infos(self._every)
 
     def get_state(self) -> tuple[EnvState, ...]:
-        """Return the present moment of each environment as plain values, which can be pickled."""
+        """Return the current state of each environment as plain values, which can be pickled."""
         return tuple(
             EnvState(
                 None if self._seeds[number] < 0 else int(self._seeds[number]),
@@ -129,10 +135,10 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
         )
 
     def set_state(self, states: Sequence[EnvState]) -> Any:
-        """Go to the moment of ``get_state``, by repeating the actions; return the observations.
+        """Restore states from ``get_state`` by repeating the actions, and return the observations.
 
         Raises:
-            ConfigError: There are fewer or more states than environments.
+            ConfigError: The number of states differs from the number of environments.
         """
         if len(states) != self.num_envs:
             raise ConfigError(f"set_state: expected {self.num_envs} states, got {len(states)}")
@@ -147,10 +153,10 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
         return self._observations()
 
     def moment(self, number: int) -> EpisodeEnv:
-        """Return environment ``number`` at the present moment, as one of its own in the kernel.
+        """Return environment ``number`` in its current state, as a separate environment in the kernel.
 
         Raises:
-            ConfigError: Nothing says how to make it.
+            ConfigError: The environment was created without ``single``.
         """
         if self._single is None:
             raise ConfigError(
@@ -172,11 +178,11 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
         return tuple([getattr(self.moment(number), name) for number in range(self.num_envs)])
 
     def render(self) -> tuple[Any, ...] | None:
-        """Draw each environment in the render mode; None without one."""
+        """Draw each environment in the render mode; return None if there is no render mode."""
         return None if self.render_mode is None else self.call("render")
 
     def __deepcopy__(self, memo: dict[int, Any]) -> VectorSchedulingEnv:
-        """Environments of their own at the same moment."""
+        """Return independent environments in the same states."""
         memo[id(self)] = twin = self._remade()
         twin.set_state(self.get_state())
         return twin
@@ -192,7 +198,7 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
         return self._again()
 
     def _actions_of(self, number: int) -> tuple[int, ...]:
-        """Return the actions of the present episode of an environment."""
+        """Return the actions so far in an environment's current episode."""
         steps = self._taken[int(self._first[number]) - self._dropped :]
         return tuple([int(step[number]) for step in steps if step[number] != _NO_ACTION])
 
@@ -246,8 +252,9 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
         return {"observations": flat, "action_mask": self._mask.copy()}
 
     def _infos(self, which: np.ndarray) -> dict[str, Any]:
-        """Return the infos of these episodes; for each key, ``_key`` tells for which episodes the
-        value is set."""
+        """Return the infos for these episodes. For each key, the entry ``_key`` shows for which
+        episodes the value is set.
+        """
         here = np.zeros(self.num_envs, bool)
         here[which] = True
         values: dict[str, np.ndarray] = {
@@ -280,7 +287,7 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
 
 
 def _at_state(again: Callable[[], VectorSchedulingEnv] | None, states: Sequence[EnvState]) -> VectorSchedulingEnv:
-    """Return the environments that were pickled."""
+    """Rebuild environments that were pickled."""
     if again is None:
         raise ConfigError("the environments were not created by make_vec, so it is unknown how to create them again")
     made = again()

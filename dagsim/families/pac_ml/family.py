@@ -1,4 +1,4 @@
-"""The family of PAC-ML, and what it adds."""
+"""The PAC-ML family, and what it registers."""
 
 from dagsim.family import Entry, Family
 

@@ -1,5 +1,5 @@
-"""PAC-ML's net for the system ``ramp`` (Parsonson et al. 2023): messages over the computation graph
-of a job.
+"""PAC-ML's network for the system ``ramp`` (Parsonson et al. 2023), which passes messages over a job's
+computation graph.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["ComputationBatch", "ComputationGraphs", "ComputationStore", "PacMl",
 
 
 class ComputationGraphs(NamedTuple):
-    """``G`` computation graphs as one, with N operations and M dependencies in all."""
+    """``G`` computation graphs as one, with N operations and M dependencies in total."""
 
     ops: Tensor  # (N, F)
     deps: Tensor  # (M, E)
@@ -58,7 +58,7 @@ class ComputationGraphs(NamedTuple):
 
 
 class ComputationBatch(NamedTuple):
-    """``B`` observations with ``N`` rows and ``G`` distinct graphs in all."""
+    """``B`` observations with ``N`` rows and ``G`` distinct graphs in total."""
 
     tokens: Tensor  # (N, F) float32
     context: Tensor  # (B, C) float32
@@ -70,13 +70,13 @@ class ComputationBatch(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Number of observations in the batch."""
+        """The number of observations in the batch."""
         return len(self.context)
 
 
 class ComputationStore:
-    """A sequence of observations, from which batches are taken. A graph object that several
-    observations share is kept and embedded once.
+    """A sequence of observations from which batches can be taken. If several observations share a
+    graph object, it is stored and embedded once.
     """
 
     def __init__(self, observations: Sequence[RampObservation]) -> None:
@@ -97,11 +97,11 @@ class ComputationStore:
         return self._rows.is_free
 
     def batch(self, picked: np.ndarray) -> ComputationBatch:
-        """A batch of the observations with the indices ``picked`` (int64), in that order."""
+        """Return a batch with the observations at the indices ``picked`` (int64), in that order."""
         return ComputationBatch(*self._rows.batch(picked), self._graphs, torch.from_numpy(self._graph[picked]))
 
     def everything(self) -> ComputationBatch:
-        """One batch of all observations."""
+        """Return one batch with all observations."""
         return self.batch(np.arange(len(self)))
 
 
@@ -110,11 +110,11 @@ _WIDE = 64
 
 
 class Round(nn.Module):
-    """One round of messages: an operation takes the mean of the messages from its parents and from
-    itself.
+    """One round of messages: each operation receives the mean of the messages from its parents and
+    from itself.
 
-    A message combines the embedding of its sender with that of the dependency. An operation's
-    message to itself has 0 in place of the dependency.
+    A message combines the embedding of the sender with the embedding of the dependency. In an
+    operation's message to itself, 0 takes the place of the dependency.
     """
 
     def __init__(self, ops: int, deps: int, message: int, outputs: int) -> None:
@@ -125,7 +125,7 @@ class Round(nn.Module):
         self.reduce = nn.Sequential(nn.LayerNorm(2 * message), nn.Linear(2 * message, outputs), nn.ReLU())
 
     def forward(self, ops: Tensor, graphs: ComputationGraphs) -> Tensor:
-        """(N, outputs) from the rows (N, ops)."""
+        """Return (N, outputs), computed from the rows ``ops``."""
         embedded = self.of_op(ops)
         own = self.reduce(torch.cat([embedded, embedded.new_zeros(len(embedded), self.message)], 1))
         sent = self.reduce(torch.cat([embedded[graphs.sources], self.of_dep(graphs.deps)], 1))
@@ -135,8 +135,8 @@ class Round(nn.Module):
 
 
 class PacMl(ScoreNet):
-    """Embeds the graph of the job, and the job among the others. It then scores each way to
-    partition the job.
+    """Embeds the job's graph, and the job in its context. It then scores each way to partition the
+    job.
     """
 
     observation = RampObservation
@@ -154,7 +154,7 @@ class PacMl(ScoreNet):
         self.score = nn.Sequential(nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(), indifferent(hidden))
 
     def embed(self, graphs: ComputationGraphs) -> Tensor:
-        """(G, embedding) mean over the operations of each graph."""
+        """Return (G, embedding): the mean over the operations in each graph."""
         rows = self.second(self.first(graphs.ops, graphs), graphs)
         return segment_mean(rows, graphs.owner, graphs.many)
 
@@ -173,5 +173,5 @@ class PacMl(ScoreNet):
 
 
 def _mean_rows(rows: Tensor, batch: ComputationBatch) -> Tensor:
-    """(B, H) mean of the rows (N, H) of each observation."""
+    """Return (B, H): the mean of the rows (N, H) in each observation."""
     return segment_mean(rows, batch.segment, batch.size)

@@ -1,4 +1,4 @@
-"""Settings of PAC-ML's net."""
+"""Settings for PAC-ML's network."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PacMlConfig(RowNetSettings):
         positive(hidden=self.hidden, message=self.message, embedding=self.embedding, job=self.job)
 
     def build(self, codec: CodecSettings) -> ActorNet:
-        """Build a new net for the codec's observations.
+        """Build a new network for the codec's observations.
 
         Raises:
             ConfigError: The observations have no computation graph.

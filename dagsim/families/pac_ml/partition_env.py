@@ -1,8 +1,9 @@
-"""``dagsim/Partition-v0``: how far to split each job on RAMP, as a Gymnasium environment (Parsonson
-et al. 2023).
+"""``dagsim/Partition-v0``: into how many pieces to split each job on RAMP, as a Gymnasium environment
+(Parsonson et al. 2023).
 
-A thin wrapper around ``Episode``, which ``import dagsim.envs`` registers. A step decides on the
-waiting job; time then passes until the next arrival with a choice.
+The environment is a thin wrapper around ``Episode``, and ``import dagsim.envs`` registers it. A
+step makes the decision about the waiting job; time then passes until the next arrival with a
+choice.
 """
 
 from __future__ import annotations
@@ -44,22 +45,23 @@ class PartitionEnv(EpisodeEnv):
     - ``ops`` (most_ops, 5) and ``deps`` (most_deps, 2) of the job's graph, unsplit;
     - ``sources`` and ``targets`` (most_deps,): rows of ``ops``;
     - ``counts`` (2,): numbers of operations and dependencies;
-    - ``context`` of the job and the fabric;
+    - ``context``: the job and the fabric;
     - ``degrees`` (max_degree + 1, F): one row per degree;
     - ``gpus``: one row per GPU type;
-    - ``action_mask`` (max_degree + 1,): 1 if the degree may be chosen now, so if the free servers have
-      room for it and, with ``outlooks``, the job would be in time.
+    - ``action_mask`` (max_degree + 1,): 1 if the degree may be chosen now, that is, if the job fits
+      on
+      the free servers and, with ``outlooks``, would be in time.
 
     A masked action raises ``IllegalDecision``. With ``invalid_is_zero`` it blocks the job instead
-    (as ddls does) and is counted in ``info["illegal_actions"]``. An episode is ``terminated`` when
-    every job has been decided and has left, and ``truncated`` if the scenario's horizon ends it
-    before that.
+    (as in ddls) and is counted in ``info["illegal_actions"]``. An episode is ``terminated`` when a
+    decision has been made about every job and every job has left, and ``truncated`` if the
+    scenario's horizon ends it before that.
 
-    ``info`` has the mask, the time, the numbers of jobs that arrived and were blocked, and the
-    ``cause`` for which the job of the last step was blocked (``None``: it was admitted). At the end
-    it has the ``blocking_rate``.
+    ``info`` contains the mask, the time, the numbers of jobs that arrived and were blocked, and the
+    ``cause`` for which the job in the last step was blocked (``None`` if it was admitted). At the
+    end it contains the ``blocking_rate``.
 
-    ``reset(options={"jobs": [...]})`` plays these ``RampJob``s, in order of arrival.
+    ``reset(options={"jobs": [...]})`` simulates these ``RampJob``s, in order of arrival.
 
     Render modes: ``ansi`` (a line), ``rgb_array`` and ``human`` (the servers, one colour per job).
     """
@@ -113,13 +115,15 @@ class PartitionEnv(EpisodeEnv):
         return self._observation(), self._info()
 
     def action_masks(self) -> np.ndarray:
-        """(max_degree + 1,) bool: True for the degrees that may be chosen now; for 0 when the episode is over."""
+        """Return (max_degree + 1,) bool: True for the degrees that may be chosen now; only for 0 when
+        the episode is over.
+        """
         mask = np.zeros(self._degrees, bool)
         mask[[0] if self.view is None else [way.degree for way in self.codec.ways]] = True
         return mask
 
     def action_of(self, decision: Any) -> int | None:
-        """The action that stands for a heuristic's ``Partition`` (``None``: to block the job)."""
+        """Return the action that represents a heuristic's ``Partition`` (``None`` blocks the job)."""
         row = self.codec.choice_of(() if decision is None else (decision,))
         return None if row is None else self.codec.ways[row].degree
 

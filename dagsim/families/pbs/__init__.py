@@ -1,1 +1,1 @@
-"""PBS (OpenPBS, PBS Pro, Torque): its accounting, its queue and the configuration of its sites."""
+"""PBS (OpenPBS, PBS Pro, Torque): accounting, queues and the configuration of sites."""

@@ -1,4 +1,4 @@
-"""The PBS family, and what it registers."""
+"""The PBS family, and everything that it registers."""
 
 from dagsim.family import Entry, Family
 

@@ -1,12 +1,13 @@
-"""PBS (OpenPBS, PBS Pro, Torque): accounting, ``server_priv/accounting/YYYYMMDD``, and jobs of ``qstat -f``.
+"""PBS (OpenPBS, PBS Pro, Torque): accounting, ``server_priv/accounting/YYYYMMDD``, and jobs from
+``qstat -f``.
 
-A line of accounting is ``MM/DD/YYYY HH:MM:SS;TYPE;ID;key=value key=value ...``. Only records of ended (``E``) and
-of rerun (``R``) attempts are read. ``ctime qtime etime start end`` are epoch seconds; in ``qstat`` they are local
-dates, some under other names.
+A line of accounting is ``MM/DD/YYYY HH:MM:SS;TYPE;ID;key=value key=value ...``. Only records of
+ended (``E``) and of rerun (``R``) attempts are read. ``ctime qtime etime start end`` are epoch
+seconds; in ``qstat`` they are local dates, some under other names.
 
-What a job asks for is stated in one of many ways: ``select``, Torque's ``nodes`` or ``neednodes``, ``procs``, or
-``ncpus`` and ``ngpus``; without any of these, the slots in ``exec_host`` count. GPUs that are stated beside them
-(``gpus``, ``gpu``, ``naccelerators``, ``exec_gpus``) are totals.
+A job states its request in one of several ways: ``select``, Torque's ``nodes`` or ``neednodes``,
+``procs``, or ``ncpus`` and ``ngpus``; without any of these, the slots in ``exec_host`` count. GPUs
+that are stated separately (``gpus``, ``gpu``, ``naccelerators``, ``exec_gpus``) are totals.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ _PAIR = re.compile(r"""(?<!\S)([^\s=]+)=("[^"]*"|'[^']*'|\S*)""")
 _CONTINUES = re.compile(r"\t| {6}")
 """Begins a line of ``qstat -f`` with the rest of a long value: a tab, or the spaces that copies make of
 it. Lines with names have four spaces."""
-_LONGEST = 1 << 20  # in bytes; lines of big jobs list every core, and 100 KB is normal
+_LONGEST = 1 << 20  # in bytes; lines of large jobs list every core, so 100 KB is normal
 _TYPE_KEYS = ("accelerator_model", "gpu_model", "gpu_type", "gputype")
 _HOST = re.compile(r"(?:^|\+)([^+/]{1,255})")
 _MOST_NODES = 1 << 14  # maximum per job
@@ -109,7 +110,7 @@ class Pbs(Reader):
 
 
 class _Chunk(NamedTuple):
-    """A number of equal pieces, each on one node."""
+    """A number of equal chunks (``pieces``), each on one node."""
 
     pieces: int = 1
     gpus: int = 0
@@ -171,7 +172,7 @@ def is_qstat(source: Source) -> bool:
 
 
 def _is_queue(source: Source) -> bool:
-    """Return True if the first jobs in ``qstat -f`` are in the system."""
+    """Return True if the first jobs in ``qstat -f`` are still in the system."""
     text = "\n".join(source.head(1 << 16))
     return re.search(rf'job_state"?\s*[:=]\s*"?[{_QUEUED}{_RUNS}H]\b', text) is not None
 
@@ -202,9 +203,10 @@ def qstat_jobs(source: Source, options: TraceOptions, report: ReadReport) -> Ite
 
 
 def _moments(job: Mapping[str, str], zone: ZoneInfo | None) -> tuple[dict[str, str], bool]:
-    """Return the times of a job as epoch seconds, empty if unknown; True if one of them may also be
-    another. Of the two readings of a local time, in an hour that its zone repeats, the one counts
-    that the order of the times and the wall time allow."""
+    """Return the times of a job as epoch seconds, empty if unknown, and True if one of them is
+    ambiguous. A local time in an hour that the time zone repeats has two readings. The one that
+    agrees with the order of the times and with the wall time is used.
+    """
     texts = {name: next((job[other] for other in others if job.get(other)), "") for name, others in _TIMES.items()}
     isos, is_sure = {name: text if text.isdecimal() else _iso(text) for name, text in texts.items()}, True
     if zone is not None and any(_is_repeated(text, zone) for text in isos.values()):
@@ -228,15 +230,16 @@ def _is_repeated(text: str, zone: ZoneInfo) -> bool:
 
 
 def _states_gpus(fields: Mapping[str, str]) -> bool:
-    """Return True if a field of resources has GPUs."""
+    """Return True if one of the resource fields mentions GPUs."""
     texts = (fields.get(f"Resource_List.{name}", "") for name in ("select", "nodes", "neednodes"))
     return bool(fields["gpus"]) or any("gpu" in text or "accelerator" in text for text in texts)
 
 
 def _gpus_submitted(fields: Mapping[str, str]) -> int:
-    """Return the GPUs that the arguments of qsub ask for in all: ``-l select=2:ngpus=4``,
-    ``-l nodes=1:ppn=8:gpus=2`` or ``-l ngpus=2``; 0 if they ask for none. PBS Pro wraps each
-    argument in a tag."""
+    """Return the total number of GPUs that the arguments of qsub request: ``-l select=2:ngpus=4``,
+    ``-l nodes=1:ppn=8:gpus=2`` or ``-l ngpus=2``; 0 if they request none. PBS Pro wraps each
+    argument in a tag.
+    """
     text = re.sub(r"<[^>]*>", " ", fields.get("submit_args") or fields.get("Submit_arguments") or "")
     for chunks in re.findall(r"\b(?:select|nodes)=([^\s,]+)", text):
         try:
@@ -267,11 +270,11 @@ def _listed_jobs(source: Source) -> Iterator[tuple[int, str, dict[str, str]]]:
         if line.startswith("Job Id:"):
             if id:
                 yield place, id, job
-            id, *pairs = re.split(r"(?<!\\)\|", line.partition(":")[2])  # several fields on a line: -F dsv
+            id, *pairs = re.split(r"(?<!\\)\|", line.partition(":")[2])  # qstat -F dsv prints several fields on a line
             id, place, last = id.strip(), number, ""
             job = {key.strip(): value.replace("\\|", "|") for key, _, value in (pair.partition("=") for pair in pairs)}
         elif _CONTINUES.match(line) and last:
-            job[last] += line.strip()  # a long value
+            job[last] += line.strip()  # continuation of a long value
         elif " = " in line:
             last, _, value = line.strip().partition(" = ")
             job[last] = value
@@ -280,7 +283,7 @@ def _listed_jobs(source: Source) -> Iterator[tuple[int, str, dict[str, str]]]:
 
 
 def _iso(text: str) -> str:
-    """Return a date such as ``Thu Feb 22 14:27:48 2018`` in ISO form; other texts as they are."""
+    """Return a date such as ``Thu Feb 22 14:27:48 2018`` in ISO form; return other texts unchanged."""
     try:
         return datetime.strptime(" ".join(text.split()), "%a %b %d %H:%M:%S %Y").isoformat()
     except ValueError:
@@ -288,7 +291,9 @@ def _iso(text: str) -> str:
 
 
 def _epoch(text: str, zone: tzinfo | None) -> str:
-    """Return the seconds since 1970 of a date of qstat or in ISO form; empty for other texts."""
+    """Convert a date from qstat or in ISO form to seconds since 1970; return an empty string for other
+    texts.
+    """
     try:
         moment = datetime.fromisoformat(_iso(text))
     except ValueError:
@@ -312,9 +317,10 @@ def _finished(source: Source, options: TraceOptions, report: ReadReport) -> Iter
 
 
 class Qstat(Pbs):
-    """The running and waiting jobs in PBS. The simulation begins when the queue was printed:
-    running jobs are on their nodes since their start, and end at their time limits; waiting jobs
-    take as long as their limits."""
+    """The running and waiting jobs in PBS. The simulation begins when the queue was printed: running
+    jobs have been on their nodes since they started, and end at their time limits; waiting jobs
+    take as long as their limits.
+    """
 
     name = "qstat"
     summary = "PBS's queue at one moment: qstat -f, or qstat -f -F json"
@@ -349,7 +355,7 @@ class Qstat(Pbs):
 
 
 def _printed_s(source: Source, options: TraceOptions) -> float:
-    """Return when the queue was printed: its time stamp, or the last change of a job."""
+    """Return the time at which the queue was printed: its time stamp, or the last change of a job."""
     if source.head(1)[0].lstrip().startswith("{"):
         stamps = [object_in(read_json(file)).get("timestamp") for file in source.files]
         return max([float(stamp) for stamp in stamps if isinstance(stamp, int | float)], default=0.0)
@@ -387,14 +393,17 @@ def _keys(table: Table) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _keys_apart(table: Table) -> tuple[np.ndarray, np.ndarray]:
-    """Do the same, but distinguish jobs with one id that were created at different times."""
+    """Return the same as ``_keys``, but distinguish jobs with one id that were created at different
+    times.
+    """
     ids, created_s = _keys(table)
     return objects([f"{id} {time!r}" for id, time in zip(ids.tolist(), created_s.tolist(), strict=True)]), created_s
 
 
 def _own_ids(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the ids of jobs in order of arrival, with a number appended to later uses of an id;
-    and (J,) bool: the jobs with such a number."""
+    """Return the ids of jobs in order of arrival, where later uses of an id get a number; and (J,)
+    bool: True for the ids with such a number.
+    """
     seen: Counter[str] = Counter()
     ids = []
     for key in keys.tolist():
@@ -405,7 +414,7 @@ def _own_ids(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _batch(table: Table, options: TraceOptions, keys: Callable[[Table], tuple[np.ndarray, np.ndarray]]) -> JobBatch:
-    """Convert a table to jobs, each from the first or the last of its usable attempts."""
+    """Convert a table to jobs, each built from the first or the last of its usable attempts."""
     checks, groups = Checks(table), rows_by_job(*keys(table))
     ids, again = _own_ids(groups.ids)
     start_s, ran_s = _ran(checks)
@@ -515,7 +524,7 @@ def _seconds(text: str) -> tuple[float, str]:
 
 
 def _task_kind(chunk: _Chunk, kind: str | None, options: TraceOptions) -> TaskKind:
-    """Return the kind of task for a chunk, on this type of GPU if any."""
+    """Return the kind of task for a chunk, on GPUs of type ``kind`` if it has any."""
     types = (kind,) if kind and chunk.gpus else None
     return TaskKind(
         Demand(chunk.gpus or options.gpus_per_task or 0, chunk.cpus, chunk.memory_gb, types), chunk.pieces > 1
@@ -602,8 +611,9 @@ def _held(hosts: str) -> list[_Chunk]:
 
 
 def _chunk(text: str) -> _Chunk:
-    """Parse PBS's ``2:ncpus=8:ngpus=2:mem=4gb``, or Torque's ``2:ppn=8:gpus=4``, where the name of
-    a node counts as one."""
+    """Parse PBS's ``2:ncpus=8:ngpus=2:mem=4gb``, or Torque's ``2:ppn=8:gpus=4``, where a node's name
+    counts as one node.
+    """
     first, *rest = text.split(":")
     if "=" in first:
         rest, first = [first, *rest], "1"

@@ -1,4 +1,4 @@
-"""Nodes as ``pbsnodes`` prints them, as text or JSON."""
+"""Nodes as printed by ``pbsnodes``, as text or JSON."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def _node_of_pbs(where: str, name: str, fields: Mapping[str, str]) -> FoundNode:
 
 
 def _physical(status: str) -> str:
-    """Return Torque's memory: ``physmem=131889252kb`` in its status."""
+    """Return the memory in a Torque node's status: ``physmem=131889252kb``."""
     match = re.search(r"(?:^|,)physmem=(\d{1,18}[kmgt]?b)", status)
     return match[1] if match else "0"
 

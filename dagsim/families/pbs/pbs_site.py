@@ -1,8 +1,8 @@
 """The configuration of a PBS site, from ``qmgr -c 'print server'`` and ``pbsnodes -a``.
 
-Attributes are those of OpenPBS and PBS Pro (pbs_queue_attributes(7B), pbs_server_attributes(7B))
-and of Torque. Queues become partitions: their priorities become tiers, and their limits become a
-separate QOS.
+Supports the attributes of OpenPBS and PBS Pro (pbs_queue_attributes(7B), pbs_server_attributes(7B))
+and of Torque. Queues become partitions: their priorities become tiers, and the limits of each queue
+become a separate QOS.
 """
 
 from __future__ import annotations
@@ -110,8 +110,9 @@ class PbsSite(ImportedSite):
         return QueueTree(partitions=tuple(partitions), qos=(Qos("normal"), *qos) if qos else (), scheduler=scheduler)
 
     def _limits(self, name: str, row: Mapping[str, str]) -> Qos | None:
-        """Return the limits on running jobs and their resources: for all, for each user and for
-        each group."""
+        """Return the limits on running jobs and their resources: overall, for each user and for each
+        group.
+        """
         caps: dict[str, dict[str, float]] = {"limits": {}, "user_limits": {}, "account_limits": {}}
         for key, owner in _OLD_LIMITS.items():
             if key in row:

@@ -1,1 +1,3 @@
-"""Schedulers in other programs, over pipes or Batsim's protocol (docs/reference/protocol.md)."""
+"""Schedulers in other programs, connected through pipes or Batsim's protocol
+(docs/reference/protocol.md).
+"""

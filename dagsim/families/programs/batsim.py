@@ -1,8 +1,8 @@
-"""Schedulers that speak Batsim's protocol (docs/reference/batsim.md).
+"""Schedulers that use Batsim's protocol (docs/reference/batsim.md).
 
-dagsim plays the part of Batsim 3 and 4: it sends JSON messages over ZeroMQ, and each of them has
-one reply. A resource of Batsim is a GPU, or a core on a cluster without GPUs. A Batsim job is a
-ready task, submitted when its last parent is done.
+dagsim takes the role of Batsim 3 and 4: it sends JSON messages over ZeroMQ, and receives one reply
+to each. A Batsim resource is a GPU, or a core on a cluster without GPUs. A Batsim job is a ready
+task, submitted when its last parent is done.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ _GOODBYE_MS = 500
 
 
 class Batsim:
-    """A scheduler that listens at ``endpoint`` (``tcp://HOST:PORT`` or ``ipc://PATH``) and speaks
+    """A scheduler that listens at ``endpoint`` (``tcp://HOST:PORT`` or ``ipc://PATH``) and uses
     Batsim's protocol.
 
-    With ``start``, dagsim starts this command for every simulation, without a shell. ``{endpoint}``
-    in it stands for the endpoint; its port may be ``*``, which takes a free one. Without ``start``,
-    the scheduler must be listening already, and simulations use the endpoint one after the other.
-    ``timeout_s`` limits the wall-clock time of a reply.
+    With ``start``, dagsim runs this command for every simulation, without a shell. ``{endpoint}``
+    in the command is replaced by the endpoint; if its port is ``*``, dagsim chooses a free one.
+    Without ``start``, the scheduler must already be listening, and simulations use the endpoint one
+    after the other. ``timeout_s`` limits the wall-clock time of a reply.
 
     Raises:
         ConfigError: The endpoint is not valid, pyzmq is not installed, ``start`` cannot be read, or
             ``timeout_s`` is not positive.
-        UnknownName: The program of ``start`` does not exist.
+        UnknownName: The program in ``start`` does not exist.
     """
 
     def __init__(self, endpoint: str, timeout_s: float = 10.0, start: str | None = None) -> None:
@@ -77,11 +77,12 @@ class Batsim:
         raise PolicyFailed(f"policy {self.name!r} cannot be forked: the state of another program cannot be copied")
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
-        """Yield the decisions of the other program for this instant.
+        """Yield the other program's decisions for the current time.
 
         Raises:
-            PolicyFailed: It did not answer in time, ended, or sent an invalid or unsupported message,
-                or Batsim's protocol cannot express the cluster, a task or an event.
+            PolicyFailed: The program did not answer in time, ended, or sent an invalid or
+                unsupported
+                message, or Batsim's protocol cannot express the cluster, a task or an event.
         """
         if self._session is None:
             peer = _Peer(self.name, self.endpoint, self.timeout_s, self._argv)
@@ -92,7 +93,7 @@ class Batsim:
 
 
 class _Session:
-    """One simulation as Batsim sees it: numbered resources, jobs, events and pending orders."""
+    """One simulation as seen by Batsim: numbered resources, jobs, events and pending orders."""
 
     def __init__(self, name: str, peer: _Peer, view: ClusterView) -> None:
         self.name, self._peer = name, peer
@@ -121,11 +122,13 @@ class _Session:
         try:
             self._exchange(view, [self._begin(view)])
         except BaseException:
-            peer.close()  # the policy must not keep a session that failed to start
+            peer.close()  # close the connection, because the policy must not keep a session that failed to start
             raise
 
     def push(self, task: TaskState) -> None:
-        """Submit a task that became ready. Faults wait for the next decision, which can name them."""
+        """Submit a task that has become ready. Errors are reported at the next decision, where the
+        message can name them.
+        """
         if task.piece:
             self._events.append({"fault": f"instances of {task.name} came back after a failure or a preemption"})
             return
@@ -135,7 +138,7 @@ class _Session:
         self._events.append({"submit": id_})
 
     def started(self, run: Run, now: float) -> None:
-        """Keep which job a run belongs to."""
+        """Record which job a run belongs to."""
         id_ = self._placed
         if id_ is None:
             self._events.append({"fault": f"{run.task.name} ran before the simulation began"})
@@ -155,7 +158,7 @@ class _Session:
             self._events.append(_completed(now, id_, "COMPLETED_SUCCESSFULLY", resources))
 
     def decisions(self, view: ClusterView) -> Iterator[Decision]:
-        """Yield the decisions for this instant: orders that are due, then replies to new events."""
+        """Yield the decisions for the current time: orders that are due, then replies to new events."""
         while not self._ended:
             while self._orders and self._orders[0][0] <= view.now + _RESOLUTION_S:
                 yield from self._carry_out(view, self._orders.popleft()[1])
@@ -179,7 +182,7 @@ class _Session:
                 return
 
     def _due(self, view: ClusterView) -> list[dict[str, Any]]:
-        """The events since the last message, in the order of their times, and calls that are due."""
+        """Return the events since the last message, ordered by time, and calls that are due."""
         events, self._events = self._events, []
         messages = []
         for event in events:
@@ -187,7 +190,7 @@ class _Session:
                 self._fail(
                     view, f"cannot schedule this simulation: {event['fault']}, which its protocol cannot express"
                 )
-            # A job that was killed while waiting is no longer in the system.
+            # A job that was killed while it was waiting is no longer in the system.
             if (id_ := event.get("submit")) is None:
                 messages.append(event)
             elif id_ in self._tasks:
@@ -246,7 +249,9 @@ class _Session:
         return _event(task.ready_s, "JOB_SUBMITTED", data)
 
     def _width(self, view: ClusterView, task: TaskState) -> int:
-        """The resources of an instance. Fails if they do not state all that the task needs."""
+        """Return the number of resources that an instance needs; fail if the task needs anything that
+        they cannot express.
+        """
         asked = task.task
         amount, unit = (asked.gpus, "GPUs") if self._on_gpus else (asked.cpus, "cores")
         if amount < 1 or amount != int(amount):
@@ -319,7 +324,7 @@ class _Session:
         return Start(task, tuple(Share(node, count // width) for node, count in sorted(counts.items())))
 
     def _allocated(self, view: ClusterView, alloc: str) -> tuple[int, ...]:
-        """The resources of an interval set such as ``0-3 7``, ascending."""
+        """Return the resources in an interval set such as ``0-3 7``, in ascending order."""
         resources: set[int] = set()
         for part in alloc.replace(",", " ").split():
             match = _INTERVAL.fullmatch(part)
@@ -362,7 +367,7 @@ class _Session:
             del self._busy[resource]
 
     def _exchange(self, view: ClusterView, events: list[dict[str, Any]]) -> None:
-        """Send a message, and keep the orders of the reply by their times."""
+        """Send a message, and store the orders in the reply by their times."""
         try:
             reply = self._peer.exchange({"now": view.now, "events": events})
         except PolicyFailed as error:
@@ -387,7 +392,7 @@ class _Session:
 
 
 class _Peer:
-    """The connection to a scheduler, and its program if dagsim has started it."""
+    """The connection to a scheduler, and the scheduler's process if dagsim has started it."""
 
     def __init__(self, name: str, endpoint: str, timeout_s: float, argv: list[str] | None) -> None:
         self.name, self.timeout_s = name, timeout_s
@@ -434,9 +439,9 @@ class _Peer:
             raise PolicyFailed(f"replied {shown(text)}, which is not JSON") from None
 
     def close(self) -> None:
-        """End the conversation, the program and the turn; may be called twice."""
+        """Close the connection, end the process and release the lock; may be called twice."""
         if not self._socket.closed:
-            if self._may_send:  # if the simulation stopped early, tell the waiting scheduler to end
+            if self._may_send:  # the simulation stopped early, so tell the waiting scheduler to end
                 message = json.dumps({"now": 0.0, "events": [_event(0.0, "SIMULATION_ENDS", {})]})
                 self._socket.linger = _GOODBYE_MS
                 with suppress(self._zmq.ZMQError):
@@ -456,11 +461,11 @@ _HELD: set[str] = set()
 
 
 def _turn_at(endpoint: str) -> Lock:
-    """Wait until no other process of this user talks to the scheduler at ``endpoint``. Messages of
-    two simulations would get mixed up.
+    """Wait until no other process of this user communicates with the scheduler at ``endpoint``,
+    because the messages of two simulations would be mixed up.
 
     Raises:
-        PolicyFailed: A simulation of this process uses the endpoint.
+        PolicyFailed: Another simulation in this process uses the endpoint.
     """
     if endpoint in _HELD:
         raise PolicyFailed(f"batsim: another simulation in this process is using {endpoint} (docs/reference/batsim.md)")
@@ -473,7 +478,7 @@ def _turn_at(endpoint: str) -> Lock:
 
 
 def _free_port() -> int:
-    """A port of this machine that nothing uses now."""
+    """Return a port on this machine that is currently unused."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

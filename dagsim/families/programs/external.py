@@ -1,4 +1,4 @@
-"""A scheduler in another program, in any language, that exchanges lines of JSON with dagsim
+"""A scheduler in another program, in any language, which exchanges lines of JSON with dagsim
 (docs/reference/protocol.md).
 """
 
@@ -32,11 +32,12 @@ class External:
     """A scheduler that ``command`` starts, without a shell. Each question and each answer is one
     line of JSON.
 
-    Like every policy, it is asked until its answer holds no decision that could be carried out.
-    ``timeout_s`` limits the wall-clock time of an answer.
+    Like every policy, it is called again until its answer contains no decision that could be
+    carried out. ``timeout_s`` limits the wall-clock time of an answer.
 
     Raises:
-        ConfigError: ``command`` is empty or its quotes do not match, or ``timeout_s`` is not positive.
+        ConfigError: ``command`` is empty or its quotes do not match, or ``timeout_s`` is not
+            positive.
         UnknownName: The program does not exist.
     """
 
@@ -50,10 +51,10 @@ class External:
         raise PolicyFailed(f"policy {self.name!r} cannot be forked: the state of another program cannot be copied")
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
-        """Yield the decisions of the other program for this instant.
+        """Yield the other program's decisions for the current time.
 
         Raises:
-            PolicyFailed: It ended, did not answer in time, or sent an invalid answer.
+            PolicyFailed: The program ended, did not answer in time, or sent an invalid answer.
         """
         if self._process is None:
             self._process = self._started()
@@ -82,7 +83,7 @@ class External:
             self._fail(view, self._gone())
 
     def _asked(self, view: ClusterView, question: Mapping[str, Any]) -> Any:
-        """Return the answer to a question, within the timeout."""
+        """Send a question, and return the answer if it arrives within the timeout."""
         process = self._process
         assert process is not None
         assert process.stdout is not None
@@ -90,7 +91,7 @@ class External:
 
         def stop() -> None:
             late.append(True)
-            process.kill()  # unblocks the reading and writing threads
+            process.kill()  # unblocks the threads that read and write
 
         watchdog = Timer(self.timeout_s, stop)
         watchdog.daemon = True
@@ -121,7 +122,7 @@ class External:
         return decisions
 
     def _decision(self, view: ClusterView, tasks: Mapping[str, TaskState], item: Any) -> Decision | None:
-        """Return a decision; ``None`` for a start without a placement of a task that does not fit
+        """Parse a decision. Return ``None`` for a start without a placement if the task does not fit
         now.
         """
         match item:
@@ -169,10 +170,11 @@ class External:
 
 
 def program_words(kind: str, command: str, example: str, timeout_s: float) -> list[str]:
-    """Split the command of a policy of ``kind`` into its program and arguments, without a shell.
+    """Split the command in a policy of this ``kind`` into its program and arguments, without a shell.
 
     Raises:
-        ConfigError: The command is empty or its quotes do not match, or ``timeout_s`` is not positive.
+        ConfigError: The command is empty or its quotes do not match, or ``timeout_s`` is not
+            positive.
         UnknownName: The program does not exist.
     """
     try:
@@ -201,13 +203,13 @@ def end_program(process: subprocess.Popen[bytes]) -> None:
 
 
 def shown(answer: object) -> str:
-    """The answer of a program for a message, shortened to 200 characters."""
+    """Return a program's answer for an error message, shortened to 200 characters."""
     text = repr(answer)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def _begin(view: ClusterView) -> dict[str, Any]:
-    """The first message: everything that never changes."""
+    """Return the first message, which contains everything that never changes."""
     types = [None if gpu is None else gpu.name for gpu in view.gpu_types]
     nodes = [
         {
@@ -273,7 +275,7 @@ def _run(run: Run, now: float) -> dict[str, Any]:
 
 
 def _free(state: NodeState) -> dict[str, Any] | None:
-    """The free resources of a node; ``None`` while it is down."""
+    """Return a node's free resources; ``None`` while it is down."""
     if not state.up:
         return None
     free: dict[str, Any] = {"gpus": state.idle, "cpus": state.cpus / MICRO, "memory_gb": state.memory / MICRO}

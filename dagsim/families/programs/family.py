@@ -1,4 +1,4 @@
-"""The family of schedulers in other programs, and what it adds."""
+"""The family of schedulers in other programs, and what it registers."""
 
 from dagsim.family import Entry, Family
 

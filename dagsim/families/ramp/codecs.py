@@ -1,10 +1,10 @@
-"""The codec of RAMP: a row for each way to partition the waiting job, and a choice of row as a
-decision.
+"""RAMP's codec: each row of an observation is one way to partition the waiting job, and a choice is a
+row.
 
-Features describe the job, its graph and the servers as numbers of the order of 1, computed in
-NumPy. The graph's features are those of PAC-ML: unsplit, both passes. Two features of ddls are
-corrected: which operation costs most (always 0 in ddls), and the sum of sizes (close to 0 there for
-all jobs).
+Features describe the job, its graph and the servers. They are scaled to about 1 and computed in
+NumPy. The graph's features are those of PAC-ML: the unsplit graph with both passes. Two features
+that ddls computes wrongly are corrected: which operation costs most (always 0 in ddls), and the sum
+of sizes (close to 0 in ddls for all jobs).
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ RAMP_CODECS: Registry[Any] = Registry(
 
 @dataclass(frozen=True, slots=True)
 class PartitionConfig:
-    """A row that rejects the job, then a row for each degree that can be placed now (Parsonson et
+    """The first row rejects the job; every other row is a degree that can be placed now (Parsonson et
     al. 2023).
 
-    With ``blocks`` the codec also chooses servers: a row per degree and block, at most ``blocks``
-    per degree, namely the blocks that leave the most room for later jobs. Without it, the
-    scenario's placer chooses the servers.
+    With ``blocks`` the codec also chooses servers: each row is a degree on a block of servers, with
+    at most ``blocks`` rows per degree, for the blocks that leave the most space for later jobs.
+    Without it, the scenario's placer chooses the servers.
     """
 
     blocks: int = 0
@@ -71,7 +71,7 @@ class PartitionConfig:
 
     @property
     def features(self) -> dict[str, tuple[str, ...]]:
-        """The names of the columns of each part of an observation."""
+        """The names of the columns in each part of an observation."""
         return {
             "tokens": ROW_FEATURES,
             "context": CONTEXT,
@@ -81,7 +81,7 @@ class PartitionConfig:
         }
 
     def build(self) -> RampCodec:
-        """Return a codec for one simulation."""
+        """Build a codec for one simulation."""
         return RampCodec(blocks=self.blocks, outlooks=self.outlooks)
 
 
@@ -153,7 +153,7 @@ Floats = NDArray[np.float32]
 
 
 class GraphArrays(NamedTuple):
-    """Features that depend only on the graph; ``ops`` counts both passes."""
+    """Features that depend only on the graph; ``ops`` contains the operations of both passes."""
 
     ops: Floats  # (ops, 5)
     deps: Floats  # (deps, 2)
@@ -167,7 +167,7 @@ class GraphArrays(NamedTuple):
 
 
 class JobRanges:
-    """The smallest and the largest value of each figure among the examples.
+    """The smallest and the largest value of each job feature among the examples.
 
     Raises:
         ConfigError: There are no examples.
@@ -224,7 +224,7 @@ def graph_arrays(graph: ComputationGraph) -> GraphArrays:
 
 
 def type_rows(fabric: Fabric, occupied: int) -> Floats:
-    """Return the ``TYPE_FEATURES`` of the fabric, (types, 3)."""
+    """Return the ``TYPE_FEATURES`` of the fabric's GPU types, (types, 3)."""
     servers, fastest = fabric.servers, max(gpu.tflops() for gpu in fabric.types)
     rows = []
     for place, gpu in enumerate(fabric.types):
@@ -235,7 +235,9 @@ def type_rows(fabric: Fabric, occupied: int) -> Floats:
 
 
 def _between(value: float, least: float, most: float) -> float:
-    """Return the scale a value from ``least`` (0) to ``most`` (1); 1 if both are equal, as in ddls."""
+    """Scale a value so that ``least`` becomes 0 and ``most`` becomes 1; return 1 if both are equal, as
+    ddls does.
+    """
     return min(max((value - least) / (most - least), 0.0), 1.0) if most > least else 1.0
 
 
@@ -250,7 +252,9 @@ _PLAIN = ROW_FEATURES.index("left idle") + 1
 
 
 class RampObservation(NamedTuple):
-    """An observation: the ways to partition the job (the first rejects it), the job, and its graph."""
+    """An observation: the ways to partition the job (the first way rejects it), the job, and its
+    graph.
+    """
 
     tokens: Floats  # (ways, ROW_FEATURES)
     context: Floats  # (CONTEXT,)
@@ -267,10 +271,11 @@ class RampObservation(NamedTuple):
 
 
 class RampCodec:
-    """Encoder of the waiting job; a choice is a row.
+    """Encodes the waiting job; a choice is a row of the observation.
 
-    Job features are scaled (and clipped) to the range of ``examples``, jobs of the kind to come; by
-    default those of the kernel. ``blocks`` and ``outlooks`` are as in ``PartitionConfig``.
+    Job features are scaled (and clipped) to the range among ``examples``, which are jobs like those
+    to come; the default is the kernel's examples. ``blocks`` and ``outlooks`` have the same meaning
+    as in ``PartitionConfig``.
     """
 
     def __init__(self, examples: Sequence[RampJob] = (), *, blocks: int = 0, outlooks: bool = True) -> None:
@@ -312,7 +317,7 @@ class RampCodec:
         return RampObservation(self._rows(view, room, left), context, types, *graph[:4])
 
     def decode(self, view: RampView, choice: int) -> Iterable[Partition]:
-        """Return the decision of a row.
+        """Return the decision that a row represents.
 
         Raises:
             IllegalDecision: There is no such row.
@@ -323,8 +328,9 @@ class RampCodec:
         return (Partition(view.number, way.degree, servers=way.servers if self.blocks and way.degree else None),)
 
     def choice_of(self, decisions: Iterable[Partition]) -> int | None:
-        """Return the row that equals a heuristic's decision, with the same servers for the same
-        time; None if there is none."""
+        """Return the row that matches a heuristic's decision, with the same servers and the same
+        completion time; None if there is none.
+        """
         decision = next(iter(decisions), None)
         if decision is None or not decision.degree:
             return 0
@@ -341,12 +347,13 @@ class RampCodec:
         return None
 
     def row_of(self, degree: int) -> int | None:
-        """First row of a degree; None if it has none."""
+        """Return the first row with a degree; None if there is none."""
         return next((row for row, way in enumerate(self.ways) if way.degree == degree), None)
 
     def _ways(self, view: RampView) -> Iterator[Way]:
-        """Yield one way for each degree: where the placer puts it or, if outlooks are hidden, all
-        degrees that are offered."""
+        """Yield one way for each degree, on the servers that the placer chooses. If outlooks are
+        hidden, yield all degrees that may be chosen.
+        """
         limit_s = view.rules.limit_s(view.job.acceptable_s)
         for degree in view.degrees[1:]:
             if not self.outlooks:
@@ -357,8 +364,9 @@ class RampCodec:
                 yield Way(degree, bit_mask(outlook.placement.servers), outlook.jct_s)
 
     def _roomiest(self, ways: Sequence[Way], left: NDArray[np.int64]) -> list[int]:
-        """Return the indices of the ways to show: for each degree, those that leave the fewest
-        sizes scarce, best first."""
+        """Return the indices of the ways to show: for each degree, the ways that leave the fewest
+        block sizes scarce, best first.
+        """
         worth = -(1 / (1 + left)).sum(axis=(1, 2))
         order = sorted(range(len(ways)), key=lambda place: (ways[place].degree, -worth[place]))
         shown: dict[int, list[int]] = {}
@@ -371,8 +379,8 @@ class RampCodec:
     def _rows(self, view: RampView, room: Room | None, left: NDArray[np.int64] | None) -> Floats:
         """Return the features of the ways, (ways, features).
 
-        ``left`` (ways without the first, arrivals, sizes) counts the blocks that each way leaves
-        free.
+        ``left``, (ways without the first, arrivals, sizes), counts the blocks that remain free
+        after each way.
         """
         rows = np.zeros((len(self.ways), len(ROW_FEATURES)), np.float32)
         rows[0, 0] = 1.0
@@ -400,7 +408,7 @@ _graphs: dict[str, GraphArrays] = {}
 
 
 def _arrays_of(view: RampView) -> GraphArrays:
-    """Return the arrays of the job's graph, cached per graph."""
+    """Return the arrays for the job's graph, cached per graph."""
     graph = view.job.graph
     arrays = _graphs.get(graph.digest)
     if arrays is None:

@@ -1,7 +1,8 @@
 """Decisions about a job, and the rules under which they are carried out.
 
-A policy sends a ``Partition``; the planner places and orders the pieces of the job by the ``Rules``. All values are
-frozen."""
+A policy sends a ``Partition``; the planner places and orders the job's pieces according to the
+``Rules``. All values are frozen.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from dagsim.families.ramp.topology import Block
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Rules for splitting, timing, offering and accepting jobs.
+    """Rules for splitting and timing jobs, for the degrees that may be chosen, and for accepting jobs.
 
     Raises:
         ConfigError: The quantum is not positive, a degree is below 1, or a tolerance is negative.
@@ -64,17 +65,20 @@ class Rules:
 
     @property
     def of_steps(self) -> tuple[object, ...]:
-        """Rules on which the time of a step depends, for given splits and servers."""
+        """The rules on which the time of a training step depends, for given splits and servers."""
         return self.flow_bytes, self.sync_bytes, self.joins, self.collectives, self.flows, self.early_release
 
     @property
     def degrees(self) -> tuple[int, ...]:
-        """Numbers of pieces that an operation can have: 1, and the even ones up to ``max_degree``."""
+        """The numbers of pieces that an operation can have: 1, and the even numbers up to
+        ``max_degree``.
+        """
         return (1, *range(2, self.max_degree + 1, 2))
 
     def limit_s(self, acceptable_s: float) -> float:
-        """Return the longest completion time that counts as in time if ``acceptable_s`` is
-        acceptable."""
+        """Return the longest completion time that still counts as in time, for a job whose acceptable
+        time is ``acceptable_s``.
+        """
         return acceptable_s * (1 + self.tolerance)
 
     def but(self, **changes: object) -> Rules:
@@ -103,11 +107,10 @@ DDLS = Rules(
 
 
 class Partition(NamedTuple):
-    """Split each operation of the job into at most ``degree`` pieces and start it; 0 rejects the
-    job.
+    """Split each operation in the job into at most ``degree`` pieces and start the job; 0 rejects it.
 
-    ``placer`` names a placer for this job other than the kernel's. ``servers`` is a bit mask of
-    free servers that the job must stay on; in that case no placer is used.
+    ``placer`` names a placer to use for this job instead of the kernel's. ``servers`` is a bit mask
+    of free servers that the job may use; in that case no placer is used.
     """
 
     job: int
@@ -117,8 +120,9 @@ class Partition(NamedTuple):
 
 
 class OpPlacement(NamedTuple):
-    """The block of each operation: piece ``k``, and its mirror's piece, run on the block's ``k``-th
-    server."""
+    """The block for each operation: piece ``k``, and the mirror's piece ``k``, run on the block's
+    ``k``-th server.
+    """
 
     job: int
     blocks: tuple[Block, ...]
@@ -128,7 +132,7 @@ class OpPlacement(NamedTuple):
 
     @property
     def servers(self) -> frozenset[int]:
-        """All servers that the job takes."""
+        """All servers that the job occupies."""
         return frozenset(server for block in self.blocks for server in block)
 
     def block(self, op: int) -> Block:
@@ -139,7 +143,7 @@ class OpPlacement(NamedTuple):
 class OpSchedule(NamedTuple):
     """The order in which a server runs its ready operations, highest rank first.
 
-    There is one order for each GPU type in use (``ranks[type][pass operation]``).
+    There is one order per GPU type in use (``ranks[type][pass operation]``).
     """
 
     job: int

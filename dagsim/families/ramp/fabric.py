@@ -19,8 +19,9 @@ servers form a block."""
 
 
 class Lane(NamedTuple):
-    """Pairs of pieces of two operations whose transfers cost the same (``key``); ``key`` is None
-    for pairs on one server."""
+    """Equally expensive transfers between the pieces of two operations. ``key`` stands for their cost,
+    and is None if both pieces are on one server.
+    """
 
     key: Hashable
     local: bool
@@ -39,7 +40,7 @@ class Lane(NamedTuple):
 
 
 class Crossing(NamedTuple):
-    """All pairs of servers of two blocks, sorted into lanes."""
+    """All pairs of servers between two blocks, grouped into lanes."""
 
     lanes: tuple[Lane, ...]
 
@@ -47,10 +48,10 @@ class Crossing(NamedTuple):
 class Fabric:
     """A topology and the GPU type of each server (default: an A100 with 80 GB everywhere).
 
-    Share one fabric among kernels: blocks and crossings are computed once.
+    Share one fabric among kernels, because it computes each block and crossing only once.
 
     Raises:
-        ConfigError: The number of GPU types is not the number of servers.
+        ConfigError: The number of GPU types differs from the number of servers.
     """
 
     def __init__(self, topology: Topology, gpus: Sequence[GpuType] | GpuType | None = None) -> None:
@@ -111,7 +112,7 @@ class Fabric:
         return ((self.mask(block), block) for block in self.topology.free_blocks(size, free))
 
     def mask(self, block: Block) -> int:
-        """Return the servers of a block as a bit mask."""
+        """Return a block's servers as a bit mask."""
         mask = self._masks.get(block)
         if mask is None:
             mask = self._masks[block] = bit_mask(block)
@@ -143,8 +144,9 @@ class Fabric:
         return crossing
 
     def exchange(self, block: Block) -> Crossing:
-        """Return the collectives between every two servers of a block, in which pieces exchange
-        their weights."""
+        """Return the collectives between every two servers in a block, in which pieces exchange their
+        weights.
+        """
         crossing = self._exchanges.get(block)
         if crossing is None:
             crossing = self._exchanges[block] = self._lanes(
@@ -153,8 +155,9 @@ class Fabric:
         return crossing
 
     def pattern(self, blocks: tuple[Block, ...]) -> Hashable:
-        """Return a key that is equal for blocks on which a job takes the same time, including their
-        GPU types."""
+        """Return a key for a list of blocks and their GPU types. A job takes the same time on all
+        lists with the same key.
+        """
         if len(self.types) == 1:
             return self.topology.pattern(blocks)
         return self.topology.pattern(blocks), tuple(tuple(self.type_of[server] for server in block) for block in blocks)
@@ -191,7 +194,7 @@ class Fabric:
 
 
 def bit_mask(numbers: Iterable[int]) -> int:
-    """Return the distinct numbers, of servers or channels, as a bit mask."""
+    """Return the distinct numbers (servers or channels) as a bit mask."""
     mask = 0
     for number in numbers:
         mask |= 1 << number

@@ -1,15 +1,15 @@
-"""Computation graphs: the operations of a deep-learning model, their costs, and the data between
+"""Computation graphs: the operations in a deep-learning model, their costs, and the data sent between
 them.
 
-Only the forward pass is stored. Every operation has a mirror in the backward pass, every edge a
-reversed edge, and the loss joins the two passes. Pass operation ``i`` is the forward one,
-``len(graph.ops) + i`` its mirror.
+Only the forward pass is stored. Every operation has a mirror in the backward pass, every edge has a
+reversed edge, and the loss joins the two passes. Pass operation ``i`` is a forward operation, and
+``len(graph.ops) + i`` is its mirror.
 
-Times on other GPU types, for profiles of a single type, are scaled by the resource that bounds an
-operation. Multiplications (convolutions, linear layers, recurrent cells, attention) are bound by
-the arithmetic rate, everything else by memory bandwidth, and data loading by neither: a roofline
-without its knee (Williams et al. 2009). This is an estimate; a profile taken on the type
-(``Op.seconds_on``) always takes precedence.
+A profile that covers one GPU type is scaled to other types by the resource that limits each
+operation. Multiplications (convolutions, linear layers, recurrent cells, attention) are limited by
+the arithmetic rate. Everything else is limited by memory bandwidth, except data loading, which does
+not depend on the GPU. This is a roofline model without the knee (Williams et al. 2009), and so an
+estimate; a profile taken on the type itself (``Op.seconds_on``) always takes precedence.
 
 Synthetic graphs are chains, branches and attention blocks, drawn from a seed.
 """
@@ -32,8 +32,8 @@ from dagsim.model.job import linked
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """One operation: seconds of its two passes on the profiled GPU, and bytes of its output and of
-    its weights.
+    """One operation: the seconds of its two passes on the profiled GPU, and the bytes of its output
+    and of its weights.
 
     ``seconds_on`` gives the seconds of both passes on other GPU types, by type name.
 
@@ -58,12 +58,13 @@ class Op:
 
     @property
     def memory_bytes(self) -> float:
-        """Bytes of output and weights together, which either pass holds."""
+        """The bytes of output and weights together, which each pass holds in memory."""
         return self.activation_bytes + self.parameter_bytes
 
     def seconds(self, gpu: str | None = None) -> tuple[float, float]:
-        """Forward and backward seconds on a GPU type; as profiled for ``None`` or a type without
-        figures."""
+        """Return the forward and the backward seconds on a GPU type. For ``None``, or a type that
+        ``seconds_on`` lacks, return the profiled times.
+        """
         return self.seconds_on.get(gpu or "", (self.forward_s, self.backward_s))
 
 
@@ -110,8 +111,9 @@ class ComputationGraph:
 
     @property
     def last(self) -> int:
-        """The operation with the largest numeric id, else the last one in the file, where ddls
-        joins the passes."""
+        """The operation at which the passes are joined: as in ddls, the one with the largest numeric
+        id, or else the last one in the file.
+        """
         if all(op.id.isdecimal() for op in self.ops):
             return max(range(len(self.ops)), key=lambda number: int(self.ops[number].id))
         return len(self.ops) - 1
@@ -123,8 +125,9 @@ class ComputationGraph:
 
     @property
     def digest(self) -> str:
-        """Digest of all costs, sizes and edges; equal graphs have equal digests, whatever they are
-        called."""
+        """Digest of all costs, sizes and edges; equal graphs have equal digests, whatever their names
+        are.
+        """
         if not self._digest:
             text = [
                 (
@@ -141,8 +144,9 @@ class ComputationGraph:
         return self._digest
 
     def costs(self, gpu: str | None = None) -> tuple[float, ...]:
-        """Return the seconds of every pass operation on one GPU of the type: forward operations
-        first, then their mirrors."""
+        """Return the seconds of every pass operation on one GPU of a type: forward operations first,
+        then their mirrors.
+        """
         costs = self._costs.get(gpu)
         if costs is None:
             both = [op.seconds(gpu) for op in self.ops]
@@ -151,26 +155,28 @@ class ComputationGraph:
 
     @property
     def step_s(self) -> float:
-        """Seconds of a training step on one GPU of the profiled type, one operation after the
-        other."""
+        """Seconds that a training step takes on one GPU of the profiled type, one operation after the
+        other.
+        """
         if self._step_s < 0:
             self._step_s = ordered_sum(self.costs())
         return self._step_s
 
     @property
     def memory_bytes(self) -> float:
-        """Bytes of outputs and weights of all operations, in both passes."""
+        """The bytes of the outputs and weights of all operations, in both passes."""
         return 2 * ordered_sum(op.memory_bytes for op in self.ops)
 
     @property
     def dep_bytes(self) -> float:
-        """Bytes that the unsplit edges of both passes carry: the output of each edge's source."""
+        """The bytes sent over the unsplit edges of both passes; each edge carries its source's output."""
         outputs = [op.activation_bytes for op in self.ops]
         return ordered_sum(outputs[parent] + outputs[child] for parent, child in self.edges) + outputs[self.last]
 
     def pass_id(self, number: int) -> str:
-        """Return the id of a pass operation: the mirror of ``k`` in ``1..n`` is ``2n + 1 - k``; the
-        mirror of another id is ``id'``."""
+        """Return the id of a pass operation. If ids are ``1..n``, the mirror of ``k`` is ``2n + 1 -
+        k``; otherwise the mirror of ``id`` is ``id'``.
+        """
         count = len(self.ops)
         op = self.ops[number % count]
         if number < count:
@@ -179,7 +185,7 @@ class ComputationGraph:
 
     def depths(self) -> tuple[int, ...]:
         """Return the number of edges on the shortest path from the first source to each pass
-        operation; 0 if there is none.
+        operation; 0 if there is no path.
 
         The passes are joined at ``last``.
         """
@@ -215,13 +221,17 @@ _LOADING = ("input", "_source")
 
 
 def costed(graph: ComputationGraph, profiled_on: GpuType, types: Iterable[GpuType]) -> ComputationGraph:
-    """Return the graph with times for every type, in single precision; profiled times are kept."""
+    """Return the graph with times for every type, in single precision; profiled times stay as they
+    are.
+    """
     kinds = tuple(types)
     return ComputationGraph(graph.model, (_on(op, profiled_on, kinds) for op in graph.ops), graph.edges)
 
 
 def bound(op: Op) -> str:
-    """Classify an operation by its name: ``arithmetic``, ``bandwidth`` or ``loading``."""
+    """Classify an operation by its name according to what limits its speed: ``arithmetic``,
+    ``bandwidth`` or ``loading``.
+    """
     name = op.name.split("(")[0].lower()
     if any(name.startswith(word) for word in _LOADING):
         return "loading"
@@ -264,7 +274,7 @@ _WITHIN = (
 
 
 def op_chain(length: int, *, rng: np.random.Generator, forward_s: float = 1e-3) -> ComputationGraph:
-    """Make a chain of ``length`` operations, with a mean forward time of ``forward_s``.
+    """Build a chain of ``length`` operations with a mean forward time of ``forward_s``.
 
     Raises:
         WorkloadError: ``length`` is below 1.
@@ -275,8 +285,8 @@ def op_chain(length: int, *, rng: np.random.Generator, forward_s: float = 1e-3) 
 
 
 def branches(width: int, length: int, *, rng: np.random.Generator, forward_s: float = 1e-3) -> ComputationGraph:
-    """Make a fork into ``width`` chains of ``length`` operations, and their join (an Inception
-    module, unrolled).
+    """Build a fork into ``width`` chains of ``length`` operations that join again (an unrolled
+    Inception module).
 
     Raises:
         WorkloadError: ``width`` or ``length`` is below 1.
@@ -291,12 +301,13 @@ def branches(width: int, length: int, *, rng: np.random.Generator, forward_s: fl
 def attention(
     layers: int, *, width: int = 1024, tokens: int = 512, batch: int = 8, tflops: float = 60.0
 ) -> ComputationGraph:
-    """Make ``layers`` Transformer blocks in half precision, with multiplications at ``tflops``
-    (nothing is random).
+    """Build ``layers`` Transformer blocks in half precision, whose multiplications run at ``tflops``.
+    Nothing is random.
 
-    Vaswani et al. 2017, with the norm first: attention over ``tokens``, then a feed-forward network
-    four times as wide. Operations that only move data cost their bytes at 1.5 TB/s. The backward
-    pass of a multiplication takes twice as long as the forward pass.
+    The blocks follow Vaswani et al. 2017, but with the normalisation first: attention over
+    ``tokens``, then a feed-forward network four times as wide. Operations that only move data take
+    as long as moving their bytes at 1.5 TB/s. The backward pass of a multiplication takes twice as
+    long as the forward pass.
 
     Raises:
         WorkloadError: A count is below 1 or the rate is not positive.

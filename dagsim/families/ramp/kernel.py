@@ -1,8 +1,8 @@
 """The kernel: jobs arrive one by one, and each is partitioned and started at once, or rejected.
 
-There is no queue. Servers belong to one job from its start to its end, and a job that does not
-start on arrival is lost. At each time, jobs end first; then the next job arrives and the policy
-decides on it.
+There is no queue. A server belongs to one job from the job's start to its end, and a job that does
+not start on arrival is rejected. Among simultaneous events, jobs end first; then the next job
+arrives and the policy makes a decision about it.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ class JobOutcome(NamedTuple):
 
     @property
     def started(self) -> bool:
-        """True if it was accepted."""
+        """True if the job was accepted."""
         return self.outlook is not None and self.reason is None
 
 
 class Running(NamedTuple):
-    """A running job; sorts by its end."""
+    """A running job; running jobs sort by their end."""
 
     end_s: float
     number: int
@@ -58,10 +58,11 @@ class Running(NamedTuple):
 
 
 class RampKernel:
-    """One fabric and one sequence of jobs, in order of arrival. Kernels may share a planner.
+    """One fabric and one sequence of jobs in order of arrival. Kernels may share a planner.
 
-    At ``horizon_s`` everything stops: no decision is made on a job that arrives then, and running
-    jobs stay unfinished. ``examples`` are jobs like those to come, which a policy may know.
+    The simulation stops at ``horizon_s``: no decision is made about a job that arrives then, and
+    running jobs stay unfinished. ``examples`` are jobs like those to come, which a policy may look
+    at.
 
     Raises:
         ModelError: A job is listed after a job that arrives later.
@@ -111,14 +112,15 @@ class RampKernel:
         return drive(self, policy, until_s)
 
     def decisions(self, until_s: float = inf) -> Generator[RampView, Iterable[Partition] | None, None]:
-        """Yield a view for each arriving job and take its decision; a job without a decision is
+        """Yield a view for each arriving job and receive the decision; a job without a decision is
         rejected.
 
         Raises:
-            IllegalDecision: The decision is for another job, has a degree that is not offered
-                or an unknown placer, or is a second
-                decision. Then nothing has changed, except through earlier decisions in the same
-                    answer.
+            IllegalDecision: The decision is for another job, has a degree that may not be chosen or
+                an
+                unknown placer, or is the second decision for the job. Nothing has changed then,
+                except
+                through earlier decisions in the same answer.
         """
         view = RampView(self)
         until_s = min(until_s, self.horizon_s)
@@ -130,12 +132,12 @@ class RampKernel:
 
     @property
     def queued(self) -> RampJob:
-        """The job that waits for its decision: the latest arrival."""
+        """The job that is waiting for a decision, which is the latest arrival."""
         return self.jobs[len(self.outcomes) - 1]
 
     @property
     def queued_number(self) -> int:
-        """Number of the waiting job."""
+        """The number of the waiting job."""
         return len(self.outcomes) - 1
 
     @property
@@ -156,8 +158,9 @@ class RampKernel:
         return self._degrees
 
     def outlook(self, degree: int, placer: str | None = None, servers: int | None = None) -> Outlook | None:
-        """Return the servers and the time of the waiting job at this degree; None if it cannot be
-        placed now."""
+        """Return the servers and the completion time that the waiting job would have at this degree;
+        None if it cannot be placed now.
+        """
         job = self.queued
         parts = self.planner.parts(job.graph, degree)
         if servers is None:
@@ -170,11 +173,9 @@ class RampKernel:
         return Outlook(parts, placement, step or self.planner.step(parts, placement), job.steps)
 
     def jct_on(self, degree: int, servers: Iterable[int]) -> Iterator[float | None]:
-        """Yield the seconds that the waiting job would take within each set of free servers (bit
-        masks).
-
-        None for a set on which it cannot be placed. The values agree with ``outlook``, but are
-        computed faster.
+        """Yield the seconds that the waiting job would take within each set of free servers (a bit
+        mask); None for a set on which it cannot be placed. The values agree with ``outlook``, but
+        are computed faster.
         """
         job, step_s = self.queued, self.planner.step_s
         for mask in servers:
@@ -186,7 +187,7 @@ class RampKernel:
                 yield None if seconds is None else job.steps * seconds
 
     def remaining_s(self) -> tuple[float, ...]:
-        """Return the remaining seconds of the job on each server; 0 without a job."""
+        """Return the remaining seconds of the job on each server; 0 for a server without a job."""
         left = [0.0] * self.planner.fabric.servers
         for end_s, _, _, servers in self.running:
             while servers:
@@ -196,14 +197,16 @@ class RampKernel:
         return tuple(left)
 
     def stream(self, name: str) -> np.random.Generator:
-        """Named random stream of this simulation, from the seed of the schedule."""
+        """Return a named random stream for this simulation, derived from the schedule's seed."""
         generator = self._streams.get(name)
         if generator is None:
             generator = self._streams[name] = stream(self.schedule.seed, name)
         return generator
 
     def fork(self) -> RampKernel:
-        """Return an equal, independent kernel at the current time; its random streams start afresh."""
+        """Return an independent copy of the kernel at the current time. The copy's random streams
+        start from the beginning.
+        """
         other = RampKernel((), self.planner, horizon_s=self.horizon_s, seed=self.schedule.seed, examples=self.examples)
         other.jobs, other.now, other.schedule = self.jobs, self.now, self.schedule.copy()
         other.outcomes, other.running, other.occupied = list(self.outcomes), list(self.running), self.occupied
@@ -212,7 +215,7 @@ class RampKernel:
         return other
 
     def _advance(self, until_s: float) -> bool:
-        """Let time pass until the next job has arrived; return False at the end."""
+        """Let time pass until the next job has arrived; return False at the end of the simulation."""
         following = len(self.outcomes)
         arrival_s = self.jobs[following].arrival_s if following < len(self.jobs) else inf
         while self.running and self.running[0].end_s < min(arrival_s, until_s) - self.planner.rules.same_s:
@@ -232,7 +235,7 @@ class RampKernel:
         return self._waiting
 
     def _pass_to(self, time_s: float) -> None:
-        """Let time pass, and end the jobs that end by then."""
+        """Advance to ``time_s``, and end the jobs that are due by then."""
         self.now = time_s
         limit_s = time_s + self.planner.rules.same_s
         while self.running and self.running[0].end_s <= limit_s:
@@ -341,8 +344,9 @@ class RampKernel:
         return self.planner.place(parts, self.occupied) is not None
 
     def _facts(self, job: RampJob) -> JobFacts:
-        """Return the facts of a job; its ideal time is the critical path of the finest split with
-        free transfers."""
+        """Return the facts about a job. Its ideal time is the critical path when it is split as finely
+        as allowed and transfers take no time.
+        """
         ideal_s = job.steps * self.planner.shortest_step_s(job.graph)
         deadline_s = job.arrival_s + job.acceptable_s
         gpus = float(min(self.planner.rules.max_degree, self.planner.fabric.servers))

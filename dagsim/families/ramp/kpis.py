@@ -1,8 +1,9 @@
-"""Figures of a simulation, by the names that ddls gave them, computed from the outcome of each job.
+"""Statistics of a simulation under the names that ddls gives them, computed from the outcome of each
+job.
 
 Times are in seconds, sizes in bytes and rates in bytes per second, and fractions lie between 0 and
 1 (``UNITS``). Means over time are weighted by time. Utilisation is a fraction of the GPU time held;
-the values of ddls are smaller by a factor, the number of training steps.
+the values in ddls are smaller by a factor that equals the number of training steps.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ _CAUSES = {
 
 
 class JobRow(NamedTuple):
-    """Figures of one job; those that do not apply are None."""
+    """Statistics of one job; a field that does not apply is None."""
 
     number: int
     model: str
@@ -80,15 +81,16 @@ class JobRow(NamedTuple):
 
 
 def cause(outcome: JobOutcome) -> str | None:
-    """Return why a job was blocked: ``declined``, ``no_place``, ``too_slow``, or ``unfinished`` at
-    the end."""
+    """Return why a job was blocked: ``declined``, ``no_place``, ``too_slow``, or ``unfinished`` if it
+    was still running at the end; None if it was not blocked.
+    """
     if outcome.reason is not None:
         return _CAUSES[outcome.reason]
     return "unfinished" if outcome.started and outcome.completed_s is None else None
 
 
 def job_rows(kernel: RampKernel) -> Iterator[JobRow]:
-    """Return one row for each job that arrived."""
+    """Yield one row for each job that arrived."""
     for number, outcome in enumerate(kernel.outcomes):
         job = outcome.job
         row = JobRow(
@@ -127,11 +129,11 @@ def job_rows(kernel: RampKernel) -> Iterator[JobRow]:
 
 
 def kpis(kernel: RampKernel) -> dict[str, float]:
-    """Return all figures of an episode: of the whole, and means over completed and over blocked
-    jobs.
+    """Return all statistics of an episode: values for the whole episode, and means over completed and
+    over blocked jobs.
 
-    A job still running at the end counts as blocked, as in ddls, but the work that it has done
-    counts. A mean over no jobs is left out.
+    A job that is still running at the end counts as blocked, as in ddls, but the work that it has
+    done counts. A mean over no jobs is left out.
     """
     rows = list(job_rows(kernel))
     end_s = kernel.schedule.ended_s
@@ -192,7 +194,7 @@ def _of_blocked(rows: list[JobRow]) -> dict[str, float]:
 
 
 def _asked(prefix: str) -> dict[str, str]:
-    """Return the figures of every job, whatever its outcome."""
+    """Return the names of the statistics that every job has, whatever its outcome."""
     return {
         f"{prefix}_job_sequential_completion_time": "sequential_s",
         f"{prefix}_max_acceptable_job_completion_time": "acceptable_s",
@@ -203,7 +205,7 @@ def _asked(prefix: str) -> dict[str, str]:
 
 
 def _load(rows: list[JobRow]) -> dict[str, float]:
-    """Return the load of the jobs, in bytes divided by the time to the next arrival."""
+    """Return the offered load: the bytes of each job divided by the time to the next arrival."""
     rates = [
         (row.demand_memory_bytes + row.demand_dep_bytes) / (following.arrival_s - row.arrival_s)
         for row, following in pairwise(rows)
@@ -213,7 +215,7 @@ def _load(rows: list[JobRow]) -> dict[str, float]:
 
 
 def _over_time(rows: list[JobRow], end_s: float, servers: int) -> dict[str, float]:
-    """Return the bytes processed until ``end_s``, and the use of servers and channels."""
+    """Return the bytes processed until ``end_s``, and the utilisation of servers and channels."""
     info = dict.fromkeys(_INFO, 0.0)
     running_s = held_s = busy_s = 0.0
     for row in rows:

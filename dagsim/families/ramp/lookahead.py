@@ -1,12 +1,12 @@
-"""Look-ahead: it simulates one training step tick by tick, and a memo keeps the results.
+"""Look-ahead, which simulates one training step tick by tick, and a memo of its results.
 
-A server runs its ready operation of the highest rank and may change to another one at every tick. A
-tick lasts until the first operation ends, or the first dependency at the head of its channel.
-Operations advance piece by piece. Dependencies that became ready together and have the same price
-advance as one *cohort*, because they stay equal.
+Each server runs its ready operation with the highest rank, and may change to another operation at
+every tick. A tick lasts until the first operation ends, or until the first dependency at the head
+of its channel ends. Operations advance piece by piece. Dependencies that became ready together and
+take equally long advance as one *cohort*, because they stay equal.
 
-The memo keeps steps by a key that contains everything on which they depend. Kernels share it, and
-processes share it through a file.
+The memo stores the times of steps under a key that contains everything on which they depend.
+Kernels share the memo, and processes share it through a file.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dagsim.files import parsed_json, write_text
 
 
 class StepTime(NamedTuple):
-    """Times of one training step; computing and sending may overlap."""
+    """The duration of one training step and its parts; computation and communication may overlap."""
 
     seconds: float
     communication_s: float
@@ -43,8 +43,9 @@ value (-1 if they differ)."""
 
 
 class _Cohort:
-    """Dependencies that became ready together and take equally long: their remainder and their
-    targets."""
+    """Dependencies that became ready together and take equally long: the time that remains, and the
+    pieces that receive them.
+    """
 
     __slots__ = ("arrivals", "channels", "key", "left")
 
@@ -61,14 +62,16 @@ class _Cohort:
 def look_ahead(
     timed: TimedGraph, schedule: OpSchedule, fabric: Fabric, rules: Rules, *, shortest_flow_first: bool = True
 ) -> StepTime:
-    """Simulate one training step. The cost is one pass over operations, bundles and ticks; pairs
-    are never listed."""
+    """Simulate one training step. The cost is one pass over operations, bundles and ticks, because
+    pairs of pieces are never listed.
+    """
     return _Walk(timed, schedule, fabric, rules, shortest_flow_first).run()
 
 
 class _Walk:
-    """State of one look-ahead. Pieces are numbered consecutively: those of pass operation ``op``
-    from ``first[op]``."""
+    """The state of one look-ahead. Pieces are numbered consecutively; those of pass operation ``op``
+    begin at ``first[op]``.
+    """
 
     def __init__(
         self, timed: TimedGraph, schedule: OpSchedule, fabric: Fabric, rules: Rules, shortest_flow_first: bool
@@ -149,7 +152,7 @@ class _Walk:
         return StepTime(now, communication_s, computation_s, ticks, busy_s)
 
     def _fill(self, costs: list[tuple[float, ...]]) -> None:
-        """Number the pieces, and set the seconds of each on its server."""
+        """Number the pieces, and set the seconds that each takes on its server."""
         for op, block in enumerate(self.blocks):
             self.first.append(len(self.left))
             pieces = len(block)
@@ -160,7 +163,7 @@ class _Walk:
                 self.left += [costs[self.type_of[server]][op] / pieces for server in block]
 
     def _choose(self) -> None:
-        """Let each server that changed run its ready operation of the highest rank."""
+        """Let each server that has changed run its ready operation with the highest rank."""
         for server in self.changed:
             ranks = self.ready[server]
             if ranks:
@@ -171,8 +174,9 @@ class _Walk:
         self.changed.clear()
 
     def _moving(self) -> tuple[list[_Cohort], float]:
-        """Return the cohorts that are being sent, and the seconds until the first of them at the
-        head of a channel ends."""
+        """Return the cohorts that are being sent, and the seconds until the first one at the head of a
+        channel is complete.
+        """
         taken, next_s = 0, inf
         if not self.serial:
             for cohort in self.cohorts:
@@ -191,7 +195,9 @@ class _Walk:
         return moving, next_s
 
     def _ended(self) -> list[int]:
-        """End the running pieces that have nothing left; their servers may choose again."""
+        """End the running pieces that are complete, and return them; their servers are free for other
+        operations.
+        """
         ended = []
         for server, piece in self.running.items():
             if self.left[piece] <= 0.0:
@@ -201,7 +207,7 @@ class _Walk:
         return ended
 
     def _send(self, moving: list[_Cohort], tick_s: float) -> None:
-        """Advance the cohorts by ``tick_s``."""
+        """Advance the cohorts by one tick of ``tick_s`` seconds."""
         over = False
         for cohort in moving:
             cohort.left -= tick_s
@@ -212,7 +218,7 @@ class _Walk:
             self.cohorts = [cohort for cohort in self.cohorts if cohort.left > 0.0]
 
     def _arrive(self, arrivals: list[Arrivals]) -> None:
-        """Count arrivals; a piece with all its inputs becomes ready."""
+        """Count arrivals; a piece that has received all its inputs becomes ready."""
         for op, counts, even in arrivals:
             if not self.closed[op]:
                 continue
@@ -242,7 +248,7 @@ class _Walk:
         self.closed[op] = 0
 
     def _set_off(self, ended: Iterable[int]) -> None:
-        """Make the dependencies of the ended pieces ready."""
+        """Make the dependencies of pieces that have ended ready to be sent."""
         by_op: dict[int, list[int]] = {}
         for piece in ended:
             by_op.setdefault(self.op_of[piece], []).append(piece)
@@ -258,8 +264,9 @@ class _Walk:
             insort(self.cohorts, cohort)
 
     def _load(self, op: int, bundle: Bundle, some: list[int] | None, new: dict[object, _Cohort]) -> None:
-        """Put the bundle's dependencies from ``some`` pieces of the operation (``None``: all) into
-        a cohort."""
+        """Put the dependencies in a bundle that come from ``some`` pieces of the operation (``None``
+        means all) into a cohort.
+        """
         lane = bundle.lane
         if some is None:
             counts, even, channels = lane.arrivals, lane.even, lane.all_channels
@@ -296,8 +303,9 @@ def _inverse(ranks: tuple[int, ...]) -> list[int]:
 
 
 def _of_some(bundle: Bundle, pieces: list[int], of: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
-    """Return the parts that only some pieces of the source send: arrivals per piece of the target,
-    and channels."""
+    """Return what only some of the source's pieces send: the number of arrivals at each piece of the
+    target, and the channels used.
+    """
     counts = [0] * of[bundle.target]
     channels = 0
     for piece in pieces:
@@ -311,11 +319,11 @@ _VERSION = 1
 
 
 class Memo:
-    """Step times by key: the graph's digest, the splits, the pattern of the blocks, fabric, rules
-    and orders.
+    """Step times by key. A key consists of the graph's digest, the splits, the pattern of the blocks,
+    the fabric, the rules and the orders.
 
-    Two jobs with the same key take the same time to the last bit, wherever they run, so the memo
-    never changes a result.
+    Two jobs with the same key take exactly the same time, wherever they run, so the memo never
+    changes a result.
     """
 
     def __init__(self, limit: int = 1_000_000) -> None:
@@ -326,7 +334,7 @@ class Memo:
         self.misses = 0
 
     def get(self, key: Hashable) -> StepTime | None:
-        """Return the value kept for the key."""
+        """Return the step time stored under the key; None if there is none."""
         step = self._steps.get(self._name(key))
         if step is None:
             self.misses += 1
@@ -335,14 +343,14 @@ class Memo:
         return step
 
     def put(self, key: Hashable, step: StepTime) -> None:
-        """Keep a step, and drop the oldest step if there are more than ``limit``."""
+        """Store a step time, and drop the oldest one if there are more than ``limit``."""
         if len(self._steps) >= self.limit:
             del self._steps[next(iter(self._steps))]
         self._steps[self._name(key)] = step
 
     def save(self, path: Path) -> None:
-        """Write all steps to ``path`` (JSON), together with those that another process wrote there
-        meanwhile.
+        """Write all step times to ``path`` (JSON), together with those that another process has
+        written there in the meantime.
 
         Raises:
             RunFolderError: The existing file is not a memo of this version.
@@ -354,10 +362,10 @@ class Memo:
         write_text(path, json.dumps({"version": _VERSION, "steps": steps}))
 
     def load(self, path: Path) -> None:
-        """Add the steps that ``save`` wrote.
+        """Add the step times in a file that ``save`` wrote.
 
         Raises:
-            RunFolderError: ``path`` is missing, damaged, or of another version.
+            RunFolderError: ``path`` is missing, damaged, or from another version.
         """
         try:
             document = parsed_json(path.read_text(encoding="utf-8"))
@@ -371,7 +379,7 @@ class Memo:
         self._steps = steps | self._steps
 
     def _name(self, key: Hashable) -> str:
-        """Return the fingerprint of the key, the same in every process."""
+        """Return the key's fingerprint, which is the same in every process."""
         name = self._names.get(key)
         if name is None:
             if len(self._names) >= self.limit:

@@ -1,7 +1,7 @@
-"""Partitioning: the number of pieces of each operation, and the resulting graph of pieces.
+"""Partitioning: the number of pieces for each operation, and the resulting graph of pieces.
 
-The graph is kept by operation, not by piece, because the pieces of one operation are equal; an edge
-between two operations represents the edges between all pairs of their pieces.
+The graph is stored by operation, not by piece, because all pieces of an operation are equal. An
+edge between two operations represents the edges between all pairs of their pieces.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ PARTITIONERS: Registry[Partitioner] = Registry(
 
 
 class PieceEdge(NamedTuple):
-    """All dependencies between the pieces of two pass operations, each of ``pair_bytes``."""
+    """All dependencies between the pieces of two pass operations; each transfers ``pair_bytes``."""
 
     source: int
     target: int
@@ -49,7 +49,7 @@ class PieceEdge(NamedTuple):
 
 
 class PartitionedGraph(NamedTuple):
-    """Pass operations in pieces: forward operations first, then their mirrors."""
+    """Pass operations split into pieces: forward operations first, then their mirrors."""
 
     graph: ComputationGraph
     splits: tuple[int, ...]
@@ -65,28 +65,28 @@ class PartitionedGraph(NamedTuple):
 
     @property
     def degree(self) -> int:
-        """Largest number of pieces of an operation."""
+        """The largest number of pieces that any operation has."""
         return max(self.splits)
 
     @property
     def ops(self) -> int:
-        """The number of pieces of all pass operations."""
+        """The total number of pieces over all pass operations."""
         return sum(self.pieces)
 
     @property
     def deps(self) -> int:
-        """Number of dependencies between pieces, weight exchanges included."""
+        """The number of dependencies between pieces, including weight exchanges."""
         pairs = sum(self.pieces[edge.source] * self.pieces[edge.target] for edge in self.edges)
         return pairs + sum(count * (count - 1) for count in self.splits)
 
     @property
     def total_memory_bytes(self) -> float:
-        """Memory of all pieces of both passes."""
+        """The memory of all pieces in both passes, in bytes."""
         return ordered_sum(2 * count * memory for count, memory in zip(self.splits, self.memory_bytes, strict=True))
 
     @property
     def total_dep_bytes(self) -> float:
-        """Bytes of all dependencies, weight exchanges included."""
+        """The bytes of all dependencies, including weight exchanges."""
         between = ordered_sum(
             self.pieces[edge.source] * self.pieces[edge.target] * edge.pair_bytes for edge in self.edges
         )
@@ -96,8 +96,8 @@ class PartitionedGraph(NamedTuple):
 
 
 class SipMlPartition:
-    """Splits each operation into one piece, or an even number of pieces of about one quantum of the
-    forward pass each.
+    """Splits each operation into one piece or an even number of pieces, each of which takes about one
+    quantum in the forward pass.
 
     The rule is that of Khani et al. 2021 (SiP-ML, SIGCOMM), as in ddls.
     """
@@ -115,8 +115,9 @@ class SipMlPartition:
 
 
 class RandomPartition:
-    """Draws the pieces of each operation from 1 and the powers of two up to ``degree``: one draw for
-    each ``seed``, graph and degree."""
+    """Draws the number of pieces of each operation from the powers of two (including 1) up to
+    ``degree``. The draw is fixed for each ``seed``, graph and degree.
+    """
 
     def __init__(self, seed: int = 0) -> None:
         self.seed = seed
@@ -171,16 +172,18 @@ def partitioned(graph: ComputationGraph, splits: tuple[int, ...], rules: Rules) 
 
 
 def _of_output(graph: ComputationGraph, splits: tuple[int, ...], source: int, target: int) -> float:
-    """Return the bytes of the forward producer's output, sent forward; the backward pass returns
-    its gradient."""
+    """Return the size of the forward producer's output in bytes. The forward pass sends this output,
+    and the backward pass returns a gradient of the same size.
+    """
     count = len(graph)
     producer = source if source < count else target - count
     return graph.ops[producer].activation_bytes
 
 
 def _in_memory(graph: ComputationGraph, splits: tuple[int, ...], source: int, target: int) -> float:
-    """Return the output and the weights of the end that ddls splits first: an unsplit end counts as
-    first, then the source."""
+    """Return the bytes of output and weights at the end of the edge that ddls splits first: an end
+    that is not split comes before one that is, and otherwise the source comes first.
+    """
     count = len(graph)
     one, other = source % count, target % count
     if splits[one] == 1:

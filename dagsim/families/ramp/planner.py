@@ -1,4 +1,6 @@
-"""The planner: how a job is split, where its pieces run, in what order, and how long a step takes."""
+"""The planner determines how a job is split, where its pieces run and in what order, and how long a
+training step takes.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ new occupancies."""
 
 
 class Outlook(NamedTuple):
-    """Servers and time of a job at one degree, if it started now."""
+    """The servers and times that a job would have at one degree if it started now."""
 
     parts: PartitionedGraph
     placement: OpPlacement
@@ -29,34 +31,34 @@ class Outlook(NamedTuple):
 
     @property
     def jct_s(self) -> float:
-        """Completion time of the job, over all its training steps."""
+        """The job's completion time over all its training steps."""
         return self.steps * self.step.seconds
 
     @property
     def communication_s(self) -> float:
-        """Seconds in which data is sent."""
+        """Seconds during which data is sent."""
         return self.steps * self.step.communication_s
 
     @property
     def computation_s(self) -> float:
-        """Seconds in which an operation runs."""
+        """Seconds during which an operation runs."""
         return self.steps * self.step.computation_s
 
     @property
     def busy_s(self) -> float:
-        """Seconds of computing, summed over the servers."""
+        """Seconds of computation, summed over the servers."""
         return self.steps * self.step.busy_s
 
 
 class Traffic(NamedTuple):
-    """Bytes that a job sends per step, and the number of its channels."""
+    """The bytes that a job sends per training step, and the number of channels that it uses."""
 
     flow_bytes: float
     channels: int
 
 
 class Planner:
-    """Partitions, places, orders and times jobs on one fabric; caches its results.
+    """Partitions, places, orders and times jobs on one fabric, and caches the results.
 
     ``partitioner``, ``placer`` and ``op_schedule`` are names in their registries, e.g.
     ``"best_fit"``.
@@ -98,7 +100,7 @@ class Planner:
         self._steps: dict[tuple[str, tuple[int, ...], OpPlacement], StepTime] = {}
 
     def parts(self, graph: ComputationGraph, degree: int) -> PartitionedGraph:
-        """Return the graph in pieces."""
+        """Split the graph into pieces for a degree."""
         splits = self._splits.get((graph.digest, degree))
         if splits is None:
             splits = self._splits[graph.digest, degree] = self._partition(graph, degree, self.rules)
@@ -108,10 +110,11 @@ class Planner:
         return parts
 
     def place(self, parts: PartitionedGraph, occupied: int, placer: str | None = None) -> OpPlacement | None:
-        """Return servers for a partitioned job, or None; placements are for job 0.
+        """Return a placement for a partitioned job, or None if it does not fit; the placement is for
+        job 0.
 
         Raises:
-            IllegalDecision: The placer returned servers that it must not take.
+            IllegalDecision: The placer returned servers that it may not use.
         """
         name = placer or self.placer
         key = (parts.graph.digest, parts.splits, occupied, name)
@@ -124,8 +127,9 @@ class Planner:
         return self._placements[key]
 
     def place_on(self, parts: PartitionedGraph, servers: int) -> OpPlacement | None:
-        """Return blocks for a partitioned job within these servers (a bit mask), or None.
-        Placements are for job 0."""
+        """Return a placement for a partitioned job within these servers (a bit mask), or None if it
+        does not fit. The placement is for job 0.
+        """
         key = (parts.graph.digest, parts.splits, servers)
         if key not in self._inside:
             if len(self._inside) > _KEPT:
@@ -146,7 +150,7 @@ class Planner:
         return self._seconds[key]
 
     def made_placer(self, name: str) -> Placer:
-        """Return the placer with that name, which is built once.
+        """Return the placer with that name; each placer is built once.
 
         Raises:
             UnknownName: There is no such placer.
@@ -157,15 +161,16 @@ class Planner:
         return placer
 
     def shortest_step_s(self, graph: ComputationGraph) -> float:
-        """Return the critical path of a step on the fastest GPUs, split as far as allowed, with
-        free transfers."""
+        """Return the critical path of a training step on the fastest GPUs when the graph is split as
+        far as allowed and transfers take no time.
+        """
         seconds = self._shortest.get(graph.digest)
         if seconds is None:
             seconds = self._shortest[graph.digest] = self._critical_path_s(graph)
         return seconds
 
     def step(self, parts: PartitionedGraph, placement: OpPlacement) -> StepTime:
-        """Return the time of a training step on those servers, from the memo or by look-ahead."""
+        """Return the time of a training step with this placement, from the memo or by look-ahead."""
         near = (parts.graph.digest, parts.splits, placement)
         step = self._steps.get(near)
         if step is None:
@@ -178,11 +183,11 @@ class Planner:
         return step
 
     def schedule(self, parts: PartitionedGraph) -> OpSchedule:
-        """Return the order of the operations of each server."""
+        """Return the order in which each server runs its operations."""
         return self._order(0, parts, self.fabric)
 
     def look_ahead(self, parts: PartitionedGraph, placement: OpPlacement) -> StepTime:
-        """Simulate a training step on those servers, bypassing the memo."""
+        """Simulate a training step with this placement, bypassing the memo."""
         return look_ahead(
             timed(parts, placement, self.fabric, self.rules),
             self.schedule(parts),
@@ -192,7 +197,7 @@ class Planner:
         )
 
     def key(self, parts: PartitionedGraph, placement: OpPlacement) -> Hashable:
-        """Return a key that contains everything on which the time of a step depends."""
+        """Return a key that contains everything on which the time of a training step depends."""
         return (
             *self._said,
             parts.graph.digest,
@@ -202,7 +207,7 @@ class Planner:
         )
 
     def traffic(self, parts: PartitionedGraph, placement: OpPlacement) -> Traffic:
-        """Return the traffic over channels on those servers."""
+        """Return the traffic over channels with this placement."""
         near = (parts.graph.digest, parts.splits, placement)
         traffic = self._traffic.get(near)
         if traffic is None:
@@ -210,7 +215,7 @@ class Planner:
         return traffic
 
     def timed(self, parts: PartitionedGraph, placement: OpPlacement) -> TimedGraph:
-        """Return the run time of every dependency."""
+        """Return the graph with the transfer time of every dependency."""
         return timed(parts, placement, self.fabric, self.rules)
 
     def _forget(self) -> None:

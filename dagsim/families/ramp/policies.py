@@ -1,4 +1,4 @@
-"""Policies for RAMP: the degree to which each arriving job is split, or 0 to reject it."""
+"""Policies for RAMP, which choose the degree to which each arriving job is split, or 0 to reject it."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ RAMP_POLICIES: Registry[RampPolicy] = Registry(
 
 
 class NoParallelism:
-    """Runs every job on one GPU; rejects it if none is free."""
+    """Runs every job on one GPU, or rejects it if none is free."""
 
     def decide(self, view: RampView) -> Iterable[Partition]:
-        """Return degree 1, or 0."""
+        """Return degree 1, or 0 if no GPU is free."""
         return (Partition(view.number, min(1, view.degrees[-1])),)
 
 
 class MinParallelism:
-    """Splits every job two ways if possible, else runs it on one GPU."""
+    """Splits every job two ways if possible, and otherwise runs it on one GPU."""
 
     def decide(self, view: RampView) -> Iterable[Partition]:
-        """Return degree 2, 1 or 0."""
+        """Return the largest of the degrees 2, 1 and 0 that may be chosen."""
         return (Partition(view.number, max(degree for degree in view.degrees if degree <= 2)),)
 
 
@@ -66,13 +66,13 @@ class MaxParallelism:
     """Splits every job as far as possible ("Para_max" of PAC-ML)."""
 
     def decide(self, view: RampView) -> Iterable[Partition]:
-        """Return the largest degree."""
+        """Return the largest degree that may be chosen."""
         return (Partition(view.number, view.degrees[-1]),)
 
 
 class SipMlDegree:
-    """Splits jobs up to ``degree`` ways: the largest offered degree not above it (Khani et al.
-    2021).
+    """Splits jobs up to ``degree`` ways: it takes the largest possible degree that is not above it
+    (Khani et al. 2021).
 
     Raises:
         ConfigError: ``degree`` is below 1.
@@ -82,13 +82,13 @@ class SipMlDegree:
         self.degree = _checked(degree)
 
     def decide(self, view: RampView) -> Iterable[Partition]:
-        """Return ``degree`` or the next smaller degree."""
+        """Return ``degree`` or, if it may not be chosen, the next smaller degree."""
         return (Partition(view.number, max(degree for degree in view.degrees if degree <= self.degree)),)
 
 
 class ConstantDegree:
-    """Splits jobs exactly ``degree`` ways, or rejects them. Blocks with one power of two as their
-    size tile the fabric without gaps.
+    """Splits jobs exactly ``degree`` ways, or rejects them. If ``degree`` is a power of two, the
+    blocks tile the fabric without gaps.
 
     Raises:
         ConfigError: ``degree`` is below 1.
@@ -98,7 +98,7 @@ class ConstantDegree:
         self.degree = _checked(degree)
 
     def decide(self, view: RampView) -> Iterable[Partition]:
-        """Return ``degree`` or 0."""
+        """Return ``degree``, or 0 if it may not be chosen."""
         return (Partition(view.number, self.degree if self.degree in view.degrees else 0),)
 
 
@@ -108,10 +108,12 @@ def _checked(degree: int) -> int:
 
 
 class RandomDegree:
-    """Draws uniformly among the offered degrees; 0 only if nothing else is offered."""
+    """Samples uniformly from the degrees that may be chosen, and rejects the job only if there are
+    none.
+    """
 
     def decide(self, view: RampView) -> Iterable[Partition]:
-        """Draw from the simulation's stream ``policy``."""
+        """Sample a degree from the simulation's random stream ``policy``."""
         choices = view.degrees[1:]
         if not choices:
             return (Partition(view.number, 0),)
@@ -119,24 +121,25 @@ class RandomDegree:
 
 
 class AcceptableJct:
-    """Chooses the smallest degree that would be in time if splitting were free, else the largest
-    ("Para_min" of PAC-ML)."""
+    """Chooses the smallest degree with which the job would be in time if splitting had no overhead, or
+    else the largest degree ("Para_min" of PAC-ML).
+    """
 
     def decide(self, view: RampView) -> Iterable[Partition]:
-        """Return the smallest degree of at least sequential / acceptable time."""
+        """Return the smallest degree that is at least sequential time / acceptable time."""
         wanted = ceil(view.job.sequential_s / view.job.acceptable_s) if view.job.acceptable_s else 1
         degree = next((degree for degree in view.degrees if degree >= wanted), view.degrees[-1])
         return (Partition(view.number, degree),)
 
 
 class OnTime:
-    """Choose the smallest degree of at least ``least`` that can be placed now and is in time; else
-    turn the job away.
+    """Chooses the smallest degree of at least ``least`` that can be placed now and is in time; if
+    there is none, rejects the job.
 
     ``placer`` is the rule that places operations.
 
-    A larger ``least`` ends jobs sooner and keeps blocks of one size, which fragment the fabric
-    less.
+    With a larger ``least``, jobs end sooner and more blocks have the same size, which fragments the
+    fabric less.
 
     Raises:
         ConfigError: ``least`` is below 1.
@@ -148,7 +151,7 @@ class OnTime:
         self.placer = placer
 
     def decide(self, view: RampView) -> Iterable[Partition]:
-        """Return the degree, with one look-ahead per degree tried."""
+        """Return the degree. Each degree that is tried costs one look-ahead."""
         limit_s = view.rules.limit_s(view.job.acceptable_s)
         for degree in view.degrees:
             if degree >= self.least:
@@ -163,7 +166,9 @@ _SHAPE = (len(ARRIVALS), len(SIZES))
 
 @dataclass(frozen=True, slots=True)
 class RoomWeights:
-    """Weights of the room that remains: of scarcity, of each block, and of degrees."""
+    """Weights for the value of the blocks that remain free: for their scarcity, for their number, and
+    for degrees.
+    """
 
     scarcity: NDArray[np.float64]  # (arrivals, sizes): mean of 1 / (1 + free blocks)
     blocks: NDArray[np.float64]  # (arrivals, sizes): mean number of free blocks
@@ -175,17 +180,18 @@ class RoomWeights:
 
     @classmethod
     def even(cls) -> RoomWeights:
-        """Return equal weights for all scarcities, and no other terms."""
+        """Return equal weights for all scarcities and no other weights."""
         return cls(np.ones(_SHAPE), np.zeros(_SHAPE), {}, {})
 
 
 class Roomy:
-    """Chooses the way in time that leaves the fewest block sizes scarce; rejects the job if none is
-    in time.
+    """Among the ways that are in time, chooses the one that leaves the fewest block sizes scarce;
+    rejects the job if no way is in time.
 
-    All degrees and free blocks are compared, at the next arrivals (``dagsim.families.ramp.view``).
-    Degrees below ``least`` are taken only if no other is in time. ``tuned`` names weights in
-    ``roomy.json``, found by ``scripts/tune_ramp.py``; ``least`` has no effect then.
+    All combinations of a degree and a free block are compared by the blocks that will be free at
+    the next arrivals (``dagsim.families.ramp.view``). Degrees below ``least`` are used only if no
+    other degree is in time. ``tuned`` names weights in ``roomy.json``, found by
+    ``scripts/tune_ramp.py``; ``least`` then has no effect.
 
     Raises:
         ConfigError: ``least`` is below 1, or there are no weights with that name.
@@ -197,7 +203,7 @@ class Roomy:
         self.weights = _tuned(tuned) if tuned else RoomWeights.even()
 
     def decide(self, view: RampView) -> Iterable[Partition]:
-        """Return the degree and its block. Costs O(degrees x blocks^2) bits."""
+        """Return the degree and its block. This costs O(degrees x blocks^2) bit operations."""
         ways = list(ways_in_time(view))
         if not ways:
             return (Partition(view.number, 0),)
@@ -212,7 +218,7 @@ class Roomy:
         return (Partition(view.number, best.degree, servers=best.servers),)
 
     def _worth(self, free: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Reduce free-block counts of shape (..., arrivals, sizes) to a score of shape (...)."""
+        """Reduce counts of free blocks, (..., arrivals, sizes), to a score, (...)."""
         weights = self.weights
         worth: NDArray[np.float64] = (weights.blocks * free - weights.scarcity / (1 + free)).sum(axis=(-2, -1))
         return worth
@@ -220,8 +226,9 @@ class Roomy:
 
 @cache
 def tuned_weights() -> dict[str, Any]:
-    """Return the contents of ``roomy.json``: the weights that ``tune_ramp.py`` found, by setting
-    and beta."""
+    """Return the contents of ``roomy.json``: the weights that ``tune_ramp.py`` found, by setting and
+    by beta.
+    """
     weights: dict[str, Any] = json.loads(
         files("dagsim.families.ramp").joinpath("roomy.json").read_text(encoding="utf-8")
     )

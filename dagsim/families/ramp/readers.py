@@ -1,10 +1,10 @@
-"""Readers of computation graphs: PipeDream's profiles, TensorFlow's cost graphs, and dagsim's own
+"""Readers for computation graphs: PipeDream's profiles, TensorFlow's cost graphs, and dagsim's own
 JSON.
 
-The JSON: ``{"model": "m", "time_unit": "ms", "ops": [{"id": "1", "forward": 2.0, "backward": 4.0,
-"activation_bytes": 64, "parameter_bytes": 8, "seconds_on": {"T4": [..., ...]}}, ...], "edges":
-[["1", "2"], ...]}``. ``seconds_on`` is also in the time unit. It is optional, and so are ``name``
-and ``model``.
+The layout of the JSON is ``{"model": "m", "time_unit": "ms", "ops": [{"id": "1", "forward": 2.0,
+"backward": 4.0, "activation_bytes": 64, "parameter_bytes": 8, "seconds_on": {"T4": [..., ...]}},
+...], "edges": [["1", "2"], ...]}``. ``seconds_on`` is also in the time unit. It is optional, and so
+are ``name`` and ``model``.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ _TIMES = ("forward_compute_time", "backward_compute_time")
 
 
 def read_graph(path: Path, time_unit: TimeUnit | None = None) -> ComputationGraph:
-    """Read the graph in ``path``: ``.txt`` is PipeDream's format, ``.pbtxt`` a cost graph,
-    ``.json`` dagsim's own.
+    """Read the graph in ``path``: ``.txt`` is PipeDream's format, ``.pbtxt`` a cost graph, and
+    ``.json`` dagsim's own format.
 
-    ``time_unit`` is the unit of times in the file (default: milliseconds, or the unit that a JSON
-    states). ddls takes PipeDream's milliseconds as seconds: ``time_unit="s"`` does the same.
+    ``time_unit`` is the unit of the times in the file (default: milliseconds, or the unit that a
+    JSON file states). ddls interprets PipeDream's milliseconds as seconds; ``time_unit="s"`` does
+    the same.
 
     Raises:
         TraceError: The file cannot be read; the message starts with ``file:line``.
@@ -62,7 +63,7 @@ def read_graph(path: Path, time_unit: TimeUnit | None = None) -> ComputationGrap
 
 
 def read_graphs(folder: Path, names: tuple[str, ...], time_unit: TimeUnit | None = None) -> dict[str, ComputationGraph]:
-    """Read the named graphs of ``folder``, in any of its layouts.
+    """Read the named graphs in ``folder``, in any of the supported formats.
 
     Raises:
         TraceError: A graph is missing or cannot be read.
@@ -135,8 +136,9 @@ def _scaled(value: float, scale: float) -> float:
 def _cost_graph(path: Path, time_unit: TimeUnit | None) -> ComputationGraph:
     """Read TensorFlow's CostGraphDef as text, the layout of the REGAL graphs.
 
-    A node states one cost for both passes; the sizes of its outputs add up to its activation.
-    Control inputs are edges like any other, because a size belongs to the producer.
+    A node states one cost for both passes, and the sizes of its outputs are added up to its
+    activation. Control inputs count as ordinary edges, because the size of an edge depends only on
+    its producer.
     """
     scale = TIME_UNITS[time_unit or "ms"]
     ops: list[Op] = []
@@ -166,8 +168,9 @@ def _cost_graph(path: Path, time_unit: TimeUnit | None) -> ComputationGraph:
 
 
 def _blocks(path: Path) -> Iterator[tuple[str, dict[str, list[str]]]]:
-    """Yield each ``node { ... }`` with its line and its fields; fields of inner blocks are called
-    ``block.field``."""
+    """Yield each ``node { ... }`` with its line number and its fields; fields in inner blocks are
+    called ``block.field``.
+    """
     node: dict[str, list[str]] | None = None
     inner = where = ""
     for number, line in enumerate(_lines(path), 1):

@@ -1,7 +1,8 @@
-"""The six rewards of ddls as costs, of each decision or of the time until the next decision.
+"""The six rewards of ddls as costs, charged for each decision or for the time until the next decision.
 
 A cost is the negative reward. ddls averages over the steps of its cluster; dagsim averages over the
-intervals between events (ends and arrivals of jobs), each with the same weight, however long it is.
+intervals between events (ends and arrivals of jobs), and weights them equally, however long they
+are.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Info = Literal["compute", "cluster", "demand_total"]
 
 
 class _PerDecision(ABC):
-    """A cost that is charged once for every decision, when the decision has been carried out."""
+    """A cost that is charged once for every decision, after the decision has been carried out."""
 
     def __init__(self, kernel: RampKernel) -> None:
         self._kernel = kernel
@@ -46,7 +47,7 @@ class _PerDecision(ABC):
 
 
 class JobAcceptance(_PerDecision):
-    """``success`` for an accepted job, ``fail`` for a blocked one: PAC-ML's own reward."""
+    """``success`` for an accepted job and ``fail`` for a blocked one, which is PAC-ML's own reward."""
 
     def __init__(self, kernel: RampKernel, success: float = 1.0, fail: float = -1.0) -> None:
         super().__init__(kernel)
@@ -57,12 +58,12 @@ class JobAcceptance(_PerDecision):
 
 
 class LookaheadJct(_PerDecision):
-    """Completion time of an accepted job according to the look-ahead; for a blocked job, ``fail``
+    """The completion time of an accepted job according to the look-ahead; for a blocked job, ``fail``
     times ``fail_factor``.
 
     ``fail`` is a number of seconds, or ``sequential`` for the job's sequential time. The options
-    then apply in the order division by the sequential time, inversion, sign, and sign x log10(1 +
-    ...).
+    are then applied in this order: division by the sequential time, inversion, sign, and sign x
+    log10(1 + ...).
 
     Raises:
         ConfigError: ``fail`` is neither ``sequential`` nor a number.
@@ -94,10 +95,10 @@ class LookaheadJct(_PerDecision):
 
 
 class MultiObjective(_PerDecision):
-    """Completion time of an accepted job divided by its sequential time.
+    """The completion time of an accepted job divided by its sequential time.
 
-    For a blocked job it is ``weight`` x (1 + its sequential time, scaled to the range of the
-    examples). Inversion, sign and logarithm follow.
+    For a blocked job, the value is ``weight`` x (1 + its sequential time, scaled to the range among
+    the examples). Inversion, sign and logarithm are then applied.
 
     Raises:
         ConfigError: The kernel has no examples of jobs.
@@ -124,10 +125,9 @@ class MultiObjective(_PerDecision):
 
 
 class WorkRate:
-    """Bytes per second that running jobs process, averaged over the intervals since the last
-    decision.
+    """Bytes per second processed by running jobs, averaged over the intervals since the last decision.
 
-    ``info`` selects the bytes: memory of the pieces (``compute``), memory and traffic
+    ``info`` selects the bytes: the memory of the pieces (``compute``), memory and traffic
     (``cluster``), or the memory and dependencies of the unsplit graphs (``demand_total``). With
     ``normalised`` the rate is divided by the best rate that all servers could reach on any example
     (and, except for ``compute``, by the capacity of their channels).
@@ -148,7 +148,7 @@ class WorkRate:
         self._by_job: dict[int, float] = {}
 
     def take(self, row: Row) -> None:
-        """Record the start and the end of a job."""
+        """Process one row of the log if it is the start or the end of a job."""
         kind, time_s, job = row[0], row[1], row[2]
         if kind == Kind.ADMITTED:
             self._until(time_s)
@@ -184,7 +184,7 @@ class WorkRate:
 
 
 class _Shape:
-    """Applies inverse, sign and logarithm to a figure, in that order."""
+    """Applies inversion, sign and logarithm to a value, in that order."""
 
     def __init__(self, inverse: bool, sign: int, log: bool) -> None:
         require(sign in (-1, 1), "reward: sign must be 1 or -1", sign)
@@ -197,8 +197,9 @@ class _Shape:
 
 
 def _best_rate(kernel: RampKernel, info: Info) -> float:
-    """Return the bytes per second if all servers ran the operation with the most memory per second
-    and every channel were busy."""
+    """Return the bytes per second that would be processed if all servers ran the operation with the
+    most memory per second and every channel were busy.
+    """
     if not kernel.examples:
         raise ConfigError(f"mean_{info}_throughput: normalised needs a kernel with example jobs")
     graphs = {job.graph.digest: job.graph for job in kernel.examples}.values()
@@ -215,17 +216,17 @@ def _best_rate(kernel: RampKernel, info: Info) -> float:
 
 
 def compute_throughput(kernel: RampKernel, normalised: bool = False, sign: int = 1, log: bool = False) -> WorkRate:
-    """Measure the memory of the processed pieces."""
+    """Build a reward from the memory of the processed pieces."""
     return WorkRate(kernel, "compute", normalised, sign, log)
 
 
 def cluster_throughput(kernel: RampKernel, normalised: bool = False, sign: int = 1, log: bool = False) -> WorkRate:
-    """Measure the memory of the processed pieces, and traffic."""
+    """Build a reward from the memory of the processed pieces, and the traffic."""
     return WorkRate(kernel, "cluster", normalised, sign, log)
 
 
 def demand_throughput(kernel: RampKernel, normalised: bool = False, sign: int = 1, log: bool = False) -> WorkRate:
-    """Measure the memory and dependencies of the unsplit graphs."""
+    """Build a reward from the memory and dependencies of the unsplit graphs."""
     return WorkRate(kernel, "demand_total", normalised, sign, log)
 
 

@@ -1,4 +1,4 @@
-"""The scenario of the RAMP fabric, which alone builds its kernels."""
+"""The scenario for the RAMP fabric, which is the only object that builds its kernels."""
 
 from __future__ import annotations
 
@@ -131,17 +131,17 @@ class RampScenario(Scenario):
 
     @property
     def episode_jobs(self) -> int:
-        """Jobs per episode; a kernel can simulate only the first of them."""
+        """The number of jobs per episode; a kernel can also simulate only the first of them."""
         return self.jobs
 
     @property
     def cluster(self) -> Cluster:
-        """A node with one GPU per server."""
+        """A cluster with one node per server, each with one GPU."""
         return self.planner.fabric.cluster()
 
     @property
     def planner(self) -> Planner:
-        """Planner of jobs on this fabric, shared by all kernels of the scenario."""
+        """The planner for jobs on this fabric, shared by all kernels of the scenario."""
         lazy: _Made = self._made
         if lazy.planner is None:
             lazy.planner = Planner(
@@ -156,7 +156,7 @@ class RampScenario(Scenario):
 
     @property
     def workload(self) -> RampWorkload:
-        """Return the jobs of an episode by seed.
+        """The workload, which draws the jobs of an episode from a seed.
 
         Raises:
             InputError: The graphs cannot be read.
@@ -180,7 +180,7 @@ class RampScenario(Scenario):
 
     @property
     def examples(self) -> tuple[RampJob, ...]:
-        """Jobs of seed 0, which determine the ranges of a codec's features."""
+        """The jobs for seed 0, which determine the ranges of a codec's features."""
         lazy: _Made = self._made
         if lazy.examples is None:
             lazy.examples = self.workload.draw(0)
@@ -193,7 +193,7 @@ class RampScenario(Scenario):
         return scenario
 
     def planned_by(self, planner: Planner) -> RampScenario:
-        """Return this scenario with another planner, its fabric and its rules."""
+        """Return this scenario with another planner, including that planner's fabric and rules."""
         scenario = replace(self)
         scenario._made.planner = planner
         return scenario
@@ -227,12 +227,13 @@ class RampScenario(Scenario):
         )
 
     def codec(self, *, blocks: int = 0, outlooks: bool = True) -> RampCodec:
-        """Return a codec whose ranges are those of the jobs of seed 0."""
+        """Return a codec whose feature ranges are determined by the jobs for seed 0."""
         return RampCodec(self.examples, blocks=blocks, outlooks=outlooks)
 
     def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
-        """Return facts about the jobs that arrived: their number and span, and the figures of the
-        episode if they are kept."""
+        """Return facts about the jobs that arrived: their number, the time that they span, and the
+        episode's statistics if ``figures`` is set.
+        """
         jobs = kernel.schedule.jobs
         assert isinstance(kernel, RampKernel)
         figures = {"figures": kpis(kernel)} if self.figures else {}
@@ -246,7 +247,7 @@ class RampScenario(Scenario):
         }
 
     def check(self) -> None:
-        """Read the graphs to draw from, and build the planner.
+        """Read the graphs from which jobs are drawn, and build the planner.
 
         Raises:
             InputError: The graphs cannot be read or generated.

@@ -1,8 +1,9 @@
-"""Placers choose the servers of each operation's pieces; every placement obeys the rules at the end
-of this module.
+"""Placers, which choose the servers for each operation's pieces. Every placement is checked against
+the rules at the end of this module.
 
-A server serves one job and holds at most one piece of an operation. Pieces go to a symmetric block,
-so that they can run collectives. A mirror's pieces run where the forward pieces do.
+A server serves one job and holds at most one piece of an operation. The pieces of an operation are
+placed on a symmetric block, so that they can run collectives. The mirror's pieces run on the same
+servers as the forward pieces.
 """
 
 from __future__ import annotations
@@ -21,12 +22,14 @@ from dagsim.registry import Entry, Registry
 
 
 class Placer(Protocol):
-    """Finds servers for a partitioned job, deterministically for given occupied servers."""
+    """Finds servers for a partitioned job. The result depends only on the job and the occupied
+    servers.
+    """
 
     def place(
         self, job: int, parts: PartitionedGraph, fabric: Fabric, occupied: int, rules: Rules
     ) -> OpPlacement | None:
-        """Return servers outside ``occupied`` (a bit mask), or None if there are none."""
+        """Return a placement outside ``occupied`` (a bit mask), or None if there is none."""
 
 
 _KEPT = 100_000
@@ -48,7 +51,7 @@ PLACERS: Registry[Placer] = Registry(
 
 
 class _Walk:
-    """Operations placed so far: their blocks, and the memory left on each server."""
+    """The operations placed so far, with their blocks, and the memory left on each server."""
 
     def __init__(self, job: int, parts: PartitionedGraph, fabric: Fabric, rules: Rules) -> None:
         self.job = job
@@ -61,7 +64,9 @@ class _Walk:
         self.names: list[Block] = []
 
     def beside_a_parent(self, op: int) -> bool:
-        """Take the servers of the first parent with as many pieces and enough memory."""
+        """Place the operation on the servers of the first parent with as many pieces and enough free
+        memory; return False if there is none.
+        """
         pieces = self.parts.splits[op]
         whole = self.parts.memory_bytes[op] * pieces * self.held
         for parent in self.parts.graph.parents[op]:
@@ -72,7 +77,7 @@ class _Walk:
         return False
 
     def fits(self, op: int, block: Block) -> bool:
-        """Return True if every server of the block has memory for its piece."""
+        """Return True if every server in the block has enough memory for its piece."""
         piece = self.parts.memory_bytes[op] * self.held
         return all(self.free[server] >= piece for server in block)
 
@@ -92,8 +97,8 @@ class _Walk:
 
 
 class FirstFitBlocks:
-    """RAMP's first fit: operation by operation, beside a parent with as many pieces, else on the
-    first free block.
+    """RAMP's first fit. Operations are placed one by one, each with a parent that has as many pieces,
+    or else on the first free block.
 
     An operation may use any server without another job, so blocks of different sizes may overlap.
     """
@@ -101,18 +106,19 @@ class FirstFitBlocks:
     def place(
         self, job: int, parts: PartitionedGraph, fabric: Fabric, occupied: int, rules: Rules
     ) -> OpPlacement | None:
-        """Return servers for every operation, or None as soon as an operation has none."""
+        """Return servers for every operation, or None as soon as one operation cannot be placed."""
         return place_inside(~occupied, job, parts, fabric, rules)
 
 
 class Packed:
     """Uses one block of the largest size for the whole job; operations with fewer pieces use a
-    block inside it."""
+    smaller block inside it.
+    """
 
     def place(
         self, job: int, parts: PartitionedGraph, fabric: Fabric, occupied: int, rules: Rules
     ) -> OpPlacement | None:
-        """Return servers for every operation, or None."""
+        """Return servers for every operation, or None if there is no placement."""
         for outer in self._outer(fabric, parts.degree, occupied):
             placement = place_inside(outer, job, parts, fabric, rules)
             if placement is not None:
@@ -125,11 +131,12 @@ class Packed:
 
 
 class BestFitBlocks(Packed):
-    """Like ``Packed``, on the free block that leaves the most blocks of every size free, so that
+    """Like ``Packed``, but on the free block that leaves the most blocks of every size free, so that
     the next jobs fit.
 
-    A free block counts as much as its size, for jobs of all degrees up to ``largest``. Fabrics of
-    up to 64 servers are searched completely; on larger ones the first free block is taken.
+    A free block counts as its size divided by the number of all blocks of that size, for all
+    degrees up to ``largest``. Fabrics with up to 64 servers are searched completely; on larger ones
+    the first free block is used.
     """
 
     def __init__(self, largest: int = 16) -> None:
@@ -164,8 +171,9 @@ class BestFitBlocks(Packed):
 
 
 class SameType(Packed):
-    """Like ``Packed``, on GPUs of one type if possible, fastest type first: a slow GPU would delay
-    all others."""
+    """Like ``Packed``, but on GPUs of one type if possible, fastest type first, because one slow GPU
+    would delay all others.
+    """
 
     def _outer(self, fabric: Fabric, size: int, occupied: int) -> list[int]:
         def preference(mask: int) -> tuple[int, float]:
@@ -179,7 +187,8 @@ class RandomPlacer:
     """Puts each operation on random servers that have enough memory and no other job; ignores
     symmetry.
 
-    The draw depends only on ``seed``, the graph and the occupied servers, so that episodes repeat.
+    The draw depends only on ``seed``, the graph and the occupied servers, so that episodes are
+    repeatable.
     """
 
     def __init__(self, seed: int = 0) -> None:
@@ -224,7 +233,7 @@ def check_placement(
     """Check that each piece of an operation has a free server of its own.
 
     Raises:
-        IllegalDecision: An operation has no block or one with the wrong size; or a server
+        IllegalDecision: An operation has no block or a block with the wrong size; or a server
             does not exist, is occupied, or would hold two pieces of one operation.
     """
     where = f"placer {placer!r}, graph {parts.graph.model!r}"

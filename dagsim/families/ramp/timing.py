@@ -1,9 +1,9 @@
-"""The time of each dependency on the chosen servers, and the orders in which servers and channels
-work.
+"""The time that each dependency takes on the chosen servers, and the orders in which servers run
+operations and channels send data.
 
-A dependency takes no time within one server, else the time of a transfer or of a share in a
-collective. Dependencies between two operations that have the same price, and so end together, form
-one *bundle*.
+A dependency within one server takes no time. Any other dependency takes the time of a transfer, or
+of the collective that it is part of. Dependencies between the same two operations that take equally
+long, and therefore end together, form one *bundle*.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dagsim.registry import Entry, Registry
 
 
 class Bundle(NamedTuple):
-    """Dependencies with one price, from the pieces of one pass operation to those of another."""
+    """Dependencies that take equally long, from the pieces of one pass operation to those of another."""
 
     target: int
     seconds: float
@@ -36,7 +36,7 @@ class Bundle(NamedTuple):
 
 
 class TimedGraph(NamedTuple):
-    """A partitioned and placed graph with the run time of every dependency."""
+    """A partitioned and placed graph with the transfer time of every dependency."""
 
     parts: PartitionedGraph
     placement: OpPlacement
@@ -49,12 +49,12 @@ class TimedGraph(NamedTuple):
 
 
 def timed(parts: PartitionedGraph, placement: OpPlacement, fabric: Fabric, rules: Rules) -> TimedGraph:
-    """Compute the price of every dependency."""
+    """Compute the transfer time of every dependency."""
     return _Pricing(parts, placement, fabric, rules).priced()
 
 
 class _Pricing:
-    """The pricing of one placed job."""
+    """Computes the transfer times for one placed job."""
 
     def __init__(self, parts: PartitionedGraph, placement: OpPlacement, fabric: Fabric, rules: Rules) -> None:
         self.parts = parts
@@ -87,7 +87,7 @@ class _Pricing:
         return TimedGraph(self.parts, self.placement, tuple(map(tuple, bundles)), tuple(places))
 
     def _collectives(self) -> dict[int, float]:
-        """Return the seconds of the collective of which each edge is part, by edge number."""
+        """Return, by edge number, the seconds of the collective that each edge is part of."""
         leaving: dict[int, list[int]] = {}
         entering: dict[int, list[int]] = {}
         for number, edge in enumerate(self.parts.edges):
@@ -105,8 +105,9 @@ class _Pricing:
         return seconds
 
     def _together(self, numbers: Iterable[int], op: int, prices: dict[int, float]) -> None:
-        """Price the edges of ``op`` as one collective if they form one, that is, if it is split and
-        all ends are on the same servers."""
+        """Time the edges of ``op`` as one collective if they form one, that is, if ``op`` is split and
+        the edges end on the same servers on which they start.
+        """
         edges = [self.parts.edges[number] for number in numbers]
         if not edges or self.parts.pieces[op] == 1:
             return
@@ -120,7 +121,7 @@ class _Pricing:
             prices[number] = seconds
 
     def _same_ends(self, edges: list[PieceEdge]) -> bool:
-        """Return True if every server is equally often a source and a target of dependencies."""
+        """Return True if every server is the source of as many dependencies as it is the target of."""
         if len({self.blocks[end] for edge in edges for end in edge[:2]}) == 1:
             return True
         balance: Counter[int] = Counter()
@@ -136,7 +137,7 @@ class _Pricing:
         return _summed(tuple((edge.pair_bytes, pieces[edge.source] * pieces[edge.target]) for edge in edges))
 
     def _exchange(self, op: int, size: float, out: list[Bundle]) -> None:
-        """Price the exchange of weights among the pieces of the operation's mirror."""
+        """Time the exchange of weights among the pieces of the operation's mirror."""
         mirror, block = self.count + op, self.blocks[op]
         whole = self.fabric.group((block,)) if self.rules.collectives == "operation" else None
         group = -1
@@ -154,8 +155,9 @@ class _Pricing:
 
 @lru_cache(maxsize=65536)
 def _summed(terms: tuple[tuple[float, int], ...]) -> float:
-    """Return the sum of all terms, each ``count`` times, in a fixed order. The order matters
-    because ddls rounds sizes up after this sum."""
+    """Return the sum of all terms, each counted ``count`` times, in a fixed order. The order matters
+    because ddls rounds sizes up after this sum.
+    """
     if all(count & (count - 1) == 0 for _, count in terms):
         return ordered_sum(size * count for size, count in terms)
     return float(np.cumsum(np.repeat([size for size, _ in terms], [count for _, count in terms]))[-1])
@@ -174,8 +176,9 @@ OP_SCHEDULES: Registry[OpScheduler] = Registry(
 
 
 class Srpt:
-    """Shortest piece first; among equal ones, the operation that is later in topological order, its
-    mirror before it."""
+    """Runs the operation with the shortest piece first. Among equal ones, the later operation in
+    topological order comes first, and its mirror before it.
+    """
 
     def __call__(self, job: int, parts: PartitionedGraph, fabric: Fabric) -> OpSchedule:
         """Return the rank of each operation on each GPU type."""
@@ -189,7 +192,7 @@ class Srpt:
 
 
 class GraphOrder:
-    """Operations in graph order, forward pass first."""
+    """Runs operations in graph order, forward pass first."""
 
     def __call__(self, job: int, parts: PartitionedGraph, fabric: Fabric) -> OpSchedule:
         """Return the rank of each operation, the same on every GPU type."""
@@ -199,7 +202,9 @@ class GraphOrder:
 
 
 def _placed(parts: PartitionedGraph) -> list[int]:
-    """Return the pass operations in order of placement: each forward operation, then its mirror."""
+    """Return the pass operations in the order in which they are placed: each forward operation,
+    followed by its mirror.
+    """
     count = len(parts.graph)
     return [op for forward in parts.graph.order for op in (forward, count + forward)]
 

@@ -1,9 +1,9 @@
-"""Topologies: which servers form a block, and the cost of sending between them.
+"""Topologies: which servers form a block, and what it costs to send data between them.
 
-``Ramp`` is the optical fabric of Ottino et al. 2022 (arXiv 2211.15226): C communication groups of R
-racks of S servers, every server one hop from every other. A block is symmetric, so that a
-collective runs in at most four rounds: over the groups, over groups and servers, over the racks,
-and over the rest of a rack.
+``Ramp`` is the optical fabric in Ottino et al. 2022 (arXiv 2211.15226): C communication groups with
+R racks of S servers each, where every server is one hop from every other. A block is symmetric, so
+that a collective runs in at most four rounds: over the groups, over groups and servers, over the
+racks, and over the rest of a rack.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Topology(Protocol):
 
     @property
     def name(self) -> str:
-        """Unique description, part of the memo's key."""
+        """A unique description, which is part of the memo's key."""
 
     @property
     def servers(self) -> int:
@@ -39,33 +39,35 @@ class Topology(Protocol):
 
     @property
     def anywhere(self) -> bool:
-        """True if any servers form a block; ``free_blocks`` then finds one whenever enough servers
-        are free."""
+        """True if any set of servers forms a block; ``free_blocks`` then finds a block whenever enough
+        servers are free.
+        """
 
     def blocks(self, size: int) -> tuple[Block, ...]:
-        """Return all blocks of ``size`` servers in first-fit order; a selection if ``anywhere``."""
+        """Return all blocks of ``size`` servers in first-fit order; only a selection if ``anywhere``."""
 
     def free_blocks(self, size: int, free: list[int]) -> Iterable[Block]:
         """Return blocks of free servers, in the order in which they are tried."""
 
     def pair(self, source: int, target: int) -> Hashable:
-        """Return the key of a transfer between two different servers."""
+        """Return a key for the cost of a transfer between two different servers."""
 
     def route(self, source: int, target: int) -> tuple[int, ...]:
-        """Return the numbers of the channels that a transfer takes."""
+        """Return the numbers of the channels that a transfer uses."""
 
     def transfer_s(self, pair: Hashable, size_bytes: float) -> float:
-        """Return the seconds of one transfer."""
+        """Return the seconds that one transfer takes."""
 
     def group(self, servers: frozenset[int]) -> Hashable:
-        """Return the key of a collective among the servers."""
+        """Return a key for the cost of a collective among the servers."""
 
     def collective_s(self, group: Hashable, total_bytes: float) -> float:
-        """Return the seconds of a collective that moves ``total_bytes`` in total; 0 on one server."""
+        """Return the seconds that a collective of ``total_bytes`` in total takes; 0 on one server."""
 
     def pattern(self, blocks: tuple[Block, ...]) -> Hashable:
-        """Return a key that is equal for lists of blocks with the same costs, wherever they lie on
-        the fabric."""
+        """Return a key that is equal for lists of blocks with the same costs, wherever they are on
+        the fabric.
+        """
 
 
 TOPOLOGIES: Registry[Topology] = Registry(
@@ -81,8 +83,9 @@ TOPOLOGIES: Registry[Topology] = Registry(
 
 
 def ring_s(among: int, total_bytes: float, bytes_per_s: float, latency_s: float) -> float:
-    """Return the seconds of one half of an all-reduce around a ring: ``among - 1`` rounds, each
-    with one part of the bytes."""
+    """Return the seconds of one half of a ring all-reduce: ``among - 1`` rounds, in each of which
+    1 / ``among`` of the bytes is sent.
+    """
     return (among - 1) * (latency_s + total_bytes / among / bytes_per_s)
 
 
@@ -112,7 +115,7 @@ class Switch:
 
     @property
     def name(self) -> str:
-        """Servers, rate and latency."""
+        """The number of servers, the rate and the latency."""
         return f"Switch({self.servers}) ({self.link_bytes_per_s!r} B/s, {self.latency_s!r} s)"
 
     @cached_property
@@ -133,32 +136,32 @@ class Switch:
         return None
 
     def route(self, source: int, target: int) -> tuple[int, ...]:
-        """Return the link up from one server and the link down to the other."""
+        """Return the uplink of one server and the downlink of the other."""
         return source, self.servers + target
 
     def transfer_s(self, pair: Hashable, size_bytes: float) -> float:
-        """Return the latency plus the time of the bytes at the rate of a link."""
+        """Return the latency plus the time to send the bytes over one link."""
         return self.latency_s + size_bytes / self.link_bytes_per_s
 
     def group(self, servers: frozenset[int]) -> int:
-        """Return the number of servers that take part."""
+        """Return the number of participating servers."""
         return len(servers)
 
     def collective_s(self, group: Hashable, total_bytes: float) -> float:
-        """Return the seconds of a reduce-scatter and an all-gather around a ring."""
+        """Return the seconds of a reduce-scatter followed by an all-gather around a ring."""
         return 2 * ring_s(cast("int", group), total_bytes, self.link_bytes_per_s, self.latency_s)
 
     def pattern(self, blocks: tuple[Block, ...]) -> Hashable:
-        """Return the servers relabelled by first appearance."""
+        """Return the servers, relabelled in order of first appearance."""
         return relabelled(blocks)
 
 
 class TorusBoxes:
     """A torus, such as ``TorusBoxes((4, 4, 2))``. A block is a box; a collective runs dimension by
-    dimension around its rows.
+    dimension, around the rows of the box.
 
-    Links and routes are those of ``fabric.torus.Torus``. Links work in both directions, so an open
-    row can also carry a ring.
+    Links and routes are those of ``fabric.torus.Torus``. Links work in both directions, so a row
+    that does not wrap around can also carry a ring.
 
     Raises:
         ConfigError: There are no dimensions, a length is below 1, or a rate or latency is
@@ -187,7 +190,7 @@ class TorusBoxes:
 
     @property
     def name(self) -> str:
-        """Shape, rate and latency."""
+        """The shape, the rate and the latency."""
         return f"Torus{self.shape} ({self.link_bytes_per_s!r} B/s, {self.hop_s!r} s a hop)"
 
     @property
@@ -201,8 +204,9 @@ class TorusBoxes:
         return tuple("-".join(map(str, place)) for place in self.places)
 
     def blocks(self, size: int) -> tuple[Block, ...]:
-        """Return boxes of ``size`` servers at every origin, wrapping around the edges; the most
-        compact shapes first."""
+        """Return boxes of ``size`` servers at every origin, wrapping around the edges, with the most
+        compact shapes first.
+        """
         blocks = self._blocks.get(size)
         if blocks is None:
             by_servers: dict[frozenset[int], Block] = {}
@@ -223,25 +227,26 @@ class TorusBoxes:
         return len(self.route(source, target))
 
     def route(self, source: int, target: int) -> tuple[int, ...]:
-        """Return the links along the route; each server has two per dimension."""
+        """Return the links along the route; each server has two links per dimension."""
         (path,) = self._routing.paths(self._hosts[source], self._hosts[target])
         return path
 
     def transfer_s(self, pair: Hashable, size_bytes: float) -> float:
-        """Return the latency of every hop plus the time of the bytes at the rate of a link
-        (cut-through)."""
+        """Return the latency of all hops plus the time to send the bytes over one link (cut-through)."""
         return cast("int", pair) * self.hop_s + size_bytes / self.link_bytes_per_s
 
     def group(self, servers: frozenset[int]) -> tuple[int, ...]:
-        """Return the number of participating servers along each dimension; if they do not form a
-        box, all count as one row."""
+        """Return the number of participating servers along each dimension; if the servers do not form
+        a box, they all count as one row.
+        """
         places = [self.places[server] for server in servers]
         counts = tuple(len({place[axis] for place in places}) for axis in range(len(self.shape)))
         return counts if prod(counts) == len(servers) else (len(servers),)
 
     def collective_s(self, group: Hashable, total_bytes: float) -> float:
-        """Return the seconds of a reduce-scatter dimension by dimension, each on the remainder of
-        the one before, and of an all-gather back."""
+        """Return the seconds of a reduce-scatter dimension by dimension, each on what remains after
+        the previous one, and of an all-gather in the reverse order.
+        """
         left, seconds = total_bytes, 0.0
         for among in cast("tuple[int, ...]", group):
             seconds += ring_s(among, left, self.link_bytes_per_s, self.hop_s)
@@ -249,7 +254,7 @@ class TorusBoxes:
         return 2 * seconds
 
     def pattern(self, blocks: tuple[Block, ...]) -> Hashable:
-        """Return positions relative to the first server."""
+        """Return the servers' positions relative to the first server."""
         first = self.places[blocks[0][0]]
         return tuple(
             tuple(
@@ -269,12 +274,13 @@ class TorusBoxes:
 
 
 class LeafSpine:
-    """A fat tree with two levels: ``leaves`` switches with ``per_leaf`` servers each; between
+    """A fat tree with two levels: ``leaves`` switches with ``per_leaf`` servers each. Between
     leaves, a server gets 1 / ``oversubscription`` of its rate.
 
-    No message waits in the spine, because under RAMP's rule that channels belong to one job,
-    nothing is shared there. So a route has two links, not four as in ``fabric.fat_tree.FatTree``.
-    Collectives run within the leaves first, then among leaves on the remainder of each server.
+    No message waits in the spine: under RAMP's rule that a channel belongs to one job, jobs share
+    nothing there. A route therefore has two links, not four as in ``fabric.fat_tree.FatTree``.
+    Collectives run within the leaves first, and then among leaves on the data that remains at each
+    server.
 
     Raises:
         ConfigError: There are no leaves or servers, a rate is impossible, or the
@@ -305,13 +311,13 @@ class LeafSpine:
 
     @property
     def name(self) -> str:
-        """Shape, rates and latency."""
+        """The shape, the rates and the latency."""
         costs = f"{self.oversubscription!r}:1, {self.link_bytes_per_s!r} B/s, {self.hop_s!r} s a hop"
         return f"FatTree({self.leaves}, {self.per_leaf}) ({costs})"
 
     @property
     def servers(self) -> int:
-        """Leaves times servers per leaf."""
+        """The number of leaves times the number of servers per leaf."""
         return self.leaves * self.per_leaf
 
     @cached_property
@@ -320,12 +326,13 @@ class LeafSpine:
         return tuple(f"{leaf}-{number}" for leaf in range(self.leaves) for number in range(self.per_leaf))
 
     def blocks(self, size: int) -> tuple[Block, ...]:
-        """Return blocks of consecutive servers, those on one leaf first."""
+        """Return blocks of consecutive servers, with those on a single leaf first."""
         return tuple(self.free_blocks(size, list(range(self.servers))))
 
     def free_blocks(self, size: int, free: list[int]) -> Iterator[Block]:
-        """Yield blocks of free servers: of the fullest leaf that has enough, then of the other
-        leaves, then across leaves."""
+        """Yield blocks of free servers: first on the fullest leaf that has enough free servers, then
+        on the other leaves, and then across leaves.
+        """
         by_leaf: dict[int, list[int]] = {}
         for server in free:
             by_leaf.setdefault(server // self.per_leaf, []).append(server)
@@ -337,37 +344,43 @@ class LeafSpine:
             yield tuple(sorted(emptiest_first[first : first + size]))
 
     def pair(self, source: int, target: int) -> bool:
-        """Return True if both servers are on one leaf."""
+        """Return True if both servers are on the same leaf."""
         return source // self.per_leaf == target // self.per_leaf
 
     def route(self, source: int, target: int) -> tuple[int, ...]:
-        """Return the link up from one server and the link down to the other; the spine carries all
-        at the reduced rate."""
+        """Return the uplink of one server and the downlink of the other; the spine adds no further
+        link, only the reduced rate.
+        """
         return source, self.servers + target
 
     def transfer_s(self, pair: Hashable, size_bytes: float) -> float:
-        """Return the seconds: two hops within a leaf, else four hops at the reduced rate."""
+        """Return the seconds that a transfer takes: two hops within a leaf, or four hops at the
+        reduced rate between leaves.
+        """
         if pair:
             return 2 * self.hop_s + size_bytes / self.link_bytes_per_s
         return 4 * self.hop_s + size_bytes * self.oversubscription / self.link_bytes_per_s
 
     def group(self, servers: frozenset[int]) -> tuple[int, int]:
-        """Return the number of leaves that take part, and the largest number of servers on one."""
+        """Return the number of participating leaves, and the largest number of participating servers
+        on one leaf.
+        """
         counts: dict[int, int] = {}
         for server in servers:
             counts[server // self.per_leaf] = counts.get(server // self.per_leaf, 0) + 1
         return len(counts), max(counts.values())
 
     def collective_s(self, group: Hashable, total_bytes: float) -> float:
-        """Return the seconds of rings within the leaves, and of rings among leaves over the
-        remainder of each server."""
+        """Return the seconds of rings within the leaves, followed by rings among leaves for the data
+        that remains at each server.
+        """
         leaves, most = cast("tuple[int, int]", group)
         within_s = ring_s(most, total_bytes, self.link_bytes_per_s, 2 * self.hop_s)
         between_s = ring_s(leaves, total_bytes / most, self.link_bytes_per_s / self.oversubscription, 4 * self.hop_s)
         return 2 * (within_s + between_s)
 
     def pattern(self, blocks: tuple[Block, ...]) -> Hashable:
-        """Return the leaves and servers relabelled by first appearance."""
+        """Return the leaves and the servers, relabelled in order of first appearance."""
         leaves = tuple(tuple(server // self.per_leaf for server in block) for block in blocks)
         return relabelled(leaves), relabelled(blocks)
 
@@ -379,11 +392,11 @@ _NUMBER_BYTES = 2
 
 
 class Ramp:
-    """RAMP(C, R, S). ``node_bytes_per_s`` is the total rate at which a server sends; a channel has
+    """RAMP(C, R, S). ``node_bytes_per_s`` is the total rate at which a server sends; each channel has
     1 / C of it.
 
-    ``ddls=True`` costs collectives as ddls does: their bandwidth is divided by C once more, and
-    those within one rack are free.
+    ``ddls=True`` computes the cost of collectives as ddls does: their bandwidth is divided by C
+    once more, and collectives within one rack are free.
 
     Raises:
         ConfigError: A count is below 1, there are more racks than groups, or a bandwidth or
@@ -428,7 +441,7 @@ class Ramp:
 
     @property
     def name(self) -> str:
-        """Shape, bandwidth, latency and the cost rule of collectives."""
+        """The shape, the bandwidth, the latency and the cost rule for collectives."""
         costs = f"{self.channel_bytes_per_s!r} B/s, {self.latency_s!r} s" + (", as in ddls" if self.ddls else "")
         return f"RAMP{self.shape} ({costs})"
 
@@ -460,22 +473,25 @@ class Ramp:
         return None
 
     def route(self, source: int, target: int) -> tuple[int, ...]:
-        """Return the pair's own channel."""
+        """Return the channel of this pair of servers."""
         return (source * self.servers + target,)
 
     def transfer_s(self, pair: Hashable, size_bytes: float) -> float:
-        """Return the latency plus the time of the bytes at the rate of one channel."""
+        """Return the latency plus the time to send the bytes over one channel."""
         return self.latency_s + size_bytes / self.channel_bytes_per_s
 
     def group(self, servers: frozenset[int]) -> tuple[int, int, int]:
-        """Return the numbers of groups, racks and servers (by number within a rack) that take part."""
+        """Return the numbers of participating groups, racks and servers (counted by their number
+        within a rack).
+        """
         places = [self.places[server] for server in servers]
         groups, racks, numbers = (len({place[axis] for place in places}) for axis in range(3))
         return groups, racks, numbers
 
     def collective_s(self, group: Hashable, total_bytes: float) -> float:
-        """Return the seconds of a reduce-scatter in up to four rounds with its additions, and of an
-        all-gather in the same number of rounds."""
+        """Return the seconds of a reduce-scatter in up to four rounds, including its additions, and of
+        an all-gather in the same number of rounds.
+        """
         return _collective_s(
             cast("tuple[int, int, int]", group),
             total_bytes,
@@ -486,8 +502,9 @@ class Ramp:
         )
 
     def pattern(self, blocks: tuple[Block, ...]) -> Hashable:
-        """Relabel groups, racks and servers by first appearance: costs depend only on their
-        numbers."""
+        """Relabel groups, racks and servers in order of first appearance, because costs depend only on
+        how many there are.
+        """
         return tuple(
             relabelled(tuple(tuple(self.places[server][axis] for server in block) for block in blocks))
             for axis in range(3)
@@ -506,7 +523,8 @@ class Ramp:
 
     def _shapes(self, size: int) -> Iterator[tuple[int, int, int]]:
         """Yield the shapes of blocks with ``size`` servers in the order in which they are tried; -1
-        means a diagonal."""
+        stands for a diagonal.
+        """
         groups, racks, depth = self.shape
         for across in range(1, size + 1):
             along, rest = divmod(size, across)

@@ -1,10 +1,10 @@
-"""The view, which is all that a policy may know when a job has arrived; and the room for later
-jobs: the blocks of servers that will be free at the next arrivals, as things are now and after a
-placement.
+"""The view, which is all that a policy may see when a job has arrived. This module also measures the
+space for later jobs: the blocks of servers that will be free at the next arrivals, with and without
+a placement of the waiting job.
 
-A fabric fragments in space (blocks of one size do not tile the holes of another) and in time (jobs
-that end together leave whole blocks, others leave holes). Both are visible in the number of free
-blocks of each size at the next arrivals, assuming that no other job is accepted.
+A fabric fragments in space (blocks of one size do not tile the gaps between others) and in time
+(jobs that end together free whole blocks, others leave gaps). Both effects are visible in the
+number of free blocks of each size at the next arrivals, assuming that no other job is accepted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class RampView:
-    """The waiting job and the fabric as it is now. The view belongs to the kernel: do not keep it."""
+    """The waiting job and the fabric as it is now. The view belongs to the kernel, so do not keep it."""
 
     __slots__ = ("_kernel",)
 
@@ -36,12 +36,12 @@ class RampView:
 
     @property
     def now(self) -> float:
-        """Seconds since the start."""
+        """Seconds since the start of the simulation."""
         return self._kernel.now
 
     @property
     def number(self) -> int:
-        """Number of the waiting job, which a ``Partition`` names."""
+        """The number of the waiting job, which a ``Partition`` refers to."""
         return self._kernel.queued_number
 
     @property
@@ -51,8 +51,9 @@ class RampView:
 
     @property
     def degrees(self) -> tuple[int, ...]:
-        """Degrees that may be chosen, in ascending order; 0, which rejects the job, is always among
-        them."""
+        """The degrees that may be chosen, in ascending order; they always include 0, which rejects the
+        job.
+        """
         return self._kernel.degrees()
 
     @property
@@ -77,53 +78,57 @@ class RampView:
 
     @property
     def rules(self) -> Rules:
-        """The rules of the model."""
+        """The rules for splitting, timing and accepting jobs."""
         return self._kernel.planner.rules
 
     @property
     def remaining_s(self) -> tuple[float, ...]:
-        """Remaining seconds of the job on each server; 0 without a job."""
+        """The remaining seconds of the job on each server; 0 for a server without a job."""
         return self._kernel.remaining_s()
 
     @property
     def ends(self) -> tuple[tuple[float, int], ...]:
-        """Ends of running jobs (s since the start), and their servers as bit masks; unordered."""
+        """The end of each running job (in seconds since the start) and its servers as a bit mask, in
+        no particular order.
+        """
         return tuple((run.end_s, run.servers) for run in self._kernel.running)
 
     @property
     def gap_s(self) -> float:
-        """Mean time between the arrivals so far; 0 at the first."""
+        """The mean time between the arrivals so far; 0 at the first arrival."""
         number = self._kernel.queued_number
         return (self._kernel.queued.arrival_s - self._kernel.jobs[0].arrival_s) / number if number else 0.0
 
     @property
     def examples(self) -> tuple[RampJob, ...]:
-        """Examples of the kind of jobs to come (not those jobs themselves), if known."""
+        """Examples of jobs like those to come (but not the jobs to come themselves), if there are any."""
         return self._kernel.examples
 
     def outlook(self, degree: int, placer: str | None = None, servers: int | None = None) -> Outlook | None:
-        """Return the servers and time of the job at this degree; None if it cannot be placed now.
+        """Return the servers and times that the job would have at this degree; None if it cannot be
+        placed now.
 
-        With ``servers`` (a bit mask) it stays on these.
+        With ``servers`` (a bit mask), the job is placed within these servers.
         """
         return self._kernel.outlook(degree, placer, servers)
 
     def jct_on(self, degree: int, servers: Iterable[int]) -> Iterator[float | None]:
-        """Yield the seconds that the job would take within each set of free servers (bit masks);
-        None if it cannot be placed."""
+        """Yield the seconds that the job would take within each set of free servers (a bit mask); None
+        where it cannot be placed.
+        """
         return self._kernel.jct_on(degree, servers)
 
     def parts(self, degree: int) -> PartitionedGraph:
-        """Return the graph of the job in pieces."""
+        """Return the job's graph, split into pieces for a degree."""
         return self._kernel.planner.parts(self.job.graph, degree)
 
     def stream(self, name: str) -> np.random.Generator:
-        """Named random stream of this simulation."""
+        """Return a named random stream for this simulation."""
         return self._kernel.stream(name)
 
 
 class RampPolicy(Protocol):
-    """A policy: decides on each waiting job."""
+    """A policy, which makes one decision for each arriving job."""
 
     def decide(self, view: RampView) -> Iterable[Partition]:
         """Return one decision for the waiting job; an empty answer rejects it."""
@@ -142,7 +147,7 @@ _KEPT = 100_000
 
 
 class _Blocks:
-    """All distinct blocks of a fabric as bits of words; the blocks in a word have one size."""
+    """All distinct blocks on a fabric as bits in words; the blocks in a word all have the same size."""
 
     def __init__(self, fabric: Fabric) -> None:
         of_size = [blocks_of(fabric, size) for size in SIZES]
@@ -154,7 +159,7 @@ class _Blocks:
         self._touched: dict[int, NDArray[np.uint64]] = {}
 
     def touched(self, servers: int) -> NDArray[np.uint64]:
-        """Return the bits of the blocks that contain one of these servers, (words,)."""
+        """Return the bits of the blocks that contain at least one of these servers, (words,)."""
         words = self._touched.get(servers)
         if words is None:
             if len(self._touched) > _KEPT:
@@ -164,7 +169,7 @@ class _Blocks:
         return words
 
     def count(self, bits: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Count the bits of words (..., words) by size, (..., sizes)."""
+        """Count the bits set in words, (..., words), by block size, (..., sizes)."""
         return np.add.reduceat(np.bitwise_count(bits).astype(np.int64), self.starts, axis=-1)
 
 
@@ -172,7 +177,7 @@ _made: WeakKeyDictionary[Fabric, _Blocks] = WeakKeyDictionary()
 
 
 class Room:
-    """Numbers of free blocks at the next arrivals, by ``ARRIVALS`` (rows) and ``SIZES`` (columns)."""
+    """The number of free blocks at the next arrivals, by ``ARRIVALS`` (rows) and ``SIZES`` (columns)."""
 
     def __init__(self, view: RampView) -> None:
         self._blocks = blocks = _blocks_of(view.fabric)
@@ -187,10 +192,10 @@ class Room:
         """Blocks of the empty fabric, (sizes,)."""
 
     def after(self, servers: Sequence[int], ends_s: Sequence[float]) -> NDArray[np.int64]:
-        """Return the free blocks that remain while a job is on ``servers`` until its end, (choices,
-        arrivals, sizes).
+        """Return the number of blocks that remain free while a job is on ``servers`` until its end,
+        (choices, arrivals, sizes).
 
-        Each of ``servers`` is a bit mask.
+        Each entry in ``servers`` is a bit mask.
         """
         touched = np.stack([self._blocks.touched(mask) for mask in servers])  # (choices, words)
         lost = self._blocks.count(touched[:, None] & self._free[None])
@@ -209,8 +214,9 @@ class Way(NamedTuple):
 
 
 def ways_in_time(view: RampView) -> Iterator[Way]:
-    """Yield every degree on every free block on which the job would be in time; degrees with equal
-    splits appear once."""
+    """Yield every combination of a degree and a free block with which the job would be in time.
+    Degrees that split the job in the same way appear once.
+    """
     limit_s = view.rules.limit_s(view.job.acceptable_s)
     splits = None
     for degree in view.degrees[1:]:
@@ -225,8 +231,9 @@ def ways_in_time(view: RampView) -> Iterator[Way]:
 
 
 def blocks_of(fabric: Fabric, size: int) -> tuple[int, ...]:
-    """Return the distinct blocks of ``size`` servers as bit masks; consecutive servers if any
-    servers form a block."""
+    """Return the distinct blocks of ``size`` servers as bit masks; if any servers form a block, return
+    only blocks of consecutive servers.
+    """
     if size > fabric.servers:
         return ()
     return fabric.masks(size)[:_MOST_BLOCKS]
@@ -248,8 +255,9 @@ def _blocks_of(fabric: Fabric) -> _Blocks:
 
 
 def _gap_of(view: RampView) -> float:
-    """Estimate the gap at the first arrival: the mean gap of the examples, else the time of a job
-    that uses all servers."""
+    """Estimate the gap at the first arrival: the mean gap among the examples, or else the time that
+    the job would take on all servers.
+    """
     examples = view.examples
     if len(examples) > 1 and examples[-1].arrival_s > examples[0].arrival_s:
         return (examples[-1].arrival_s - examples[0].arrival_s) / (len(examples) - 1)

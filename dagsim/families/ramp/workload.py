@@ -1,4 +1,6 @@
-"""Training jobs, and the workload that draws them: models, arrivals, and the time each job accepts."""
+"""Training jobs, and the workload that draws them: models, arrivals, and the acceptable completion
+time of each job.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,8 @@ from dagsim.registry import Entry, Registry
 
 @dataclass(frozen=True, slots=True)
 class RampJob:
-    """A job: ``steps`` training steps of one graph. ``beta`` is the acceptable fraction of the time
-    on one GPU.
+    """A job: ``steps`` training steps of one graph. ``beta`` is the acceptable completion time as a
+    fraction of the time on one GPU.
 
     Raises:
         ModelError: The arrival is negative, there are no steps, or ``beta`` is not positive.
@@ -44,7 +46,7 @@ class RampJob:
 
     @property
     def acceptable_s(self) -> float:
-        """Longest acceptable completion time."""
+        """The longest acceptable completion time in seconds."""
         return self.beta * self.sequential_s
 
 
@@ -72,7 +74,7 @@ class FixedBeta:
 
 
 class UniformBeta:
-    """Uniform over a grid from ``least`` to ``most`` in steps of 10 ** -``decimals``.
+    """A uniform distribution over a grid from ``least`` to ``most`` in steps of 10 ** -``decimals``.
 
     Raises:
         WorkloadError: The limits are not positive, or in the wrong order.
@@ -83,14 +85,14 @@ class UniformBeta:
         self.least, self.most, self.decimals = least, most, decimals
 
     def __call__(self, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
-        """Draw ``count`` values of the grid."""
+        """Draw ``count`` values from the grid."""
         scale = 10**self.decimals
         steps = rng.integers(round(self.least * scale), round(self.most * scale), count, endpoint=True)
         return np.asarray(steps / scale, np.float64)
 
 
 class ListedBeta:
-    """Values and their weights, as two tuples.
+    """A distribution over the given values, with the given weights, as two tuples.
 
     Raises:
         WorkloadError: The tuples differ in length, or no weight is positive.
@@ -104,18 +106,19 @@ class ListedBeta:
         self.values, self.weights = values, weights
 
     def __call__(self, rng: np.random.Generator, count: int) -> NDArray[np.float64]:
-        """Draw ``count`` of the values."""
+        """Draw ``count`` values from the list."""
         weights = np.array(self.weights, np.float64)
         return rng.choice(np.array(self.values, np.float64), count, p=weights / weights.sum())
 
 
 class SkewedBeta:
-    """A skew normal distribution stretched to 0 .. ``most``; values below ``least`` become
-    ``least``.
+    """A skew normal distribution that is stretched to the range 0 .. ``most``; values below ``least``
+    become ``least``.
 
-    As in ddls, the stretch uses the smallest and the largest of 50,000 draws. They are the same for
-    every seed of the jobs, so that all episodes share one distribution. ``shape`` selects other
-    draws; the default comes closest to the means of the streams that ddls drew.
+    As in ddls, the stretch uses the smallest and the largest of 50,000 draws. These draws are the
+    same for every seed of the jobs, so that all episodes share one distribution. ``shape`` is the
+    seed of the draws; with the default, the means come closest to those of the streams that ddls
+    drew.
 
     Raises:
         WorkloadError: The limits are not positive, or in the wrong order.
@@ -169,11 +172,12 @@ PAPER_BETAS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class RampWorkload:
-    """Jobs that use the graphs in random order; the counts of any two graphs differ by at most one.
+    """Jobs that use the graphs in random order; the numbers of jobs for any two graphs differ by at
+    most one.
 
     One job arrives every ``gap_s`` seconds, the first at 0. ``poisson=True`` draws the gaps from an
-    exponential distribution with that mean. ``beta`` is a distribution by name, or one of the
-    letters of ``PAPER_BETAS``.
+    exponential distribution with that mean. ``beta`` is the name of a distribution, or one of the
+    letters in ``PAPER_BETAS``.
 
     Raises:
         WorkloadError: There are no graphs or no jobs, or the gap is not positive.
@@ -193,8 +197,9 @@ class RampWorkload:
         require(self.gap_s > 0, "gap_s must be positive", self.gap_s, WorkloadError)
 
     def draw(self, seed: int) -> tuple[RampJob, ...]:
-        """Draw the jobs of one episode; models, arrivals and betas each have their own random
-        stream."""
+        """Draw the jobs for one episode; models, arrivals and betas each have their own random
+        stream.
+        """
         rounds = -(-self.jobs // len(self.graphs))
         order = stream(seed, "ramp models").permutation(np.tile(np.arange(len(self.graphs)), rounds))[: self.jobs]
         gaps = np.full(self.jobs - 1, self.gap_s)

@@ -1,1 +1,1 @@
-"""GPUs that several tasks share."""
+"""Sharing of GPUs between tasks."""

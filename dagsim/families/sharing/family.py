@@ -1,4 +1,4 @@
-"""The family of shared GPUs, and what it adds."""
+"""The family of shared GPUs, and what it registers."""
 
 from dagsim.family import Entry, Family
 

@@ -1,8 +1,8 @@
-"""Rates of tasks that share GPUs, after a decision of the policy (``Join``).
+"""The rates of tasks that share GPUs, after the policy has decided that they should (``Join``).
 
-Two tasks on one GPU slow each other down, and some do not fit into its memory together. Measured
-sums of the two rates, relative to alone, lie between 0.35 and 2.45 (Gavel, OSDI 2020; Lucid, ASPLOS
-2023).
+Two tasks on one GPU slow each other down, and some pairs do not fit into its memory. The measured
+sum of the two rates, each relative to the rate alone, lies between 0.35 and 2.45 (Gavel, OSDI 2020;
+Lucid, ASPLOS 2023).
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _Pair = tuple[TaskKey, TaskKey]
 
 @dataclass(frozen=True)
 class MeasuredPairs:
-    """Rates by pairs of models: ``rates[gpu][first, second]`` are the rates of both.
+    """Rates by pairs of models: ``rates[gpu][first, second]`` contains the rates of both.
 
-    ``gpu`` is the name of a GPU type, or empty for all types. A pair stands in the table in either
-    order; rates of 0 mean that the two do not fit together. ``default`` is the rate of both in a
-    pair that is not in the table. ``memory_gb`` is the GPU memory that a pair needs; it does not fit
-    together on a type with less.
+    ``gpu`` is the name of a GPU type, or empty for all types. The table may list a pair in either
+    order; rates of 0 mean that the two tasks do not fit together. ``default`` is the rate of both
+    tasks in a pair that is not in the table. ``memory_gb`` is the GPU memory that a pair needs; on
+    a type with less memory, the pair does not fit.
 
     Raises:
         ModelError: A rate is negative.
@@ -79,15 +79,15 @@ class MeasuredPairs:
 
 @dataclass(frozen=True, slots=True)
 class PairTable:
-    """Rates of pairs from a file, ``MeasuredPairs`` for configurations.
+    """Rates of pairs from a file; this is ``MeasuredPairs`` for configurations.
 
-    ``table`` is Gavel's ``simulation_throughputs.json`` or Lucid's ``colocate_info.csv`` (may end in
-    .gz), ``default`` the rate of both tasks in any other pair. Lucid measured one GPU type (RTX 3090),
-    so its rates are for all types; its models are called ``MODEL DATASET``, with mixed precision
-    ``MODEL DATASET amp``.
+    ``table`` is Gavel's ``simulation_throughputs.json`` or Lucid's ``colocate_info.csv`` (the name
+    may end in .gz), and ``default`` is the rate of both tasks in any other pair. Lucid measured one
+    GPU type (RTX 3090), so its rates apply to all types. Its models are called ``MODEL DATASET``,
+    or ``MODEL DATASET amp`` with mixed precision.
 
     Raises:
-        ConfigError: The file cannot be read, or neither is given.
+        ConfigError: The file cannot be read, or neither ``table`` nor ``default`` is given.
     """
 
     table: str | None = None
@@ -115,7 +115,7 @@ class PairTable:
 
 @cache
 def _memory_gb(gpu: str) -> float:
-    """Memory of a GPU type; without a limit if it is not in the catalogue."""
+    """Return the memory of a GPU type; infinite if it is not in the catalogue."""
     try:
         return gpu_type(gpu).memory_gb
     except DagsimError:
@@ -124,7 +124,9 @@ def _memory_gb(gpu: str) -> float:
 
 @cache
 def _pairs_of(path: str | None, default: float | None) -> MeasuredPairs:
-    """The pairs in a table: of single-GPU jobs in Gavel's, relative to their rates alone, or Lucid's."""
+    """Read the pairs in Gavel's table (of single-GPU jobs, relative to their rates alone) or in
+    Lucid's.
+    """
     if path is None:
         return MeasuredPairs({}, default)
     lucid = path.removesuffix(".gz").endswith(".csv")
@@ -141,7 +143,9 @@ def _pairs_of(path: str | None, default: float | None) -> MeasuredPairs:
 
 
 def _lucid_pairs(rows: Iterable[Mapping[str, str]], default: float | None) -> MeasuredPairs:
-    """Rates of both jobs, relative to alone, and the memory that both need together."""
+    """Return the rates of both jobs in each pair, relative to their rates alone, and the memory that
+    both need together.
+    """
     rates: dict[_Pair, tuple[float, float]] = {}
     memory_gb: dict[_Pair, float] = {}
     for row in rows:
@@ -153,7 +157,7 @@ def _lucid_pairs(rows: Iterable[Mapping[str, str]], default: float | None) -> Me
             for job in (1, 2)
         )
         rates[one, other] = float(row["speed1"]), float(row["speed2"])
-        # converted from MiB, the unit of GPU types
+        # converted from MiB to GiB, the unit used for GPU types
         memory_gb[one, other] = float(row["gmem"]) / 1024
     if not rates:
         raise ValueError("no rows")
@@ -171,7 +175,7 @@ def _relative(rows: Mapping[str, Any]) -> Iterator[tuple[tuple[TaskKey, TaskKey]
 
 
 def _key(kind: str) -> TaskKey:
-    """Model and batch of a job type, as the reader of Gavel's traces names them."""
+    """Return the model and the batch size of a job type, as the reader of Gavel's traces names them."""
     name = ast.literal_eval(kind)[0]
     batch = re.fullmatch(r"(.*) \(batch size (\d+)\)", name)
     return (batch[1], int(batch[2])) if batch else (name, None)

@@ -1,7 +1,7 @@
 """Copies of logs and node lists without the names of people and machines, for sharing.
 
-Only fields known to be harmless are copied. A log becomes dagsim's own JSON Lines, or stays in its
-format if a family provides this (``anonymised``), and a list of nodes becomes rows of ``sinfo``.
+Only fields known to be harmless are copied. A log becomes dagsim's own JSON Lines, or keeps its
+format if a family supports this (``anonymised``), and a list of nodes becomes rows of ``sinfo``.
 The files of a site become its configuration (``renamed_site``).
 """
 

@@ -1,4 +1,4 @@
-"""The configuration of an imported cluster or site, as it is written to a file."""
+"""The configuration of an imported cluster or site, as written to a file."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def import_site(
     keep_all: bool = False,
     strict: bool = False,
 ) -> list[str]:
-    """Write the configuration of the site, or of the list of nodes, that files describe; return
+    """Write the configuration of the site, or of the list of nodes, that the files describe; return
     messages about what was read, noted, not modelled, left out or unknown. ``gpus`` identifies the
     site's GPU types (``a100=A100-80``), and ``timezone`` is the time zone of dates; ``keep_all``
     keeps nodes that are down. With ``strict``, no file is left if the site's log contradicts it.
@@ -94,8 +94,9 @@ def import_site(
 
 
 def _node_lists(files: Sequence[Path]) -> list[Path]:
-    """Return the files that describe a cluster without queues: a single file, or all lists that
-    state their scheduler."""
+    """Return the files that describe a cluster without queues: a single file, or all lists whose
+    format implies a scheduler.
+    """
     if len(files) == 1:
         return list(files)
     return [file for file in files if (form := node_format(Source(file))) is not None and form.policy]

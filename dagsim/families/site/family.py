@@ -1,4 +1,4 @@
-"""The family of real clusters, and what it registers."""
+"""The family of real clusters, and everything that it registers."""
 
 from dagsim.family import Entry, Family
 

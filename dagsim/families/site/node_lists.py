@@ -51,7 +51,7 @@ class FoundNode:
 
 @dataclass(slots=True)
 class ImportedSite:
-    """A site, as the files of its scheduler describe it."""
+    """A site as described by the files of its scheduler."""
 
     policy: ClassVar[str] = ""
     """The policy that represents its scheduler."""
@@ -66,7 +66,7 @@ class ImportedSite:
 
     @property
     def has_queues(self) -> bool:
-        """True if a file describes queues, which makes this a site of this kind."""
+        """True if a file describes queues, so that the files belong to a site of this kind."""
         return False
 
     @property
@@ -230,7 +230,7 @@ def _parts(node: FoundNode, named: Mapping[str, str], imported: ImportedCluster)
 
 
 def _kind(site_name: str, node: FoundNode, named: Mapping[str, str], imported: ImportedCluster) -> str:
-    """Return the name of the type in the catalogue, or in ``imported.gpu_types``."""
+    """Return the name of a GPU type in the catalogue, or in ``imported.gpu_types``."""
     profile = _PROFILE.fullmatch(site_name)
     base = profile[1] if profile else site_name
     kind = _named(base or _UNTYPED, node.features, named)
@@ -251,9 +251,10 @@ def _kind(site_name: str, node: FoundNode, named: Mapping[str, str], imported: I
 
 
 def _named(site_name: str, features: Iterable[str], named: Mapping[str, str]) -> str:
-    """Resolve the type by name. If the name does not state the size, the node's features may, such
-    as ``a100_80gb`` for ``a100``. A name with a size, such as Slurm's own ``tesla_v100-pcie-32gb``,
-    is used alone."""
+    """Resolve a GPU type by name. If the name does not state the memory size, the node's features may
+    do so, such as ``a100_80gb`` for ``a100``. A name with a size, such as Slurm's own
+    ``tesla_v100-pcie-32gb``, is used alone.
+    """
     kind = site_gpu(site_name, named)
     if site_name.lower() in named or _states_size(kind, site_name):
         return kind
@@ -282,7 +283,7 @@ def _hosts(names: list[str]) -> str:
 
 
 class NodeFormat(NamedTuple):
-    """A kind of node list, as a program prints it."""
+    """A kind of node list, as printed by a program."""
 
     recognises: Callable[[Source], bool]
     read: Callable[[Source], Iterable[FoundNode]]
@@ -293,7 +294,7 @@ class NodeFormat(NamedTuple):
 
 @cache
 def node_formats() -> Mapping[str, NodeFormat]:
-    """Return the formats of node lists, by the commands that print them."""
+    """Return the formats of node lists by the command that prints each."""
     return {entry.name: attribute(f"{home}{entry.target}") for home, entry in family_entries("node_lists")}
 
 

@@ -1,4 +1,4 @@
-"""Sites with any kind of scheduler, read by one call."""
+"""Reading sites with any kind of scheduler."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ def site_files(paths: Iterable[Path]) -> list[Path]:
 
 
 def holds_site(folder: Path) -> bool:
-    """Return True if the files of a folder describe a site.
+    """Return True if the files in a folder describe a site.
 
     Raises:
-        TraceError: As ``read_site``.
+        TraceError: See ``read_site``.
     """
     return read_site(site_files([folder])) is not None
 
 
 def read_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> ImportedSite | None:
-    """Read the site that the files describe; None if none of them has queues.
+    """Read the site that the files describe; return None if no file describes queues.
 
     Raises:
         TraceError: A file cannot be read, or the files belong to several kinds of schedulers.
@@ -69,8 +69,8 @@ def read_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> ImportedSi
 
 
 def sites_in(files: Sequence[Path], zone: ZoneInfo | None = None) -> dict[str, ImportedSite]:
-    """Return the site that each kind of scheduler reads from the files, by its name; most of these
-    sites have no queues.
+    """Return the site that the reader for each kind of scheduler finds in the files, by the name of
+    the kind; most of these sites have no queues.
 
     Raises:
         TraceError: A file cannot be read.
@@ -85,8 +85,9 @@ def site_parts() -> list[str]:
 
 
 def log_in(paths: Sequence[Path]) -> Trace | None:
-    """Return the log in a site's folder; None if there is none, or if it can be read only with an
-    option."""
+    """Return the log in a site's folder; None if there is none, or if it can be read only with
+    options.
+    """
     with suppress(DagsimError):
         if len(paths) == 1 and paths[0].is_dir():
             return open_trace(paths[0])

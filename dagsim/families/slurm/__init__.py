@@ -1,2 +1,3 @@
-"""Slurm: its scheduler as a policy, its accounting and its queue as traces, and the configuration
-of its sites."""
+"""Slurm: its scheduler as a policy, readers for its accounting and its queue, and the import of
+its sites' configuration.
+"""

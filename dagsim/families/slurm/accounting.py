@@ -1,7 +1,7 @@
 """Slurm's own terms: the fields of its accounting, and rows of ``sacct`` as text and as JSON.
 
-Covers the output of ``sacct`` 22.05 and 24.11, and the forms that sacct(1) documents for other
-versions.
+This module reads the output of ``sacct`` 22.05 and 24.11, and the formats that sacct(1) documents
+for other versions.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ __all__ = [
 
 
 _SHORT = 500  # in characters; longer texts are not cached
-_INFINITE = "4294967295"  # INFINITE as a 32-bit number
+_INFINITE = "4294967295"  # INFINITE is stored as the largest 32-bit number
 _SLICE = re.compile(r"(\d+)g\.(\d+)gb", re.IGNORECASE)
 _MOST_TASKS = 4_000_001  # Slurm's own upper limit for MaxArraySize
 # compute slices per GPU: seven on every type except the A30
@@ -73,11 +73,11 @@ class Resources(NamedTuple):
 
     @property
     def has_gpus(self) -> bool:
-        """True if GPUs, slices or shards of them are listed."""
+        """True if GPUs, MIG slices or shards are listed."""
         return bool(self.gpus or self.slices or self.shards)
 
     def with_gpus_of(self, other: Resources) -> Resources:
-        """Return these resources with the GPUs of ``other``."""
+        """Return a copy of these resources with the GPUs replaced by those of ``other``."""
         return self._replace(gpus=other.gpus, types=other.types, slices=other.slices, shards=other.shards)
 
     @property
@@ -89,8 +89,8 @@ class Resources(NamedTuple):
 def resources(text: str) -> Resources:
     """Parse ``billing=16,cpu=16,gres/gpu:a100=4,gres/gpu=4,mem=128G,node=1``, in any order.
 
-    The number of GPUs without a type includes those with a type, which are summed only if it is
-    missing.
+    The number of GPUs without a type (``gres/gpu``) includes the GPUs with a type. If it is
+    missing, the numbers with a type are added up instead.
 
     Raises:
         Dirty: The text is not a list of ``name=value``, or a number is impossible.
@@ -100,7 +100,9 @@ def resources(text: str) -> Resources:
 
 @lru_cache(maxsize=1 << 13)
 def _resources(text: str) -> Resources:
-    """Parse a list of resources. Demands repeat, so each distinct text is parsed only once."""
+    """Parse a list of resources. The same texts occur in many rows, so each distinct text is parsed
+    only once.
+    """
     listed = _pairs(text)
     types: dict[str, int] = {}
     slices: dict[float, int] = {}
@@ -125,7 +127,7 @@ def _resources(text: str) -> Resources:
 
 
 def licences_or_none(tres: str) -> tuple[tuple[str, int], ...]:
-    """Return the licences in a list of resources; none if the list cannot be read."""
+    """Return the licences in a list of resources; empty if the list cannot be read."""
     try:
         return resources(tres).licences
     except Dirty:
@@ -137,9 +139,9 @@ def with_older_columns(stated: Resources, gres: str, memory: str, cpus: str, nod
     (``total``) or ``ReqGRES`` (per node) in versions before 20.11, memory from ``ReqMem``, and
     CPUs.
 
-    GPUs are written ``gpu:2``, ``gpu:tesla:2``, ``PER_NODE:gpu:2`` (``JOB``, ``TASK``, ``SOCKET``)
-    or with the plugin's number, ``7696487:2``. ``ReqMem`` is per CPU (``4000Mc``), per node
-    (``16Gn``) or a total.
+    GPUs are written as ``gpu:2``, ``gpu:tesla:2``, ``PER_NODE:gpu:2`` (or ``JOB``, ``TASK``,
+    ``SOCKET``), or with the number of the plugin: ``7696487:2``. ``ReqMem`` is per CPU
+    (``4000Mc``), per node (``16Gn``) or a total.
 
     Raises:
         Dirty: A number is impossible.
@@ -165,12 +167,12 @@ versions wrote in AllocGRES."""
 
 def gres_tres(lists: Mapping[str, str], nodes: int, tasks: int = 1, sockets: int = 1, *, counted: bool = False) -> str:
     """Convert the GPUs in lists of gres to a list of resources: ``gpu:a100:4`` on 2 nodes becomes
-    ``gres/gpu=8,gres/gpu:a100=8``. The keys of ``lists`` are the units of the numbers (``job``,
-    ``node``, ``task`` or ``socket``); the first list that names GPUs counts. A list may have any of
-    Slurm's forms: ``gpu:2(S:0)``, ``gres:gpu:a100:2``, ``gres/gpu:a100=2``, ``gpu``.
+    ``gres/gpu=8,gres/gpu:a100=8``. The numbers in a list are per ``job``, ``node``, ``task`` or
+    ``socket``, as its key in ``lists`` states; the first list that names GPUs is used. A list may
+    have any of Slurm's forms: ``gpu:2(S:0)``, ``gres:gpu:a100:2``, ``gres/gpu:a100=2``, ``gpu``.
 
     Raises:
-        Dirty: A number is impossible, or missing where all are ``counted``.
+        Dirty: A number is impossible, or a number is missing although ``counted`` is set.
     """
     units = {"job": 1, "node": nodes, "task": tasks, "socket": sockets}
     for unit, times in units.items():
@@ -193,8 +195,8 @@ def gres_tres(lists: Mapping[str, str], nodes: int, tasks: int = 1, sockets: int
 
 def limit_s(raw: str, text: str) -> float | None:
     """Return the time limit in seconds, from minutes (``TimelimitRaw``) or else a duration
-    (``Timelimit``). A job without a limit gets a year, as in Slurm's own plans; ``None`` if the
-    limit is not stated, or is the partition's.
+    (``Timelimit``). A job without a limit gets a year, as in Slurm's own planning. Return ``None``
+    if the limit is not stated, or is the partition's limit.
 
     Raises:
         Dirty: The text is neither a number nor one of Slurm's words.
@@ -219,7 +221,7 @@ def limit_s(raw: str, text: str) -> float | None:
 
 
 def state(text: str) -> str:
-    """Return the full name of the state: ``CANCELLED`` from ``CANCELLED by 1007``,
+    """Return the full name of a state: ``CANCELLED`` from ``CANCELLED by 1007``, and
     ``OUT_OF_MEMORY`` from ``OUT_OF_ME+``.
 
     Raises:
@@ -237,7 +239,7 @@ def state(text: str) -> str:
 
 
 def array_tasks(job: str) -> int | None:
-    """Return the number of tasks in ``910002_[3-90,95,97-99%8]``, a lower bound if the text was cut
+    """Return the number of tasks in ``910002_[3-90,95,97-99%8]``, or a lower bound if the text was cut
     off; ``None`` for a single job.
 
     Raises:
@@ -250,7 +252,7 @@ def array_tasks(job: str) -> int | None:
     ended = not listed.endswith("...")
     parts = listed.removesuffix("...").split(",")
     tasks = 0
-    for part in parts if ended else parts[:-1]:  # the last number before the dots may be incomplete
+    for part in parts if ended else parts[:-1]:  # if the list was cut off, its last number may be incomplete
         first, _, rest = part.partition("-")
         last, _, step = rest.partition(":")
         if not all(
@@ -264,8 +266,9 @@ def array_tasks(job: str) -> int | None:
 
 
 def array_ids(id: str) -> list[str]:
-    """Return the ids of the tasks in ``910002_[3-90,95%8]``; the id itself if it does not contain
-    such a list."""
+    """Return the ids of the tasks in ``910002_[3-90,95%8]``; the id itself if it contains no such
+    list.
+    """
     base, bracket, inside = id.partition("_[")
     listed = inside.rstrip("]").partition("%")[0]
     try:
@@ -409,10 +412,11 @@ def delimiter_of(source: Source) -> str | None:
 
 
 def sacct_rows(source: Source, report: ReadReport, delimiter: str | None) -> Iterator[Row]:
-    """Yield the rows with their fields in the order of ``COLUMNS``, empty where the file lacks one.
+    """Yield the rows, with their fields in the order of ``COLUMNS``; a field is empty if the file
+    lacks the column.
 
     Raises:
-        TraceError: As ``sacct_tables``.
+        TraceError: As for ``sacct_tables``.
     """
     for table in sacct_tables(source, report, delimiter):
         for row, line in enumerate(table.line.tolist()):
@@ -422,8 +426,8 @@ def sacct_rows(source: Source, report: ReadReport, delimiter: str | None) -> Ite
 def sacct_tables(
     source: Source, report: ReadReport, delimiter: str | None, columns: Sequence[str] = ()
 ) -> Iterator[Table]:
-    """Yield the rows in chunks with the columns ``COLUMNS``, all as text, and count them.
-    ``columns`` names the columns of files without a header (``sacct -n``), in order.
+    """Yield the rows in chunks with the columns ``COLUMNS``, all as text, and count them in
+    ``report``. ``columns`` names the columns of files without a header (``sacct -n``), in order.
 
     Raises:
         TraceError: Columns are missing.
@@ -439,8 +443,8 @@ def sacct_tables(
 def _form(
     source: Source, report: ReadReport, delimiter: str | None, columns: Sequence[str] = (), whole: bool = True
 ) -> Form:
-    """Return the syntax of sacct's text: as sacct prints it, or as a table with quotes that another
-    program made from it. ``whole`` is True if the files must have all the columns that are needed.
+    """Return the syntax of sacct's text: as sacct prints it, or as a quoted table that another program
+    made from it. If ``whole`` is set, the files must have all the columns that are needed.
     """
     mark = delimiter or delimiter_of(source) or _delimiter_of_row(source) or "|"
     names: list[str] = []
@@ -465,7 +469,7 @@ def _form(
         for name in sorted({name for name in names if name in _READ and names.count(name) > 1}):
             report.note(Disagreement(f"column twice ({name}; the first counts)"), where)
         places = [names.index(name.lower()) if name.lower() in names else None for name in COLUMNS]
-        if "alloctres" not in names:  # nothing but the requested resources is known
+        if "alloctres" not in names:  # the requested resources are all that is known
             places[COLUMNS.index("AllocTRES")] = places[COLUMNS.index("ReqTRES")]
         return FileLayout(places, len(names), header)
 
@@ -493,8 +497,9 @@ def _split_head(source: Source, mark: str, quoted: bool) -> Iterator[list[str]]:
 
 
 def _is_quoted(source: Source, mark: str) -> bool:
-    """Return True if the first rows have as many fields as the header only when quotes are read as
-    in CSV."""
+    """Return True if the first rows have as many fields as the header only when quotes are
+    interpreted as in CSV.
+    """
     lines = source.head(1 << 16)
     if not any('"' in line for line in lines):
         return False
@@ -509,8 +514,9 @@ def _is_quoted(source: Source, mark: str) -> bool:
 
 
 def _begins(fields: Sequence[str], names: Sequence[str]) -> bool:
-    """Return True if these fields are a row or the beginning of one: numbers, times and states are
-    where they should be."""
+    """Return True if these fields are a row or the beginning of one, that is, if numbers, times and
+    states are in the right columns.
+    """
     known = False
     for name, field in zip(names, fields if len(fields) >= len(names) else fields[:-1], strict=False):
         if (form := _FORMS.get(name)) is not None:
@@ -523,11 +529,12 @@ def _begins(fields: Sequence[str], names: Sequence[str]) -> bool:
 
 
 def _continues(row: Sequence[str], line: Sequence[str], names: Sequence[str]) -> bool:
-    """Return True if a line belongs to the row above, because that row is cut short or its last
-    text continues."""
+    """Return True if a line belongs to the row above it, because that row is incomplete or because its
+    last text continues here.
+    """
     last = next((name for name in reversed(names) if name), "")
     if len(row) < len(names) and names[0] in _FREE_TEXT and not _begins(row, names):
-        return True  # this line contains parts of the first text of the row
+        return True  # this line continues the first text of the row
     if not names or len(row) + len(line) - 1 > len(names) + _MOST_MARKS or _begins(line, names):
         return False
     if len(row) >= len(names) <= len(line):
@@ -536,9 +543,11 @@ def _continues(row: Sequence[str], line: Sequence[str], names: Sequence[str]) ->
 
 
 def _rejoined(fields: list[str], names: Sequence[str], mark: str) -> list[str] | None:
-    """Join a row's fields again if separators within up to three texts have split them. Return None
-    if several ways of joining would give different values in the columns that dagsim reads; a way
-    counts only if numbers, times and states are valid."""
+    """Join a row's fields again if separators within up to three free texts have split them.
+
+    Of all the ways to join the fields, only those count in which numbers, times and states are
+    valid. Return None if several ways would give different values in the columns that dagsim reads.
+    """
     extra = len(fields) - len(names)
     if not 1 <= extra <= _MOST_MARKS:
         return None
@@ -564,13 +573,13 @@ def _rejoined(fields: list[str], names: Sequence[str], mark: str) -> list[str] |
             )
             if line is None or len(ways.get(key, row)[line]) <= len(
                 row[line]
-            ):  # the field may be long, because any text can contain its end
+            ):  # a field of free text may be long, because any text can contain the separator
                 ways[key] = row
     return next(iter(ways.values())) if len(ways) == 1 else None
 
 
 def _sums(total: int, count: int) -> Iterator[tuple[int, ...]]:
-    """Yield all ways to write a number as a sum of ``count`` positive numbers."""
+    """Yield all ways to write ``total`` as a sum of ``count`` positive integers."""
     if count == 1:
         yield (total,)
     for first in range(1, total - count + 2) if count > 1 else ():
@@ -591,7 +600,8 @@ class FolderParts(NamedTuple):
 
 def folder_parts(source: Source) -> FolderParts | None:
     """Find the sacct files in a folder. Return None if there are none, or if all files have the
-    same header and so are parts of one log."""
+    same header and are therefore parts of one log.
+    """
     if not source.path.is_dir():
         return None
     logs: list[tuple[Source, str, list[str]]] = []
@@ -629,15 +639,16 @@ def folder_parts(source: Source) -> FolderParts | None:
 
 
 def _in_epoch(file: Source, mark: str, names: list[str]) -> bool:
-    """Return True if the file gives times as seconds, which do not depend on a time zone."""
+    """Return True if the file gives times in seconds since 1970, which do not depend on a time zone."""
     at = names.index("submit")
     rows = [line.split(mark) for line in file.head(8)[1:]]
     return bool(rows) and all(len(row) > at and row[at].strip().isdecimal() for row in rows)
 
 
 def _joined_tables(parts: FolderParts, report: ReadReport, delimiter: str | None) -> Iterator[Table]:
-    """Yield the rows of the logs, with empty columns filled in from the further files by JobIDRaw
-    (or JobID)."""
+    """Yield the rows of the logs, with empty columns filled in from the other files, which are matched
+    by JobIDRaw (or JobID).
+    """
     further: dict[str, dict[str, str]] = {}
     for file in parts.further:
         scratch = ReadReport()
@@ -708,8 +719,9 @@ def _check_header(names: Sequence[str], where: str) -> None:
 
 
 def _json_row(job: Mapping[str, Any]) -> list[str]:
-    """Convert a job of JSON to the fields of the text output. JSON layouts differ between versions,
-    so values are recognised by shape."""
+    """Convert a job in JSON to the fields of the text output. JSON layouts differ between versions,
+    so values are recognised by their structure.
+    """
     time, state, tres = (object_in(job.get(name)) for name in ("time", "state", "tres"))
     allocated = _tres(tres.get("allocated"))
     row = {
@@ -721,7 +733,7 @@ def _json_row(job: Mapping[str, Any]) -> list[str]:
         "State": _state(state.get("current")),
         "TimelimitRaw": unescaped_text(json_number(time.get("limit"))),
         "NNodes": unescaped_text(json_number(job.get("allocation_nodes"))),
-        # if a job holds no resources, nothing but its request is known
+        # if a job holds no resources, only its request is known
         "NCPUS": "" if allocated else unescaped_text(json_number(object_in(job.get("required")).get("CPUs"))),
         "ReqTRES": _tres(tres.get("requested")),
         "AllocTRES": allocated,
@@ -753,13 +765,14 @@ def json_number(value: Any) -> int | float | str | None:
 
 def unescaped_text(value: int | float | str | None) -> str:
     if isinstance(value, int) and abs(value) >= 1 << 63:
-        return "inf"  # a number with thousands of digits is damage
+        return "inf"  # a number with thousands of digits is the result of damage to the file
     return "" if value is None else str(value)
 
 
 def _state(current: Any) -> str:
-    """Reduce the states to one word. If an attempt ran and its job waits again, return the state in
-    which the attempt ended."""
+    """Reduce a list of states to one word. If an attempt ran and its job is waiting again, return the
+    state in which the attempt ended.
+    """
     words = [word for word in current if isinstance(word, str)] if isinstance(current, list) else [text_in(current)]
     return next((word for word in words if word != "PENDING"), words[0] if words else "")
 
@@ -778,8 +791,9 @@ def _job_id(job: Mapping[str, Any]) -> str:
 
 
 def listed_tasks(tasks: str) -> str:
-    """Convert a hexadecimal bit mask of tasks, bit i for task i, to a list like ``3-60``; other
-    texts are unchanged."""
+    """Convert a hexadecimal bit mask of tasks, with bit i for task i, to a list like ``3-60``; other
+    texts are returned unchanged.
+    """
     if not tasks.startswith("0x") or 4 * len(tasks) > _MOST_BITS:
         return tasks
     try:

@@ -1,5 +1,6 @@
-"""Slurm's accounting without the names of people and machines, with the columns that its reader
-uses."""
+"""Copies of Slurm's accounting without the names of people and machines, with the columns that
+dagsim's reader uses.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ _RESOURCES = ("billing=", "cpu=", "gres/", "mem=", "node=")
 
 
 def sacct_lines(source: Source, names: Names) -> Iterator[str]:
-    """Yield the lines of an anonymised copy, without steps and torn rows."""
+    """Yield the lines of an anonymised copy, without job steps and damaged rows."""
     yield "|".join(COLUMNS) + "\n"
     for _, row in sacct_rows(source, ReadReport(), None):
         fields = dict(zip(COLUMNS, row, strict=True))
@@ -39,16 +40,16 @@ def sacct_lines(source: Source, names: Names) -> Iterator[str]:
         fields["Reservation"] = names.new("reservation", terms.request.reservation) if terms.request else ""
         # the original may contain names and paths
         fields["SubmitLine"] = _submit_line(terms, names)
-        # CANCELLED by 1007 would identify a user
+        # the number in ``CANCELLED by 1007`` would identify a user
         fields["State"] = (fields["State"].split() or [""])[0]
-        # Bars in these columns are part of the text, so the reader joins the parts again.
+        # Bars may remain in the text of these columns, because the reader can join the parts again.
         free = ("Constraints", "SubmitLine")
         cells = [text if name in free else text.replace("|", " ") for name, text in fields.items()]
         yield "|".join(text.replace("\n", " ") for text in cells) + "\n"
 
 
 def _submit_line(terms: Submission, names: Names) -> str:
-    """Return the options of a submission that its reader understands, with pseudonyms."""
+    """Return the options of a submission that dagsim's reader understands, with pseudonyms."""
     request = terms.request
     if request is None and not terms.nice and not terms.name and not terms.begin:
         return ""
@@ -73,7 +74,7 @@ def _submit_line(terms: Submission, names: Names) -> str:
 
 
 def _dependency(request: Request) -> str:
-    """Return the conditions of a job in sbatch's syntax."""
+    """Return a job's dependencies in sbatch's syntax."""
     conditions = [Condition.of(text) for text in request.after]
     words = [
         f"after:{id}" + (f"+{delay_s / 60:.0f}" if delay_s else "") if starts else f"afterany:{id}"

@@ -1,5 +1,5 @@
-"""What the log of slurmctld says about nodes: when they were down or drained, when reservations were made,
-and how long nodes took to boot. Written for the messages of versions 20.11 to 24.11.
+"""Facts about nodes in the log of slurmctld: when they were down or drained, when reservations were
+made, and how long nodes took to boot. The messages are those of versions 20.11 to 24.11.
 """
 
 from __future__ import annotations
@@ -48,18 +48,18 @@ class ControllerLog:
 
     @property
     def boot_s(self) -> float | None:
-        """The usual time that a job waits for nodes to boot; None if none had to."""
+        """The median time that jobs waited for nodes to boot; None if no job had to wait."""
         return round(median(self.boots_s), 1) if self.boots_s else None
 
 
 def is_controller_log(head: list[str]) -> bool:
-    """Return True if these are the first lines of a log of slurmctld."""
+    """Return True if ``head`` holds the first lines of a slurmctld log."""
     texts = [match[3] for line in head if (match := _LINE.match(line))]
     return len(texts) * 2 > len(head) and any(_SAYS.match(text) for text in texts)
 
 
 def read_controller_log(file: Path, zone: ZoneInfo | None = None) -> ControllerLog:
-    """Read a log of slurmctld. ``zone`` is that of its dates (default UTC).
+    """Read a slurmctld log. ``zone`` is the time zone of its dates (default UTC).
 
     Raises:
         TraceError: The file cannot be read.
@@ -69,7 +69,7 @@ def read_controller_log(file: Path, zone: ZoneInfo | None = None) -> ControllerL
     allocated_s: dict[str, float] = {}
 
     def change(node: str, now: float, kind: str) -> None:
-        """Note that a node goes ``down``, is to ``drain``, or comes back (empty)."""
+        """Record that a node goes ``down``, is set to ``drain``, or comes back into service (empty)."""
         if node in away and away[node][1] != kind:
             since_s, was = away.pop(node)
             if now > since_s:
@@ -107,7 +107,7 @@ def read_controller_log(file: Path, zone: ZoneInfo | None = None) -> ControllerL
 
 
 def _reserve(log: ControllerLog, verb: str, name: str, settings: str, now: float) -> None:
-    """Note that a reservation is made, changed or deleted."""
+    """Record that a reservation is made, changed or deleted."""
     fields: dict[str, str] = dict(re.findall(r"(\w+)=(\S+)", settings))
     if verb == "Created" and "start" in fields and "end" in fields:
         log.made_s.setdefault(name, now)

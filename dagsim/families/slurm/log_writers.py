@@ -1,4 +1,4 @@
-"""Writers of Slurm's accounting, and of the workload of a Slurm simulator."""
+"""Writers for Slurm's accounting, and for workloads of a Slurm simulator."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from dagsim.traces.sites import folded
 
 
 def _write_slurm_events(path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> tuple[Path, ...]:
-    """Return the workload of a Slurm simulator; an instance is a node with one task per core."""
+    """Write the workload for a Slurm simulator; an instance becomes a node with one task per core."""
     with replaced(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         for job in jobs:
             task, _ = single_task(job, "slurm-events")
@@ -54,22 +54,23 @@ not set."""
 
 
 def _slurm_time(seconds: float) -> str:
-    """Return a date, or seconds since 1970 if they are not a whole number."""
+    """Return a date; if the time is not a whole number of seconds, return seconds since 1970."""
     if seconds != int(seconds):
         return repr(seconds + _CLOCK_S)
     return datetime.fromtimestamp(seconds + _CLOCK_S, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def _sacct_rows(jobs: Iterable[Job]) -> Iterator[list[Any]]:
-    """Yield a finished job of Slurm's accounting; an instance is a node. Without a recorded start
-    it starts when eligible."""
+    """Yield a row of Slurm's accounting for each job, as if it had finished; an instance is a node. A
+    job without a recorded start is assumed to start when it becomes eligible.
+    """
     for job in jobs:
         task, _ = single_task(job, "sacct")
         eligible_s = job.arrival_s if job.eligible_s is None else job.eligible_s
         start_s = eligible_s if job.observed_start_s is None else job.observed_start_s
         nodes = task.instances
         amounts = [nodes * amount for amount in (task.cpus, task.gpus, 1024 * task.memory_gb)]
-        cpus, gpus, memory = map(round, amounts)  # a third of a job's memory need not be whole, all of it must be
+        cpus, gpus, memory = map(round, amounts)  # per-instance memory may be a fraction, the total is whole
         if any(abs(amount - round(amount)) > 1e-6 for amount in amounts):
             raise refused(job, "sacct", "its total CPUs, GPUs or memory (in MB) is not a whole number")
         limit = (

@@ -159,14 +159,15 @@ class SlurmSettings:
         )
 
     def origin_s(self, clock_s: float = 0.0) -> float:
-        """Return the time of the first priority calculation, at or before 0 s; later calculations are
-        counted from it. ``clock_s`` is what the site's clock shows at 0 s."""
+        """Return the time of the first priority calculation, at or before 0 s; the times of later
+        calculations are counted from it. ``clock_s`` is the time on the site's clock at 0 s.
+        """
         phase_s = (self.calc_phase_s - clock_s) % self.calc_period_s if self.calc_phase_s else 0.0
         return phase_s - self.calc_period_s if phase_s else 0.0
 
     @property
     def distinct(self) -> bool:
-        """True if instances of a gang go to different nodes."""
+        """True if all instances of a gang go to different nodes."""
         return self.gangs == "distinct"
 
 
@@ -184,8 +185,9 @@ def _settings_of(queues: QueueTree) -> SlurmSettings:
 
 
 def rules_of_site(view: ClusterView) -> SlurmWaits | None:
-    """Return the rules of partitions, QOS and accounts of a site; None if its queues are none of
-    Slurm's."""
+    """Return the rules for partitions, QOS and accounts at a site; None if its queues are not Slurm
+    queues.
+    """
     queues = view.queues
     if queues is None or queues.has_quota or not (queues.partitions or queues.qos or queues.tree):
         return None
@@ -193,7 +195,7 @@ def rules_of_site(view: ClusterView) -> SlurmWaits | None:
 
 
 class _Kept(NamedTuple):
-    """Facts about a run that are kept until it ends."""
+    """The facts about a run that the policy needs until the run ends."""
 
     job: int
     partition: str
@@ -205,15 +207,16 @@ class _Kept(NamedTuple):
 
 
 def _usable_cpus(machine: NodeState, demand: DemandClass) -> int:
-    """Return the free CPUs of a node that there is enough free memory for, in millionths
-    (``can_job_run_on_node`` in job_test.c)."""
+    """Return the free CPUs on a node for which there is also enough free memory, in millionths
+    (``can_job_run_on_node`` in job_test.c).
+    """
     if not (demand.cpus and demand.memory):
         return machine.cpus
     return min(machine.cpus, machine.memory * demand.cpus // demand.memory)
 
 
 def _reservation(task: TaskState) -> int:
-    """Return the index of the reservation in which the task runs, or -1."""
+    """Return the index of the reservation in which the task has to run, or -1."""
     terms = task.demand.terms
     return -1 if terms is None else terms.reservation
 
@@ -234,7 +237,7 @@ class _Cycle:
     """The number of reservations that ``open`` takes into account."""
 
     def fits(self, demand: DemandClass) -> bool:
-        """Return True if a start may fit on the machines, whatever is reserved."""
+        """Return True if a start may fit on the free resources; reservations are ignored."""
         if demand not in self.fitting:
             self.fitting[demand] = may_fit(self.view.machines, demand)
         return self.fitting[demand]
@@ -246,34 +249,53 @@ class SlurmMultifactor:
 
     The main loop runs at every event. It starts jobs in order of priority, and stops in a partition
     at the first job that does not fit. Backfill runs every ``bf_interval_s`` if anything has
-    changed: each of the first ``bf_max_job_test`` jobs starts if it delays no job ahead of it;
-    otherwise it reserves specific whole nodes (SchedMD, sched_config, 2024). Priorities are
-    computed when a job becomes ready, and for all jobs every ``calc_period_s``. Accounts,
-    partitions, qualities of service and their limits are the ``queues`` of the configuration
-    (docs/reference/schedulers.md). A ready task is a Slurm job: a gang is one job, and independent
-    instances are an array. Time limits are those requested by users, else the estimates.
+    changed. Backfill tests the first ``bf_max_job_test`` jobs: a job starts if it delays no job
+    ahead of it; otherwise backfill reserves specific whole nodes for it (SchedMD, sched_config,
+    2024). Priorities are computed when a job becomes ready, and for all jobs every
+    ``calc_period_s``. Accounts, partitions, qualities of service and their limits are the
+    ``queues`` of the configuration (docs/reference/schedulers.md). A ready task is a Slurm job: a
+    gang is one job, and independent instances are an array. Time limits are those that users
+    requested; a task without one uses its estimate.
 
-    ``age``, ``fair_share``, ``job_size``, ``partition``, ``qos``, ``assoc``, ``tres_gpus``,
-    ``tres_cpus`` and ``tres_memory`` are the weights of the factors (PriorityWeightAge and so on).
-    ``max_age_s``, ``half_life_s``, ``algorithm``, ``damping``, ``favor_small``, ``relative_size``,
-    ``max_tres``, ``accrue_always`` and ``calc_phase_s`` are the other ``slurm.conf`` keys that
-    begin with Priority; the phase is the time of a calculation, on the site's clock if it has one.
-    ``order`` is ``basic`` for priority/basic: first come, first served within a tier. ``sched_interval_s``,
-    ``sched_min_interval_s``, ``queue_depth``, ``bf_phase_s``, ``bf_window_s``,
-    ``bf_window_linear_s``, ``bf_max_job_user``, ``bf_max_job_assoc``, ``bf_max_job_part`` and
-    ``bf_resolution_s`` are Slurm's SchedulerParameters of these names (default_queue_depth for the
-    depth); the phase is the time of the first backfill cycle. Without ``backfill`` there is no
-    backfill. With ``bf_ties=fit`` a job may start if its limit ends exactly when a reservation begins.
-    With ``limits=safe`` a job starts only if its time limit fits into the budgets of its account and
-    QOS; with ``used`` if they are not used up. ``preempt`` says whether a partition's tier or a QOS may
-    stop runs. A requeued job is eligible again after ``requeue_delay_s``. With ``kill=limit`` a run ends
-    at the user's own limit, too, and with ``never`` at none. A limit is exceeded by ``over_time_s`` before
-    the run ends. With ``gangs=distinct`` each instance of a gang has a node of its own. With
-    ``place=best`` the fullest node that fits is taken instead of the first.
+    ``order`` is ``multifactor``, or ``basic`` for priority/basic: first come, first served within a
+    tier. ``age`` weights the age factor (PriorityWeightAge). ``fair_share`` weights the fair-share
+    factor (PriorityWeightFairshare). ``job_size`` weights the size factor (PriorityWeightJobSize).
+    ``partition`` weights the priority of the partition (PriorityWeightPartition). ``qos`` weights
+    the priority of the QOS (PriorityWeightQOS). ``assoc`` weights the priority of the association
+    (PriorityWeightAssoc). ``tres_gpus``, ``tres_cpus`` and ``tres_memory`` weight the requested
+    GPUs, CPUs and memory (PriorityWeightTRES).
 
-    Uses estimates (for tasks without a requested time); preemptive if configured. It is costly by
-    definition: a backfill cycle takes O(running + jobs tested x times x nodes), and a priority
-    calculation O(pending log pending).
+    ``max_age_s`` is the age from which on the age factor is 1 (PriorityMaxAge). ``half_life_s`` is
+    the half-life of past usage, where 0 means no decay (PriorityDecayHalfLife). ``algorithm``
+    computes fair share by Fair Tree (``tree``) or by the classic formula (``classic``). ``damping``
+    is the divisor in the classic formula (FairShareDampeningFactor). ``favor_small`` gives small
+    jobs the larger size factor (PriorityFavorSmall). ``relative_size`` divides a job's size by its
+    time limit (SMALL_RELATIVE_TO_TIME). ``max_tres`` bills the largest weighted resource instead of
+    the sum (MAX_TRES). ``accrue_always`` counts the age from the submission (ACCRUE_ALWAYS).
+    ``calc_phase_s`` is the time of one priority calculation, on the site's clock if there is one.
+
+    ``queue_depth`` is the number of jobs that the main loop considers (default_queue_depth). Every
+    ``sched_interval_s``, the main loop considers all jobs (sched_interval).
+    ``sched_min_interval_s`` is the shortest time between two main loops (sched_min_interval).
+    ``backfill`` turns backfill on or off. ``bf_phase_s`` is the time of the first backfill cycle.
+    ``bf_window_s`` is how far ahead backfill plans (bf_window). ``bf_window_linear_s`` is the time
+    added to each further window of the search for a start, or 0 to double the window
+    (bf_window_linear). ``bf_max_job_user``, ``bf_max_job_assoc`` and ``bf_max_job_part`` limit the
+    tested jobs in a cycle by user, association and partition, where 0 means no limit.
+    ``bf_resolution_s`` is the multiple to which backfill rounds times down (bf_resolution). With
+    ``bf_ties=fit`` a job may start if its limit ends exactly when a reservation begins.
+
+    With ``limits=safe`` a job starts only if its time limit fits into the budgets of its account
+    and QOS; with ``limits=used`` it starts unless they are used up. ``preempt`` sets whether a
+    partition's tier or a QOS may stop runs. A requeued job is eligible again after
+    ``requeue_delay_s``. With ``kill=limit`` a run ends at the user's own limit as well, and with
+    ``kill=never`` at no limit. A run ends ``over_time_s`` after it has reached its limit. With
+    ``gangs=distinct`` each instance in a gang gets a node of its own. With ``place=best`` a job
+    takes the fullest node on which it fits, instead of the first.
+
+    The policy uses estimates (for tasks without a requested time), and is preemptive if configured.
+    It is costly by definition: a backfill cycle takes O(running + jobs tested x times x nodes), and
+    a priority calculation O(pending log pending).
     """
 
     __signature__ = signature(SlurmSettings)
@@ -312,18 +334,20 @@ class SlurmMultifactor:
         """The part that made the latest start: ``main`` (the main loop) or ``backfill``."""
 
     def wait_rules(self, view: ClusterView) -> SlurmWaits:
-        """Its limits and partitions, for explanations of waits."""
+        """Return the site's limits and partitions, which explain why jobs wait."""
         settings = self._of_site(view)
         return SlurmWaits(view, SlurmRules(view, kill="never", distinct=settings.distinct))
 
     def _of_site(self, view: ClusterView) -> SlurmSettings:
-        """Its parameters: those of the site if it was given without any."""
+        """Return the site's parameters if the policy was created without parameters, else the policy's
+        own.
+        """
         has_own = self._is_bare and view.queues is not None and view.queues.scheduler
         return _settings_of(view.queues) if has_own and view.queues is not None else self._set
 
     def outlook(self, view: ClusterView) -> tuple[SlurmWaits, list[Standing]]:
-        """Its limits with what runs now, and the waiting tasks in the order in which it examines them,
-        each with the parts of its priority. Nothing is decided.
+        """Return the limits with their current usage, and the waiting tasks in the order in which the
+        policy examines them, each with the parts of its priority. No decision is made.
         """
         self._now = view.now
         self._set_up(view)
@@ -343,7 +367,7 @@ class SlurmMultifactor:
         return SlurmWaits(view, self._rules), standings
 
     def _parts(self, task: TaskState, part: NodePartition) -> dict[str, float]:
-        """The parts of the priority of a task in a partition, by the names of ``sprio``."""
+        """Return the parts of a task's priority in a partition, with the names that ``sprio`` uses."""
         asked = self._asked(task, part, task.demand.gang or 1)
         factors, weights = self._book.factors(asked, self._now), self._priorities.weights
         whole = self._book.capacity.amounts()
@@ -364,8 +388,9 @@ class SlurmMultifactor:
     # Events.
 
     def push(self, task: TaskState) -> None:
-        """Note the user of a task that became ready before the beginning: the association exists from then on.
-        Later ones are noted when their jobs are listed, since one that may never run adds no association.
+        """Record the user of a task that became ready before the simulation began, because the user's
+        association exists from then on. Users of later tasks are recorded when their jobs are
+        listed, since a job that can never run adds no association.
         """
         if self._recalls:
             self._book.user(account_of(task.job), user_of(task.job), task.ready_s)
@@ -379,7 +404,7 @@ class SlurmMultifactor:
         alone = rules.alone(run.job, part)
         amounts = rules.amounts(task).times(run.instances / (task.demand.gang or 1))
         asked = self._asked(task, part, run.instances)
-        # The job is charged for all of its nodes, and all of them count against its limits.
+        # The job is charged for whole nodes, which also count in full against its limits.
         if alone and not part.exclusive:
             amounts = of_nodes(amounts, [machine.node for machine, *_ in run.held])
             asked = asked._replace(cpus=amounts.cpus, memory_gb=amounts.memory_gb, gpus=amounts.gpus)
@@ -389,7 +414,7 @@ class SlurmMultifactor:
         rules.holdings.take(run.id, rules.holders(run.job, part, gpu), amounts, run.nodes, now)
         limit_s, kill_s = rules.limit_s(task, run.type), rules.kill_s(task, run.type) + self._set.over_time_s
         nodes, begins_s = run.nodes, now
-        if run.boots:  # its limit counts from when its nodes are up
+        if run.boots:  # its time limit begins only once its nodes have booted
             begins_s = now + run.setup_s
             self._booting[run.id] = limit_s, kill_s
         self._table.started(run, begins_s + limit_s)
@@ -412,7 +437,7 @@ class SlurmMultifactor:
         self._changed, self._some_fit = True, None
 
     def rated(self, run: Run, now: float) -> None:
-        """Count the limit of a run whose nodes have booted from now on."""
+        """Let the time limit of a run begin now that its nodes have booted."""
         if run.id not in self._booting or run.boots:
             return
         limit_s, kill_s = self._booting.pop(run.id)
@@ -426,7 +451,7 @@ class SlurmMultifactor:
         if self._starting is not None and self._starting[0] is run.task:
             return self._starting[1]
         parts = [part for part in self._rules.parts(run.job) if self._rules.has(part, run.nodes)]
-        # the run started before the beginning of the log, which does not record its place
+        # the run started before the log begins, and the log does not record in which partition
         if len(parts) > 1:
             self.forgets = "in which of several partitions a job had started"
         return parts[0] if parts else self._rules.partition(run.job)
@@ -462,7 +487,7 @@ class SlurmMultifactor:
         now = view.now
         if now < self._now:
             self._set_up(view)
-            # jobs that were already running at the beginning keep their limits
+            # jobs that were already running at the beginning get their limits here
             for job in view.jobs.values():
                 self._rules.learn(view, job)
         self._now, self._some_fit = now, None
@@ -470,7 +495,7 @@ class SlurmMultifactor:
         view.follow(self)
         self._recalls = False
         pending = view.index((PendingJobs, self), lambda: self._pending(view))
-        # a node may have come back into service into service
+        # a node may have come back into service
         if view.machines.released != self._released:
             self._released, self._changed = view.machines.released, True
         self._book.calculate(now)
@@ -496,7 +521,7 @@ class SlurmMultifactor:
             for number in pending.hopeless(holdings):
                 yield Kill(number, RejectReason.CANCELLED)
         stale = self._book.rounds != self._rounds and self._set.order != "basic"
-        # priorities are not used in any other case
+        # nothing else uses the priorities
         if stale and (self._set.preempt != "off" or self._any_fits(view, pending)):
             self._rounds = self._book.rounds
             pending.rank_anew(self._book, self._book.calculated_s)
@@ -583,8 +608,9 @@ class SlurmMultifactor:
         return PendingJobs(self._listing, self._ranks, self._eligible_s)
 
     def _listing(self, task: TaskState) -> list[PendingJob]:
-        """Return an entry for the task in each of its partitions; compute its priority there if it
-        has none yet."""
+        """Return one entry for the task per partition in which it may run; compute its priority there
+        if it has none yet.
+        """
         jobs, rules, types = [], self._rules, task.demand.types
         gpu = self._gpu(types[0]) if len(types) == 1 and task.demand.demand.gpus else ""
         for place, part in enumerate(rules.parts(task.job)):
@@ -633,9 +659,10 @@ class SlurmMultifactor:
         )
 
     def _tick_s(self, now: float) -> float:
-        """Return the time of the next backfill cycle after a change: at once, but ``bf_interval_s`` or more
-        after the last one (``backfill_agent`` and ``_more_work`` in backfill.c). Jobs that wait for
-        reservations are a change in each cycle."""
+        """Return the time of the next backfill cycle after a change: at once, but at least
+        ``bf_interval_s`` after the last cycle (``backfill_agent`` and ``_more_work`` in
+        backfill.c). While jobs wait for reservations, every cycle counts as a change.
+        """
         interval_s: float = self._set.bf_interval_s
         cycle_s: float = self._cycle_s
         from_s: float = max(now, self._set.bf_phase_s, cycle_s + _COARSE * max(0.0, cycle_s - self.coarse_after_s))
@@ -663,8 +690,9 @@ class SlurmMultifactor:
         return min([time_s for time_s in times_s if time_s > now], default=inf)
 
     def _any_fits(self, view: ClusterView, pending: PendingJobs) -> bool:
-        """Return True if any of the jobs may fit on the nodes, whatever its limits; cached until a
-        run starts or ends."""
+        """Return True if any of the jobs may fit on the nodes, whatever the limits; the result is
+        cached until a run starts or ends.
+        """
         if self._some_fit is None:
             self._some_fit = pending.any_fits(view.machines)
         return self._some_fit and bool(pending.listed)
@@ -672,7 +700,7 @@ class SlurmMultifactor:
     # Starting.
 
     def _main(self, view: ClusterView, pending: PendingJobs) -> Iterator[Decision]:
-        """Start jobs in order of priority, in each partition until one does not fit."""
+        """Start jobs in order of priority; in each partition, stop at the first job that does not fit."""
         rules, listed = self._rules, pending.listed
         most = inf if view.now >= self._sweep_s else self._set.queue_depth
         self._sweep_s = inf
@@ -734,8 +762,8 @@ class SlurmMultifactor:
         """Return True if a job that does not fit on ``nodes`` blocks the jobs behind it in its
         partition.
 
-        It does not block them if it could not run on these nodes even if they were empty, because
-        the rest of its partition is blocked or reserved (Slurm: ``ReqNodeNotAvail``,
+        The job does not block them if it could not run on these nodes even if they were empty,
+        because the rest of its partition is blocked or reserved (Slurm: ``ReqNodeNotAvail``,
         job_scheduler.c).
         """
         terms, site = task.demand.terms, view.machines.site
@@ -747,7 +775,7 @@ class SlurmMultifactor:
         return bool(nodes & self._whole) or self._rules.holds(view, task, nodes)
 
     def _backfill(self, view: ClusterView, pending: PendingJobs) -> Iterator[Decision]:
-        """Run one backfill cycle over the first jobs by priority."""
+        """Run one backfill cycle over the jobs with the highest priorities."""
         listed, tests = pending.listed, int(self._set.bf_max_job_test)
         self._roomy.clear()
         pending.drop_left(2 * tests)
@@ -794,7 +822,7 @@ class SlurmMultifactor:
                     placement = self._fit_beside(view, task, part, plan, room)
             if placement is None:
                 at += 1
-                if preempting:  # a job behind it may stop runs, but none on reserved nodes
+                if preempting:  # a job further back may preempt runs, but not on reserved nodes
                     gone = self._stoppable(view, task, part, stoppable) | self._leaving_for(task)
                     plan.make_room(job, gone, self._barred(task))
                     continue
@@ -838,15 +866,16 @@ class SlurmMultifactor:
         return _Cycle(view, plan)
 
     def _renew(self, cycle: _Cycle) -> None:
-        """Forget what a start or a stopped run may have changed."""
+        """Drop cached results that a start or a stopped run may have changed."""
         cycle.plan.started()
         cycle.fitting.clear()
         cycle.examined = None
         self._roomy.clear()
 
     def _could(self, cycle: _Cycle, job: PendingJob) -> bool:
-        """Return True if a job could start now beside the reservations made so far. Only reservations
-        made since the last test of the same job are examined."""
+        """Return True if a job could start now in spite of the reservations made so far. Only
+        reservations made since the last test of the same job are examined.
+        """
         task = job.task
         if job is not cycle.examined or task.demand.gang:
             if not (task.waiting > 0 and cycle.fits(task.demand)):
@@ -869,9 +898,9 @@ class SlurmMultifactor:
     def _reserve_up_to_hope(
         self, cycle: _Cycle, outlook: BackfillOutlook, listed: Sequence[PendingJob], at: int, left: int
     ) -> int:
-        """Make reservations for the jobs from index ``at`` on, at most ``left``, up to the one that could
-        start, for as long as it still could. They are known not to start, so this is a shorter form of
-        their tests. Return how many were tested.
+        """Reserve nodes for the jobs from index ``at`` on, up to the first job that could start, and
+        stop when that job can no longer start or after ``left`` jobs. The jobs before it are known
+        not to start now, so this is a shorter form of testing them. Return how many were tested.
         """
         hopeful, passed = outlook.hopeful_at, 0
         while at + passed < hopeful and passed < left and outlook.counts_all and self._could(cycle, listed[hopeful]):
@@ -883,21 +912,25 @@ class SlurmMultifactor:
         return passed
 
     def _together(self, task: TaskState) -> str:
-        """The name that the task shares with those that it has to start with; empty if it starts alone."""
+        """Return the name shared by the tasks that must start together with this one; empty if it
+        starts alone.
+        """
         request = task.job.job.request
         return "" if request is None else request.together
 
     def _start_together(
         self, view: ClusterView, ready: Mapping[str, list[tuple[TaskState, NodePartition, Placement]]]
     ) -> Iterator[Decision]:
-        """Start the components of jobs of which all could start (``_het_job_start_test`` in backfill.c)."""
+        """Start the heterogeneous jobs whose components could all start (``_het_job_start_test`` in
+        backfill.c).
+        """
         for name, parts in ready.items():
             waiting = [job for job in view.jobs.values() if job.job.request is not None]
             if len(parts) < sum(job.job.request.together == name for job in waiting if job.job.request is not None):
                 continue
             for task, part, placement in parts:
                 nodes = sum([1 << share.node for share in placement])
-                if self._on(view, task, part, nodes, inf) is None:  # both took the same node
+                if self._on(view, task, part, nodes, inf) is None:  # two components had chosen the same node
                     break
                 self.latest = "backfill"
                 self._starting = task, part
@@ -921,7 +954,7 @@ class SlurmMultifactor:
         return over
 
     def _licensed(self, view: ClusterView, task: TaskState) -> bool:
-        """Return True if the licences that a start needs are free."""
+        """Return True if enough licences for a start are free."""
         site, terms = view.machines.site, task.demand.terms
         if site is None or terms is None:
             return True
@@ -929,12 +962,14 @@ class SlurmMultifactor:
 
     def _room(self, job: PendingJob) -> tuple[float, Holder | None]:
         """Return the number of starts that the limits allow, and the tightest limit. A limit on a
-        GPU type counts only if the task cannot run on any other type."""
+        GPU type counts only if the task cannot run on any other type.
+        """
         return self._rules.holdings.room(job.holders, job.amounts) if job.holders else (inf, None)
 
     def _may_hold(self, view: ClusterView, job: PendingJob, placement: Placement) -> bool:
-        """True if the limits of a job allow these nodes, and all of their resources if it shares none, as
-        they count once Slurm has chosen them (acct_policy_job_runnable_post_select in acct_policy.c).
+        """Return True if a job's limits allow it to hold these nodes (in full if it shares none of
+        them). Slurm tests this once it has chosen the nodes (acct_policy_job_runnable_post_select
+        in acct_policy.c).
         """
         holders = self._rules.holders(job.task.job, job.part)
         if self._rules.holdings.most_nodes and self._rules.holdings.full_of_nodes(
@@ -956,7 +991,7 @@ class SlurmMultifactor:
     def _fit_beside(
         self, view: ClusterView, task: TaskState, part: NodePartition, plan: NodePlan, room: float
     ) -> Placement | None:
-        """Return a placement now that delays no reservation."""
+        """Return a placement for a start now that delays no reservation."""
         if not room:
             return None
 
@@ -967,7 +1002,9 @@ class SlurmMultifactor:
         return self._first(task, lambda types: self._roomy_nodes(view, task, part, types), placed)
 
     def _roomy_nodes(self, view: ClusterView, task: TaskState, part: NodePartition, types: tuple[int, ...]) -> int:
-        """Return the usable nodes of these types with room for an instance, kept until a run starts."""
+        """Return the usable nodes with these types on which an instance fits; the result is cached
+        until a run starts.
+        """
         nodes, alone, barred = 0, self._rules.alone(task.job, part), self._barred(task)
         for type_ in self._allowed(task, part, types):
             key = task.demand, part.name, alone, type_, barred
@@ -981,14 +1018,15 @@ class SlurmMultifactor:
         return nodes
 
     def _allowed(self, task: TaskState, part: NodePartition, types: tuple[int, ...]) -> tuple[int, ...]:
-        """Return the types on which the limits on GPU types still allow a start."""
+        """Return the types on which GPU limits still allow a start."""
         if not task.demand.demand.gpus or not self._rules.holdings.limits_types:
             return types
         return tuple([type_ for type_ in types if self._room_on(task, part, type_)])
 
     def _questions(self, task: TaskState, part: NodePartition) -> tuple[tuple[float, tuple[int, ...]], ...]:
-        """Return the starts that a task may reserve: a time limit, and the groups of nodes with
-        that limit."""
+        """Return the starts for which a task may reserve nodes: for each time limit, the groups of
+        nodes on which that limit applies.
+        """
         of_part = self._rules.nodes[part.name]
         groups = [(self._longest_s(task, group.types), of_part & group.nodes) for group in self._rules.groups(task)]
         # one search serves all groups
@@ -999,7 +1037,7 @@ class SlurmMultifactor:
     def _fit(
         self, view: ClusterView, task: TaskState, part: NodePartition, nodes: int, room: float
     ) -> Placement | None:
-        """Return a placement on ``nodes`` for the task (or ``room`` instances)."""
+        """Return a placement on ``nodes`` for the whole task, or for ``room`` independent instances."""
         if not nodes or not may_fit(view.machines, task.demand):
             return None
         usable, machines = nodes & self._usable(task, part), view.machines
@@ -1018,9 +1056,10 @@ class SlurmMultifactor:
         candidates: Callable[[tuple[int, ...]], int],
         placed: Callable[[int, tuple[int, ...]], Placement | None],
     ) -> Placement | None:
-        """Among the groups of nodes that the task may combine, return the placement whose first
-        node comes first. ``candidates`` returns the nodes of some types, ``placed`` a placement on
-        them."""
+        """Compare the groups of nodes that the task may combine, and return the placement whose first
+        node comes first. ``candidates`` returns the nodes with the given types, and ``placed`` a
+        placement on them.
+        """
         best: Placement | None = None
         for group in self._rules.groups(task):
             nodes = candidates(group.types) & group.nodes
@@ -1035,15 +1074,15 @@ class SlurmMultifactor:
         return limit_s(task, types[0]) if len(types) == 1 else max([limit_s(task, type_) for type_ in types])
 
     def _usable(self, task: TaskState, part: NodePartition) -> int:
-        """Return the nodes of a partition that the task may share or have to itself."""
+        """Return the nodes in a partition that the task may use, shared or exclusively."""
         nodes = self._rules.nodes[part.name] & ~self._whole
         if self._rules.alone(task.job, part):
             nodes &= ~sum(1 << node for node in self._count)
         return nodes & ~self._barred(task)
 
     def _barred(self, task: TaskState) -> int:
-        """The nodes that other users keep from the task: those that they share with no one, or all that
-        they use if the task's user shares none.
+        """Return the nodes that the task cannot use because of other users: nodes that those users
+        hold exclusively, or all nodes that they use if the task's user shares none.
         """
         if not (self._owned or self._rules.by_user(task.job)):
             return 0
@@ -1055,7 +1094,7 @@ class SlurmMultifactor:
 
     def _on(self, view: ClusterView, task: TaskState, part: NodePartition, nodes: int, room: float) -> Placement | None:
         demand, machines = task.demand, view.machines.list
-        # for most jobs, there is no need to examine all nodes
+        # for most jobs, the first node that fits is enough, so not all nodes need to be examined
         if self._set.place == "first" and not (demand.gang or part.spreads):
             for node in chain(*map(bits, view.machines.awake_first(nodes))):
                 if count := machines[node].room(demand):
@@ -1083,9 +1122,10 @@ class SlurmMultifactor:
     # Stopping.
 
     def _make_way(self, view: ClusterView, task: TaskState, part: NodePartition, nodes: int) -> Iterator[Decision]:
-        """Stop the runs that prevent the task from fitting on ``nodes``, each in the way set by its partition
-        or QOS, and once its grace time is over. While those of an earlier time are still ending, no
-        others are chosen (``preempt_in_progress``).
+        """Stop the runs that prevent the task from fitting on ``nodes``. The mode of the run's
+        partition or QOS sets how a run is stopped, and it is stopped once its grace time is over.
+        While runs chosen earlier for this task are still ending, no others are chosen
+        (``preempt_in_progress``).
         """
         if self._leaving_for(task):
             return
@@ -1093,7 +1133,7 @@ class SlurmMultifactor:
         killed: set[int] = set()
         chosen = self._victims(view, task, part, nodes, sorted(modes, key=self._worth)) if modes else []
         for run in chosen:
-            if run not in self._runs:  # the job was killed together with another run
+            if run not in self._runs:  # its job was killed together with another run
                 continue
             job, grace_s = self._runs[run].job, self._grace_s(run)
             if grace_s > 0:
@@ -1111,13 +1151,13 @@ class SlurmMultifactor:
             self._leaving[task.order, task.piece] = tuple(chosen)
 
     def _leaving_for(self, task: TaskState) -> frozenset[int]:
-        """The runs that are ending because they had to make way for the task."""
+        """Return the runs that are ending because they were preempted for the task."""
         return frozenset([run for run in self._leaving.get((task.order, task.piece), ()) if run in self._runs])
 
     def _stoppable(
         self, view: ClusterView, task: TaskState, part: NodePartition, known: dict[tuple[str, str], frozenset[int]]
     ) -> frozenset[int]:
-        """The runs that the task may stop in a partition, without those that are suspended."""
+        """Return the runs that the task may stop in a partition, except those that would be suspended."""
         key = self._rules.quality(task.job).name, part.name
         if key not in known:
             modes = {run: self._mode(view, run, task, part) for run in self._preemptable}
@@ -1127,9 +1167,10 @@ class SlurmMultifactor:
     def _victims(
         self, view: ClusterView, task: TaskState, part: NodePartition, nodes: int, candidates: list[int]
     ) -> list[int]:
-        """The runs whose end would let the task start on ``nodes``, taken from the ``candidates`` in their
-        order; none if all of them are not enough. As in ``_run_now`` (job_test.c), the last one that was needed
-        is then moved to the front and the search repeated, and only runs on the chosen nodes are stopped.
+        """Return the runs whose end would let the task start on ``nodes``, taken from ``candidates``
+        in order; none if even all of them do not suffice. As in ``_run_now`` (job_test.c), the last
+        run that was needed is then moved to the front and the search is repeated, and only runs on
+        the chosen nodes are stopped.
         """
         for again in (True, False):
             freed, rest = FreedNodes(view), list(candidates)
@@ -1154,7 +1195,9 @@ class SlurmMultifactor:
     def _chosen_without(
         self, view: ClusterView, task: TaskState, part: NodePartition, nodes: int, freed: FreedNodes, gone: set[int]
     ) -> int:
-        """The nodes on which the task would start if some runs had ended; 0 if it would still not fit."""
+        """Return the nodes on which the task would start if the runs ``gone`` had ended; 0 if it would
+        still not fit.
+        """
         demand, rules, machines = task.demand, self._rules, view.machines.list
         alone = rules.alone(task.job, part)
         for group in rules.groups(task):
@@ -1176,7 +1219,7 @@ class SlurmMultifactor:
         return 0
 
     def _grace_s(self, run: int) -> float:
-        """The time that a run goes on after it has been chosen to be preempted."""
+        """Return for how long a run continues after it has been selected for preemption."""
         kept, rules = self._runs[run], self._rules
         if self._set.preempt == "qos":
             return rules.qos[kept.qos].grace_s
@@ -1194,7 +1237,7 @@ class SlurmMultifactor:
                 yield Preempt(run)
 
     def _mode(self, view: ClusterView, run: int, task: TaskState, part: NodePartition) -> str:
-        """Return the way in which a run may be stopped for the task."""
+        """Return how a run may be stopped for the task."""
         kept, rules = self._runs[run], self._rules
         if run in self._ending:
             return "off"
@@ -1209,8 +1252,8 @@ class SlurmMultifactor:
         return mode if inside and latest_s < view.now else "off"
 
     def _worth(self, run: int) -> tuple[float, float, int]:
-        """The order in which runs are stopped: of the lowest priority of QOS or tier first, then of the
-        fewest nodes.
+        """Return a run's sort key for preemption: runs with the lowest priority of their QOS or tier
+        come first, then runs on the fewest nodes.
         """
         kept, rules = self._runs[run], self._rules
         qos = self._set.preempt == "qos"

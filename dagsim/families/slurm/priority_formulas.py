@@ -1,4 +1,4 @@
-"""Slurm's multifactor priority: the formula for one job, and the tree of shares and usage."""
+"""Slurm's multifactor priority: the formula for one job, and the tree with shares and usage."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROOT = "root"
 
 
 class Account(NamedTuple):
-    """A node of the tree: an account, or (``is_user``) the association of a user with one."""
+    """A node in the account tree: an account, or (``is_user``) a user's association with an account."""
 
     name: str
     parent: str | None
@@ -35,7 +35,7 @@ class Factors(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """The weight of each factor; ``tres`` by resource (``cpu``, ``mem``, ``gres/gpu``)."""
+    """The weight of each factor; ``tres`` has weights by resource (``cpu``, ``mem``, ``gres/gpu``)."""
 
     age: float = 0.0
     assoc: float = 0.0
@@ -52,30 +52,32 @@ class Weights:
 
 
 def total_priority(factors: Factors, weights: Weights, tres: Mapping[str, float], nice: float = 0.0) -> float:
-    """Return the sum of weight x factor over all factors, minus ``nice``. Slurm truncates it.
-    ``tres``: requested / in the cluster.
+    """Return the sum of weight x factor over all factors, minus ``nice``, before Slurm truncates it.
+    ``tres`` is the requested share of the cluster's total, by resource.
     """
     fixed = weights.assoc * factors.assoc + weights.job_size * factors.job_size
     fixed += weights.partition * factors.partition + weights.qos * factors.qos
     fixed += ordered_sum([weight * tres.get(name, 0.0) for name, weight in weights.tres.items()]) - nice
-    return fixed + weights.age * factors.age + weights.fair_share * factors.fair_share  # the two that change, last
+    return fixed + weights.age * factors.age + weights.fair_share * factors.fair_share  # changing factors last
 
 
 def truncated(priority: float) -> int:
-    """Return the priority as Slurm keeps and shows it."""
+    """Return the priority as Slurm stores and displays it."""
     return max(0, trunc(priority))
 
 
 def age(waited_s: float, max_age_s: float) -> float:
-    """Return the time since the job became eligible, as a fraction of the maximum that counts."""
+    """Return the age factor: the time since the job became eligible, as a fraction of ``max_age_s``,
+    at most 1.
+    """
     return min(1.0, max(0.0, waited_s) / max_age_s)
 
 
 def job_size(
     nodes: float, cpus: float, all_nodes: float, all_cpus: float, limit_minutes: float, *, small: bool, relative: bool
 ) -> float:
-    """Return the size factor of a job. With ``small`` (PriorityFavorSmall) smaller jobs get more;
-    with ``relative`` the size is relative to the time limit (SMALL_RELATIVE_TO_TIME).
+    """Return a job's size factor. With ``small`` (PriorityFavorSmall) smaller jobs get a larger
+    factor; with ``relative`` the size is relative to the time limit (SMALL_RELATIVE_TO_TIME).
     """
     if relative:
         size = max(nodes * all_cpus / all_nodes, cpus) / limit_minutes / all_cpus
@@ -86,15 +88,15 @@ def job_size(
 
 
 def billing(amounts: Mapping[str, float], weights: Mapping[str, float], *, largest: bool = False) -> float:
-    """Return the usage per second of a job: the sum of amount x weight, or the largest of them
-    (MAX_TRES); not rounded. Without weights it is the CPUs.
+    """Return a job's usage per second: the sum of amount x weight, or the largest of these products
+    (MAX_TRES), not rounded. Without weights, return the number of CPUs.
     """
     terms = [amounts.get(name, 0.0) * weight for name, weight in weights.items()]
     return (max if largest else sum)(terms) if terms else amounts.get("cpu", 0.0)
 
 
 def decay_per_second(half_life_s: float) -> float:
-    """Return the factor by which past usage decays in one second: 1 - 0.693 / half-life in Slurm,
+    """Return the factor by which past usage decays in one second. Slurm uses 1 - 0.693 / half-life,
     which is not exactly 2^(-1 / half-life).
     """
     return 1.0 - 0.693 / half_life_s if half_life_s else 1.0
@@ -148,13 +150,13 @@ class ShareTree:
             self.users.append(account.name)
 
     def charge(self, user: str, rate: float, seconds: float) -> None:
-        """Add a job's usage in the last ``seconds`` to its user and all accounts above."""
+        """Add a job's usage in the last ``seconds`` to its user and to all accounts above the user."""
         if seconds < 1:
             return
         self.add_usage(user, rate * seconds * self._decay**seconds)
 
     def add_usage(self, user: str, amount: float) -> None:
-        """Add usage to a user and all accounts above."""
+        """Add usage to a user and to all accounts above the user."""
         usage = self.usage
         name: str | None = user
         while name is not None:
@@ -162,17 +164,17 @@ class ShareTree:
             name = self.accounts[name].parent
 
     def pass_time(self, seconds: float) -> None:
-        """Let all usage decay. It is carried out before the next charge. Factors are ratios of usage,
-        so they do not need it, and the steps in which the time passes do not change the result.
+        """Let all usage decay; the decay is applied just before the next charge. Factors are ratios of
+        usage, so they are unaffected, and the result does not depend on how the time is divided.
         """
         self._passed_s += seconds
 
     def fair_tree(self) -> dict[str, float]:
-        """Return the factor of each user by Fair Tree: its rank from the last (1) to the first,
-        over the number of users.
+        """Return each user's factor by Fair Tree: the user's rank, counted from the last user (1) to
+        the first, divided by the number of users.
 
-        Siblings are sorted by shares / usage, largest first. Users that tie share a rank, accounts
-        that tie are merged, and the first user of an account that ties with a user shares the
+        Siblings are sorted by shares / usage, largest first. Tied users share a rank, tied accounts
+        are merged, and if an account ties with a user, the first user in the account shares that
         user's rank.
         """
         ranked: list[list[str]] = []
@@ -185,11 +187,10 @@ class ShareTree:
         return factors
 
     def classic(self, damping: float = 1.0) -> dict[str, float]:
-        """Return the factor of each user by the classic formula, 2^(-(effective usage / shares) /
-        damping).
+        """Return each user's factor by the classic formula, 2^(-(effective usage / shares) / damping).
 
-        Uses the present usage of all, as documented; slurmctld uses that of accounts from its last
-        round.
+        All usage is current, as documented; slurmctld uses the usage of accounts from its last
+        calculation.
         """
         whole = self._usage[ROOT]
         effective, shares = {ROOT: 1.0}, {ROOT: 1.0}
@@ -206,8 +207,8 @@ class ShareTree:
         }
 
     def _rank(self, siblings: Sequence[str], ranked: list[list[str]], *, tied: bool) -> None:
-        """Append the users below ``siblings`` in groups of equal rank. If ``tied``, the first group
-        joins the last one.
+        """Append the users below ``siblings`` in groups of equal rank. If ``tied``, merge the first of
+        these groups with the last group in ``ranked``.
         """
         levels: dict[float, list[str]] = {}
         for name in siblings:
@@ -225,7 +226,9 @@ class ShareTree:
             tied = False
 
     def _level(self, name: str) -> float:
-        """Return the shares among its siblings divided by usage among them."""
+        """Return an account's or a user's fraction of its siblings' shares, divided by its fraction of
+        their usage.
+        """
         parent = self.accounts[name].parent
         assert parent is not None
         above = self._usage[parent]

@@ -2,11 +2,11 @@
 
 ``docs/reference/traces.md`` has the command. There is one job per ``JobID``; the attempts of the
 job are the rows with that ``JobID`` in order of submission. (``JobIDRaw`` is not a key, because the
-last task of an array has the array's own number.) This was tested on Slurm 22.05.8 and 24.11.5.
+last task in an array has the array's own number.) This was tested on Slurm 22.05.8 and 24.11.5.
 
 Jobs with a single unremarkable row are converted column by column. Jobs with several rows
-(requeued, heterogeneous) and rows about which there is something to report are few, and the rows
-refer to each other, so these jobs are built one by one (``_Reading.job``). Both ways use the same
+(requeued, heterogeneous) and jobs with something to report are few, and all rows of such a job are
+needed at once, so these jobs are built one by one (``_Reading.job``). Both ways use the same
 function for demands, once per distinct combination of fields (``_Kinds``).
 """
 
@@ -90,7 +90,7 @@ _UNFINISHED = "of requeued jobs that are not over at the end, taken to run for a
 _OTHER_CPUS = Disagreement("whose NCPUS and AllocTRES disagree; taken as AllocTRES")
 _OTHER_LENGTH = Disagreement("whose list of nodes and NNodes disagree")
 _DAY_S, _REQUEUE_S = 86400.0, 300.0
-_SHORT_TIME = 8  # in characters; a shorter number of seconds is not a date
+_SHORT_TIME = 8  # in characters; a shorter text is a number of seconds, not a date
 _MIXED = Disagreement("that mix GPU types on a node, which all run on one type here")
 _CLOCK_S = 1.0
 """Slurm's clock counts whole seconds, and each column is rounded separately."""
@@ -103,13 +103,13 @@ job is kept."""
 
 
 class Sacct(Reader):
-    """One gang per job, with one instance per node. Each component of a heterogeneous job is a job, and they
-    start together (``Request.together``).
+    """One gang per job, with one instance per node. Each component of a heterogeneous job becomes a
+    job, and these jobs start together (``Request.together``).
 
-    Every job that held its nodes is kept, however it ended. An attempt that was requeued, preempted
-    or lost its node is followed by another. Work is that of the last attempt
-    (``protocol="last-attempt"``) or of all attempts (``all-attempts``); the observed start and wait are those
-    of the first attempt.
+    Every job that held nodes is kept, however it ended. An attempt that was requeued, preempted or
+    lost its node is followed by another attempt. The job's work is that of the last attempt
+    (``protocol="last-attempt"``) or of all attempts (``all-attempts``); the observed start and wait
+    are those of the first attempt.
     """
 
     name = "sacct"
@@ -187,12 +187,12 @@ class Sacct(Reader):
 
 
 def _column_names(source: Source) -> set[str]:
-    """Return the names of columns in all files of a log, in lower case."""
+    """Return the names of the columns in all files of a log, in lower case."""
     names: set[str] = set()
     for file in source.files:
         try:
             names.update(re.split(r"[|,;\t]", file.head(1)[0].lower()))
-        except TraceError:  # this file in the folder has a different kind
+        except TraceError:  # the folder also contains this file, which is not accounting
             continue
     return {name.strip() for name in names}
 
@@ -221,7 +221,7 @@ class _Attempt:
 
     @property
     def base(self) -> str:
-        """Id of the job: the first component of a heterogeneous job has the id of all."""
+        """Id of the job; the first component of a heterogeneous job has the id of the whole job."""
         return _job_id(self.id)
 
     @property
@@ -233,13 +233,13 @@ class _Times(NamedTuple):
     """The times of n rows."""
 
     moments: Mapping[str, np.ndarray]  # (n,) float64 by column: seconds since 1970, NaN if not set, -inf if not a time
-    ran_s: np.ndarray  # (n,) float64: run time without suspensions
+    ran_s: np.ndarray  # (n,) float64: run time in seconds, without suspensions
     fault: np.ndarray  # (n,) int64: index in _FAULTS
     note: np.ndarray  # (n,) int64: index in _NOTES
 
     @classmethod
     def of(cls, table: Table, *moments: np.ndarray) -> _Times:
-        """Read the run times of a table; ``moments`` holds the columns ``_MOMENTS``."""
+        """Read the times of a table; ``moments`` holds the columns ``_MOMENTS``."""
 
         def lasted(name: str) -> np.ndarray:
             labels = table.words(_AT[name])
@@ -270,7 +270,7 @@ class _Times(NamedTuple):
         return plain & ~np.isneginf(times["End"]) & ~np.isneginf(times["Eligible"])
 
     def moment(self, name: str, row: int) -> float | None:
-        """Return a time from a row; None if it is not set.
+        """Return one of a row's times; None if it is not set.
 
         Raises:
             Dirty: The text is not a time.
@@ -287,24 +287,29 @@ _EXAMPLE = _Times(dict(zip(_MOMENTS, np.array([[1.0], [1.0], [2.0], [12.0]]), st
 
 
 class _Reuse:
-    """Finds ids that were used again. Rows with one id are attempts of one job if they belong to
-    one user and cluster, and each was submitted when the one before ended, or up to a day later
-    (Slurm submits a job anew when it requeues it); otherwise the id was used again. A completed
-    attempt can be requeued for five minutes only (MinJobAge)."""
+    """Finds ids that Slurm has used again.
+
+    Rows with one id are attempts of one job if they have the same user and cluster, and if each was
+    submitted when the previous one ended or up to a day later (Slurm submits a job anew when it
+    requeues it); after a completed attempt, up to five minutes later (MinJobAge). Otherwise the id
+    has been used again.
+    """
 
     def __init__(self) -> None:
         self._rows: list[tuple[np.ndarray, ...]] = []
         self._numbers: dict[tuple[int, int, float], int] | None = None
 
     def add(self, *columns: np.ndarray) -> None:
-        """Add rows: hashes of their ids, of the ids with the component, and of their owners; their
-        submissions and ends; and whether they completed."""
+        """Add rows: hashes of their ids, of the ids with the component, and of their owners, then
+        their submission and end times, and whether they completed.
+        """
         self._rows.append(columns)
 
     @property
     def numbers(self) -> dict[tuple[int, int, float], int]:
-        """Number of a job among those with its id, by the hashes of id and owner and the
-        submission; first jobs are left out."""
+        """The number of each job among the jobs with the same id, by the hash of the id, the hash of
+        the owner and the submission time; the first job with an id is left out.
+        """
         if self._numbers is None:
             self._numbers = {}
             if self._rows:
@@ -324,9 +329,9 @@ class _Reuse:
         end_s: list[float],
         completed: list[bool],
     ) -> None:
-        """Number the jobs of rows that are sorted by id and submission."""
+        """Number the jobs in rows that are sorted by id and submission."""
         assert self._numbers is not None
-        jobs: list[dict[int, int]] = []  # the last row of each job that has an id, by full id
+        jobs: list[dict[int, int]] = []  # for each job with this id, its last row by full id
 
         def continues(row: int, last: dict[int, int]) -> bool:
             before = last.get(full[row], next(iter(last.values())))
@@ -349,8 +354,9 @@ class _Reuse:
 
 
 def unfolded(table: Table, zone: ZoneInfo | None, report: ReadReport) -> Table:
-    """Add the offset to dates in hours that the time zone repeats or skips. Of the possible
-    readings of a row, the one counts in which its duration is as stated and its times are in order.
+    """Add the UTC offset to dates in hours that the time zone repeats or skips. If a row can be read
+    in several ways, choose the one in which its times are in order and agree with the stated
+    duration.
     """
     if zone is None:
         return table
@@ -390,7 +396,7 @@ class _Reading:
         """Prepare to read a log with these options.
 
         Raises:
-            ConfigError: There is no such protocol.
+            ConfigError: ``options.protocol`` does not exist.
         """
         if options.protocol not in (None, *_PROTOCOLS):
             raise ConfigError(f"sacct has no protocol {options.protocol!r}; choose from {', '.join(_PROTOCOLS)}")
@@ -400,7 +406,7 @@ class _Reading:
         """Yield the rows of jobs with an id and a submission time, and skip steps."""
         for table in self.tables(source, report, self.options):
             ids = _ids(table).tolist()
-            # lists that were cut off contain dots as well
+            # an array list that was cut off also contains dots
             steps = np.array(["." in id and "." in id.partition("[")[0] for id in ids], bool)
             if steps.any():
                 report.skip("of steps", int(steps.sum()))
@@ -416,7 +422,7 @@ class _Reading:
             yield table.chosen(np.flatnonzero(fine & ~steps))
 
     def keys(self, table: Table) -> tuple[np.ndarray, np.ndarray]:
-        """Job of each row, and its submission time."""
+        """Return the job id of each row, and its submission time."""
         ids, submit = objects([_job_id(id) for id in _ids(table).tolist()]), self._moments(table, "Submit")
         if self.reuse.numbers:
             owners = zip(*[table.texts(_AT[name]).tolist() for name in ("User", "Cluster")], strict=True)
@@ -426,8 +432,9 @@ class _Reading:
         return ids, submit
 
     def batch(self, table: Table) -> JobBatch:
-        """Convert the jobs of a table: those with one plain row all at once, others from their
-        attempts."""
+        """Convert the jobs in a table: jobs with one plain row all at once, other jobs from their
+        attempts.
+        """
         reading = replace(self, findings=Findings())
         ids, submit = self.keys(table)
         others = []
@@ -487,8 +494,8 @@ class _Reading:
         return with_others(batch, make, groups.first, groups.row)
 
     def learn(self, table: Table, whole: bool) -> None:
-        """Take note of the attempts of a table, by which ``keys`` later tells jobs of one id apart. ``whole`` is
-        True if it holds all rows.
+        """Record the attempts in a table, so that ``keys`` can later distinguish jobs with the same
+        id. ``whole`` is True if the table holds all rows.
         """
         bases = [_job_id(id) for id in _ids(table).tolist()]
         if whole and len(set(bases)) == len(bases):  # most logs have one row per job
@@ -501,8 +508,9 @@ class _Reading:
         self.reuse.add(*columns, self._moments(table, "Submit"), self._moments(table, "End"), completed)
 
     def note_nodes(self, table: Table, rows: np.ndarray) -> None:
-        """Report rows whose list of nodes cannot be read, or has another length than the row
-        states."""
+        """Report rows whose list of nodes cannot be read, or does not have as many nodes as the row
+        states.
+        """
         listed, count = table.words(_AT["NodeList"]), table.words(_AT["NNodes"])
         stated = np.array([int(text) if text.isdecimal() and len(text) < 9 else 0 for text in count.words])[count.place]
         found = np.array([_listed_nodes(text) for text in listed.words])[listed.place]
@@ -512,7 +520,7 @@ class _Reading:
     def _submitted_terms(
         self, table: Table, ids: np.ndarray, first: np.ndarray, partition: Labels, user: Labels
     ) -> tuple[np.ndarray | None, Labels | None]:
-        """Return the priority and the request of each job, from the columns of its first row."""
+        """Return each job's priority and request, from the columns of its first row."""
         columns = [table.words(_AT[name]).chosen(first) for name in ("SubmitLine", "Constraints", "Reservation")]
         nodes = table.words(_AT["NNodes"]).chosen(first).mapped(lambda text: int(text) if text.isdecimal() else 0)
         asked = table.words(_AT["ReqTRES"]).chosen(first)
@@ -539,7 +547,8 @@ class _Reading:
 
     def _moments(self, table: Table, name: str, scaled: list[np.ndarray] | None = None) -> np.ndarray:
         """Return (n,) float64: seconds since 1970, NaN if not set, ``-inf`` if not a time.
-        Milliseconds are converted, and if there are any, ``scaled`` receives their mask."""
+        Times in milliseconds are converted, and ``scaled`` then receives their mask.
+        """
         texts = table.texts(_AT[name])
         blank = texts == ""
         try:
@@ -560,14 +569,18 @@ class _Reading:
         return seconds
 
     def _is_dated(self, table: Table) -> bool:
-        """Return True if the log's clock counts from 1970; that of a synthetic log may begin at 0."""
+        """Return True if the log's clock counts from 1970; the clock of a synthetic log may begin at
+        0.
+        """
         if not self.dated:
             submit = table.texts(_AT["Submit"]).tolist()
             self.dated.append(any(len(text) > _SHORT_TIME and not text.startswith("1970-") for text in submit))
         return self.dated[0]
 
     def job(self, time: float, rows: dict[int, list[str]]) -> tuple[Job, int] | None:
-        """Job of its rows and their number, or ``None`` if it cannot be kept."""
+        """Build a job from its rows, and return it with their number; ``None`` if it has to be
+        dropped.
+        """
         attempts: list[_Attempt] = []
         seen: list[list[str]] = []
         for place, row in rows.items():
@@ -592,9 +605,9 @@ class _Reading:
         return None
 
     def template(self, row: list[str]) -> tuple[Task, str | None] | None:
-        """Build the task of a job with only this row, as if it had run for 10 s, and return it with
-        the GPU type on which it was measured; ``None`` if there is anything to report about the
-        row."""
+        """Build the task of a job with only this row, as if it had run for 10 s. Return it with the
+        GPU type on which it was measured, or ``None`` if there is anything to report about the row.
+        """
         scratch = replace(self, findings=Findings(), times=_EXAMPLE)
         try:
             ran = scratch._lasting([scratch._attempt(0, dict(zip(COLUMNS, row, strict=True)) | {"JobID": "1"})])
@@ -602,7 +615,8 @@ class _Reading:
             task = scratch._task(parts[0], "job") if len(parts) == 1 else None
         except (Dirty, ModelError):
             return None
-        # the components of a heterogeneous job share the line, but each has its own part of it
+        # the components of a heterogeneous job share the submit line, but each has its own part of
+        # it
         if task is None or scratch.findings or ran[0].terms.several:
             return None
         return task, self._measured_on(parts[0][-1])
@@ -657,7 +671,7 @@ class _Reading:
             if ran:
                 self._note(_IN_LINE, place)
             asked, allocated = asked.with_gpus_of(lines), allocated.with_gpus_of(lines)
-        # the requested GPUs are unknown, which differs from zero
+        # the number of requested GPUs is unknown, which is not the same as zero
         elif asked.is_stated and not row["ReqTRES"] and is_unset(row["ReqGRES"]):
             asked = asked.with_gpus_of(allocated)._replace(types=())
         if asked.gpus and nodes > 1 and not is_unset(row["ReqGRES"]) and not has_total:
@@ -704,10 +718,11 @@ class _Reading:
         return terms
 
     def _request(self, terms: Submission, id: str, submit_s: float) -> Request | None:
-        """Build the request of a job. An array with a limit is identified by its number, and a task
-        that follows the same task of another array by its own number; a begin time counts from the
-        submission. If the terms cannot be read, no condition counts, and the job becomes eligible
-        when the log says so."""
+        """Build a job's request. An array with a limit on its running tasks is identified by the
+        array's number, and a task that depends on the same task in another array by its own number.
+        A begin time counts from the submission. If the terms cannot be read, the request has no
+        conditions, and the job becomes eligible at the time in the log.
+        """
         request = terms.request
         array, _, task = id.partition("_")
         if terms.several:
@@ -730,8 +745,8 @@ class _Reading:
             return None
 
     def _lasting(self, attempts: list[_Attempt]) -> list[_Attempt]:
-        """Attempts of a kept job that ran, in order; none if the job is dropped. A job that was requeued and
-        is not over when the log ends is kept, since it has held nodes.
+        """Return the attempts of a kept job that ran, in order; none if the job is dropped. A requeued
+        job that is not over when the log ends is kept, since it has held nodes.
         """
         attempts.sort(key=lambda row: (row.submit_s, inf if row.start_s is None else row.start_s, row.place))
         ran: list[_Attempt] = []
@@ -765,12 +780,13 @@ class _Reading:
         return None
 
     def _made(self, time: float, attempts: list[_Attempt]) -> Job:
-        """The job of its attempts.
+        """Build the job from its attempts.
 
         Raises:
             Dirty, ModelError: Its demand is unclear or invalid.
         """
-        # waits are those of the first attempt, because a simulation preempts and fails runs by itself
+        # waits are those of the first attempt, because the simulation itself preempts and fails
+        # runs
         first = attempts[0]
         pieces = self._by_type(attempts)
         names = [f"part-{place}" for place in range(len(pieces))] if len(pieces) > 1 else ["job"]
@@ -783,7 +799,7 @@ class _Reading:
             tenant=self._tenant(*first.submitted[:3]),
             user=first.submitted[0],
             account=first.submitted[1],
-            # if the job requested several partitions, the one that it ran in
+            # if the job requested several partitions, this is the one in which it ran
             partition=first.submitted[2],
             qos=first.submitted[3],
             priority=-first.terms.nice or 0.0,
@@ -799,7 +815,7 @@ class _Reading:
         return (account or user) if self.options.tenant is None else owners[self.options.tenant]
 
     def _nodes(self, attempt: _Attempt) -> tuple[str, ...]:
-        """Nodes named in the log; none if their list cannot be read."""
+        """Return the nodes that the log lists for an attempt; none if the list cannot be read."""
         if (found := _listed_nodes(attempt.node_list)) < 0:
             self._note(_NO_LIST, attempt.place)
         elif found and attempt.nodes != found:
@@ -807,8 +823,8 @@ class _Reading:
         return readable_hosts(attempt.node_list)
 
     def _by_type(self, attempts: list[_Attempt]) -> list[list[_Attempt]]:
-        """Split a job by GPU type, since a gang runs on one type. Only a job that holds whole nodes of several
-        types is split.
+        """Split a job's attempts by GPU type, since a gang runs on one type. Only a job that holds
+        whole nodes with several types is split.
         """
         last = attempts[-1]
         allocated, nodes = last.allocated, last.nodes
@@ -885,10 +901,11 @@ class _Reading:
 
 
 def _refuse_again(attempt: _Attempt, earlier: list[_Attempt]) -> None:
-    """Keep only one row of an attempt that two listings show, once running and once finished.
+    """Allow only one row per attempt when two listings contain it, once as running and once as
+    finished.
 
     Raises:
-        Dirty: The attempt is listed already, and this row adds nothing.
+        Dirty: The attempt is already listed, and this row adds nothing.
     """
     for place, other in enumerate(earlier):
         if (other.submit_s, other.start_s) == (attempt.submit_s, attempt.start_s) and attempt.start_s is not None:
@@ -905,12 +922,12 @@ def _submitted(row: dict[str, str]) -> tuple[str, str, str, str]:
 
 
 def _job_id(id: str) -> str:
-    """The id of a job: of the components of a heterogeneous job, the first has the id of all."""
+    """Return a job's id; the first component of a heterogeneous job has the id of the whole job."""
     return id.removesuffix("+0")
 
 
 def _component(id: str) -> int:
-    """The number of a component of a heterogeneous job; 0 for other jobs."""
+    """Return the number of a component in a heterogeneous job; 0 for other jobs."""
     number = id.partition("+")[2].partition(":")[0]
     return int(number) if number.isdecimal() and len(number) < 6 else 0
 
@@ -950,8 +967,9 @@ def _or_nan(read: Callable[[str], float | None], text: str) -> float:
 
 
 def _in_order(groups: Grouped) -> Grouped:
-    """Return the same rows, with simultaneous jobs in order of their numbers, because text and JSON
-    list them differently."""
+    """Return the same rows with simultaneous jobs in numerical order, because text and JSON list
+    them in different orders.
+    """
     ids = groups.ids.tolist()
     if all(id.isascii() and id.isdecimal() and len(id) < 19 and (id[0] != "0" or id == "0") for id in ids):
         return groups.ordered(np.lexsort((np.array(ids, object).astype(np.int64), groups.time)))
@@ -964,7 +982,7 @@ def _in_order(groups: Grouped) -> Grouped:
 
 
 def _order(job: str) -> tuple[tuple[int, ...], str]:
-    """Return the sort key: array number and job number, so that jobs are in order of submission."""
+    """Return a sort key with array number and job number, which gives the order of submission."""
     return tuple([int(digits) for digits in re.findall(r"\d{1,18}", job)[:3]]), job
 
 

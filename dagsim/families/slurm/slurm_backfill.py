@@ -47,8 +47,9 @@ class Reservation(NamedTuple):
     nodes: int
 
     def meets(self, begin_s: float, end_s: float, closed: bool) -> bool:
-        """Return True if the reservation overlaps the time between the two; with ``closed`` also if
-        it begins at the end."""
+        """Return True if the reservation overlaps the interval from ``begin_s`` to ``end_s``; with
+        ``closed`` also if it begins exactly at ``end_s``.
+        """
         return self.end_s > begin_s and (self.begin_s < end_s or (closed and self.begin_s == end_s))
 
 
@@ -58,9 +59,10 @@ code. Once a process has loaded the code, every table uses it from the start."""
 
 
 class RunTable:
-    """The runs in progress on each node, in the order in which their limits end, as flat sequences
-    for ``slurm_times``: at first lists, then, after ``_LISTED`` nodes, arrays and compiled
-    functions. Plain data; O(runs of a node) per start and end."""
+    """The runs in progress on each node, sorted by the end of their time limits, as flat sequences for
+    ``slurm_times``. The sequences are lists at first, and arrays for compiled functions once more
+    than ``_LISTED`` nodes have been searched. Plain data; O(runs on a node) per start and end.
+    """
 
     def __init__(self, nodes: int) -> None:
         self.ids: list[list[int]] = [[] for _ in range(nodes)]
@@ -108,7 +110,7 @@ class RunTable:
             self.runs[node] = len(ids)
 
     def move(self, run: Run, limit_ends_s: float) -> None:
-        """Let the limit of a run end at another time."""
+        """Change the time at which the limit of a run ends."""
         self.ended(run)
         self.started(run, limit_ends_s)
 
@@ -125,7 +127,9 @@ class RunTable:
             self.runs[node] = last
 
     def without(self, runs: Iterable[Run], now: float) -> RunTable:
-        """A copy without some of the runs, whose resources are free. Reservations are not copied."""
+        """Return a copy without some of the runs, so that their resources are free. Reservations are
+        not copied.
+        """
         table = copy(self)
         table.ids = [list(ids) for ids in self.ids]
         table._stale = {}
@@ -142,16 +146,16 @@ class RunTable:
         return table
 
     def refresh(self, machines: Sequence[NodeState]) -> None:
-        """Read the free resources of nodes at which they have changed."""
+        """Read the free resources of nodes where they have changed."""
         for node in self._stale:
             machine = machines[node]
             self.free[3 * node : 3 * node + 3] = [float(machine.idle), float(machine.cpus), float(machine.memory)]
         self._stale.clear()
 
     def begin(self) -> None:
-        """Drop all reservations, and compile once there is enough work."""
+        """Drop all reservations, and switch to compiled functions once there is enough work."""
         self.kept = [0] * len(self.ids)
-        # true if both forms are compiled
+        # the second condition holds if both versions are loaded already
         pays = self.searched > _LISTED or inner_loops.cache_info().currsize == 2
         if not self.compiled and pays and inner_loops(compiled=True) != inner_loops(compiled=False):
             self.compiled = True
@@ -165,8 +169,9 @@ class RunTable:
             self.kept = np.zeros(len(self.ids), np.int64)
 
     def sort(self, now: float) -> None:
-        """Sort the distinct end times of all runs. A run past its limit may end at any moment, so
-        it counts as ending 1 s from now."""
+        """Sort the distinct end times of all runs. A run that has exceeded its limit may end at any
+        moment, so it counts as ending 1 s from now.
+        """
         rows = np.arange(self.stride) < np.asarray(self.runs)[:, None]
         ends = np.maximum(np.asarray(self.ends).reshape(rows.shape), now + 1.0)
         order, ranks = np.unique(ends[rows], return_inverse=True)
@@ -178,7 +183,7 @@ class RunTable:
         self.limits = Limits(order, ranks, self.runs, self.stride, marks)
 
     def keep(self, node: int, begin_s: float, until_s: float, owner: int) -> None:
-        """Reserve a node."""
+        """Reserve a node for ``owner``."""
         count = self.kept[node]
         if count == self.kept_stride:
             self.widen_kept()
@@ -194,8 +199,9 @@ class RunTable:
         self.kept_stride *= 2
 
     def members(self, groups: tuple[int, ...]) -> tuple[list[int], Numbers]:
-        """Return the nodes in bit sets, set by set, as a list and in the form that the functions
-        take."""
+        """Return the nodes in some bit sets, one set after another, as a list and in the form that the
+        functions in ``slurm_times`` take.
+        """
         members = self._members.get(groups)
         if members is None:
             if len(self._members) > _SETS:
@@ -205,7 +211,7 @@ class RunTable:
         return members
 
     def flags(self, nodes: int) -> Numbers:
-        """Return a bit set as one flag per node."""
+        """Convert a bit set to one flag per node."""
         flags = self._flags.get(nodes)
         if flags is None:
             if len(self._flags) > _SETS:
@@ -215,7 +221,7 @@ class RunTable:
         return flags
 
     def empty(self) -> Steps:
-        """Return sequences for the steps of one demand."""
+        """Return empty sequences for the steps of one demand."""
         count = len(self.ids) * (self.stride + 1)
         if self.compiled:
             return Steps(np.empty(count), np.empty(count), np.zeros(len(self.ids), np.int64))
@@ -226,7 +232,7 @@ class RunTable:
         self.stride *= 2
 
     def _wider(self, values: Numbers, stride: int, columns: int) -> Numbers:
-        """Return the values with twice as many rows per node."""
+        """Return the values in rows that are twice as long."""
         old = np.array(values).reshape(len(self.ids), stride * columns)
         new = np.concatenate((old, np.zeros_like(old)), axis=1).ravel()
         return new if self.compiled else new.tolist()
@@ -238,7 +244,7 @@ _SETS = 4096
 
 @dataclass(slots=True)
 class _Search:
-    """The constants of a search for a start of one demand on some groups of nodes."""
+    """The constant inputs of a search for a start of one demand on some groups of nodes."""
 
     nodes: int
     listed: list[int]
@@ -251,12 +257,12 @@ class _Search:
 
 
 class NodePlan:
-    """The reservations of specific nodes in one cycle, around the running jobs and the ends of
-    their time limits.
+    """The reservations of specific nodes in one cycle, in addition to the running jobs and their time
+    limits.
 
-    As in Slurm, a reservation takes whole nodes, however much of them its job needs. If the limit
-    of a job ends exactly when a reservation of its nodes begins, ``ties`` decides whether the job
-    may start now: no (``"wait"``, as in slurmctld) or yes (``"fit"``). A later reservation may
+    As in Slurm, a reservation takes whole nodes, even if its job needs only part of them. If a
+    job's limit ends exactly when a reservation of its nodes begins, ``ties`` decides whether the
+    job may start now: no (``"wait"``, as in slurmctld) or yes (``"fit"``). A later reservation may
     always end where another begins.
     """
 
@@ -306,7 +312,7 @@ class NodePlan:
                         table.keep(node, closed.start_s, closed.end_s, closed.number)
 
     def started(self) -> None:
-        """Drop the cached free resources, because a run has started."""
+        """Drop the cached free resources because a run has started."""
         self._table.refresh(self._view.machines.list)
         self._table.sort(self._now)
         self._steps.clear()
@@ -317,7 +323,8 @@ class NodePlan:
     def kept(self, begin_s: float, end_s: float, *, closed: bool, of: int = -1) -> int:
         """Return the nodes that are reserved at some time between ``begin_s`` and ``end_s``; with
         ``closed`` also the nodes of reservations that begin exactly at ``end_s``. The search stops
-        once all nodes ``of`` are among them."""
+        once it has found all the nodes in ``of``.
+        """
         kept_nodes = 0
         for reservation in self.reserved[bisect_right(self._ends, begin_s) :]:
             if reservation.begin_s < end_s or (closed and reservation.begin_s == end_s):
@@ -327,7 +334,7 @@ class NodePlan:
         return kept_nodes
 
     def reserve(self, begin_s: float, end_s: float, nodes: int) -> None:
-        """Reserve nodes; times are rounded down to the resolution, on the site's clock."""
+        """Reserve nodes; times are rounded down to a multiple of the resolution on the site's clock."""
         step, origin_s = self._resolution_s, self._origin_s
         begin_s = max(floor((begin_s + origin_s) / step) * step - origin_s, self.now)
         kept = Reservation(begin_s, max(floor((end_s + origin_s) / step) * step - origin_s, begin_s + step), nodes)
@@ -339,8 +346,8 @@ class NodePlan:
             self._table.keep(node, kept.begin_s, kept.end_s, -1)
 
     def make_room(self, job: PendingJob, gone: frozenset[int] = frozenset(), barred: int = 0) -> None:
-        """Reserve nodes for the earliest possible start of a job, which may stop the runs ``gone``, and may
-        not use nodes that are ``barred``, at any time (``filter_by_node_owner``).
+        """Reserve nodes for the earliest possible start of a job. The start may stop the runs
+        ``gone``, and it may never use nodes in ``barred`` (``filter_by_node_owner``).
         """
         best: tuple[float, float, int] | None = None
         for limit_s, listed in job.asked:
@@ -366,11 +373,13 @@ class NodePlan:
         shares: tuple[tuple[int, int], ...] = (),
         gone: frozenset[int] = frozenset(),
     ) -> tuple[float, int] | None:
-        """Return the first time within the window at which a group of nodes has room for a start of
-        ``demand`` for ``limit_s``, and the first such nodes of the first such group. A gang takes one
-        group. ``span`` are the nodes of the partition. ``alone`` requires nodes without other users,
-        ``distinct`` one node per instance, ``shares`` so many of some sets of nodes. The runs ``gone``
-        count as ended (``_future_run_test`` in job_test.c).
+        """Return the first time within the window at which a group of nodes can hold a start of
+        ``demand`` for ``limit_s``, with the first suitable nodes in the first such group.
+
+        A gang takes one group. ``span`` holds the nodes in the partition. ``alone`` requires nodes
+        without other users, and ``distinct`` requires one node per instance. ``shares`` lists sets
+        of nodes, each with the number of nodes that must come from it. The runs ``gone`` count as
+        ended (``_future_run_test`` in job_test.c).
         """
         key = demand, alone, groups, span, gone
         search = self._searches.get(key)
@@ -385,7 +394,7 @@ class NodePlan:
             search.steps = self._steps_of(demand, alone, gone)
         least_s, until_s = search.least_s, search.where.until_s
         kept = Kept(table.begins, table.untils, table.owners, table.kept, table.kept_stride)
-        # numba finds the types of named tuples in 0.5 us each, those of plain tuples at once
+        # numba takes 0.5 us to recognise each named tuple, but no time for plain tuples
         parts = [tuple(part) for part in (search.where, search.steps, runs.limits, kept, self._clock)]
         while True:
             begin_s, first = self._earliest(*parts, least_s, limit_s, float(wanted), distinct, out)
@@ -399,18 +408,18 @@ class NodePlan:
                 free = sum([1 << node for node in room])
                 of_group = next(free & nodes for nodes in groups if free & nodes)
                 chosen = self._choice.nodes(of_group, room, room, wanted, spread=distinct, shares=shares)
-                if not chosen:  # too few of the required nodes are free, so try again when more are
+                if not chosen:  # too few of the required nodes are free, so try again when more are free
                     least_s = _next_end_s(runs.limits.order, begin_s)
                     if least_s > until_s:
                         return None
                     continue
             if begin_s <= least_s or not self._taken(chosen, begin_s, begin_s + limit_s):
                 return begin_s, chosen
-            # its nodes are reserved for a later time, so Slurm tries again from then on
+            # these nodes are reserved for a later time, so Slurm tries again from that time on
             least_s = begin_s
 
     def _without(self, gone: frozenset[int]) -> RunTable:
-        """The runs under way but those ``gone``."""
+        """Return the table of running jobs without the runs ``gone``."""
         if not gone:
             return self._table
         if gone not in self._tables:
@@ -419,7 +428,9 @@ class NodePlan:
         return self._tables[gone]
 
     def _taken(self, nodes: int, begin_s: float, end_s: float) -> bool:
-        """Return True if any of the nodes is reserved for a job at some time between the two."""
+        """Return True if any of the nodes is reserved for a job at some time between ``begin_s`` and
+        ``end_s``.
+        """
         table = self._table
         for node in bits(nodes):
             row = node * table.kept_stride
@@ -429,8 +440,9 @@ class NodePlan:
         return False
 
     def _search(self, demand: DemandClass, groups: tuple[int, ...], span: int) -> _Search:
-        """Prepare the search for the nodes and times at which a demand may start on ``groups`` of
-        nodes in a partition."""
+        """Prepare a search for the times and nodes at which a demand may start on some groups of nodes
+        in a partition.
+        """
         least_s, until_s, own = self.now, self._until_s, -2
         site, terms = self._view.machines.site, demand.terms
         usable = reduce(or_, groups) & self._up(demand) & ~self._drained
@@ -451,7 +463,7 @@ class NodePlan:
         return _Search(usable, listed, where, float(least_s), never_s)
 
     def _up(self, demand: DemandClass) -> int:
-        """Return the nodes of the demand's types that are up."""
+        """Return the nodes that have one of the demand's types and are up."""
         nodes = self._up_of.get(demand.types)
         if nodes is None:
             nodes = 0
@@ -461,7 +473,7 @@ class NodePlan:
         return nodes
 
     def _steps_of(self, demand: DemandClass, alone: bool, gone: frozenset[int]) -> Steps:
-        """The steps of all nodes of the demand's types."""
+        """Return the steps for a demand on all nodes with its types."""
         key = demand, alone, gone
         steps = self._steps.get(key)
         if steps is None:
@@ -473,8 +485,8 @@ class NodePlan:
                 for type_ in demand.types:
                     sharing |= nodes & machines.shared[type_]
             _, members = table.members((nodes & ~sharing,))
-            # The plan accounts for the ends of the site's reservations, but the choice of a domain
-            # does not.
+            # The plan takes the ends of the site's reservations into account, but the choice of a
+            # domain does not.
             open_ = demand.nodes if demand.terms is not None and demand.terms.domains else -1
             needs = (float(demand.whole), float(demand.cpus), float(demand.memory))
             held = Held(table.ends, table.gives, table.runs, table.stride, table.free)
@@ -491,7 +503,9 @@ class NodePlan:
     def _freed(
         self, table: RunTable, machine: NodeState, demand: DemandClass, alone: bool
     ) -> Iterator[tuple[float, int]]:
-        """Time and room from then on for a node with partly used GPUs."""
+        """Yield each time at which more instances fit on a node with partly used GPUs, and how many
+        fit from then on.
+        """
         node = machine.index
         runs = [self._view.running[number] for number in table.ids[node]]
         shared = not (alone or self._whole >> node & 1)
@@ -507,34 +521,36 @@ class NodePlan:
 
 
 def _next_end_s(order: Any, after_s: float) -> float:
-    """The next time at which the limit of a run ends; infinite if there is none."""
+    """Return the next time at which the limit of a run ends; infinite if there is none."""
     place = bisect_right(order, after_s)
     return float(order[place]) if place < len(order) else inf
 
 
 @cache
 def inner_loops(*, compiled: bool) -> tuple[Callable[..., Any], ...]:
-    """Return the functions of ``slurm_times``, compiled if numba is installed."""
+    """Return the functions of ``slurm_times``; with ``compiled``, compiled if numba is installed."""
     plain = slurm_times.fill_rooms, slurm_times.earliest
     compile_ = offered("compile") if compiled else None
     return plain if compile_ is None else tuple([compile_(function) for function in plain])
 
 
 def load_compiled() -> None:
-    """Load the compiled functions, for a process that is about to run many simulations; every
-    ``RunTable`` then uses them from the start."""
+    """Load the compiled functions in a process that is about to run many simulations; every
+    ``RunTable`` then uses them from the start.
+    """
     for compiled in (False, True):
         inner_loops(compiled=compiled)
 
 
 def may_fit(machines: ClusterState, demand: DemandClass) -> bool:
-    """Return True if a start may fit on the nodes. A gang without GPUs may combine nodes of
-    different types, so it is not judged here."""
+    """Return True if a start may fit on the nodes. This is always True for a gang without GPUs,
+    because such a gang may combine nodes with different types.
+    """
     return bool(demand.gang and not demand.demand.gpus) or machines.fits(demand)
 
 
 class PendingJob(NamedTuple):
-    """A ready task with all its sort keys except its priority."""
+    """A ready task in one partition, with all its sort keys except its priority."""
 
     tier: int
     order: int
@@ -567,12 +583,13 @@ _BESIDE = 100
 
 class PendingJobs:
     """An index of the ready tasks (``ClusterView.index``) in the order in which they are examined:
-    by tier and priority, highest first, then by submission. ``listing`` returns the entries of a
-    new task, one for each of its partitions, ``ranks`` holds the priority of each slot, and
-    ``eligible_s`` returns the time from which a task may start.
+    by tier and priority, highest first, then by submission.
 
-    Cost: a search and a shift of the list per task added or removed, O(n log n) when all priorities
-    change.
+    ``listing`` returns the entries for a new task, one per partition; ``ranks`` holds the priority
+    of each slot; ``eligible_s`` returns the time from which a task may start.
+
+    Cost: a binary search and a shift of the list per task added or removed, and O(n log n) when all
+    priorities change.
     """
 
     def __init__(
@@ -596,8 +613,9 @@ class PendingJobs:
         self._aside: dict[Holder, dict[Amounts, list[PendingJob]]] = {}
 
     def any_fits(self, machines: ClusterState) -> bool:
-        """Return True if any waiting task may fit on the nodes, whatever its limits. O(demand
-        classes)."""
+        """Return True if any waiting task may fit on the nodes, whatever the limits. O(demand
+        classes).
+        """
         latest = self._fitting
         if latest is not None and latest in self._demands and may_fit(machines, latest):
             return True
@@ -608,7 +626,7 @@ class PendingJobs:
         return False
 
     def push(self, task: TaskState) -> None:
-        """Add a task that became ready."""
+        """Add a task that has become ready."""
         if task not in self._counted:
             self._counted.add(task)
             self._demands[task.demand] = self._demands.get(task.demand, 0) + 1
@@ -641,11 +659,13 @@ class PendingJobs:
         return self._later[0][0] if self._later else inf
 
     def set_aside(self, at: int, holder: Holder, amounts: Amounts) -> None:
-        """Remove a listed job until ``holder`` frees something."""
+        """Remove a listed job until ``holder`` frees some of its limit."""
         self._aside.setdefault(holder, {}).setdefault(amounts, []).append(self.listed.pop(at))
 
     def after_s(self, holdings: Holdings, decay: float) -> float:
-        """Seconds until the decay of usage lets a job start that waits for a budget; infinite if none does."""
+        """Return the seconds until usage has decayed enough for a job that waits for a budget;
+        infinite if this will not happen for any job.
+        """
         waits = [
             holdings.budgets[holder].after_s(amounts, decay)
             for holder, by_amounts in self._aside.items()
@@ -655,7 +675,7 @@ class PendingJobs:
         return min(waits, default=inf)
 
     def hopeless(self, holdings: Holdings) -> list[int]:
-        """The numbers of jobs at a budget that will never have room for them."""
+        """Return the numbers of the jobs that wait for a budget that will never suffice for them."""
         lost = [
             job.task.job.number
             for holder, by_amounts in self._aside.items()
@@ -667,23 +687,25 @@ class PendingJobs:
         return list(dict.fromkeys(lost))
 
     def drop_left(self, most: int) -> None:
-        """Remove jobs that have left from the first ``most``."""
+        """Remove jobs that no longer wait from the first ``most`` entries."""
         first = self.listed[:most]
         waiting = [job for job in first if job.task.waiting]
         if len(waiting) < len(first):
             self.listed[: len(first)] = waiting
 
     def drop(self, at: int, *, several: bool) -> Iterator[tuple[PendingJob, int]]:
-        """Remove the job at index ``at``, which has started, and yield it with its index. If it has
-        entries in ``several`` partitions, yield the others first, last one first."""
+        """Remove the job at index ``at``, which has started, and yield it with its index. If the job
+        may have entries in ``several`` partitions, yield all its entries, the last one first.
+        """
         task = self.listed[at].task
         places = [place for place, job in enumerate(self.listed) if job.task is task] if several else [at]
         for place in reversed(places):
             yield self.listed.pop(place), place
 
     def recall(self, freed: Iterable[Holder], holdings: Holdings) -> None:
-        """List jobs again that waited for limits which now allow starts, ``_BESIDE`` more than
-        allowed for each demand, because the first of them may not find nodes."""
+        """List jobs again that waited for limits which now allow starts. For each demand, list
+        ``_BESIDE`` more jobs than the limit allows, because the first ones may not find nodes.
+        """
         for holder in freed:
             by_amounts = self._aside.get(holder)
             if by_amounts is None:
@@ -721,9 +743,9 @@ class BackfillOutlook:
     so a job that cannot start once cannot start later. Each job is therefore checked once, from the
     front. When no remaining job could start, no more reservations are needed.
 
-    ``listed`` are the jobs; ``tests`` of them are tested. A job that is not ``testable`` (it is at
-    a limit) does not count. ``could`` returns True if a job may start now, and ``fits`` if it fits
-    on the machines, whatever its limits.
+    ``tests`` of the jobs in ``listed`` are tested. A job that is not ``testable`` (because a limit
+    is reached) does not count. ``could`` returns True if a job may start now, and ``fits`` if it
+    fits on the free resources, whatever its limits.
     """
 
     def __init__(
@@ -745,7 +767,7 @@ class BackfillOutlook:
         """Jobs examined in advance that do not count, by order, piece and place."""
 
     def removed(self, job: PendingJob, at: int) -> None:
-        """Record that the job at index ``at`` left the list untested."""
+        """Record that the job at index ``at`` was removed from the list without a test."""
         self._next -= at < self._next
         self._fitting -= at < self._fitting
         if self._passed and (key := (job.order, job.piece, job.place)) in self._passed:
@@ -758,7 +780,7 @@ class BackfillOutlook:
 
     @property
     def hopeful_at(self) -> int:
-        """Index of the job that could start when this was last computed."""
+        """Index of the first job that could start, as last computed."""
         return self._next
 
     @property
@@ -767,11 +789,11 @@ class BackfillOutlook:
         return not self._passed
 
     def knows_no(self, at: int) -> bool:
-        """Return True if the job at an index is known not to start."""
+        """Return True if the job at an index is known to be unable to start."""
         return at < self._next
 
     def any_fits(self, at: int, left: int) -> bool:
-        """Return True if one of the ``left`` jobs from index ``at`` on fits on the machines."""
+        """Return True if one of the ``left`` jobs from index ``at`` on fits on the free resources."""
         place, last = max(self._fitting, at), min(at + left, len(self._listed))
         while place < last and not self._fits(self._listed[place].task.demand):
             place += 1

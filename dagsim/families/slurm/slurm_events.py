@@ -1,8 +1,8 @@
 """Workloads for the Slurm simulators (Simakov et al.): ``.events`` files, with one line per event.
 
-``-dt SECONDS -e submit_batch_job | -J NAME -sim-walltime SECONDS --uid=USER -t LIMIT -n TASKS ...``
-gives seconds since the start, and an ``sbatch`` command line. A job with a negative walltime runs
-to its limit.
+A line ``-dt SECONDS -e submit_batch_job | -J NAME -sim-walltime SECONDS --uid=USER -t LIMIT -n
+TASKS ...`` gives seconds since the start, and an ``sbatch`` command line. A job with a negative
+walltime runs until its limit.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ _LONGEST = 1 << 14
 
 
 class SlurmEvents(Reader):
-    """One job per submission, named by ``-jid`` or ``-J``, and by its line if that name is taken.
-    If the number of tasks is divisible by the tasks per node, or by the nodes, each node is an
-    instance; otherwise all tasks are instances of one task. All instances start together."""
+    """One job per submission, named by ``-jid`` or ``-J``, or by its line number if that name is
+    taken. If the number of tasks is divisible by the tasks per node, or by the nodes, each node is
+    an instance; otherwise all tasks are instances of one task. All instances start together.
+    """
 
     name = "slurm-events"
     summary = "workloads for the Slurm simulators (.events): sbatch command lines with times"
@@ -64,7 +65,7 @@ def _tables(source: Source, report: ReadReport) -> Iterator[Table]:
 
 
 def _rows(source: Source, report: ReadReport) -> Iterator[Row]:
-    """Yield the columns of every submission; other events are dropped."""
+    """Yield the columns of every submission, and drop other events."""
     names: set[str] = set()
     for place, line in source.lines():
         if not line.strip() or line.lstrip().startswith("#"):
@@ -112,8 +113,9 @@ def _columns(time: str, command: str, line: str) -> list[str]:
 
 
 def _width(options: Mapping[str, str]) -> tuple[str, str]:
-    """Return the number of tasks, and of tasks per node (0 if not stated); of three numbers, any
-    two determine the third."""
+    """Return the number of tasks, and the number of tasks per node (0 if not stated). Any two of
+    tasks, tasks per node and nodes determine the third.
+    """
     tasks, per_node = options.get("ntasks"), options.get("ntasks-per-node")
     nodes = options.get("nodes", "").partition("-")[0]
     if not nodes.isdecimal() or not int(nodes):

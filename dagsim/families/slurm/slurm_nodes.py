@@ -1,4 +1,4 @@
-"""Nodes as Slurm lists them: ``scontrol show nodes``, as text and JSON, and ``sinfo``."""
+"""Readers for Slurm's listings of nodes: ``scontrol show nodes``, as text and JSON, and ``sinfo``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SINFO = ("NODELIST", "PARTITION", "STATE", "CPUS", "MEMORY", "GRES", "AVAIL_FEA
 
 
 def is_scontrol(source: Source) -> bool:
-    head = source.head()  # gres.conf starts in the same way, but contains no state
+    head = source.head()  # gres.conf starts in the same way, but has no State
     return any(line.lstrip().startswith("NodeName=") for line in head[:4]) and any("State=" in line for line in head)
 
 
@@ -42,8 +42,8 @@ def is_sinfo(source: Source) -> bool:
 
 
 def scontrol_text(source: Source) -> Iterator[FoundNode]:
-    """Yield the nodes listed by ``scontrol show nodes``, as blocks or as one line each. A node
-    begins at ``NodeName=``, because blank lines also occur within a block.
+    """Yield the nodes listed by ``scontrol show nodes``, as blocks or as one line each. A node begins
+    at ``NodeName=``; blank lines do not separate nodes, because they also occur within a block.
 
     Raises:
         TraceError: A node lacks its name or a number.
@@ -102,7 +102,8 @@ def sinfo_nodes(source: Source) -> Iterator[FoundNode]:
 
 def _pairs(line: str) -> dict[str, str]:
     """Parse ``Key=Value`` pairs. Free text comes last and continues to the end of the line; the
-    name of the operating system continues up to the memory."""
+    operating system's name continues up to ``RealMemory``.
+    """
     stated = _FREE_TEXT.split(f" {line.strip()}", maxsplit=1)[0]
     before, system, after = stated.partition(" OS=")
     if system:

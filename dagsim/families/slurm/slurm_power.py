@@ -1,9 +1,12 @@
-"""Slurm's power saving: which nodes are powered down when they are idle, and how long that and a boot take.
+"""Slurm's power saving: which nodes are powered down when they are idle, and how long powering down
+and booting take.
 
-The rules are those of slurm.conf(5) and of https://slurm.schedmd.com/power_save.html: a partition's SuspendTime,
-SuspendTimeout and ResumeTimeout replace the global ones for its nodes, and of several the largest counts;
-SuspendExcNodes and SuspendExcParts may keep a number of their nodes up, as ``a[1-9]:4``. No file says how long a
-boot takes, but slurmctld's log shows it; otherwise it is ResumeTimeout, the longest that it may take.
+The rules are those of slurm.conf(5) and of https://slurm.schedmd.com/power_save.html. A partition's
+SuspendTime, SuspendTimeout and ResumeTimeout replace the global values for its nodes; if a node is
+in several partitions, the largest value counts. SuspendExcNodes and SuspendExcParts may keep a
+number of their nodes up, as in ``a[1-9]:4``. No configuration file states how long a boot takes,
+but slurmctld's log shows it; without a log it is ResumeTimeout, the longest time that a boot may
+take.
 """
 
 from __future__ import annotations
@@ -29,11 +32,12 @@ def power_rules(
     boot_s: float | None,
     drop: Callable[[str], None],
 ) -> dict[str, OnDemand]:
-    """Return the rules for the nodes that power saving may power down or, if their state is CLOUD, up.
+    """Return the rules for nodes that power saving may power down, or power up if their state is
+    CLOUD.
 
-    ``conf`` has the keys of slurm.conf in lower case, ``partitions`` those of each partition, and
-    ``states`` the state of each node. ``boot_s`` is the usual boot time in slurmctld's log. ``drop``
-    receives settings that are not modelled.
+    ``conf`` has the keys of slurm.conf in lower case, ``partitions`` the keys of each partition,
+    and ``states`` the state of each node. ``boot_s`` is the usual boot time in slurmctld's log.
+    ``drop`` receives settings that are not modelled.
 
     Raises:
         TraceError: A value cannot be read.
@@ -75,7 +79,7 @@ def power_rules(
 
 
 def _largest_s(conf: Mapping[str, str], rows: list[tuple[str, Mapping[str, str]]], key: str) -> float:
-    """Return the largest value that the partitions of a node state, else the global one."""
+    """Return the largest value among a node's partitions; if none states one, return the global value."""
     own = [_seconds(row, key, f"partition {name}") for name, row in rows]
     known = [value for value in own if value is not None]
     stated = max(known) if known else _seconds(conf, key, "slurm.conf")
@@ -96,14 +100,16 @@ def _seconds(row: Mapping[str, str], key: str, owner: str) -> float | None:
 
 
 def _excluded(text: str, members: Callable[[str], tuple[str, ...]]) -> Iterator[str]:
-    """Yield the nodes of a list that stay up: of each part all, or as many as it says, in order."""
+    """Yield the nodes in a list that stay up: for each part all its nodes, or the first ones up to its
+    number.
+    """
     for part, number in _PART.findall("" if is_unset(text) else text):
         nodes = members(part.strip())
         yield from nodes[: int(number)] if number else nodes
 
 
 def _members(text: str, states: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the nodes that a list names and that exist."""
+    """Return the existing nodes that a list names."""
     if text.upper() == "ALL":
         return tuple(states)
     try:

@@ -1,4 +1,4 @@
-"""Slurm's priorities over time, for one job and for columns of pending jobs."""
+"""Slurm's priorities over time, for one job and for all pending jobs at once."""
 
 from __future__ import annotations
 
@@ -94,9 +94,9 @@ class PriorityBook:
     """Usage by user and account, and the priorities that follow from it.
 
     Fair share is computed every ``calc_period_s`` from ``origin_s`` on. Between two calculations,
-    it changes only when a job ends, by the usage that has not been charged yet. The usage of a
-    period is charged at the end of the period, after older usage has decayed. Users and accounts
-    that ``queues`` does not name are added with their first job, with one share.
+    it changes only when a job ends, because usage that has not been charged yet is then added. The
+    usage in a period is charged at the end of the period, after older usage has decayed. Users and
+    accounts that are missing in ``queues`` are added with their first job, with one share.
 
     Cost: O(1) per start and end, O(accounts + users with runs) per period.
     """
@@ -142,7 +142,8 @@ class PriorityBook:
 
     def user(self, account: str, user: str, now: float = -inf) -> str:
         """Return the name of a user's association with an account; create the association if
-        necessary. It then counts in the factors from ``now`` on."""
+        necessary. A new association counts in the factors from ``now`` on.
+        """
         account = account or "default"
         name = f"{account}/{user}"
         if name not in self.shares.accounts:
@@ -162,7 +163,7 @@ class PriorityBook:
             self.shares.add_usage(self.user(account, user), amount)
 
     def rate(self, asked: Asked) -> float:
-        """Return a job's usage per second: its billing times the factor of its QOS."""
+        """Return a job's usage per second: its billing times the usage factor of its QOS."""
         weights = self.partition(asked.partition).billing or ({"gpus": 1.0} if self.capacity.gpus else {"cpus": 1.0})
         factor = self.quality(asked.qos).usage_factor
         return billing(asked.amounts(), weights, largest=self.settings.max_tres) * factor
@@ -200,19 +201,20 @@ class PriorityBook:
                 self._rate[user] = whole - rate, runs - 1
 
     def calculate(self, now: float) -> bool:
-        """Do the calculations that are due by ``now``; return True if there were any."""
+        """Carry out the calculations that are due by ``now``; return True if there were any."""
         before = self.rounds
         period_s = self.settings.calc_period_s
         while self.calculated_s + period_s <= now:
-            if not self._runs:  # usage only decays while nothing runs
+            if not self._runs:  # while nothing runs, usage only decays
                 self._decay(floor((now - self.calculated_s) / period_s))
                 break
             self._round(self.calculated_s + period_s)
         return self.rounds > before
 
     def fair_share(self, user: str, at_s: float = inf) -> float:
-        """Return the factor of a user at a time since the last calculation. Before the first
-        calculation it is 0, or 1 by the classic formula."""
+        """Return a user's fair-share factor at a time after the last calculation. Before the first
+        calculation it is 0, or 1 with the classic formula.
+        """
         self._settle()
         if not self.rounds:
             return 0.0 if self.settings.fair_share == "tree" else 1.0
@@ -255,15 +257,17 @@ class PriorityBook:
         return self.total(asked, self.factors(asked, now=-inf)._replace(age=0.0, fair_share=0.0))
 
     def priority(self, fixed: float, asked: Asked, now: float) -> int:
-        """Return the priority at ``now`` of a job whose fixed part is known."""
+        """Return a job's priority at ``now``, from the known part that never changes."""
         since_s, settings = self.since_s(asked), self.settings
         waited = 0.0 if since_s is None else age(now - since_s, settings.max_age_s)
         weights = settings.weights
         return truncated(fixed + weights.age * waited + weights.fair_share * self.fair_share(asked.user, now))
 
     def priorities(self, fixed: Floats, since_s: Floats, shares: Floats, now: float) -> Floats:
-        """Compute ``priority`` for many jobs, equal bit for bit: whole numbers, from their fair
-        shares and the times since which they age (infinite if they do not age)."""
+        """Compute ``priority`` for many jobs, identical bit for bit: whole numbers, from the jobs'
+        fixed parts, fair shares and the times since which they age (infinite for jobs that do not
+        age).
+        """
         waited = np.minimum(1.0, np.maximum(0.0, now - since_s) / self.settings.max_age_s)
         weights = self.settings.weights
         priorities: Floats = np.maximum(0.0, np.trunc(fixed + weights.age * waited + weights.fair_share * shares))
@@ -278,8 +282,9 @@ class PriorityBook:
         return self.association.get(user, self.association.get(user.rpartition("/")[0], 0.0))
 
     def _calculate_before(self, now: float) -> None:
-        """Do the calculations before ``now``. A calculation at ``now`` counts runs that end at
-        ``now`` as ended."""
+        """Carry out the calculations before ``now``. A calculation at ``now`` itself has to wait,
+        because it counts runs that end at ``now`` as ended.
+        """
         period_s = self.settings.calc_period_s
         while self.calculated_s + period_s < now:
             self._round(self.calculated_s + period_s)
@@ -307,7 +312,7 @@ class PriorityBook:
         self._later.clear()
 
     def _settle(self) -> None:
-        """Compute the factors of the last calculation, before usage changes."""
+        """Compute the factors as of the last calculation, before usage changes."""
         if self._stale:
             self._factors, self._stale = self._computed(), False
 
@@ -317,8 +322,9 @@ class PriorityBook:
 
 
 def _accounts(queues: QueueTree) -> list[Account]:
-    """Return the accounts and users of the tree. As in Slurm, the user root is a sibling of the
-    topmost accounts and counts among them."""
+    """Return the accounts and users in the tree. As in Slurm, the user root is a sibling of the
+    topmost accounts and counts among them.
+    """
     accounts = [Account("root", None, 1.0), Account("root/root", "root", 1.0, True)]
     for node, above in queues.walk():
         accounts.append(Account(node.name, above[0] if above else "root", node.weight))
@@ -350,13 +356,13 @@ class RankColumns:
         self._ints = {name: np.zeros(_SLOTS, np.int64) for name in _INTS}
 
     def slot(self, key: _Key) -> int:
-        """Return the slot for the order and piece of a task in one of its partitions; -1 if it has
-        none."""
+        """Return the slot for a task (by order and piece) in one of its partitions; -1 if it has none."""
         return self._slots.get(key, -1)
 
     def add(self, key: _Key, tier: int, fixed: float, since_s: float | None, user: str) -> int:
-        """Assign a slot to a job. ``fixed`` is the part of its priority that never changes; its age
-        counts from ``since_s``."""
+        """Assign a slot to a job. ``fixed`` is the part of the job's priority that never changes, and
+        ``since_s`` is the time from which its age counts.
+        """
         if not self._free:
             size = len(self._floats["fixed"])
             self._floats = {name: np.concatenate((column, column)) for name, column in self._floats.items()}
@@ -384,13 +390,15 @@ class RankColumns:
         return priority
 
     def note(self, slot: int, priority: float, rounds: int) -> None:
-        """Store a priority that was computed individually after that many calculations."""
+        """Store a priority that was computed individually, after ``rounds`` calculations."""
         self._floats["latest"][slot], self._ints["round"][slot] = priority, rounds
 
     def rank(self, slots: list[int], book: PriorityBook, at_s: float) -> list[int]:
-        """Compute the priorities at ``at_s``, the last calculation; return indices into ``slots`` by tier and
-        priority, highest first, then by order and piece. Priorities that were computed later than that are kept,
-        so it does not matter how long after the calculation this is called."""
+        """Compute the priorities at ``at_s``, the time of the last calculation. Return indices into
+        ``slots`` by tier and priority, highest first, then by order and piece. Priorities that were
+        computed after ``at_s`` are kept, so it does not matter how long after the calculation this
+        is called.
+        """
         self._free += self._dropped
         self._dropped.clear()
         rows, floats, ints = np.array(slots, np.int64), self._floats, self._ints

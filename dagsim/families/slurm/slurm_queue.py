@@ -1,8 +1,8 @@
 """Slurm's queue at one moment, as rows of ``sacct``.
 
 ``squeue --json``, ``scontrol show job`` (JSON or text) and ``squeue -o`` or ``--Format`` (text)
-list the same jobs. Jobs from text become objects with the names used in JSON, so that all are
-handled in the same way.
+list the same jobs. Jobs in text listings become objects with the field names of JSON, so that all
+formats are handled in the same way.
 """
 
 from __future__ import annotations
@@ -45,12 +45,14 @@ _NOT_QUEUED = {
 
 
 def is_squeue(source: Source) -> bool:
-    """Return True if the source is a listing of Slurm's queue."""
+    """Return True if the source lists Slurm's queue."""
     return bool(_form_of(source)) and not lacking_columns(source)
 
 
 def _form_of(source: Source) -> str:
-    """Return ``json``, ``scontrol`` or ``squeue``; empty if the source does not list a queue."""
+    """Return the format of a queue listing: ``json``, ``scontrol`` or ``squeue``; empty if the source
+    is no such listing.
+    """
     head = "\n".join(source.head(1 << 16))
     if head.lstrip().startswith("{"):
         listed = re.search(r'"jobs"\s*:\s*\[', head) and '"job_state"' in head and '"submit_time"' in head
@@ -70,8 +72,9 @@ _QUEUE_NEEDS = (("SUBMIT_TIME",), ("TIME_LIMIT",), ("NODES",), ("CPUS", "TRES_AL
 
 
 def lacking_columns(source: Source) -> str:
-    """Return the columns that the text of ``squeue`` lacks; empty if it has all, or if the source
-    is something else."""
+    """Return the required columns that are missing from the text of ``squeue``; empty if none is
+    missing, or if the source is something else.
+    """
     if _form_of(source) != "squeue":
         return ""
     names = set(_squeue_names(next(line for line in source.head(40) if line.strip())))
@@ -79,7 +82,7 @@ def lacking_columns(source: Source) -> str:
 
 
 def queue_jobs(source: Source, zone: ZoneInfo | None = None) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield the jobs in a listing in the form of ``squeue --json``, each with its line number.
+    """Yield the jobs in a listing as objects of ``squeue --json``, each with its line number.
     Dates in text are in ``zone`` (default UTC).
 
     Raises:
@@ -109,7 +112,7 @@ def _scontrol_jobs(source: Source, zone: ZoneInfo | None) -> Iterator[tuple[int,
         parts = _KEY.split(line)
         for key, value in zip(parts[1::2], parts[2::2], strict=True):
             text = "" if value.strip() in _NOTHING else value.strip()
-            # there is one for each set of nodes, and all sets have the same number
+            # the field occurs once per set of nodes, with the same number in all of them
             if key == "GRES" and text:
                 nodes = fields.get("Nodes", "")
                 size = len(readable_hosts(nodes)) or 1
@@ -147,8 +150,9 @@ def _squeue_names(line: str) -> list[str]:
 
 
 def _squeue_jobs(source: Source, zone: ZoneInfo | None) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield the jobs in the text of ``squeue``: columns between delimiters, or columns of fixed
-    widths."""
+    """Yield the jobs in the text of ``squeue``, whose columns are separated by a delimiter or have
+    fixed widths.
+    """
     names: list[str] = []
     header = mark = ""
     for number, line in source.lines():
@@ -173,7 +177,7 @@ def _squeue_jobs(source: Source, zone: ZoneInfo | None) -> Iterator[tuple[int, M
 
 
 def _fields(line: str, header: str, names: list[str], mark: str) -> list[str] | None:
-    """Return the fields of a row; None if they cannot be told apart."""
+    """Return the fields of a row; None if the columns cannot be told apart."""
     if mark:
         parts = [part.strip() for part in line.split(mark)]
         if len(parts) != len(names):
@@ -189,7 +193,9 @@ def _fields(line: str, header: str, names: list[str], mark: str) -> list[str] | 
 
 
 def _merged(parts: list[str], names: list[str], mark: str) -> list[str] | None:
-    """Join the parts of the one column with free text; None if that does not give the right number."""
+    """Join the parts of the one column with free text; return None if the number of fields is then
+    still wrong.
+    """
     more = len(parts) - len(names)
     if more < 0:
         return None
@@ -212,7 +218,7 @@ _CODES = {
 
 
 def _as_json(fields: Mapping[str, str], zone: ZoneInfo | None) -> dict[str, Any]:
-    """Convert a job from text to an object as in ``squeue --json``."""
+    """Convert a job from a text listing to an object as in ``squeue --json``."""
     whole = {key: _whole(fields.get(key, "")) for key in ("ArrayJobId", "ArrayTaskId", "HetJobId", "HetJobOffset")}
     names = ("SubmitTime", "EligibleTime", "StartTime", "EndTime")
     texts, only = [fields.get(name, "") for name in names], True
@@ -279,7 +285,7 @@ def _whole(text: str) -> int | None:
 
 
 def _moment(text: str, zone: ZoneInfo | None) -> int | None:
-    """Convert a date from text to whole seconds, as in JSON; None if it is not set or not a date."""
+    """Convert a date in text to whole seconds, as in JSON; None if it is not set or not a date."""
     try:
         moment = moment_s(text, "", zone)
     except Dirty:
@@ -295,9 +301,12 @@ def _span(text: str) -> float | None:
 
 
 def squeue_instant_s(source: Source, zone: ZoneInfo | None = None) -> float | None:
-    """Return the time at which the queue was printed: ``last_update`` of the controller; else the
-    start of a running job plus its run time; else (JSON before v0.0.40) a second after the last
-    submission, start or evaluation of a job; ``None`` if the file has no job."""
+    """Return the time at which the queue was printed; ``None`` if the file has no job.
+
+    This is the controller's ``last_update`` if the file has it, else the start of a running job
+    plus its run time, else (JSON before v0.0.40) a second after the last submission, start or
+    evaluation of a job.
+    """
     if _form_of(source) == "json":
         with source.files[0].open_binary() as stream:
             content = stream.read()
@@ -323,8 +332,10 @@ def queue_tables(source: Source, report: ReadReport, options: TraceOptions) -> I
 
 
 def _squeue_rows(source: Source, report: ReadReport, zone: ZoneInfo | None) -> Iterator[Row]:
-    """Yield a row for each job as it will be when all jobs have run until their time limits.
-    Waiting jobs have no nodes, and are treated as if they had started when they became eligible."""
+    """Yield an accounting row for each job as it would be once all jobs had run until their time
+    limits. Waiting jobs have no nodes, and are treated as if they had started when they became
+    eligible.
+    """
     now_s = squeue_instant_s(source, zone) or 0.0
     unlisted: set[str] = set()
     """Ids of waiting jobs that are left out."""
@@ -361,7 +372,7 @@ def _squeue_rows(source: Source, report: ReadReport, zone: ZoneInfo | None) -> I
                 dependent.append((ids, conditions, rows))
             else:
                 yield from rows
-    # Suspended jobs started before all waiting jobs, and resume before them.
+    # Suspended jobs started before all waiting jobs, and will resume before them.
     for number, fields in suspended:
         started = unescaped_text(min(first_s, now_s) - 1)
         times = dict.fromkeys(map(COLUMNS.index, ("Submit", "Eligible", "Start")), started)
@@ -371,7 +382,7 @@ def _squeue_rows(source: Source, report: ReadReport, zone: ZoneInfo | None) -> I
         needed = re.findall(r"(?<=:)\d+(?:_\d+)?", conditions)
         missing = [id for id in needed if id.partition("_")[0] not in listed]
         if unlisted.intersection(needed) or (missing and not ("?" in conditions and len(missing) < len(needed))):
-            # jobs that depend on a held job, or on one that is missing from the file
+            # these jobs depend on a held job, or on a job that is missing from the file
             unlisted.update(ids)
             report.skip(_NOT_QUEUED["Dependency"], len(ids))
         else:
@@ -379,7 +390,7 @@ def _squeue_rows(source: Source, report: ReadReport, zone: ZoneInfo | None) -> I
 
 
 def waiting_jobs(source: Source, zone: ZoneInfo | None = None) -> Iterator[WaitingJob]:
-    """Yield each waiting or suspended job of a listing."""
+    """Yield each waiting or suspended job in a listing."""
     for _, job in queue_jobs(source, zone):
         state, reason = _squeue_state(job)
         if state not in ("PENDING", "SUSPENDED"):
@@ -398,9 +409,10 @@ def waiting_jobs(source: Source, zone: ZoneInfo | None = None) -> Iterator[Waiti
 
 
 def _gpus_of(job: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the resources that a job requests and those that it holds. If the lists do not include
-    GPUs, as at sites whose AccountingStorageTRES lacks gres/gpu (the default), the GPUs are in
-    ``gres_detail`` and ``tres_per_*``."""
+    """Return the resources that a job requests and those that it holds. If these lists do not include
+    GPUs, as at sites whose AccountingStorageTRES lacks gres/gpu (the default), take the GPUs from
+    ``gres_detail`` and ``tres_per_*``.
+    """
     asked, held = text_in(job.get("tres_req_str")), text_in(job.get("tres_alloc_str"))
     nodes, tasks, sockets = (json_number(job.get(name)) for name in ("node_count", "tasks", "sockets_per_node"))
     count = nodes if isinstance(nodes, int) and nodes > 0 else 1
@@ -415,7 +427,7 @@ def _gpus_of(job: Mapping[str, Any]) -> tuple[str, str]:
         details = [text for text in list_in(job.get("gres_detail")) if isinstance(text, str)]
         detailed = gres_tres({"job": ",".join(details)}, 1)
     except Dirty:
-        return f"{asked},gres/gpu=?", f"{held},gres/gpu=?"  # the reader drops this row
+        return f"{asked},gres/gpu=?", f"{held},gres/gpu=?"  # makes the reader drop this row
     known = _TRACKED.search(asked) is not None
     if "gres/gpu:" not in asked:  # GPU types restrict where the job may run
         parts = listed.split(",") if listed else []
@@ -435,7 +447,7 @@ def _squeue_row(job: Mapping[str, Any], id: str, runs: bool, now_s: float) -> li
     limit = json_number(job.get("time_limit"))
     lasts_s = 60.0 * limit if isinstance(limit, int | float) and limit > 0 else UNLIMITED_S
     lasts_s += _suspended_s(job)
-    if (ran := _suspended_after_s(job)) is not None:  # the job resumes for the rest of its limit
+    if (ran := _suspended_after_s(job)) is not None:  # a suspended job resumes with the rest of its limit
         lasts_s = max(lasts_s - ran, _OVERDUE_S)
         limit = lasts_s / 60 if isinstance(limit, int | float) else limit
     if not runs:
@@ -460,7 +472,7 @@ def _squeue_row(job: Mapping[str, Any], id: str, runs: bool, now_s: float) -> li
         "TimelimitRaw": unescaped_text(limit if isinstance(limit, int | float) else None),
         "NNodes": unescaped_text(json_number(job.get("node_count"))),
         "NCPUS": unescaped_text(json_number(job.get("cpus"))),
-        # a job that has its nodes to itself holds all of them
+        # an exclusive job holds its nodes in full
         "ReqTRES": (held if (runs or ran is not None) and _exclusive(job) == ["--exclusive"] else "") or asked,
         "AllocTRES": (held if runs or ran is not None else "") or asked,
         "ReqMem": text_in(job.get("memory")),
@@ -474,13 +486,14 @@ def _squeue_row(job: Mapping[str, Any], id: str, runs: bool, now_s: float) -> li
 
 
 def _conditions(job: Mapping[str, Any]) -> str:
-    """Return the conditions for which a job in ``squeue --json`` still waits, in sbatch's syntax."""
+    """Return the conditions for which a job in ``squeue --json`` is still waiting, in sbatch's syntax."""
     return re.sub(r"_\*|\([a-z]*\)", "", text_in(job.get("dependency")))
 
 
 def _queue_line(job: Mapping[str, Any]) -> str:
-    """Return the terms of a job in ``squeue --json`` that its submission states, in the form that
-    ``submission`` reads."""
+    """Return the submission options of a job in ``squeue --json``, as a command line that
+    ``submission`` can read.
+    """
     words = ["-d", _conditions(job)] if _conditions(job) else []
     limit = json_number(job.get("array_max_tasks")) or text_in(job.get("array_task_string")).partition("%")[2]
     words += [f"--array=0%{limit}"] if limit else []
@@ -495,13 +508,13 @@ def _queue_line(job: Mapping[str, Any]) -> str:
 
 
 def _exclusive(job: Mapping[str, Any]) -> list[str]:
-    """Return the option by which a job shares no node, or only with jobs of its user."""
+    """Return the option with which a job shares no node, or shares nodes only with its user's jobs."""
     shares = text_in(job.get("exclusive")) or text_in(job.get("shared"))
     return {"none": ["--exclusive"], "true": ["--exclusive"], "user": ["--exclusive=user"]}.get(shares.lower(), [])
 
 
 def _suspended_after_s(job: Mapping[str, Any]) -> float | None:
-    """Return the seconds that a suspended job has run; None for any other job."""
+    """Return how many seconds a suspended job has run; None for any other job."""
     if _squeue_state(job)[0] != "SUSPENDED":
         return None
     ran_s = json_number(job.get("pre_sus_time"))
@@ -512,7 +525,7 @@ def _suspended_after_s(job: Mapping[str, Any]) -> float | None:
 
 
 def _suspended_s(job: Mapping[str, Any]) -> float:
-    """Return the seconds for which a running job was suspended since its start."""
+    """Return for how many seconds a running job has been suspended since its start."""
     before, resumed, start = (json_number(job.get(name)) for name in ("pre_sus_time", "suspend_time", "start_time"))
     if not (isinstance(before, int | float) and isinstance(resumed, int | float) and isinstance(start, int | float)):
         return 0.0
@@ -520,14 +533,14 @@ def _suspended_s(job: Mapping[str, Any]) -> float:
 
 
 _STATES = {
-    # the nodes of such a job are about to become free
+    # a completing job is about to free its nodes
     "COMPLETING": "COMPLETED", "STAGE_OUT": "COMPLETED",
-    # another cluster in the federation runs the job
+    # another cluster in the federation runs such a job
     "REVOKED": "REVOKED", "REQUEUE_FED": "REVOKED",
     "REQUEUE_HOLD": "HELD", "SPECIAL_EXIT": "HELD", "RESV_DEL_HOLD": "HELD", "LAUNCH_FAILED": "HELD",
     "SUSPENDED": "SUSPENDED",
     # A job holds its nodes while they boot, while it changes size, and while it is being signalled
-    # or stopped (SIGSTOP).
+    # or has been stopped (SIGSTOP).
     "CONFIGURING": "RUNNING", "POWER_UP_NODE": "RUNNING", "RESIZING": "RUNNING", "SIGNALING": "RUNNING",
     "STOPPED": "RUNNING", "RUNNING": "RUNNING",
     "REQUEUED": "PENDING", "EXPEDITING": "PENDING", "RECONFIG_FAIL": "PENDING", "PENDING": "PENDING",
@@ -537,7 +550,7 @@ list counts."""
 
 
 def _squeue_state(job: Mapping[str, Any]) -> tuple[str, str]:
-    """Return the state and the reason of a job: ``RUNNING`` if it holds its nodes."""
+    """Return a job's state and reason; the state is ``RUNNING`` if the job holds its nodes."""
     current = job.get("job_state")
     words = [word for word in (current if isinstance(current, list) else [current]) if isinstance(word, str)]
     reason = text_in(job.get("state_reason"))
@@ -550,8 +563,9 @@ def _squeue_state(job: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def _unstated_reason(job: Mapping[str, Any]) -> str:
-    """The reason of a waiting job that follows from its other fields, where the listing states none: slurmctld
-    lists the conditions that are not met, and gives held jobs the priority 0. Empty if none follows.
+    """Derive the reason of a waiting job from its other fields where the listing states none:
+    slurmctld lists the unmet conditions, and gives held jobs the priority 0. Return an empty text
+    if no reason follows.
     """
     conditions = text_in(job.get("dependency"))
     if conditions:
@@ -560,7 +574,7 @@ def _unstated_reason(job: Mapping[str, Any]) -> str:
 
 
 def _squeue_ids(job: Mapping[str, Any]) -> list[str]:
-    """Return the id of a job, or the ids of array tasks that wait together."""
+    """Return the id of a job, or the ids of array tasks that are waiting together."""
     task, parent = json_number(job.get("array_task_id")), json_number(job.get("array_job_id"))
     leader, offset = json_number(job.get("het_job_id")), json_number(job.get("het_job_offset"))
     own = unescaped_text(json_number(job.get("job_id")))

@@ -1,4 +1,4 @@
-"""Rules of a Slurm site: the nodes, time limits and counted limits of each job."""
+"""The rules at a Slurm site: the nodes, time limits and counted limits that apply to each job."""
 
 from __future__ import annotations
 
@@ -35,14 +35,16 @@ __all__ = [
 
 
 class NodesOfTypes(NamedTuple):
-    """Nodes as a bit set, and their types."""
+    """A bit set of nodes, and the types of these nodes."""
 
     nodes: int
     types: tuple[int, ...]
 
 
 class SlurmRules:
-    """The partitions, qualities of service and limits of ``view.queues``, looked up per job. Plain data."""
+    """The partitions, qualities of service and limits in ``view.queues``, looked up per job. Plain
+    data.
+    """
 
     def __init__(self, view: ClusterView, *, kill: str, distinct: bool, safe: bool = True) -> None:
         self._queues = queues = view.queues or QueueTree()
@@ -87,16 +89,17 @@ class SlurmRules:
         self._claims: dict[int, dict[tuple[int, str, str], tuple[tuple[Holder, ...], Amounts]]] = {}
 
     def partition(self, job: JobState) -> NodePartition:
-        """Return the partition that the job names, else the first."""
+        """Return the partition that the job names, else the first partition."""
         return self.partitions.get(job.job.partition) or next(iter(self.partitions.values()))
 
     def quality(self, job: JobState) -> Qos:
-        """Return the QOS that the job names, else the first."""
+        """Return the QOS that the job names, else the first QOS."""
         return self.qos.get(job.job.qos) or next(iter(self.qos.values()))
 
     def amounts(self, task: TaskState) -> Amounts:
-        """Return the amounts that one start of the task holds: those of a whole gang, or of one
-        instance."""
+        """Return the amounts that one start of the task holds: the amounts for a whole gang, or for
+        one instance.
+        """
         gpus, cpus, memory_gb, _ = task.demand.demand
         count = task.demand.gang or 1
         nodes = float(count) if self.spread(task.job) else 0.0
@@ -114,12 +117,13 @@ class SlurmRules:
         return parts
 
     def has(self, part: NodePartition, nodes: Iterable[int]) -> bool:
-        """Return True if a partition has all of these nodes."""
+        """Return True if all of these nodes are in a partition."""
         return all(self.nodes[part.name] >> node & 1 for node in nodes)
 
     def claim(self, task: TaskState, part: NodePartition, gpu: str) -> tuple[tuple[Holder, ...], Amounts]:
-        """Return the holders against which a start of the task counts, and its amounts, cached per
-        job."""
+        """Return the holders whose limits count a start of the task, and the start's amounts; the
+        result is cached per job.
+        """
         claims = self._claims.setdefault(task.job.number, {})
         key = task.index, part.name, gpu
         if key not in claims:
@@ -127,8 +131,9 @@ class SlurmRules:
         return claims[key]
 
     def least(self, task: TaskState, part: NodePartition) -> Amounts:
-        """Return the least amounts that one start of the task may hold. A job that shares no node
-        holds all of the smallest nodes that it may use."""
+        """Return the smallest amounts that one start of the task may hold. A job that shares no node
+        holds all resources on the smallest nodes that it may use.
+        """
         amounts = self.amounts(task)
         if part.exclusive or not self.alone(task.job, part):
             return amounts
@@ -142,21 +147,22 @@ class SlurmRules:
         return Amounts(*[max(pair) for pair in zip(amounts, whole._replace(gpus=gpus), strict=True)])
 
     def alone(self, job: JobState, part: NodePartition) -> bool:
-        """Return True if the job shares no node."""
+        """Return True if the job shares its nodes with no other job."""
         return part.exclusive or (job.job.request is not None and job.job.request.exclusive)
 
     def by_user(self, job: JobState) -> bool:
-        """True if only jobs of its own user share the nodes of the job."""
+        """Return True if the job shares its nodes only with other jobs of its user."""
         return job.job.request is not None and job.job.request.exclusive_user
 
     def spread(self, job: JobState) -> bool:
-        """Return True if each instance of a gang takes a node of its own."""
+        """Return True if each instance in a gang takes a node of its own."""
         request = job.job.request
         return self._distinct if request is None or request.spread is None else request.spread
 
     def holders(self, job: JobState, part: NodePartition | None = None, gpu: str = "") -> tuple[Holder, ...]:
-        """Return all holders of limits against which a job in one of its partitions counts, with
-        GPUs of the type ``gpu``."""
+        """Return all holders whose limits count a job in one of its partitions, on GPUs of the type
+        ``gpu``.
+        """
         where, qos = part or self.partition(job), self.quality(job).name
         account, user = account_of(job), user_of(job)
         key = account, user, where.name, qos, gpu
@@ -199,18 +205,20 @@ class SlurmRules:
         return times[task.index][type_][0] if times else task.seconds[type_]
 
     def kill_s(self, task: TaskState, type_: int) -> float:
-        """Return the seconds after which the task is killed on a type."""
+        """Return the number of seconds after which the task is killed on a type."""
         times = self._times.get(task.job.number)
         return times[task.index][type_][1] if times else inf
 
     def forget(self, job: int) -> None:
-        """Forget a job that has left."""
+        """Drop what is stored about a job that has left."""
         self._checked.discard(job)
         for kept in (self._times, self._parts, self._claims):
             kept.pop(job, None)
 
     def admits(self, view: ClusterView, job: JobState) -> bool:
-        """Return True if no limit and no partition prevents a task of the job from ever starting."""
+        """Return True if every task in the job could start at some time, as far as limits and
+        partitions are concerned.
+        """
         return all(
             any(
                 self.holdings.ever(self.holders(job, part, gpu), self.least(task, part))
@@ -222,8 +230,9 @@ class SlurmRules:
         )
 
     def barred(self, task: TaskState, part: NodePartition) -> Iterator[str]:
-        """Describe the rules for single jobs, of a partition, a QOS or an account, that a task breaks there, with
-        Slurm's names."""
+        """Describe, with Slurm's names, the rules for single jobs that a task breaks in a partition;
+        the rules are those of the partition, the QOS and the account.
+        """
         if not self._bars:
             return
         job = task.job.job
@@ -260,8 +269,9 @@ class SlurmRules:
                     yield f"{owner}Max{_RESOURCES[what]}MinutesPerJob ({limit:g}) < {asked:g}: {words}"
 
     def ways(self, view: ClusterView, task: TaskState) -> Iterator[tuple[NodePartition, str, int]]:
-        """Yield the ways in which a task may start: a partition, a GPU type if limits distinguish
-        types, and nodes."""
+        """Yield the ways in which a task may start: a partition, a GPU type (if limits depend on
+        types), and nodes.
+        """
         for part in self.parts(task.job):
             nodes = self.nodes[part.name]
             self.holders(task.job, part)  # sets the limits for a new user
@@ -278,7 +288,7 @@ class SlurmRules:
         distinct = bool(self.spread(task.job) and demand.gang)
         shares = self.shares(task)
         if nodes == self._all and not distinct and not shares:
-            return True  # the kernel would have rejected it otherwise
+            return True  # the kernel would have rejected the task otherwise
         if demand.terms is not None:
             nodes &= demand.terms.nodes
         domains = () if demand.terms is None else demand.terms.domains
@@ -298,8 +308,9 @@ class SlurmRules:
         return self._possible[key]
 
     def groups(self, task: TaskState) -> tuple[NodesOfTypes, ...]:
-        """Return sets of nodes that a start of the task may combine, each with its types. A set has
-        one GPU type; a batch job that needs no GPUs, and a start on one node, may take any nodes.
+        """Return the sets of nodes that a start of the task may combine, each with its types. Each set
+        has one GPU type, except that a batch job without GPUs, or a start on one node, may take any
+        nodes.
         """
         demand = task.demand
         mixes = not demand.demand.gpus and (task.job.job.request is not None or not demand.gang)
@@ -308,7 +319,7 @@ class SlurmRules:
             by_type = [NodesOfTypes(self.of_type[type_], (type_,)) for type_ in demand.types]
             joined = (NodesOfTypes(sum(self.of_type[type_] for type_ in demand.types), demand.types),)
             groups = self._groups[demand.types, mixes] = joined if mixes else tuple(by_type)
-        # all nodes in one domain, or in one alternative of the constraint
+        # all nodes must be in one domain, or in one alternative of the constraint
         if demand.bound and demand.terms is not None:
             return tuple(
                 [group._replace(nodes=group.nodes & domain) for group in groups for domain in demand.terms.domains]
@@ -316,8 +327,8 @@ class SlurmRules:
         return groups
 
     def shares(self, task: TaskState) -> tuple[tuple[int, int], ...]:
-        """Return sets of nodes of which so many must be among the nodes of a start: those that its job
-        names, and those that its constraint counts.
+        """Return sets of nodes, each with the number of its nodes that a start must include: nodes
+        that the job names, and nodes that its constraint counts.
         """
         terms = task.demand.terms
         if terms is None:
@@ -329,7 +340,7 @@ class SlurmRules:
         return tuple([(1 << node, 1) for node in bits(terms.named)]) + counted
 
     def remember(self, past: Iterable[PastUse]) -> None:
-        """Count what was used before the simulation against the budgets."""
+        """Count usage from before the simulation against the budgets."""
         for use in past:
             holders: list[Holder] = [("partition", use.partition)]
             for name in self._above.get(use.account, (use.account,)):
@@ -341,7 +352,7 @@ class SlurmRules:
                     budget.remember(use)
 
     def named(self, task: TaskState) -> int:
-        """The nodes that the job asks for by name, as a bit set, if it needs no others."""
+        """Return the nodes that the job requests by name, as a bit set; 0 if it needs others as well."""
         request = task.job.job.request
         if request is None or not request.nodes:
             return 0
@@ -360,7 +371,7 @@ class SlurmRules:
         self._of_user |= {(node.name, user): caps for node, _ in queues.walk() for user, caps in node.limits_of.items()}
 
     def _limit_users(self, account: str, user: str, qos: str) -> None:
-        """Set the limits of a new user and account."""
+        """Set the limits for a new user in an account."""
         for name in self._above.get(account, (account,)):
             caps = self._of_user.get((name, user)) or self._per_user.get(name)
             if caps is not None:
@@ -381,7 +392,7 @@ def _all_caps(queues: QueueTree) -> Iterator[Caps]:
 
 
 def _all_job_caps(queues: QueueTree) -> Iterator[JobCaps]:
-    """Yield the limits of single jobs of all owners."""
+    """Yield the limits that all owners set for single jobs."""
     for node, _ in queues.walk():
         yield from (node.job_limits, *node.job_limits_of.values())
     yield from (part.job_limits for part in queues.partitions)
@@ -405,7 +416,7 @@ Holder: TypeAlias = tuple[str, ...]
 
 class Amounts(NamedTuple):
     """The resources that one start holds; ``jobs`` is 1. ``nodes`` is 0 if their number is not known
-    before it starts, ``limit_s`` its time limit if any budget counts that.
+    before the start. ``limit_s`` is the time limit if any budget counts it.
     """
 
     gpus: float
@@ -421,8 +432,9 @@ class Amounts(NamedTuple):
 
 
 def of_nodes(amounts: Amounts, nodes: Sequence[Node]) -> Amounts:
-    """Return the amounts of a job that has nodes to itself: all CPUs and GPUs of the nodes, and
-    memory in proportion to the CPUs (DefMemPerCPU, ``--mem-per-cpu``)."""
+    """Return the amounts for a job that does not share its nodes: all CPUs and GPUs on the nodes, and
+    memory in proportion to the CPUs (DefMemPerCPU, ``--mem-per-cpu``).
+    """
     cpus = ordered_sum(node.cpus for node in nodes)
     memory_gb = amounts.memory_gb * cpus / amounts.cpus if amounts.cpus else amounts.memory_gb
     gpus = ordered_sum(node.gpus for node in nodes)
@@ -435,8 +447,9 @@ _EMPTY = (0.0, 0.0, 0.0, 0.0)
 
 
 class PastUse(NamedTuple):
-    """What the jobs of a user in an account, a QOS and a partition used before the simulation: seconds by
-    resource, in full and decayed."""
+    """Usage before the simulation by a user's jobs in one account, QOS and partition: seconds by
+    resource, in full and decayed.
+    """
 
     account: str
     user: str
@@ -447,8 +460,8 @@ class PastUse(NamedTuple):
 
 
 class Budget:
-    """The resource-seconds of a holder: what it has ``used``, which decays, and what its runs may still
-    use until their time limits. Plain data.
+    """A holder's budget in resource-seconds: what it has ``used``, which decays, and what its runs may
+    still use until their time limits. Plain data.
     """
 
     def __init__(self, most_s: Mapping[str, float], *, decays: bool) -> None:
@@ -459,17 +472,21 @@ class Budget:
         """The amounts of each run, until when its usage is counted, and the end of its time limit."""
 
     def remember(self, past: PastUse) -> None:
-        """Add what was used before the simulation."""
+        """Add usage from before the simulation."""
         for name in self.used:
             self.used[name] += (past.decayed if self.decays else past.full).get(name, 0.0)
 
     def committed_s(self, name: str) -> float:
-        """Return what was used of a resource, and what runs may still use until their time limits."""
+        """Return what has been used of a resource plus what runs may still use until their time
+        limits.
+        """
         runs_s = [getattr(held, name) * max(0.0, ends_s - at_s) for held, at_s, ends_s in self._runs.values()]
         return self.used[name] + ordered_sum(runs_s)
 
     def room(self, start: Amounts, *, safe: bool) -> float:
-        """The number of such starts that it allows. Unless it is ``safe``, it is exceeded only by use."""
+        """Return the number of such starts that the budget allows. If ``safe``, starts are counted
+        with their full time limits; otherwise they are allowed until the budget is used up.
+        """
         room = inf
         for name, most_s in self.most_s.items():
             amount = getattr(start, name)
@@ -484,8 +501,8 @@ class Budget:
         return room
 
     def after_s(self, start: Amounts, decay: float) -> float:
-        """Seconds until older usage has decayed enough for one such start if no run ends; infinite if that
-        never happens.
+        """Return the seconds until older usage has decayed enough for one such start if no run ends;
+        infinite if that never happens.
         """
         longest_s = 0.0
         for name, most_s in self.most_s.items():
@@ -500,7 +517,7 @@ class Budget:
         return longest_s
 
     def never(self, start: Amounts) -> bool:
-        """True if one such start will never fit, because usage does not decay."""
+        """Return True if one such start will never fit, because usage does not decay."""
         used = [most_s - self.used[name] for name, most_s in self.most_s.items()]
         asked = [getattr(start, name) * start.limit_s for name in self.most_s]
         return not self.decays and any(amount > left for amount, left in zip(asked, used, strict=True))
@@ -510,12 +527,12 @@ class Budget:
         self._runs[run] = amounts, now, now + amounts.limit_s
 
     def end(self, run: int, now: float) -> None:
-        """Remove a run, and count its usage until now."""
+        """Remove a run, and count its usage up to now."""
         held, at_s, _ = self._runs.pop(run)
         self._use(held, now - at_s)
 
     def charge(self, now: float, kept: float) -> None:
-        """Count the usage of all runs until now, of which ``kept`` is the part of older usage that remains."""
+        """Count the usage of all runs up to now, and reduce older usage to the fraction ``kept``."""
         for name in self.used if self.decays else ():
             self.used[name] *= kept
         for run, (held, at_s, ends_s) in self._runs.items():
@@ -528,9 +545,9 @@ class Budget:
 
 
 class Holdings:
-    """The total that each holder has, against its limits. Plain data; O(holders of a job) per
-    query, start and end. With ``safe`` budgets a run may not exceed one even if it lasts until its
-    time limit (AccountingStorageEnforce).
+    """What each holder has in total, against its limits. Plain data; O(holders of a job) per query,
+    start and end. With ``safe``, a run may not exceed a budget even if it lasts until its time
+    limit (AccountingStorageEnforce).
     """
 
     def __init__(self, *, safe: bool = True) -> None:
@@ -585,16 +602,20 @@ class Holdings:
             budget = self.budgets.get(holder)
             if budget is not None and (starts := budget.room(start, safe=self._safe)) < room:
                 room, tightest = starts, holder
-        # keeping the holders alive ensures that no other object gets the same identity
+        # a reference to the holders ensures that no other object gets the same id
         self._rooms[key] = holders, (room, tightest)
         return room, tightest
 
     def never(self, holder: Holder, start: Amounts) -> bool:
-        """True if what a holder has used keeps one such start from ever happening."""
+        """Return True if one such start can never happen, because the holder's budget is used up for
+        good.
+        """
         return holder in self.budgets and self._safe and self.budgets[holder].never(start)
 
     def full_of_nodes(self, holders: Iterable[Holder], nodes: Iterable[int]) -> Holder | None:
-        """Return a holder that a start on these nodes would give more different nodes than it may have."""
+        """Return a holder that would use more different nodes than allowed after a start on these
+        nodes; None if there is none.
+        """
         for holder in holders:
             most = self.most_nodes.get(holder)
             if most is not None and len(self._nodes.get(holder, {}).keys() | set(nodes)) > most:
@@ -602,8 +623,9 @@ class Holdings:
         return None
 
     def used_up(self, holders: Iterable[Holder], start: Amounts) -> Iterator[tuple[Holder, str, float]]:
-        """Yield the limits that do not allow one more such start: holder, resource and limit. Of nodes, as many
-        as it takes count, whichever they are, since Slurm says so until it has chosen them.
+        """Yield the limits that do not allow one more such start: holder, resource and limit. A limit
+        on nodes counts every node of the start as a new one, as Slurm does until it has chosen the
+        nodes.
         """
         for holder in holders:
             held = self._held.get(holder, _EMPTY)
@@ -618,7 +640,9 @@ class Holdings:
                     yield holder, f"{name} minutes", most_s / 60
 
     def held(self, holder: Holder, what: str) -> float:
-        """Return what a holder has of a resource, or has used and may still use of the minutes of one."""
+        """Return how much of a resource a holder has. For the minutes of a resource, return what it
+        has used and may still use.
+        """
         resource, _, minutes = what.partition(" ")
         if minutes:
             return self.budgets[holder].committed_s(resource) / 60
@@ -627,11 +651,11 @@ class Holdings:
         return self._held.get(holder, _EMPTY)[_HELD.index(resource)]
 
     def runs_of(self, holder: Holder) -> tuple[int, ...]:
-        """Return the runs that a holder has, by id."""
+        """Return the ids of a holder's runs."""
         return tuple([run for run, (holders, *_) in self._runs.items() if holder in holders])
 
     def ever(self, holders: Iterable[Holder], start: Amounts) -> bool:
-        """Return True if one such start stays within all limits when nothing else is held."""
+        """Return True if one such start is within all limits when nothing else is held."""
         return not any(self.exceeded(holders, start))
 
     def exceeded(self, holders: Iterable[Holder], start: Amounts) -> Iterator[tuple[Holder, str, float, float]]:
@@ -650,7 +674,7 @@ class Holdings:
     def take(
         self, run: int, holders: Sequence[Holder], amounts: Amounts, nodes: tuple[int, ...] = (), now: float = 0.0
     ) -> None:
-        """Add a run on ``nodes``; a run that is known already counts once."""
+        """Add a run on ``nodes``; a run that has already been added counts once."""
         limited = tuple([holder for holder in holders if holder in self.most])
         if not limited or run in self._runs:
             return
@@ -675,7 +699,7 @@ class Holdings:
             held = self._held[holder]
             for place, amount in enumerate(amounts[:4]):
                 held[place] -= amount
-            if held[3] < 0.5:  # when the last run has ended, drop the rounding residue
+            if held[3] < 0.5:  # when the last run has ended, clear the rounding errors
                 del self._held[holder]
             if holder in self.most_nodes:
                 counts = self._nodes[holder]
@@ -688,7 +712,9 @@ class Holdings:
             self.freed[holder] = None
 
     def charge(self, now: float, decay: float) -> None:
-        """Count the usage of all budgets until now; older usage decays by the factor ``decay`` each second."""
+        """Count usage up to now in all budgets; older usage decays by the factor ``decay`` each
+        second.
+        """
         kept, self._charged_s = decay ** max(0.0, now - self._charged_s), now
         for holder, budget in self.budgets.items():
             budget.charge(now, kept)
@@ -720,7 +746,7 @@ _UNITS |= {f"{name} minutes": f"{word} times minutes" for name, word in _UNITS.i
 
 
 class SlurmWaits:
-    """The rules of a site with what its users hold; see ``waits.WaitRules``."""
+    """A site's rules, with what its users currently hold; see ``waits.WaitRules``."""
 
     elsewhere = "it would have fitted, but only outside its partition"
 
@@ -737,14 +763,14 @@ class SlurmWaits:
         self._rules.holdings.give(run)
 
     def limits(self, task: TaskState) -> Iterator[str]:
-        """Describe the limits that do not allow a start of the task now."""
+        """Describe the limits that currently prevent a start of the task."""
         rules = self._rules
         for holder, what, limit in rules.holdings.used_up(rules.holders(task.job), rules.amounts(task)):
             yield f"the limit of {limit:g} {_UNITS[what]} of {_named(holder)} was reached"
 
     def reached(self, task: TaskState) -> Iterator[ReachedLimit]:
-        """Yield the limits that do not allow a start of the task now, in the first of its partitions with
-        the fewest of them; none if a partition admits the task.
+        """Yield the limits that currently prevent a start of the task, in the first partition with the
+        fewest such limits; yield nothing if a partition admits the task.
         """
         rules = self._rules
         several: list[list[ReachedLimit]] = []
@@ -767,7 +793,8 @@ class SlurmWaits:
 
     def never(self, task: TaskState) -> Iterator[str]:
         """Describe what keeps the task out of each of its partitions even if nothing else runs,
-        with Slurm's names for limits; yield nothing if a partition admits it."""
+        with Slurm's names for limits. Yield nothing if a partition admits the task.
+        """
         reasons: dict[str, None] = {}
         for part, gpu, nodes in self._rules.ways(self._view, task):
             own = list(self._never_in(task, part, gpu, nodes))
@@ -795,31 +822,31 @@ class SlurmWaits:
             yield f"the partition {part.name}, even when idle, is too small for it{f' on {gpu}' if gpu else ''}"
 
     def nodes(self, task: TaskState) -> int:
-        """Return the nodes of the task's partition."""
+        """Return the nodes in the task's partition."""
         return self._rules.nodes[self._rules.partition(task.job).name]
 
     def alone(self, task: TaskState) -> bool:
-        """Return True if its job or its partition takes whole nodes."""
+        """Return True if the task's job or partition takes whole nodes."""
         return self._rules.alone(task.job, self._rules.partition(task.job))
 
     def distinct(self, task: TaskState) -> bool:
-        """Return True if a gang of its job takes a node for each instance."""
+        """Return True if a gang of the task's job takes one node per instance."""
         return self._rules.spread(task.job)
 
 
 def _plain(holder: Holder) -> Holder:
-    """Return the holder of a limit on all GPU types instead of one."""
+    """Return the holder without its GPU type, if the limit is on one GPU type."""
     return holder[2:] if holder[0] == "gpus" else holder
 
 
 def _reason(holder: Holder, what: str) -> str:
-    """Return Slurm's name for a limit of a holder on a resource, or on the minutes of one."""
+    """Return Slurm's name for a holder's limit on a resource, or on the minutes of a resource."""
     resource, _, minutes = what.partition(" ")
     return _REASONS[_plain(holder)[0]].format(_RESOURCES.get(resource, resource)) + minutes.title()
 
 
 def _amount(start: Amounts, what: str) -> float:
-    """Return what a start takes of a resource, or of the minutes of one."""
+    """Return how much of a resource, or how many minutes of it, a start takes."""
     resource, _, minutes = what.partition(" ")
     amount: float = getattr(start, resource)
     return amount * start.limit_s / 60 if minutes else amount

@@ -1,10 +1,10 @@
-"""The configuration of a Slurm site, read from the files and listings that it has.
+"""The configuration of a Slurm site, read from its files and listings.
 
 Each file is recognised by its content: ``slurm.conf`` with its includes, ``gres.conf``,
-``topology.conf``, listings of ``scontrol show`` (config, partition, node, reservation, license) and of
-``sacctmgr`` (``dump``, ``show assoc``, ``show qos``, ``show event``), and slurmctld's log. A listing of
-``scontrol`` shows the settings that the controller uses, so it counts more than ``slurm.conf``. Settings
-are those of slurm.conf(5) and sacctmgr(1), version 24.11.
+``topology.conf``, listings of ``scontrol show`` (config, partition, node, reservation, license) and
+of ``sacctmgr`` (``dump``, ``show assoc``, ``show qos``, ``show event``), and slurmctld's log. A
+listing of ``scontrol`` shows the settings that the controller uses, so it takes precedence over
+``slurm.conf``. Settings are those of slurm.conf(5) and sacctmgr(1), version 24.11.
 """
 
 from __future__ import annotations
@@ -127,8 +127,9 @@ class SlurmSite(ImportedSite):
         return "memory" in kinds.lower()
 
     def enforces(self) -> bool:
-        """Return True unless AccountingStorageEnforce says that limits of associations and QOS are
-        not enforced."""
+        """Return True unless AccountingStorageEnforce is set so that the limits of associations and
+        QOS are not enforced.
+        """
         stated = self.conf.get("accountingstorageenforce", "")
         return not stated or bool(set(stated.lower().split(",")) & {"limits", "safe", "all"})
 
@@ -168,8 +169,9 @@ class SlurmSite(ImportedSite):
 
     def restarts(self, queues: QueueTree) -> bool:
         """Return True if preemption requeues jobs (PreemptMode), so that they start again from the
-        beginning. If preemption can also suspend jobs, which then continue, that is recorded as not
-        modelled."""
+        beginning. If preemption can also suspend jobs, which would then continue, report that this
+        is not modelled.
+        """
         modes = {owner.preempt for owner in queues.partitions}
         if queues.scheduler.get("preempt", "off") == "qos":
             modes = {owner.preempt for owner in queues.qos}
@@ -178,8 +180,9 @@ class SlurmSite(ImportedSite):
         return "requeue" in modes and queues.scheduler.get("preempt", "off") != "off"
 
     def network(self, names: Sequence[str]) -> dict[str, Any] | None:
-        """Return the switches in topology.conf as a shared network between the nodes ``names`` of
-        the cluster; None if they do not form one tree above all nodes."""
+        """Return the switches in topology.conf as a shared network between the cluster's nodes
+        ``names``; None if the switches do not form one tree above all nodes.
+        """
         if not self.switches:
             return None
         parts: dict[str, list[str]] = {}
@@ -211,9 +214,10 @@ class SlurmSite(ImportedSite):
         return network
 
     def _join_blocks(self, switches: list[Switch]) -> list[str]:
-        """Group neighbouring blocks, as many as each further number in BlockSizes says, all below
-        one switch. Return the names of the levels: ``block``, ``block2`` for pairs of blocks and so
-        on."""
+        """Put neighbouring blocks below a common switch, in groups of the sizes that BlockSizes lists
+        after the first. Return the names of the levels: ``block``, ``block2`` for pairs of blocks,
+        and so on.
+        """
         if not self.blocks:
             return []
         base, *larger = self.block_sizes or [1]
@@ -233,7 +237,7 @@ class SlurmSite(ImportedSite):
         return levels
 
     def _outages(self, names: Collection[str]) -> tuple[NodeOutage, ...]:
-        """Return the events of the cluster's nodes; nodes with equal times are grouped."""
+        """Return the outages of the cluster's nodes; nodes with equal times are grouped."""
         alike: dict[tuple[float, float | None, str], list[str]] = {}
         for node, start_s, end_s, kind in self.outages:
             if node in names:
@@ -269,8 +273,9 @@ class SlurmSite(ImportedSite):
         )
 
     def _gpus_of(self, name: str, stated: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
-        """Return the GPUs of a node: as many as slurm.conf says (``stated``), with the types that
-        gres.conf adds."""
+        """Return the GPUs of a node: their number as in slurm.conf (``stated``), with the types that
+        gres.conf adds.
+        """
         lines = self.gres.get(name) or (self.gres.get("", []) if stated else [])
         if not lines:
             return stated
@@ -369,9 +374,10 @@ _LINES = re.IGNORECASE | re.MULTILINE
 
 
 def _copied(file: Path, kind: str, kinds: Sequence[tuple[Path, str]]) -> str:
-    """Return the name of the file that Slurm reads instead of this one; empty if it reads this one.
-    Slurm reads ``slurm.conf`` and similar files by name, and a copy is named after the file
-    (``slurm.conf.bak``)."""
+    """Return the name of the file that Slurm reads instead of this one; empty if Slurm reads this one.
+    Slurm reads ``slurm.conf`` and similar files by name, and a copy usually has the file's name
+    with an ending (``slurm.conf.bak``).
+    """
     names = {other.name: other_kind for other, other_kind in kinds}
     if kind in _CONFIGURATION and file.name != kind and kind in names:
         return kind
@@ -387,7 +393,7 @@ _MOST = 2**32
 
 @contextmanager
 def _naming(what: str) -> Iterator[None]:
-    """Raise a TraceError that says what a value belongs to if the value cannot be read."""
+    """Turn the error about an unreadable value into a TraceError that starts with ``what``."""
     try:
         yield
     except Dirty as error:
@@ -399,8 +405,9 @@ _WRITTEN = "Configuration data as of"
 
 
 def _kind_of(file: Path) -> str:
-    """Return the kind of a file, judged by its first lines; empty if it is not part of Slurm's
-    configuration."""
+    """Return the kind of a file, determined from its first lines; empty if it is not part of Slurm's
+    configuration.
+    """
     source = Source(file)
     try:
         head = [line for line in source.head(60) if line.strip()]
@@ -440,14 +447,14 @@ def _kind_of(file: Path) -> str:
     if re.search(r"^\s*(?:NodeName=\S+\s+)?Name\s*=\s*\w+", text, re.MULTILINE) and "PartitionName" not in text:
         return "gres.conf"
     if "CPUAlloc=" in text:
-        return ""  # the states of the nodes are missing, so the file was cut off
+        return ""  # the states of the nodes are missing, so the file has been cut off
     if re.search(r"^\s*(SlurmctldHost|ControlMachine|ClusterName|PartitionName|NodeName)\s*=", text, re.MULTILINE):
         return "slurm.conf"
     return ""
 
 
 def _is_log(file: Path) -> bool:
-    """Return True if the first line names columns of jobs, or if the file is cut off or empty."""
+    """Return True if the first line names columns of jobs, or if the file is empty or was cut off."""
     try:
         first = Source(file).head(1)[0].lower()
     except (TraceError, IndexError):
@@ -456,8 +463,9 @@ def _is_log(file: Path) -> bool:
 
 
 def _lines(file: Path, seen: tuple[Path, ...] = ()) -> Iterator[str]:
-    """Yield the lines of slurm.conf, with continued lines joined, without comments, and with the
-    files that it includes."""
+    """Yield the lines of slurm.conf and of the files that it includes, with continued lines joined and
+    without comments.
+    """
     if file in seen or len(seen) > 16:
         raise TraceError(f"{file}: slurm.conf includes itself")
     parts: list[str] = []
@@ -623,7 +631,7 @@ def _read_reservations(site: SlurmSite, file: Path) -> None:
     for block in _blocks(file, "ReservationName"):
         name = block["reservationname"]
         first = site.reservations.setdefault(name, block)
-        # a reservation that repeats, listed once per repetition
+        # a recurring reservation is listed once per repetition, and the first one counts
         if (_start_s(site, block) or inf) < (_start_s(site, first) or inf):
             site.reservations[name] = block
 
@@ -635,7 +643,9 @@ def _start_s(site: SlurmSite, block: Mapping[str, str]) -> float | None:
 
 
 def _read_log(site: SlurmSite, file: Path) -> None:
-    """Outages of nodes, the times when reservations were made, and those reservations that no listing has."""
+    """Read outages of nodes, creation times of reservations, and reservations that no listing
+    contains.
+    """
     site.log = read_controller_log(file, site.zone)
     known = set(site.outages)
     site.outages += [outage for outage in site.log.outages if outage not in known]
@@ -664,8 +674,7 @@ def _blocks(file: Path, first: str) -> Iterator[dict[str, str]]:
 
 
 def _table(file: Path) -> list[dict[str, str]]:
-    """Return the rows of ``sacctmgr -P``, with the names of columns in lower case and without
-    blanks."""
+    """Return the rows of ``sacctmgr -P``, with column names in lower case and without blanks."""
     lines = [line for _, line in Source(file).lines() if line.strip()]
     names = [name.strip().lower().replace(" ", "") for name in lines[0].split("|")]
     return [dict(zip(names, map(str.strip, line.split("|")), strict=False)) for line in lines[1:]]
@@ -676,8 +685,8 @@ def _of_cluster(site: SlurmSite, rows: list[dict[str, str]], file: Path) -> list
     names.
 
     Raises:
-        TraceError: All rows belong to other clusters, or to several, and no file names the
-            site's cluster.
+        TraceError: All rows belong to other clusters, or the rows belong to several clusters and no
+            file names the site's cluster.
     """
     names = dict.fromkeys(row["cluster"].lower() for row in rows if row.get("cluster"))
     ours = site.cluster_name.lower()
@@ -702,7 +711,7 @@ def _read_qos(site: SlurmSite, file: Path) -> None:
 
 
 _DUMPED = re.compile(r"^(Cluster|Parent|Account|User) - '([^']*)'(.*)$")
-# values may contain gres/gpu:a100=1
+# a value may itself contain ``=`` or ``:``, as in gres/gpu:a100=1
 _OPTION = re.compile(r":([A-Z]\w+)=('[^']*'|.*?)(?=:(?:[A-Z][a-z]|QOS)\w*=|$)")
 
 
@@ -748,7 +757,8 @@ def _read_sshare(site: SlurmSite, file: Path) -> None:
 
 def _read_assoc(site: SlurmSite, file: Path) -> None:
     """Read associations. The trees in a dump and in sshare take precedence, because this listing
-    has parents only if they were requested."""
+    has parents only if they were requested in the command.
+    """
     rows = _of_cluster(site, _table(file), file)
     stated = bool(rows) and "parentname" in rows[0]
     fresh, before = not site.accounts, set(site.accounts)
@@ -789,8 +799,9 @@ _DRAIN = frozenset({"DRAIN", "DRAINED", "DRAINING", "DRNG", "FAILING", "MAINT", 
 
 
 def _read_events(site: SlurmSite, file: Path) -> None:
-    """Read events of nodes. Events without a node concern the whole cluster, and an unknown end has
-    not come yet."""
+    """Read events of nodes. An event without a node concerns the whole cluster, and an event whose end
+    is unknown is still going on.
+    """
     rows = _table(file)
     ours = {id(row) for row in _of_cluster(site, rows, file)}
     for number, row in enumerate(rows, 2):
@@ -890,14 +901,16 @@ def _shares(row: Mapping[str, str]) -> float:
 
 
 def _minutes_s(text: str | None) -> float | None:
-    """Parse a time limit into seconds: minutes, or ``[DD-]HH:MM:SS``; None without a limit."""
+    """Convert a time limit to seconds, from minutes or ``[DD-]HH:MM:SS``; None if there is no limit."""
     if text is None or is_unset(text) or text.upper() in ("UNLIMITED", "INFINITE"):
         return None
     return 60.0 * float(text) if text.isdecimal() else _long_s(text)
 
 
 def _long_s(text: str) -> float:
-    """Parse a duration such as ``7-0``, ``7-00:00``, ``1-02:03:04``, ``08:00`` or minutes."""
+    """Convert a duration to seconds, such as ``7-0``, ``7-00:00``, ``1-02:03:04``, ``08:00`` or
+    minutes.
+    """
     if text.isdecimal():
         return 60.0 * float(text)
     days, dash, rest = text.partition("-")
@@ -930,7 +943,9 @@ def _caps(site: SlurmSite, tres: str, jobs: str = "", minutes: str = "") -> Caps
 
 
 def _stated_tres(text: str) -> Iterator[tuple[str, str]]:
-    """Names in lower case and values of a list such as ``cpu=96,node=2``, without those that are unset."""
+    """Yield the names (in lower case) and values in a list such as ``cpu=96,node=2``, except unset
+    values.
+    """
     for part in text.split(",") if text else ():
         name, _, value = part.partition("=")
         if value not in ("", "-1"):
@@ -938,12 +953,12 @@ def _stated_tres(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _first(row: Mapping[str, str], keys: Sequence[str]) -> str:
-    """Return the value of the first of some keys that has one."""
+    """Return the value of the first key that has one."""
     return next((row[key] for key in keys if row.get(key)), "")
 
 
 def _job_caps(site: SlurmSite, row: Mapping[str, str]) -> JobCaps:
-    """Return the limits of one job: MaxTRESPerJob, MaxNodes, MaxTRESMinsPerJob."""
+    """Return the limits for single jobs: MaxTRESPerJob, MaxNodes, MaxTRESMinsPerJob."""
     if not site.enforces():
         return JobCaps()
     amounts: dict[str, float] = {}
@@ -960,7 +975,9 @@ def _job_caps(site: SlurmSite, row: Mapping[str, str]) -> JobCaps:
 
 
 def _minutes_of(site: SlurmSite, text: str) -> dict[str, float]:
-    """Return limits on resources times minutes, such as ``cpu=6000,mem=1024``, which has megabytes."""
+    """Return the limits in a list of resource-minutes such as ``cpu=6000,mem=1024``, where ``mem`` is
+    in megabytes.
+    """
     minutes: dict[str, float] = {}
     for name, value in _stated_tres(text):
         if name not in _TRES and name != "node":
@@ -1001,7 +1018,7 @@ _OF_QOS = frozenset({"priority", "preempt", "preemptmode", "usagefactor", "grptr
 
 
 def _unused(site: SlurmSite, owner: str, row: Mapping[str, str], used: Collection[str]) -> None:
-    """Record those settings of an association or QOS that have values but no effect here."""
+    """Report the settings of an association or QOS that have values but no effect in dagsim."""
     for key, value in row.items():
         if value not in ("", "-1", "0", "00:00:00", "1.000000") and key not in used and key not in _IDLE:
             site.drop(f"{owner}: {key}={value}")
@@ -1063,8 +1080,9 @@ def _is_unlimited(text: str) -> bool:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    """Return the names of accounts or QOS; ``ALL``, ``NONE`` and no value mean that there is no
-    rule."""
+    """Return the names of accounts or QOS; ``ALL``, ``NONE`` and an unset value mean that there is no
+    rule.
+    """
     return (
         () if is_unset(text) or text.upper() in ("ALL", "NONE") else tuple([name.strip() for name in text.split(",")])
     )
@@ -1082,7 +1100,7 @@ _MODES: dict[str, _Mode] = {"requeue": "requeue", "cancel": "cancel", "suspend":
 
 
 def _mode(site: SlurmSite, owner: str, stated: str) -> _Mode:
-    """Return the way in which jobs are preempted; for ``GANG,SUSPEND``, the second word."""
+    """Return how jobs are preempted; for ``GANG,SUSPEND``, the second word decides."""
     mode: _Mode = "off"
     for word in stated.lower().split(","):
         if word in _MODES:
@@ -1093,7 +1111,9 @@ def _mode(site: SlurmSite, owner: str, stated: str) -> _Mode:
 
 
 def _billed(site: SlurmSite, weights: str) -> dict[str, float]:
-    """TRESBillingWeights, by default the CPUs. The weight of memory may have a unit, and counts per GB here."""
+    """Parse TRESBillingWeights (by default 1 per CPU). The weight of memory may have a unit, and is
+    converted to a weight per GB.
+    """
     billing: dict[str, float] = {"cpus": 1.0} if is_unset(weights) else {}
     for part in weights.strip('"').split(",") if not is_unset(weights) else ():
         name, _, weight = part.partition("=")
@@ -1226,7 +1246,7 @@ def _scheduler_of(site: SlurmSite, conf: Mapping[str, str]) -> dict[str, Any]:
     settings["calc_period_s"] = (
         60.0 * finite_number(period, "prioritycalcperiod") if period.isdecimal() else _long_s(period)
     )
-    # priorities are first calculated when slurmctld starts
+    # slurmctld first calculates priorities when it starts
     boot_s = moment_s(boot, "boot_time", site.zone) if not is_unset(boot := conf.get("boot_time", "")) else None
     if (calculated_s := site.log.calculated_s or boot_s) is not None:
         settings["calc_phase_s"] = calculated_s

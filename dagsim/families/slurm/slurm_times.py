@@ -1,7 +1,7 @@
 """The inner loops of Slurm's backfill: when a job fits on nodes, and which of these nodes it takes.
 
-The loops are plain functions over flat sequences. Small simulations call them with lists;
-``NodePlan`` compiles them and passes arrays once there is enough work (``compiled.jit``). Row
+The loops are plain functions over flat sequences. Small simulations call them with lists; once
+there is enough work, ``NodePlan`` compiles them and passes arrays (``compiled.jit``). Row
 ``node`` of a sequence begins at ``node`` times its stride. Amounts are integer counts of
 millionths, stored as floats (exact up to 9e15).
 """
@@ -37,7 +37,7 @@ FIRST_WINDOW_S = 30.0
 
 
 class Where(NamedTuple):
-    """The nodes on which a start of one demand is searched for, and until when."""
+    """The nodes on which a start of one demand is searched for, and the time at which the search ends."""
 
     nodes: Any
     """The nodes that may be taken, in the order in which they are tried."""
@@ -52,7 +52,9 @@ class Where(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """When instances of one demand fit on each node, in rows of one more than those of the runs."""
+    """When instances of one demand fit on each node, in rows that are one longer than the rows of
+    runs.
+    """
 
     times: Any
     rooms: Any
@@ -62,7 +64,9 @@ class Steps(NamedTuple):
 
 
 class Held(NamedTuple):
-    """The runs in progress, in rows of ``stride`` for each node, in the order of their limits."""
+    """The runs in progress, in rows of length ``stride`` for each node, sorted by the ends of their
+    limits.
+    """
 
     ends: Any
     """The limit of each run."""
@@ -76,7 +80,9 @@ class Held(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """The distinct ends of the runs in progress, and those of the runs on each node."""
+    """The distinct end times of the runs in progress, and where the runs on each node stand among
+    them.
+    """
 
     order: Any
     """The ends in ascending order."""
@@ -90,8 +96,9 @@ class Limits(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """The reservations of each node, in rows of ``stride``. Owners from 0 on are reservations of
-    the site."""
+    """The reservations of each node, in rows of length ``stride``. Owners from 0 on are reservations
+    of the site.
+    """
 
     begins: Any
     untils: Any
@@ -101,7 +108,9 @@ class Kept(NamedTuple):
 
 
 class Clock(NamedTuple):
-    """The time, and how Slurm rounds times on the site's clock, which shows ``origin_s`` at 0 s."""
+    """The current time, and how Slurm rounds times on the site's clock, which shows ``origin_s`` at 0
+    s.
+    """
 
     now: float
     origin_s: float
@@ -113,12 +122,12 @@ class Clock(NamedTuple):
 def fill_rooms(
     nodes: Any, held: Held, is_open: Any, is_whole: Any, needs: Any, alone: bool, now: float, steps: Steps
 ) -> None:
-    """Compute the steps of each of ``nodes`` for instances that need the GPUs, CPUs and memory
+    """Compute the steps on each of ``nodes`` for instances that need the GPUs, CPUs and memory
     ``needs``.
 
     A node with ``is_whole`` set, or any node for a demand that is ``alone``, takes instances only
-    without other runs. A run past its limit may end at any moment, so it counts as ending 1 s from
-    now.
+    when no other runs are on it. A run that has exceeded its limit may end at any moment, so it
+    counts as ending 1 s from now.
     """
     ends, gives, runs, stride, free = held
     times, rooms, counts = steps
@@ -169,16 +178,16 @@ def earliest(
     ``limit_s``, infinite if there is none, and the first node on which an instance then fits (else
     -1). ``out`` receives the number of instances that fit on each node.
 
-    Slurm tries a time at which a start may begin: first ``least_s``, then the end of each
-    reservation that keeps nodes of the partition from the job (_attempt_backfill in backfill.c).
-    It considers the nodes that are not reserved from then on for ``limit_s`` and that satisfy the
+    Slurm tries one possible start time after another: first ``least_s``, then the end of each
+    reservation that keeps nodes in the partition from the job (_attempt_backfill in backfill.c). It
+    considers the nodes that are not reserved during the following ``limit_s`` and that satisfy the
     constraint, whatever GPUs they have. It frees the resources of the runs on them in the order of
-    their limits, not one by one but window by window, and tests after each (_will_run_test in
-    job_test.c). The first window lasts until ``FIRST_WINDOW_S`` after the first end, rounded up to
-    it; each further window ends twice as late, or ``linear_s`` later, or as late as is needed to
-    include the next end of any run.
+    their limits, not one by one but window by window, and tests after each window (_will_run_test
+    in job_test.c). The first window lasts until ``FIRST_WINDOW_S`` after the first end, which is
+    rounded up to a multiple of ``FIRST_WINDOW_S``; each further window ends twice as late, or
+    ``linear_s`` later, or as late as is needed to include the next end of any run.
 
-    The reservation ``own`` does not count, and reservations of the site end at the next
+    The reservation ``own`` does not count, and reservations of the site end at the next multiple of
     ``resolution_s``. With ``spread``, a node takes one instance.
     """
     nodes, span, asked, own, until_s = where
@@ -218,8 +227,8 @@ def earliest(
                 usable += 1
                 for place in range(node * runs_stride, node * runs_stride + runs[node]):
                     marks[ranks[place]] = 1
-        # least: the earliest time at which any node fits an instance; most: how many instances fit
-        # once all runs have ended
+        # least: the earliest time at which an instance fits on any node; most: how many instances
+        # fit once all runs have ended
         least, most = inf, 0.0
         for index in range(len(nodes) if usable else 0):
             node = nodes[index]
@@ -290,14 +299,18 @@ def earliest(
 
 
 class NodeChoice:
-    """The rule by which nodes are chosen.
+    """The rule for choosing nodes.
 
-    ``first`` takes the first nodes with room, in the order of the configuration. ``best`` is the
-    rule of ``select/cons_tres`` without topology (``_eval_nodes_consec`` in eval_nodes.c, Slurm
-    22.05): the nodes of the smallest weight are divided into blocks of consecutive nodes. The job
-    takes the tightest block that suffices (the one with the fewest free CPUs), else the largest
-    blocks in turn, and for the rest nodes of the next weight. If one node of the block can hold it,
-    it takes the one with the fewest free CPUs; otherwise the block's nodes in order.
+    ``first`` takes the first nodes on which the job fits, in the order of the configuration.
+    ``best`` is
+    the rule in ``select/cons_tres`` without topology (``_eval_nodes_consec`` in eval_nodes.c, Slurm
+    22.05): the nodes with the smallest weight are divided into blocks of consecutive nodes. The job
+    takes the tightest block that suffices (the one with the fewest free CPUs). If no block
+    suffices, it
+    takes the largest blocks in turn, and the rest from nodes with the next weight. If one node in
+    the
+    block can hold the job, the job takes the one with the fewest free CPUs; otherwise it takes the
+    block's nodes in order.
     """
 
     def __init__(self, cluster: Cluster, *, best: bool) -> None:
@@ -324,7 +337,7 @@ class NodeChoice:
         shares: Sequence[tuple[int, int]] = (),
         idlest: bool = False,
     ) -> int:
-        """Return the nodes of ``counts`` as a bit set, 0 if there is not enough room."""
+        """Return the nodes in ``counts`` as a bit set; 0 if the instances do not fit."""
         counts = self.counts(nodes, room, free, wanted, spread=spread, shares=shares, idlest=idlest)
         return sum([1 << node for node in counts])
 
@@ -339,12 +352,15 @@ class NodeChoice:
         shares: Sequence[tuple[int, int]] = (),
         idlest: bool = False,
     ) -> dict[int, int]:
-        """Choose nodes for ``wanted`` instances among ``nodes``, which have ``room`` for instances
-        and ``free`` CPUs for them. With ``spread``, each instance takes a node of its own. ``shares`` are sets
-        of nodes of which so many must be chosen; they are chosen first, one set after the other. With
-        ``idlest``, nodes of which the largest part is free come first among those of a weight
-        (``_eval_nodes_lln``). Return the number of instances on each node, in the order in which the nodes are
-        chosen: each is filled, and the last one takes the rest. Empty if there is not enough room.
+        """Choose nodes for ``wanted`` instances among ``nodes``, where ``room`` is the number of
+        instances that fit on each node and ``free`` is its number of free CPUs.
+
+        With ``spread``, each instance takes a node of its own. ``shares`` lists sets of nodes, each
+        with a number of nodes that must be chosen from it; these are chosen first, one set after
+        the other. With ``idlest``, among nodes with equal weights those with the largest free
+        fraction come first (``_eval_nodes_lln``). Return the number of instances on each node, in
+        the order in which the nodes are chosen: each node is filled, and the last one takes the
+        rest. The result is empty if the instances do not fit.
         """
         counts: dict[int, int] = {}
         for share, number in shares:
@@ -358,7 +374,7 @@ class NodeChoice:
             if spread and len(counts) > wanted:
                 return {}
             left = wanted
-            for place, node in enumerate(counts):  # each of the nodes that must be chosen gets an instance
+            for place, node in enumerate(counts):  # every node that had to be chosen gets an instance
                 others = len(counts) - place - 1
                 counts[node] = max(0, min(1 if spread else room[node], left - others))
                 left -= counts[node]
@@ -386,8 +402,9 @@ class NodeChoice:
     def _best(
         self, nodes: int, room: Mapping[int, int], free: Mapping[int, int], wanted: int, spread: bool
     ) -> Iterator[int]:
-        """Yield nodes in the order in which they are taken for ``wanted`` instances: by weight, nodes that are up
-        before those that sleep, block by block."""
+        """Yield nodes in the order in which they are taken for ``wanted`` instances: by weight, then
+        nodes that are up before nodes that are powered down, then block by block.
+        """
         for of_weight in self._by_weight:
             for group in (nodes & of_weight & ~self.asleep, nodes & of_weight & self.asleep):
                 blocks = _blocks(group)
@@ -410,7 +427,7 @@ class NodeChoice:
         shares: Sequence[tuple[int, int]] = (),
         idlest: bool = False,
     ) -> Placement | None:
-        """The same choice as a placement; None if there is not enough room."""
+        """Return the choice made by ``counts`` as a placement; None if the instances do not fit."""
         counts = self.counts(nodes, room, free, wanted, spread=spread, shares=shares, idlest=idlest)
         return tuple([Share(node, counts[node]) for node in sorted(counts)]) or None
 
@@ -418,7 +435,9 @@ class NodeChoice:
 def _best_block(
     blocks: Sequence[list[int]], room: Mapping[int, int], free: Mapping[int, int], wanted: int, spread: bool
 ) -> list[int]:
-    """Return the sufficient block with the fewest free CPUs, else the block with the most."""
+    """Return the block with the fewest free CPUs among those that suffice; if none does, return the
+    block with the most free CPUs.
+    """
     held = [sum(1 if spread else room[node] for node in block) for block in blocks]
     cpus = [sum(free[node] for node in block) for block in blocks]
     enough = [place for place, count in enumerate(held) if count >= wanted]

@@ -1,7 +1,7 @@
 """Slurm's queue at one moment: ``squeue --json``, ``scontrol show job``, or ``squeue`` with enough
 columns.
 
-Jobs are read as in ``sacct``: each object becomes a row of it.
+Each object in the queue is converted to a row of ``sacct`` and read as such.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from dagsim.traces.trace_options import TraceOptions
 
 
 class Squeue(Sacct):
-    """The running and waiting jobs. The simulation begins at the moment of the file: running jobs
-    are on their nodes since their start, and end at their time limits; waiting jobs take as long as
-    their limits.
+    """The running and waiting jobs. The simulation begins at the moment when the file was printed:
+    running jobs have been on their nodes since their start, and end at their time limits; waiting
+    jobs take as long as their limits.
 
-    Jobs that are held, wait for other jobs or are ending are skipped.
+    Jobs that are held, are ending, or wait for a job that the file lacks are skipped.
     """
 
     name = "squeue"

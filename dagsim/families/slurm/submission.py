@@ -42,7 +42,8 @@ class Submission(NamedTuple):
     """Its number of tasks, tasks per node (if stated) and sockets per node."""
 
     def gpu_tres(self, nodes: int) -> str:
-        """Return the GPUs in the line as a list as in ``ReqTRES``, for a job with that many nodes.
+        """Return the GPUs in the submit line as a list like ``ReqTRES``, for a job with that many
+        nodes.
 
         Raises:
             Dirty: A number is impossible.
@@ -82,8 +83,9 @@ def submission(
 ) -> Submission:
     """Read the terms of a job. A constraint, reservation or licences stated by sacct take
     precedence over those in the ``line``; ``partition`` is sacct's column, which may name several
-    partitions. ``nodes`` is the number of the job's nodes, 0 if unknown, and ``component`` the
-    number of the component in a heterogeneous job."""
+    partitions. ``nodes`` is the number of the job's nodes, 0 if unknown, and ``component`` is the
+    number of the component in a heterogeneous job.
+    """
     named = partition if "," in partition else ""
     counted = tuple([pair for pair in licences if pair[1]])
     several = " : " in line
@@ -153,7 +155,7 @@ def _read(
 
 
 def _hosts(text: str) -> tuple[str, ...]:
-    """The nodes of a list; none if it is a file or cannot be read."""
+    """Return the nodes in a list; none if the text is a file name or cannot be read."""
     try:
         return () if is_unset(text) or "/" in text else hosts(text)
     except ValueError:
@@ -187,8 +189,9 @@ def _gpus(options: dict[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def _shape(options: dict[str, str]) -> tuple[bool | None, int | None]:
-    """Return True if each instance takes its own node, and the number of tasks if not; ``None`` if
-    the options do not say."""
+    """Return whether each instance takes its own node, and the number of tasks if not. Both are
+    ``None`` if the options do not determine them.
+    """
     if not options.keys() - {"job-name"}:
         return None, None
     counted = "nodes" in options or "ntasks-per-node" in options or any(name.startswith("gpus") for name in options)
@@ -205,9 +208,10 @@ _CONDITION = re.compile(
 
 def _after(text: str) -> tuple[tuple[str, ...], bool, str]:
     """Parse a dependency (sbatch(1), ``--dependency``). Return its conditions as entries of
-    ``Request.after``; whether the job waits for jobs with its name (``singleton``); and a condition
-    that is not modelled, in which case no condition counts. ``aftercorr`` refers to the tasks of an
-    array by ``_*``."""
+    ``Request.after``; whether the job waits for jobs with the same name (``singleton``); and a
+    condition that is not modelled, in which case all conditions are ignored. A condition of
+    ``aftercorr`` marks the tasks of an array with ``_*``.
+    """
     conditions: list[str] = []
     alone = False
     for part in re.split(r"[,?]", text) if text else ():
@@ -242,8 +246,9 @@ def begin_after_s(begin: str, submit_s: float, moment_s: Callable[[str], float |
 
 
 def _segment(options: dict[str, str]) -> int | None:
-    """Return the nodes per segment (``--segment``, Slurm 24.05), which are instances if each
-    instance takes a node."""
+    """Return the number of nodes per segment (``--segment``, Slurm 24.05). This is the number of
+    instances per segment if each instance takes a node.
+    """
     text = options.get("segment", "")
     return int(text) if re.fullmatch(r"[1-9]\d{0,5}", text) else None
 
@@ -288,7 +293,7 @@ def options_of(line: str) -> dict[str, str]:
             name = _LONG.get(name, name)
         else:
             options.setdefault("job-name", word.rpartition("/")[2])
-            break  # the script follows here
+            break  # the script follows, so the options end here
         if not equals and name not in _BARE and at < len(words):
             value, at = words[at], at + 1
         if name == "wrap":
@@ -301,8 +306,9 @@ def options_of(line: str) -> dict[str, str]:
 
 
 def _closing_options(words: list[str], after: int) -> int:
-    """Return where the options after the command of ``--wrap`` begin. Slurm writes the line without
-    quotes, so the command ends where only options of sbatch follow."""
+    """Return the index at which the options after the command of ``--wrap`` begin. Slurm writes the
+    line without quotes, so the command is taken to end where only options of sbatch follow.
+    """
     complete = [False] * len(words) + [True, False]
     for at in range(len(words) - 1, after - 1, -1):
         word = words[at]

@@ -1,12 +1,12 @@
-"""Codecs of Spark executors: they build the arrays that a network reads, and turn its choices into
+"""Codecs for Spark executors: they build the arrays that a network reads, and turn its choices into
 decisions.
 
-``stages`` is the codec of Decima: a choice is a stage and a number of executors (or a limit on
-them). ``padded`` is the codec of ``dagsim/Decima-v0``: the same graph as arrays of constant shape.
+``stages`` is Decima's codec: a choice is a stage and a number of executors (or a limit on
+them). ``padded`` is the codec of ``dagsim/Decima-v0``: the same graph in arrays of constant shape.
 
-Besides the five features of Mao et al. 2019, an observation holds work and critical paths on a log
-scale, the rank of a job among the others, and its distance from a fair share: the quantities on
-which the best heuristics base their decisions.
+Besides the five features of Mao et al. 2019, an observation contains work and critical paths on a
+log scale, a job's rank among the other jobs, and its distance from a fair share. These are the
+quantities on which the best heuristics base their decisions.
 """
 
 from __future__ import annotations
@@ -85,21 +85,23 @@ then have."""
 
 
 class StageObservation(NamedTuple):
-    """One observation: N stages, M edges, J jobs, S stages to choose from. All float arrays are float32."""
+    """One observation with N stages, M edges, J jobs and S stages to choose from. All float arrays are
+    float32.
+    """
 
     stages: np.ndarray  # (N, len(STAGE))
     jobs: np.ndarray  # (J, len(JOB))
     context: np.ndarray  # (len(CONTEXT),)
-    job: np.ndarray  # (N,) int64: index of the job of each stage
+    job: np.ndarray  # (N,) int64: index of the stage's job
     height: np.ndarray  # (N,) int64: edges on the longest path to a sink
-    edges: np.ndarray  # (M, 2) int64: parent, child; sorted by parent
+    edges: np.ndarray  # (M, 2) int64: parent and child, sorted by parent
     level: np.ndarray  # (M,) int64: height of the parent
     choices: np.ndarray  # (S,) int64: indices of the stages that can be chosen
-    # (S,) int64: how many executors each stage (or, with a limit, its job) can be given, from 1 to
-    # committable
+    # (S,) int64: largest number of executors (from 1 to committable) that each stage or, with a
+    # limit, its job can be given
     most: np.ndarray
-    has: np.ndarray  # (S,) int64: executors that the job keeps, without those to be committed
-    # (S, 3) float32: number of executors under equal, larger-first and smaller-first sharing
+    has: np.ndarray  # (S,) int64: executors that the job keeps, not counting those to be committed
+    # (S, 3) float32: executors of the job under equal, larger-first and smaller-first sharing
     shares: np.ndarray
     work_s: np.ndarray  # (S,) float32: remaining work of the job
     executors: int
@@ -107,7 +109,9 @@ class StageObservation(NamedTuple):
 
 
 def observe(graph: StageGraph, action: Action = "executors") -> StageObservation:
-    """Encode ``graph`` for a policy whose numbers mean ``action``. O(stages + edges) in NumPy."""
+    """Encode ``graph`` for a policy that chooses a number of executors or a limit, depending on
+    ``action``. O(stages + edges) in NumPy.
+    """
     cluster, starts = graph.executors, graph.first[:-1]
     work = graph.remaining * graph.seen_ms * 1e-3
     edges, level = _by_level(graph)
@@ -155,7 +159,8 @@ def observe(graph: StageGraph, action: Action = "executors") -> StageObservation
 def _stage_rows(graph: StageGraph, work: np.ndarray, path: np.ndarray, job_path: np.ndarray) -> np.ndarray:
     """Return the features of each stage, (stages, len(STAGE)) float32.
 
-    ``work`` and ``path`` are the seconds left in each stage, and on the path from it to the sink.
+    ``work`` is the number of seconds left in each stage, and ``path`` the number on the path from
+    the stage to the sink.
     """
     can = graph.schedulable
     return _columns(
@@ -248,8 +253,9 @@ def _by_level(graph: StageGraph) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _paths(work: np.ndarray, edges: np.ndarray, level: np.ndarray) -> np.ndarray:
-    """Return the largest sum of work on a path from each stage to its sink, including the stage,
-    (N,)."""
+    """Return the largest sum of work on a path from each stage to its sink, including the stage
+    itself, (N,).
+    """
     path = work.copy()
     if not len(level):
         return path
@@ -263,8 +269,9 @@ def _paths(work: np.ndarray, edges: np.ndarray, level: np.ndarray) -> np.ndarray
 
 
 def _heads(path: np.ndarray, can: np.ndarray, ready: np.ndarray, starts: np.ndarray, job: np.ndarray) -> np.ndarray:
-    """Mark the stage of each job with the longest path, (N,) bool; stages that can run at once come
-    first."""
+    """Mark the stage with the longest path in each job, (N,) bool; stages that can run at once are
+    preferred.
+    """
     worth = np.where(can, path + np.where(ready, 1e12, 0.0), -1.0)
     best = np.maximum.reduceat(worth, starts)
     heads: np.ndarray = can & (worth == best[job])
@@ -272,8 +279,9 @@ def _heads(path: np.ndarray, can: np.ndarray, ready: np.ndarray, starts: np.ndar
 
 
 def _shares(work: np.ndarray, cluster: int) -> np.ndarray:
-    """Return the executors of each job under sharing by work to the power 0, 0.25 and -0.75, (J,
-    3)."""
+    """Return the number of executors of each job when they are shared in proportion to the job's work
+    to the power 0, 0.25 and -0.75, (J, 3).
+    """
     weights = np.maximum(work, 1e-3)[:, None] ** np.array([0.0, 0.25, -0.75])
     shares: np.ndarray = weights * (cluster / weights.sum(axis=0))
     return shares
@@ -281,7 +289,7 @@ def _shares(work: np.ndarray, cluster: int) -> np.ndarray:
 
 @dataclass(frozen=True, slots=True)
 class StagesConfig:
-    """Choices of a stage and a number.
+    """A choice is a stage and a number.
 
     ``action`` determines what the number means: ``executors`` to add, or a ``limit`` on the
     executors of the stage's job (parallelism limit, Mao et al. 2019, section 5.2).
@@ -300,17 +308,18 @@ class StagesConfig:
 
     @property
     def features(self) -> dict[str, tuple[str, ...]]:
-        """Names of the columns of each part of an observation."""
+        """Names of the columns in each part of an observation."""
         return {"stages": STAGE, "jobs": JOB, "context": CONTEXT, "options": OPTION}
 
     def build(self) -> Stages:
-        """Return a codec for one simulation."""
+        """Build a codec for one simulation."""
         return Stages(self.action)
 
 
 class Stages:
-    """Codec whose choices are pairs: an index among the stages that can be chosen, and a number
-    from 1 to that stage's maximum."""
+    """A codec whose choices are pairs: an index among the stages that can be chosen, and a number
+    from 1 to that stage's maximum.
+    """
 
     def __init__(self, action: Action = "executors") -> None:
         self.action: Action = action
@@ -331,7 +340,8 @@ class Stages:
         return (Commit(self._graph.stages[self._observation.choices[stage]], int(number)),)
 
     def choice_of(self, decisions: Iterable[Commit]) -> tuple[int, int] | None:
-        """Return the choice that represents the first decision, reduced to what its stage wants.
+        """Return the choice that represents the first decision, with no more executors than the stage
+        can use.
 
         Returns ``None`` if there is no such choice. O(stages).
         """
@@ -351,7 +361,8 @@ Observation: TypeAlias = dict[str, np.ndarray]
 class PaddedStages:
     """Encodes the current state and decodes actions.
 
-    ``kept`` (jobs,) int64 are the executors of each job, without those to be committed now.
+    ``kept``, (jobs,) int64, is the number of executors of each job, not counting those to be
+    committed now.
     """
 
     def __init__(self, executors: int, most_stages: int, most_edges: int, action: Action) -> None:
@@ -376,14 +387,17 @@ class PaddedStages:
         return observation
 
     def ended(self) -> Observation:
-        """Return the observation after the last decision. Its masks allow one action, which does nothing."""
+        """Return the observation after the last decision. Its masks allow a single action, which does
+        nothing.
+        """
         observation = self.blank()
         observation["action_mask"][-1] = observation["number_mask"][0] = 1
         return observation
 
     def encode(self, view: SparkView) -> Observation:
-        """Encode the current state as arrays; executors may be left idle while a task is running or
-        an executor is moving."""
+        """Encode the current state as arrays. The masks allow executors to be left idle while a task
+        is running or an executor is moving.
+        """
         graph, most, observation = view.graph(), self.most_stages, self.blank()
         self._graph, self.kept = graph, graph.kept()
         rows = self._rows = _rows(graph, most)
@@ -409,10 +423,10 @@ class PaddedStages:
         return observation
 
     def decode(self, view: SparkView, choice: Sequence[int]) -> tuple[Commit, ...]:
-        """Decode an action: a row, and a number minus 1.
+        """Decode an action: a row, and the number of executors minus 1.
 
         Raises:
-            IllegalDecision: The masks forbid it.
+            IllegalDecision: The masks do not allow the action.
         """
         row, number = int(choice[0]), int(choice[1]) + 1
         if not (0 <= row <= self.most_stages and self.masks["action_mask"][row]):
@@ -437,8 +451,9 @@ class PaddedStages:
 
 
 def _rows(graph: StageGraph, most: int) -> np.ndarray:
-    """Return the rows of the stages to show, in order, (n,) int64; stages that can be chosen are
-    dropped last."""
+    """Return the indices of the stages to show, in order, (n,) int64. If there are too many, stages
+    that cannot be chosen are dropped first.
+    """
     count = len(graph.stages)
     if count <= most:
         return np.arange(count)

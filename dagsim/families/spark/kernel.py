@@ -1,16 +1,17 @@
-"""The Spark simulation: jobs made of stages, on executors that are committed to their next stage in
-rounds.
+"""The Spark simulation: jobs consist of stages, and run on executors that are committed to their next
+stage in rounds.
 
-The kernel has its own event loop, for speed. An executor that ends a task takes the next task of
+The kernel has its own event loop, for speed. An executor that ends a task takes the next task in
 the same stage if there is one, which is a single swap at the top of a heap. Everything else
 (``_settle``) happens once per stage and executor. ``decisions()`` follows the protocol of
-``dagsim.systems.seam``: a generator that yields a view and is sent decisions.
+``dagsim.systems.seam``: it is a generator that yields a view and is sent decisions.
 
-There are two sets of rules. With ``parity`` they are those of spark-sched-sim, bit for bit, quirks
-included: executors in the common pool are offered only when a job arrives; executors sent ahead to
-a stage that is not ready are counted at its job and then forgotten; policies see the duration of a
-task when it is launched. Without it, idle executors are offered after every change, executors sent
-ahead wait for their stage, and durations are seen when tasks end.
+There are two sets of rules. With ``parity`` they are those of spark-sched-sim, bit for bit,
+including its peculiarities: executors in the common pool are offered only when a job arrives;
+executors sent ahead to a stage that is not ready are counted at its job and then forgotten;
+policies see a task's duration when the task is launched. Without ``parity``, idle executors are
+offered after every change, executors sent ahead wait for their stage, and policies see durations
+when tasks end.
 """
 
 from __future__ import annotations
@@ -34,11 +35,12 @@ from dagsim.systems.seam import Conversation, decisions_of
 
 
 class SparkKernel:
-    """One cluster of executors and one sequence of jobs, read lazily, in order of arrival.
+    """One cluster of executors and one sequence of jobs, which is read lazily, in order of arrival.
 
-    ``executors`` is a number, or types with speeds. An executor that moves to another job is away
-    for ``moving_delay_ms``. ``draws`` provides the durations that are not recorded (by default a
-    stream for each job, from ``seed``). ``record=True`` keeps every launch, for logs and pictures.
+    ``executors`` is a number, or types with speeds. An executor that moves to another job is
+    unavailable for ``moving_delay_ms``. ``draws`` provides the durations that are not recorded (by
+    default from one random stream per job, based on ``seed``). ``record=True`` stores every launch,
+    for logs and pictures.
     """
 
     def __init__(
@@ -68,13 +70,14 @@ class SparkKernel:
 
     @property
     def now(self) -> float:
-        """Seconds since the start."""
+        """Seconds since the start of the simulation."""
         return self.cluster.now_ms / 1000
 
     @property
     def schedule(self) -> Schedule:
-        """Log of everything so far, built on request: O(launches). Without ``record`` it holds only
-        arrivals and completions."""
+        """The schedule so far, built on request: O(launches). Without ``record`` its log contains only
+        arrivals and completions.
+        """
         self.episode.ended_ms = self.cluster.now_ms
         return schedule_of(self.episode)
 
@@ -82,7 +85,8 @@ class SparkKernel:
         """Drive the simulation with ``policy`` until every job is complete (or until ``until_s``).
 
         Raises:
-            IllegalDecision: The policy chose a stage that cannot be chosen; the message names it.
+            IllegalDecision: The policy chose a stage that cannot be chosen; the message names the
+                stage.
             Stalled: The policy leaves everything idle although no further job will arrive.
         """
         Conversation(self, until_s).follow(policy)
@@ -92,8 +96,8 @@ class SparkKernel:
         """Yield a view whenever executors can be committed, and carry out the decisions that are
         sent back.
 
-        An empty answer leaves the remaining executors idle. The policy is called again while
-        executors and stages are left; then time passes, until the end.
+        An empty answer leaves the remaining executors idle. The policy is called again as long as
+        executors and stages are left; then time passes. This is repeated until the end.
         """
         cluster, episode, until_ms = self.cluster, self.episode, until_s * 1000
         view, check, commit = SparkView(self), self._checked, cluster.commit
@@ -120,20 +124,20 @@ class SparkKernel:
 
     @property
     def table(self) -> StageTable:
-        """Builder of ``SparkView.graph``, created on first use."""
+        """The object that builds ``SparkView.graph``, created on first use."""
         if self._table is None:
             self._table = StageTable(self.cluster)
         return self._table
 
     def stream(self, name: str) -> np.random.Generator:
-        """Named random stream of this simulation; streams are independent of each other."""
+        """Return a named random stream for this simulation; streams are independent of each other."""
         generator = self._streams.get(name)
         if generator is None:
             generator = self._streams[name] = stream(self.episode.seed, name)
         return generator
 
     def _advance(self, until_ms: float) -> bool:
-        """Let time pass until executors can be committed; return False at the end."""
+        """Let time pass until executors can be committed; return False at the end of the simulation."""
         cluster = self.cluster
         heap, parity, draw, launches = cluster.heap, cluster.parity, self.draws.draw, cluster.launches
         scaled = cluster.scaled
@@ -183,7 +187,7 @@ class SparkKernel:
                 return True
 
     def _opens(self) -> bool:
-        """Open a round if some source has executors that can be committed."""
+        """Open a round if some pool has executors that can be committed."""
         cluster = self.cluster
         while True:
             source = cluster.source
@@ -193,16 +197,17 @@ class SparkKernel:
                 cluster.retire(source, cluster.idle(source))
                 cluster.source = None
             if not self._offers:
-                # There, a source stays if all its executors are committed, and may open again
-                # later.
+                # in spark-sched-sim, a source stays even if all its executors are committed, and
+                # may open a round again later
                 if not cluster.parity:
                     cluster.source = None
                 return False
             cluster.source = self._offers.pop()
 
     def _idle_pools(self) -> list[ExecutorPool]:
-        """Return the pools whose executors are all idle; the last one, the oldest job's, is offered
-        first."""
+        """Return the pools whose executors are all idle. The last of them, which is the oldest job's,
+        is offered first.
+        """
         cluster = self.cluster
         pools = [job.pool for job in reversed(cluster.jobs) if job.pool.executors]
         return [cluster.common, *pools] if cluster.common.executors else pools
@@ -243,7 +248,7 @@ class SparkKernel:
             cluster.source = stage.pool
 
     def _complete(self, stage: StageState) -> bool:
-        """Return the complete ``stage``; return True if a child has become ready."""
+        """Complete ``stage``; return True if a child has become ready."""
         cluster, job = self.cluster, stage.job
         job.active.remove(stage)
         unlocked = []
@@ -263,7 +268,7 @@ class SparkKernel:
         return bool(unlocked)
 
     def _fetch(self) -> None:
-        """Read the next job to arrive."""
+        """Read the job that will arrive next."""
         last_ms = self._next_ms if self._next is not None else 0.0
         self._next = next(self._arrivals, None)
         self._next_ms = inf if self._next is None else self._next.arrival_ms
@@ -271,7 +276,7 @@ class SparkKernel:
             raise ModelError(f"job {self._next.id!r} is listed after a job that arrives later")  # type: ignore[union-attr]
 
     def _checked(self, decision: object) -> tuple[StageState, int]:
-        """Return the stage and the number of executors of a legal decision, changing nothing.
+        """Return the stage and the number of executors of a legal decision, without changing anything.
 
         Raises:
             IllegalDecision: The decision cannot be carried out.

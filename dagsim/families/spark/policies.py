@@ -1,13 +1,17 @@
-"""Policies of the Spark system, by name, and the policies themselves.
+"""The policies of the Spark system, and their names.
 
-- ``fair``, ``fifo``: share the number of executors, as in spark-sched-sim and decima-sim.
-- ``weighted-fair``: shares in proportion to a power of the jobs' work (Mao et al. 2019, section 7.1).
-- ``sjf-cp``, ``srpt-cp``: the shortest job first, its critical path first.
+- ``fair``, ``fifo``: share the executors by number, as in spark-sched-sim and decima-sim.
+- ``weighted-fair``: shares in proportion to a power of the jobs' work (Mao et al. 2019, section
+  7.1).
+- ``sjf-cp``, ``srpt-cp``: the shortest job first, and within a job its critical path first.
 - ``tetris``: packing (Grandl et al. 2014), with executors as the only resource.
-- ``graphene``: troublesome stages first (Grandl et al. 2016), with weighted fair shares as in Mao et al. 2019. Each job
-  is split at several thresholds into troublesome (long) stages and the rest. For each split, a schedule of the job
-  alone is computed in which the ancestors of troublesome stages come first. The schedule that ends first gives the
-  order. Graphene's fragmentation score does not apply, since executors are the only resource.
+- ``graphene``: troublesome stages first (Grandl et al. 2016), with weighted fair shares as in Mao
+  et al. 2019. Each job
+  is split at several thresholds into troublesome (long) stages and the rest. For each split, a
+  schedule of the job
+  alone is computed in which the ancestors of troublesome stages come first. The schedule that ends
+  first determines
+  the order. Graphene's fragmentation score does not apply, since executors are the only resource.
 """
 
 from __future__ import annotations
@@ -55,14 +59,12 @@ Counted = Literal["active", "wanting"]
 
 
 class FairShare:
-    """Give jobs executors up to an equal share, in order of arrival; a job that releases some keeps
-    all it can use.
+    """Gives jobs executors up to an equal share, in order of arrival. A job that releases executors
+    keeps all that it can use.
 
-    ``counts`` selects the jobs that share: all ``active`` ones, or those ``wanting`` executors.
-
-    The executors are shared among all ``active`` jobs (spark-sched-sim), or among jobs ``wanting``
-    more, which have a stage that could use an executor (decima-sim). ``dynamic=False`` makes every
-    share the whole cluster: first come, first served.
+    The executors are shared among all jobs (``counts="active"``, as in spark-sched-sim), or among
+    the jobs with a stage that could use another executor (``counts="wanting"``, as in decima-sim).
+    ``dynamic=False`` makes every share the whole cluster, that is, first come, first served.
     """
 
     def __init__(self, counts: Counted = "active", dynamic: bool = True) -> None:
@@ -92,7 +94,7 @@ class FairShare:
 
 
 def oldest_job() -> FairShare:
-    """First come, first served."""
+    """Return a policy that serves jobs first come, first served."""
     return FairShare(dynamic=False)
 
 
@@ -104,15 +106,16 @@ Order = Literal["deficit", "shortest"]
 
 
 class WeightedFair:
-    """Give executors to jobs below their share, which is proportional to their work left to the
+    """Gives executors to jobs below their share, which is proportional to their remaining work to the
     power ``alpha``.
 
-    ``order`` sorts the jobs below their share: the largest deficit first, or the least work.
+    ``order`` sorts the jobs below their share: by the largest deficit, or by the least work.
 
-    A job that releases executors keeps them up to its share. The rest goes to the job that lacks
-    most (``order="deficit"``) or to the one with the least work left (``"shortest"``), and if no
-    job lacks any, to any job that can use them. ``alpha=0`` is fair sharing, 1 gives large jobs
-    more, -1 small ones. ``total=True`` uses the work of the whole job instead of the work left.
+    A job that releases executors keeps them up to its share. The rest goes to the job that is
+    furthest below its share (``order="deficit"``) or to the one with the least remaining work
+    (``"shortest"``). If no job is below its share, it goes to any job that can use it. ``alpha=0``
+    is fair sharing, 1 favours large jobs, and -1 small ones. ``total=True`` uses the work of the
+    whole job instead of the remaining work.
     """
 
     def __init__(self, alpha: float = 0.0, order: Order = "deficit", total: bool = False) -> None:
@@ -143,8 +146,9 @@ class WeightedFair:
         return ()
 
     def _lacks(self, view: SparkView) -> dict[SparkJobState, float]:
-        """Return the executors that each job lacks to reach its share, not counting those that the
-        source could give away."""
+        """Return the number of executors that each job lacks to reach its share. Executors that the
+        source's job could give away do not count as that job's.
+        """
         weights = [max(self.work(job), 1.0) ** self.alpha for job in view.jobs]
         per_weight = view.executors / ordered_sum(weights)
         lacks = {job: weight * per_weight - job.supply for job, weight in zip(view.jobs, weights, strict=True)}
@@ -154,16 +158,16 @@ class WeightedFair:
 
 
 def naive_weighted_fair() -> WeightedFair:
-    """Return a policy with shares in proportion to the work of the whole job."""
+    """Return a policy whose shares are proportional to the work of the whole job."""
     return WeightedFair(alpha=1.0, total=True)
 
 
 class ShortestFirst:
-    """Give the job with the least work executors first, at most ``cap`` (``None``: no cap), along
+    """Gives executors first to the job with the least work, at most ``cap`` (``None``: no cap), along
     its critical path.
 
-    All executors of the source are assigned again at each decision. Once all jobs are at the cap,
-    it is lifted.
+    All executors of the source are assigned again at each decision. Once all jobs have reached the
+    cap, it no longer applies.
     """
 
     def __init__(self, work: Callable[[SparkJobState], float], cap: int | None = None) -> None:
@@ -189,7 +193,7 @@ class ShortestFirst:
 
 
 def smallest_job(cap: int | None = None) -> ShortestFirst:
-    """Order jobs by total work, least first.
+    """Return a policy that orders jobs by total work, least first.
 
     A job has at most ``cap`` executors.
     """
@@ -197,7 +201,7 @@ def smallest_job(cap: int | None = None) -> ShortestFirst:
 
 
 def srpt_cp(cap: int | None = None) -> ShortestFirst:
-    """Order jobs by work left, least first.
+    """Return a policy that orders jobs by remaining work, least first.
 
     A job has at most ``cap`` executors.
     """
@@ -205,11 +209,11 @@ def srpt_cp(cap: int | None = None) -> ShortestFirst:
 
 
 class SparkTetris:
-    """Pick the stage with the best score: ``a`` - ``weight`` x ``p`` x mean(``a``) / mean(``p``),
-    where ``a`` is the share of the free executors that the stage fills and ``p`` is its job's
-    work left (Grandl et al. 2014, section 3.3.2, epsilon).
+    """Picks the stage whose score ``a`` - ``weight`` x ``p`` x mean(``a``) / mean(``p``) is highest.
+    Here, ``a`` is the share of the free executors that the stage fills, and ``p`` is its job's
+    remaining work (Grandl et al. 2014, section 3.3.2, epsilon).
 
-    ``cap`` limits the executors of a job, unless all jobs are at it.
+    ``cap`` limits the number of executors per job, unless all jobs have reached it.
     """
 
     def __init__(self, weight: float = 1.0, cap: int | None = None) -> None:
@@ -249,8 +253,9 @@ THRESHOLDS = (0.2, 0.4, 0.6, 0.8)
 
 
 class Graphene:
-    """Weighted fair shares between jobs (``alpha`` as in ``WeightedFair``); within a job, stages in
-    its planned order."""
+    """Shares executors between jobs as ``WeightedFair`` does with ``alpha``, and runs the stages in a
+    job in the job's planned order.
+    """
 
     def __init__(self, alpha: float = -0.5) -> None:
         self._shares = WeightedFair(alpha)
@@ -275,8 +280,9 @@ class Graphene:
 
 
 def planned_order(job: SparkJob, executors: int) -> list[int]:
-    """Return the stages of ``job`` by priority: the order, over all splits, whose schedule ends
-    first."""
+    """Return the stages of ``job`` by priority. Among the orders for all splits, this is the one whose
+    schedule ends first.
+    """
     lengths = [stage.rough_ms * -(-stage.tasks // executors) for stage in job.durations]
     longest = max(lengths)
     orders = [_order(job, [length >= share * longest for length in lengths]) for share in THRESHOLDS]
@@ -284,7 +290,9 @@ def planned_order(job: SparkJob, executors: int) -> list[int]:
 
 
 def _order(job: SparkJob, troublesome: Sequence[bool]) -> list[int]:
-    """Order troublesome stages and their ancestors first, each group by the work on the path ahead."""
+    """Order the stages: troublesome stages and their ancestors first, and each of the two groups by
+    the work on the path ahead.
+    """
     graph = job.graph
     leads = list(troublesome)
     for index in reversed(graph.order):
@@ -296,7 +304,7 @@ def _order(job: SparkJob, troublesome: Sequence[bool]) -> list[int]:
 def span_ms(job: SparkJob, executors: int, order: Sequence[int]) -> float:
     """Return the time that the job takes alone if executors follow this order of stages.
 
-    A task uses at most one executor; fractions of a task count.
+    A task uses at most one executor; fractions of tasks are allowed.
     """
     graph = job.graph
     left = [stage.tasks * stage.rough_ms for stage in job.durations]
@@ -321,8 +329,9 @@ def span_ms(job: SparkJob, executors: int, order: Sequence[int]) -> float:
 
 
 class RandomJob:
-    """Choose uniformly among the jobs that have an eligible stage, then choose a uniform number of
-    executors, as in spark-sched-sim."""
+    """Chooses uniformly among the jobs that have an eligible stage, and then a uniform number of
+    executors, as in spark-sched-sim.
+    """
 
     def decide(self, view: SparkView) -> Iterable[Commit]:
         rng = view.stream("policy")

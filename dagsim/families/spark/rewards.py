@@ -1,5 +1,6 @@
 """The cost of waiting: the number of jobs in the system, integrated over time. Decima's reward is
-its negative."""
+minus this cost.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class JobTime:
-    """Job-seconds between two readings of a running episode.
+    """The job-seconds between two calls during a running episode.
 
-    With ``beta`` (per second), job-seconds ``t`` seconds after the last look are discounted by
-    ``exp(-beta t)``. Without it, the costs of an episode add up to the sum of all completion times, so
-    the least cost is the least mean completion time (Little's law).
+    With ``beta`` (per second), job-seconds that accrue ``t`` seconds after the last call are
+    discounted by ``exp(-beta t)``. Without it, an episode's costs add up to the sum of all
+    completion times, so the lowest cost gives the lowest mean completion time (Little's law).
     """
 
     def __init__(self, episode: SparkEpisode, beta: float = 0.0) -> None:
@@ -53,8 +54,9 @@ class JobTime:
 
 
 def job_seconds(kernel: SparkKernel, beta: float = 0.0) -> JobTime:
-    """Return the job-seconds of a running kernel, discounted by ``beta`` per second since the last
-    reading."""
+    """Build the cost in job-seconds for a running kernel, discounted at the rate ``beta`` per second
+    since the last call.
+    """
     return JobTime(kernel.episode, beta)
 
 

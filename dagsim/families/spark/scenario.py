@@ -1,4 +1,4 @@
-"""The scenario of Spark executors, which alone builds their kernels."""
+"""The scenario for Spark executors, which is the only object that builds their kernels."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from dagsim.systems.seam import CountedJobs, Kernel, RewardTerm, Scenario
 
 
 class _Pool:
-    """The pool of jobs to draw from, read on first use; other processes read it again."""
+    """The pool from which jobs are drawn, read on first use; other processes read it again."""
 
     def __init__(self, jobs: Sequence[SparkJob] | None = None) -> None:
         self._jobs = None if jobs is None else list(jobs)
@@ -46,7 +46,7 @@ class SparkScenario(Scenario):
     executors.
 
     Jobs are drawn from ``profiles`` (a file or folder of TPC-H profiles), from ``trace`` (any trace
-    of DAG jobs, without jobs of more than ``max_tasks`` tasks), or else from synthetic queries.
+    of DAG jobs, except jobs with more than ``max_tasks`` tasks), or else from synthetic queries.
 
     If the number of executors or the gap between arrivals is a range, [least, largest], it is drawn
     for every seed, uniformly on a log scale.
@@ -107,17 +107,17 @@ class SparkScenario(Scenario):
 
     @property
     def varied(self) -> bool:
-        """True if every seed has its own executors or arrivals, and with them its own unit of time."""
+        """True if executors or arrivals, and therefore the unit of time, differ between seeds."""
         return bool(_range(self.executors) or _range(self.mean_gap_s))
 
     @property
     def episode_jobs(self) -> int:
-        """Jobs per episode; a kernel can simulate only the first of them."""
+        """The number of jobs per episode; a kernel can also simulate only the first of them."""
         return self.jobs
 
     @property
     def trace_path(self) -> Path | None:
-        """Path of the trace from which jobs are drawn."""
+        """The path of the trace from which jobs are drawn."""
         return None if self.trace is None else Path(self.trace)
 
     def read_from(self, path: str) -> Mapping[str, Any]:
@@ -126,7 +126,7 @@ class SparkScenario(Scenario):
 
     @property
     def cluster(self) -> Cluster:
-        """A cluster with a node per executor; for a range, the cluster of the first seed."""
+        """A cluster with one node per executor; for a range, the cluster for the first seed."""
         return cluster_of(executor_types(self.executors_of(0)))
 
     @property
@@ -136,7 +136,7 @@ class SparkScenario(Scenario):
         return int(limits[1]) if limits else len(self.cluster.nodes)
 
     def executors_of(self, seed: int) -> int | tuple[ExecutorType, ...]:
-        """Return the executors for a seed: a number or types."""
+        """Return the executors for a seed, as a number or as types."""
         match self.executors:
             case (int() as least, int() as largest):
                 return round(_drawn(least, largest, seed, "executors"))
@@ -144,7 +144,7 @@ class SparkScenario(Scenario):
                 return executors
 
     def mean_gap_s_of(self, seed: int) -> float:
-        """Return the mean seconds between two arrivals for a seed."""
+        """Return the mean time between two arrivals for a seed, in seconds."""
         match self.mean_gap_s:
             case (least, largest):
                 return _drawn(least, largest, seed, "mean-gap")
@@ -177,8 +177,9 @@ class SparkScenario(Scenario):
     ) -> SparkKernel:
         """Build a kernel; the same seed gives the same jobs and durations.
 
-        Without ``record`` the log holds only arrivals and completions. ``jobs`` is either a number,
-        to simulate only the first jobs of the episode, or the jobs themselves, in order of arrival.
+        Without ``record``, the log contains only arrivals and completions. ``jobs`` is either a
+        number, to simulate only the first jobs of the episode, or the jobs themselves, in order of
+        arrival.
 
         Raises:
             WorkloadError, TraceError: The jobs cannot be read.
@@ -204,7 +205,9 @@ class SparkScenario(Scenario):
         )
 
     def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
-        """Return facts about the jobs that arrived: their number and span."""
+        """Return facts about the jobs that arrived: their number and the time that their arrivals
+        span.
+        """
         assert isinstance(kernel, SparkKernel)
         jobs = kernel.episode.jobs
         span_s = (jobs[-1].arrival_ms - jobs[0].arrival_ms) / 1000 if jobs else 0.0
@@ -218,7 +221,7 @@ class SparkScenario(Scenario):
         }
 
     def check(self) -> None:
-        """Read the jobs to draw from.
+        """Read the jobs from which episodes are drawn.
 
         Raises:
             WorkloadError, TraceError: The jobs cannot be read.
@@ -235,7 +238,7 @@ class SparkScenario(Scenario):
 
 
 def _range(value: object) -> tuple[float, float] | None:
-    """Return the limits of a range; ``None`` for a number or for types of executors."""
+    """Return the limits of a range; ``None`` for a number or for executor types."""
     match value:
         case (float() | int() as least, float() | int() as largest):
             return least, largest
@@ -248,5 +251,5 @@ def _drawn(least: float, largest: float, seed: int, name: str) -> float:
 
 
 def _counted(kind: ExecutorType) -> str:
-    """Describe the executors: ``50 executors``, or with types ``8 executors fast``."""
+    """Describe the executors: ``50 executors``, or ``8 executors fast`` for a named type."""
     return f"{kind.count} executors" + ("" if kind.name == "executor" else f" {kind.name}")

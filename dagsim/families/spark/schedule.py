@@ -1,4 +1,4 @@
-"""The result of an episode, and its schedule for metrics and plots."""
+"""The result of an episode, and the schedule built from it for metrics and plots."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ from dagsim.model.log import Row, Schedule
 
 @dataclass(slots=True)
 class SparkEpisode:
-    """Jobs in order of arrival with their completion times; ``launches`` only if recorded."""
+    """Jobs in order of arrival with their completion times; ``launches`` is set only if they are
+    recorded.
+    """
 
     executors: tuple[ExecutorType, ...]
     jobs: list[SparkJobState] = field(default_factory=list)
@@ -42,12 +44,12 @@ class SparkEpisode:
 
     @property
     def makespan_s(self) -> float:
-        """Completion time of the last job."""
+        """The time at which the last job is complete."""
         return max((job.completed_ms or 0.0) for job in self.jobs) / 1000
 
     @property
     def tasks(self) -> int:
-        """Number of tasks launched."""
+        """The number of tasks launched."""
         return sum(stage.tasks - stage.remaining for job in self.jobs for stage in job.stages)
 
 
@@ -56,8 +58,9 @@ _BEFORE_STARTS = -1
 
 @dataclass(slots=True)
 class _Run:
-    """A run of ``tasks`` tasks of a stage, back to back on one executor; ``begun_ms`` includes the
-    move to the stage."""
+    """A run of ``tasks`` tasks in a stage, back to back on one executor; ``begun_ms`` is when the
+    executor began to move to the stage.
+    """
 
     order: int
     begun_ms: float
@@ -69,8 +72,9 @@ class _Run:
 
 
 def cluster_of(types: tuple[ExecutorType, ...]) -> Cluster:
-    """Return a cluster of one node per executor: one GPU if its type is in the catalogue, else one
-    CPU."""
+    """Return a cluster with one node per executor. The node has one GPU if the executor's type is in
+    the catalogue, else one CPU.
+    """
     nodes = []
     for kind in types:
         gpu = _gpu(kind)
@@ -81,12 +85,13 @@ def cluster_of(types: tuple[ExecutorType, ...]) -> Cluster:
 
 
 def schedule_of(episode: SparkEpisode, *, merged: bool = True) -> Schedule:
-    """Build the schedule of an episode; without recorded launches it holds only arrivals and
+    """Build the schedule of an episode; without recorded launches it contains only arrivals and
     completions.
 
-    A task in the schedule is a stage, and an instance is one of the stage's tasks. ``merged=True``
-    makes one run of all consecutive tasks of a stage on an executor (about 50 times fewer bars),
-    whose start-up delay is the move. ``False`` makes a run of every task and leaves out moves.
+    A task in the schedule is a stage, and an instance is one of the stage's tasks. With
+    ``merged=True``, all consecutive tasks of a stage on an executor become one run (about 50 times
+    fewer bars), whose start-up delay is the executor's move. With ``False``, every task becomes a
+    run, and moves are left out.
     """
     launches = episode.launches or []
     held = [float(kind.count > 0 and _gpu(kind) is not None) for kind in episode.executors for _ in range(kind.count)]
@@ -131,8 +136,9 @@ def _gpu(kind: ExecutorType) -> GpuType | None:
 
 
 def _end_order(run: _Run) -> int:
-    """Return a sort key by which ends come before simultaneous starts, but not before their own
-    start."""
+    """Return a sort key with which an end comes before simultaneous starts, but not before the start
+    of the same run.
+    """
     return _BEFORE_STARTS if run.end_ms > run.begun_ms else run.order
 
 
@@ -170,8 +176,9 @@ def _merged(launches: list[Launch]) -> Iterator[_Run]:
 
 
 def _facts(episode: SparkEpisode, on_gpus: bool) -> Iterator[JobFacts]:
-    """Yield the facts of every job. The ideal time uses the durations that occurred, on the fastest
-    executors."""
+    """Yield the facts about every job. The ideal time is based on the durations that occurred, on the
+    fastest executors.
+    """
     fastest = max(kind.speed for kind in episode.executors)
     longest: dict[StageState, float] = {}
     total: dict[SparkJobState, float] = dict.fromkeys(episode.jobs, 0.0)

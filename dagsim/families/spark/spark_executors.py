@@ -1,5 +1,6 @@
-"""Executors, the pools in which they wait, and the operations that move them: commit, fulfil, send,
-launch."""
+"""Executors, the pools in which they wait, and the operations on them: commit, fulfil, send,
+launch.
+"""
 
 from __future__ import annotations
 
@@ -34,13 +35,14 @@ class ExecutorType:
 
 
 def executor_types(executors: int | tuple[ExecutorType, ...]) -> tuple[ExecutorType, ...]:
-    """Return the types, or one type for a plain number of executors."""
+    """Return the executor types; a plain number of executors becomes one type."""
     return (ExecutorType("executor", executors),) if isinstance(executors, int) else executors
 
 
 class ExecutorMove:
-    """An executor on its way to ``stage``. As the target of an event it has no tasks left to
-    launch."""
+    """An executor on the way to ``stage``. As the target of an event it takes the place of a stage,
+    with no tasks to launch.
+    """
 
     __slots__ = ("stage",)
     remaining = 0
@@ -86,12 +88,16 @@ class ExecutorPools:
 
     @property
     def committable(self) -> int:
-        """Executors of the source that are not committed; some may still run a task."""
+        """The number of executors in the source that are not committed; some may still be running a
+        task.
+        """
         source = self.source
         return len(source.executors) - source.committed if source is not None else 0
 
     def schedulable_in(self, job: SparkJobState) -> Iterator[StageState]:
-        """Yield the stages of ``job`` to which executors of the source can be committed, by index."""
+        """Yield the stages of ``job`` to which executors in the source can be committed, in order of
+        index.
+        """
         source = self.source
         if job.supply < len(self.executors) or (source is not None and source.job is job):
             for stage in job.active:
@@ -99,7 +105,7 @@ class ExecutorPools:
                     yield stage
 
     def any_schedulable(self) -> bool:
-        """Return True if executors of the source can be committed somewhere."""
+        """Return True if executors in the source can be committed to any stage."""
         source = self.source
         home = source.job if source is not None else None
         count = len(self.executors)
@@ -111,7 +117,7 @@ class ExecutorPools:
         return False
 
     def commit(self, stage: StageState, executors: int) -> None:
-        """Commit executors of the source to ``stage``, at most as many as it wants."""
+        """Commit executors in the source to ``stage``, at most as many as the stage can use."""
         source = self.source
         assert source is not None
         number = min(executors, stage.remaining - stage.inbound)
@@ -125,7 +131,7 @@ class ExecutorPools:
         self.selected.append(stage)
 
     def end_round(self) -> None:
-        """Commit the remaining executors to the common pool, and send off the source's idle ones."""
+        """Commit the source's remaining executors to the common pool, and send off its idle executors."""
         source = self.source
         assert source is not None
         left = len(source.executors) - source.committed
@@ -142,7 +148,7 @@ class ExecutorPools:
         self.source = None
 
     def fulfil(self, executor: Executor, target: StageState | None) -> None:
-        """Send ``executor`` to where its pool has committed one."""
+        """Send ``executor`` to ``target``, to which its pool has committed an executor."""
         pool = executor.pool
         assert pool is not None
         left = pool.commitments[target] - 1
@@ -161,7 +167,7 @@ class ExecutorPools:
         self.move(executor, target)
 
     def move(self, executor: Executor, stage: StageState) -> None:
-        """Send ``executor`` to ``stage``, or to another stage if this one no longer needs it."""
+        """Send ``executor`` to ``stage``, or to another stage if ``stage`` no longer needs it."""
         if not stage.remaining:
             self._fall_back(executor)
         elif executor.job is not stage.job:
@@ -169,7 +175,7 @@ class ExecutorPools:
         elif not stage.blockers:
             self._place(executor, stage.pool)
             self.launch(executor, stage)
-        elif self.parity:  # drop the request, so that the stage will request executors once more
+        elif self.parity:  # drop the request, so that the stage will request executors again
             executor.last = None
             self._place(executor, stage.job.pool)
         else:
@@ -199,7 +205,7 @@ class ExecutorPools:
             self.move(executor, stage)
 
     def launch(self, executor: Executor, stage: StageState) -> None:
-        """Start the next task of ``stage``."""
+        """Start the next task in ``stage``."""
         length = stage.todo.pop() if stage.todo else self.draws.draw(stage, executor)
         if self.scaled:
             length /= executor.speed
@@ -213,8 +219,9 @@ class ExecutorPools:
         self._push(executor, stage, length)
 
     def retire(self, pool: ExecutorPool, executors: list[Executor]) -> None:
-        """Move idle executors out of ``pool``: to the pool of the job, or to the common pool if the
-        job needs no more."""
+        """Move idle executors out of ``pool``: to the job's pool, or to the common pool if the job
+        needs no more executors.
+        """
         job = pool.job
         if job is None:
             return
@@ -226,15 +233,17 @@ class ExecutorPools:
             if saturated:
                 self._detach(executor)
                 # spark-sched-sim never takes the commitment back, so the job appears to have more
-                # executors than it has.
+                # executors than it has
                 if not self.parity:
                     job.supply -= 1
 
     def idle(self, pool: ExecutorPool) -> list[Executor]:
-        """Return the idle executors of ``pool``, the next one to leave first: by speed, then by
-        number."""
+        """Return the idle executors in ``pool``, by speed and then by number; the next one to leave
+        comes first.
+        """
         executors = self.executors
-        # Iterate in the order of CPython's sets, after the same sequence of copies.
+        # spark-sched-sim iterates over a CPython set, so use the order of a set after the same
+        # copies.
         if self.parity:
             return [
                 executors[number]
@@ -244,8 +253,9 @@ class ExecutorPools:
         return sorted(idle, key=lambda executor: (-executor.speed, executor.number))
 
     def _fall_back(self, executor: Executor) -> None:
-        """Send an executor whose stage has no task left to the first schedulable stage of its job,
-        then of other jobs."""
+        """Send an executor whose stage has no tasks left to the first schedulable stage of its job, or
+        else of another job.
+        """
         own = executor.job
         assert own is not None
         stage = self._first((own,), own) or self._first([job for job in self.jobs if job is not own], own)
@@ -256,10 +266,10 @@ class ExecutorPools:
         self.retire(executor.pool, [executor])
 
     def _first(self, jobs: Iterable[SparkJobState], home: SparkJobState) -> StageState | None:
-        """Return the first stage in ``jobs`` that wants executors; ``home`` may exceed the number
-        of executors.
+        """Return the first stage in ``jobs`` that needs executors. The job ``home`` may get one even
+        if its supply already equals the number of executors.
 
-        In parity, as in spark-sched-sim, an empty ``jobs`` means all jobs, and job 0 is never
+        With ``parity``, as in spark-sched-sim, an empty ``jobs`` means all jobs, and job 0 is never
         treated as ``home``.
         """
         away: SparkJobState | None = home
@@ -300,7 +310,7 @@ class ExecutorPools:
             pool.executors.add(executor.number)
 
     def note(self, stage: StageState) -> None:
-        """Record that ``stage`` changed, for readers of the stage table."""
+        """Record that ``stage`` has changed, so that the stage table is updated."""
         if self.moved is not None:
             self.moved.add(stage)
 

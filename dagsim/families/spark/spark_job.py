@@ -26,8 +26,9 @@ Samples: TypeAlias = Mapping[int, Sequence[int]]
 
 
 def bracket(executors: int) -> tuple[int, int]:
-    """Return the levels below and above a number of executors; equal if the number is a level or
-    lies outside."""
+    """Return the levels below and above a number of executors. Both are equal if the number is itself
+    a level, or lies outside all levels.
+    """
     if executors <= LEVELS[0]:
         return LEVELS[0], LEVELS[0]
     if executors >= LEVELS[-1]:
@@ -38,7 +39,8 @@ def bracket(executors: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Waves:
-    """A stage's profile. ``at[level]`` holds three lists of durations in ms: fresh, first wave, rest.
+    """A stage's profile. ``at[level]`` contains three lists of durations in ms: for a fresh executor,
+    for the first wave, and for later tasks.
 
     Raises:
         ModelError: There are no tasks, or nothing was observed at a level.
@@ -60,9 +62,9 @@ class Waves:
         spark-sched-sim.
 
         - Fresh samples are removed from the first wave.
-        - An empty first wave inherits from the next smaller number of executors.
+        - An empty first wave inherits the samples for the next smaller number of executors.
         - A fresh executor without samples needs ``warmup_ms`` more than the first wave.
-        - Levels beyond the samples use the largest number of executors sampled.
+        - Levels above the largest sampled number of executors use the samples for that number.
         """
         clean = _without(first, fresh)
         every = [ms for wave in (fresh, clean, rest) for samples in wave.values() for ms in samples]
@@ -79,8 +81,9 @@ class Waves:
 
 
 def _without(first: Samples, fresh: Samples) -> dict[int, list[int]]:
-    """Return the first wave without the fresh samples, counted with multiplicity; gaps inherit from
-    fewer executors."""
+    """Return the first wave without the fresh samples, each removed as often as it occurs. A wave that
+    is then empty inherits the samples for fewer executors.
+    """
     clean: dict[int, list[int]] = {}
     for key, samples in first.items():
         left = Counter(fresh.get(key, ()))
@@ -98,8 +101,7 @@ def _without(first: Samples, fresh: Samples) -> dict[int, list[int]]:
 
 @dataclass(frozen=True, slots=True)
 class RecordedDurations:
-    """Recorded durations: the k-th task of the stage to be launched lasts ``ms[k]`` on any
-    executor."""
+    """Recorded durations: the k-th launched task in the stage lasts ``ms[k]`` on any executor."""
 
     ms: tuple[float, ...]
     rough_ms: float
@@ -111,7 +113,7 @@ class RecordedDurations:
 
     @property
     def tasks(self) -> int:
-        """Number of tasks of the stage."""
+        """The number of tasks in the stage."""
         return len(self.ms)
 
 
@@ -124,10 +126,10 @@ class SparkJob:
     """A DAG of stages; ``durations[n]`` belongs to ``graph.tasks[n]``, whose instances are the
     stage's tasks.
 
-    Times are milliseconds, as in the profiles, so that sums of whole numbers stay exact.
+    Times are in milliseconds, as in the profiles, so that sums of whole numbers stay exact.
 
     Raises:
-        ModelError: The arrival is negative, or the durations do not fit the graph.
+        ModelError: The arrival is negative, or the durations do not match the graph.
     """
 
     id: str
@@ -164,15 +166,15 @@ class SparkJob:
         return cls(job.id, job.graph, tuple(stages), job.arrival_s * 1000)
 
     def at(self, arrival_ms: float, id: str | None = None) -> SparkJob:
-        """Return the same job with another arrival time; the graph is shared."""
+        """Return the same job with another arrival time; both jobs share the graph."""
         return replace(self, arrival_ms=arrival_ms, id=self.id if id is None else id)
 
     @property
     def tasks(self) -> int:
-        """Number of tasks of all stages."""
+        """The number of tasks in all stages."""
         return sum(duration.tasks for duration in self.durations)
 
     @property
     def work_ms(self) -> float:
-        """Approximate executor-milliseconds of all tasks."""
+        """The approximate duration of all tasks, in executor-milliseconds."""
         return ordered_sum(duration.tasks * duration.rough_ms for duration in self.durations)

@@ -1,5 +1,6 @@
-"""The state of a running episode: jobs, stages, executors, the work that a job has left, and the
-sources of task durations."""
+"""The state of a running episode: jobs, stages, executors, a job's remaining work, and the sources of
+task durations.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +15,12 @@ from dagsim.model.streams import stream
 
 
 class ExecutorPool:
-    """Executors in one place, and their commitments in the order of the first commitment.
+    """Executors in one place, and their commitments in the order in which each target was first
+    committed to.
 
     The common pool has neither job nor stage. A job's pool holds its idle executors. A stage's pool
-    holds those that run its tasks or have just finished one. A commitment to ``None`` leads to the
-    common pool.
+    holds executors that run its tasks or have just finished one. A commitment to ``None`` leads to
+    the common pool.
     """
 
     __slots__ = ("commitments", "committed", "executors", "job", "stage")
@@ -35,7 +37,7 @@ class ExecutorPool:
 class Executor:
     """An executor, which runs one task at a time.
 
-    ``last`` is the stage of the task that it runs or ran last; ``None`` means that it is fresh.
+    ``last`` is the stage of its current or latest task; ``None`` means that the executor is fresh.
     """
 
     __slots__ = ("job", "last", "number", "pool", "running", "speed", "type")
@@ -53,9 +55,9 @@ class Executor:
 class StageState:
     """A stage of a job in the system.
 
-    ``remaining`` tasks are not launched, ``executing`` are running. ``inbound`` executors are
-    committed or moving to it. ``seen_ms`` is the duration of a task, as far as policies may know
-    it.
+    ``remaining`` tasks have not been launched, and ``executing`` tasks are running. ``inbound``
+    executors are committed to the stage or moving to it. ``seen_ms`` is the duration of a task, as
+    far as policies may see it.
     """
 
     __slots__ = (
@@ -105,19 +107,21 @@ class StageState:
 
     @property
     def demand(self) -> int:
-        """Number of executors that the stage could use beyond those that run its tasks or are on
-        their way."""
+        """The number of executors that the stage could use in addition to those that run its tasks or
+        are on their way.
+        """
         return self.remaining - self.inbound
 
     @property
     def is_ready(self) -> bool:
-        """True if the stage's parents are complete, so that a task can run at once."""
+        """True if all parents of the stage are complete, so that its tasks can run at once."""
         return not self.blockers
 
     @property
     def is_schedulable(self) -> bool:
-        """True if the stage wants executors, was not chosen in this round, and no parent wants any.
-        Parents may still be running."""
+        """True if the stage needs executors, was not chosen in this round, and no parent needs any.
+        Parents may still be running.
+        """
         if self.remaining <= self.inbound or self.selected:
             return False
         for parent in self.parents:  # noqa: SIM110 (a generator costs twice the time)
@@ -127,11 +131,11 @@ class StageState:
 
 
 class SparkJobState:
-    """A job in the system. ``stages`` holds all stages, ``active`` the incomplete ones, in order of
-    index.
+    """A job in the system. ``stages`` contains all stages, and ``active`` the incomplete ones, in
+    order of index.
 
-    ``supply`` counts its executors: at the job, moving to it, or committed to it from elsewhere.
-    ``local`` counts only those at the job.
+    ``supply`` counts the job's executors: those at the job, moving to it, or committed to it from
+    elsewhere. ``local`` counts only those at the job.
     """
 
     __slots__ = ("active", "completed_ms", "job", "local", "number", "pool", "stages", "supply")
@@ -152,7 +156,7 @@ class SparkJobState:
 
     @property
     def arrival_ms(self) -> float:
-        """Arrival time."""
+        """The arrival time in milliseconds."""
         return self.job.arrival_ms
 
     @property
@@ -165,18 +169,19 @@ class SparkJobState:
 
 
 def work_left_ms(job: SparkJobState) -> float:
-    """Return the executor-milliseconds of the tasks that are not launched. O(incomplete stages)."""
+    """Return the executor-milliseconds of the tasks that have not been launched. O(incomplete stages)."""
     return ordered_sum([stage.remaining * stage.seen_ms for stage in job.active])
 
 
 def total_work_ms(job: SparkJobState) -> float:
-    """Return the executor-milliseconds of the whole job, as estimated when it arrived."""
+    """Return the executor-milliseconds of the whole job, as estimated at its arrival."""
     return job.job.work_ms
 
 
 def first_stage(choice: Iterable[StageState]) -> StageState | None:
-    """Return the first stage in ``choice`` that can run at once, else the first of all; ``None`` if
-    ``choice`` is empty."""
+    """Return the first stage in ``choice`` that can run at once. If none can, return the first stage;
+    ``None`` if ``choice`` is empty.
+    """
     first = None
     for stage in choice:
         if not stage.blockers:
@@ -187,10 +192,10 @@ def first_stage(choice: Iterable[StageState]) -> StageState | None:
 
 
 def critical_stage(choice: Iterable[StageState]) -> StageState | None:
-    """Return the first stage on the path with the most work left, among the stages of one job that
-    can run at once.
+    """Among the stages of one job that can run at once, return the first stage on the path with the
+    most remaining work.
 
-    If none can run at once, all stages are considered. Return ``None`` without a choice.
+    If no stage can run at once, all stages are considered. Return ``None`` if ``choice`` is empty.
     """
     stages = list(choice)
     ready = [stage for stage in stages if not stage.blockers] or stages
@@ -200,8 +205,9 @@ def critical_stage(choice: Iterable[StageState]) -> StageState | None:
 
 
 def path_ms(job: SparkJobState) -> dict[StageState, float]:
-    """Return the largest amount of work left on a path from each incomplete stage, including
-    itself, to the end of the job. O(stages + edges)."""
+    """For each incomplete stage, return the largest amount of remaining work on a path from the stage
+    (including itself) to the end of the job. O(stages + edges).
+    """
     longest: dict[StageState, float] = {}
     for index in reversed(job.job.graph.order):
         stage = job.stages[index]
@@ -218,19 +224,20 @@ class DurationSource(Protocol):
     """Draws the durations of tasks from the profiles of their stages."""
 
     def admit(self, job: SparkJobState) -> None:
-        """Record a new job; called in order of arrival."""
+        """Prepare for a new job; called in order of arrival."""
         ...
 
     def draw(self, stage: StageState, executor: Executor) -> float:
-        """Return the duration (ms) of the task that ``executor`` launches now; ``stage.remaining``
-        still counts it."""
+        """Return the duration (ms) of the task that ``executor`` is launching now; ``stage.remaining``
+        still includes this task.
+        """
         ...
 
 
 class PairedStreams:
-    """A random stream for each job, so that all policies on one seed get the same draws.
+    """One random stream per job, so that all policies get the same draws for a seed.
 
-    The n-th task of a stage to be launched gets the same draw, no matter what was launched before.
+    The n-th launched task in a stage gets the same draw, no matter what was launched before.
     """
 
     def __init__(self, seed: int) -> None:
@@ -260,10 +267,10 @@ class SharedStream:
     """All durations from one generator in launch order, equal to those of spark-sched-sim, bit for
     bit.
 
-    Its choice between two profiled numbers of executors is the same, too: the closer the real
-    number is to the upper one, the likelier is the lower one. The raw words of the generator are
+    The choice between two profiled numbers of executors is also the same as there: the closer the
+    real number is to the upper one, the likelier is the lower one. The generator's raw words are
     fetched in bulk and converted as in NumPy (PCG64; Lemire's method on half words for bounded
-    integers). This costs 20 % of a call of ``Generator.integers``.
+    integers). This takes 20% of the time of a call of ``Generator.integers``.
     """
 
     def __init__(self, rng: np.random.Generator) -> None:
@@ -305,7 +312,7 @@ class SharedStream:
         return product >> 32
 
     def _half_word(self) -> int:
-        """Draw 32 bits: the lower half of a word, then its upper half."""
+        """Draw 32 bits: first the lower half of a word, and in the next call its upper half."""
         half = self._half
         if half is None:
             word = self._word()

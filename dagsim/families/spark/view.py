@@ -1,4 +1,6 @@
-"""The current state on which a Spark policy decides, as objects and as one graph of arrays."""
+"""The current state on which a Spark policy bases its decisions, as objects and as one graph of
+arrays.
+"""
 
 from __future__ import annotations
 
@@ -17,34 +19,36 @@ if TYPE_CHECKING:
 
 
 class StageGraph(NamedTuple):
-    """Incomplete stages of all active jobs, by job in order of arrival, then by index, in raw
-    units.
+    """Incomplete stages of all active jobs in unscaled units, by job in order of arrival and then by
+    index.
 
     There are N stages, M edges between them and J jobs. The caller owns the arrays.
     """
 
     remaining: np.ndarray  # (N,) int64: tasks that have not been launched
-    seen_ms: np.ndarray  # (N,) float64: duration of a task, as far as it is known
-    # (N,) int64: executors that the stage could use beyond those running or on their way; may be
-    # negative
+    seen_ms: np.ndarray  # (N,) float64: duration of a task, as far as policies may see it
+    # (N,) int64: executors that the stage could use in addition to those running or on their way;
+    # may be negative
     demand: np.ndarray
     executing: np.ndarray  # (N,) int64: running tasks
     ready: np.ndarray  # (N,) bool: True if all parents are complete
     schedulable: np.ndarray  # (N,) bool: True if the stage can be chosen now
-    height: np.ndarray  # (N,) int64: edges on the longest path to a sink; children lie strictly below
-    job: np.ndarray  # (N,) int64: index of its job in 0..J-1
-    first: np.ndarray  # (J + 1,) int64: stages of job j are first[j]..first[j + 1]-1
+    height: np.ndarray  # (N,) int64: edges on the longest path to a sink; smaller for every child
+    job: np.ndarray  # (N,) int64: index of the stage's job in 0..J-1
+    first: np.ndarray  # (J + 1,) int64: job j has the stages first[j]..first[j + 1]-1
     edges: np.ndarray  # (M, 2) int64: parent, child
     supply: np.ndarray  # (J,) int64: executors at the job, moving to it or committed to it
     arrival_ms: np.ndarray  # (J,) float64
     source: int  # index of the job whose executors are to be committed; -1 for the common pool
     committable: int
-    executors: int  # number of executors in the whole cluster
+    executors: int  # number of executors in the cluster
     now_ms: float
     stages: tuple[StageState, ...]  # the stages by index, as targets for commitments
 
     def kept(self) -> np.ndarray:
-        """Return the executors that each job keeps, without those to be committed now, (J,) int64."""
+        """Return the number of executors that each job keeps, not counting those to be committed now,
+        (J,) int64.
+        """
         kept = self.supply.copy()
         if self.source >= 0:
             kept[self.source] -= self.committable
@@ -75,7 +79,7 @@ def _shape(graph: TaskGraph) -> _Shape:
 
 
 class StageTable:
-    """Builder of the ``StageGraph`` of a cluster.
+    """Builds the ``StageGraph`` of a cluster.
 
     O(stages of the active jobs) in NumPy, and a few operations in Python for every stage that has
     changed.
@@ -136,13 +140,14 @@ class StageTable:
         return mask
 
     def _refresh(self) -> None:
-        """Write the stages that have changed; a stage with a running task will have changed again
-        next time."""
+        """Write the values of the stages that have changed. A stage with a running task will change
+        again before the next call.
+        """
         moved = self._cluster.moved
         assert moved is not None
         for stage in moved:
             row = self._row.get(stage)
-            if row is not None:  # some executors were moving to a job that has left
+            if row is not None:  # stages of a job that has left can change while executors are still moving to it
                 self._write(row, stage)
         self._cluster.moved = {stage for stage in moved if stage.executing}
 
@@ -181,29 +186,31 @@ the executors of its job (parallelism limit, Mao et al. 2019, section 5.2)."""
 
 
 class Commit(NamedTuple):
-    """Commit ``executors`` of the source to ``stage``, at most as many as the stage wants."""
+    """Commit ``executors`` of the source to ``stage``, at most as many as the stage can use."""
 
     stage: StageState
     executors: int
 
 
 class SparkPolicy(Protocol):
-    """A policy: decides where the executors of the source go next.
+    """A policy, which decides where the source's executors go next.
 
     A policy object serves one simulation at a time; ``decide`` may keep state about it.
     """
 
     def decide(self, view: SparkView) -> Iterable[Commit]:
-        """Return decisions of the present round; no decision ends the round and leaves the
+        """Return decisions for the current round. An empty answer ends the round and leaves the
         remaining executors idle.
 
-        The policy is asked again while executors and stages are left.
+        The policy is called again as long as executors and stages are left.
         """
         ...
 
 
 class SparkView:
-    """The current state as a policy may see it: live, read-only, and O(1) to pass on."""
+    """The current state as a policy may see it. The view is live and read-only, and costs O(1) to pass
+    on.
+    """
 
     __slots__ = ("_cluster", "_simulation")
 
@@ -213,12 +220,12 @@ class SparkView:
 
     @property
     def now(self) -> float:
-        """Seconds since the start."""
+        """Seconds since the start of the simulation."""
         return self._cluster.now_ms / 1000
 
     @property
     def now_ms(self) -> float:
-        """Milliseconds since the start, the unit of this system's clock."""
+        """Milliseconds since the start of the simulation; this is the unit of the system's clock."""
         return self._cluster.now_ms
 
     @property
@@ -228,12 +235,12 @@ class SparkView:
 
     @property
     def executors(self) -> int:
-        """All executors of the cluster."""
+        """The number of executors in the cluster."""
         return len(self._cluster.executors)
 
     @property
     def source(self) -> SparkJobState | None:
-        """Job whose executors are to be committed; ``None`` for those of the common pool."""
+        """The job whose executors are to be committed; ``None`` for the executors in the common pool."""
         pool = self._cluster.source
         return pool.job if pool is not None else None
 
@@ -249,8 +256,9 @@ class SparkView:
 
     @property
     def idle(self) -> list[Executor]:
-        """Return the idle executors of the source, the next one to leave first. O(executors of the
-        source)."""
+        """The idle executors in the source; the next one to leave comes first. O(executors in the
+        source).
+        """
         pool = self._cluster.source
         return self._cluster.idle(pool) if pool is not None else []
 
@@ -264,5 +272,5 @@ class SparkView:
         return self._simulation.table.graph()
 
     def stream(self, name: str) -> np.random.Generator:
-        """Named random stream of this simulation; streams are independent of each other."""
+        """Return a named random stream for this simulation; streams are independent of each other."""
         return self._simulation.stream(name)

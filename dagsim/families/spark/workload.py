@@ -1,4 +1,6 @@
-"""Workloads of Spark jobs: profiled queries, sequences, synthetic queries, traces and workload files."""
+"""Workloads of Spark jobs: profiled queries, random sequences, synthetic queries, traces and workload
+files.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +32,11 @@ _GZIP = b"\x1f\x8b"
 
 
 def read_profiles(path: Path, *, warmup_ms: float = 1000.0) -> list[SparkJob]:
-    """Read all profiled queries as jobs that arrive at 0: by query, then by size as in ``SIZES``.
+    """Read all profiled queries as jobs that arrive at 0, ordered by query and then by size as in
+    ``SIZES``.
 
     Raises:
-        TraceError: ``path`` cannot be read, or holds no such profiles.
+        TraceError: ``path`` cannot be read, or contains no such profiles.
     """
     file = path / PROFILE_FILE if path.is_dir() else path
     try:
@@ -68,7 +71,7 @@ def _samples(by_executors: Mapping[str, list[int]]) -> dict[int, list[int]]:
 
 
 def _size(text: object) -> tuple[int, str]:
-    """Return a sort key: known sizes in their order, then the others by name."""
+    """Return a sort key that puts known sizes in their order, followed by other sizes by name."""
     name = str(text)
     return (SIZES.index(name), name) if name in SIZES else (len(SIZES), name)
 
@@ -86,11 +89,11 @@ def sequence(
     batch: int = 1,
     until_ms: float | None = None,
 ) -> Iterator[SparkJob]:
-    """Draw jobs uniformly from ``pool``: the first ``batch`` at 0, then one by one with exponential
-    gaps.
+    """Draw jobs uniformly from ``pool``: the first ``batch`` jobs arrive at 0, the others one by one
+    with exponential gaps.
 
-    The sequence ends after ``jobs`` jobs or with the last one before ``until_ms``; it is read
-    lazily and is endless without both. The choice of jobs and their arrivals come from separate
+    The sequence ends after ``jobs`` jobs, or with the last job before ``until_ms``; without either
+    it is endless. It is read lazily. The choice of jobs and their arrivals come from separate
     streams, so changing the gap does not change the mix.
 
     Raises:
@@ -124,8 +127,9 @@ def _drawn(
 
 
 class ParitySequence(NamedTuple):
-    """The jobs in an episode of spark-sched-sim, and the generator with which its durations
-    continue."""
+    """The jobs in an episode of spark-sched-sim, and the source of their durations, which continues
+    with the same generator.
+    """
 
     jobs: list[SparkJob]
     draws: SharedStream
@@ -142,10 +146,10 @@ def parity_sequence(
     """Return the episode that spark-sched-sim builds in ``reset(seed)``: the same jobs, arrivals
     and durations.
 
-    ``pool`` holds the 154 TPC-H profiles in the order of ``read_profiles``.
+    ``pool`` contains the 154 TPC-H profiles in the order of ``read_profiles``.
 
     Raises:
-        WorkloadError: ``pool`` is something else, or the sequence has no end.
+        WorkloadError: ``pool`` has another length, or the sequence has no end.
     """
     if len(pool) != QUERIES * len(SIZES):
         raise WorkloadError(f"parity needs all {QUERIES * len(SIZES)} TPC-H profiles, got {len(pool)}")
@@ -172,7 +176,7 @@ _SAMPLES = 24
 
 
 def synthetic_profiles(seed: int = 0, *, queries: int = QUERIES) -> list[SparkJob]:
-    """Make ``queries`` synthetic queries at the seven input sizes, in the order of
+    """Build ``queries`` synthetic queries at the seven input sizes, in the order of
     ``read_profiles``; all arrive at 0.
 
     Raises:
@@ -191,8 +195,9 @@ def synthetic_profiles(seed: int = 0, *, queries: int = QUERIES) -> list[SparkJo
 
 
 class _Query:
-    """The part of a query that is constant over input sizes: the tree, the scanned tables, and the
-    growth of work."""
+    """The part of a query that is the same for all input sizes: the tree, the scanned tables, and how
+    the work grows.
+    """
 
     def __init__(self, rng: np.random.Generator, stages_at: float, work_at: float) -> None:
         count = round(min(18, max(2, _quantile(stages_at))))
@@ -210,8 +215,9 @@ class _Query:
             self.inner_tasks[-1] = rng.choice([1, 3, 5, 6, _SHUFFLE_TASKS], p=[0.45, 0.15, 0.1, 0.1, 0.2])
 
     def stages(self, gb: float) -> list[tuple[int, float, bool]]:
-        """Return per stage the number of tasks, the ms of a later task with few executors, and
-        whether it scans; scans first, the sink last."""
+        """Return for each stage the number of tasks, the duration of a later task with few executors
+        (ms), and whether the stage is a scan. Scans come first, the sink last.
+        """
         scans = [
             (max(2, ceil(_PER_GB[table] * gb)), float(ms), True)
             for table, ms in zip(self.tables, self.scan_ms, strict=True)
@@ -227,11 +233,11 @@ def _tree(rng: np.random.Generator, scans: int, count: int) -> list[tuple[int, i
     """Return the edges of a tree with ``scans`` leaves (stages 0..) and one sink (stage
     ``count - 1``).
 
-    Joins take two inputs, other stages one. Joins lie along one branch, as in most query plans.
+    Joins have two inputs, and other stages one. Joins lie along one branch, as in most query plans.
     """
     inner = list(range(scans, count))
     joins = scans - 1
-    # each step is either a join, or a stage appended to another
+    # each step is either a join, or a stage that follows a single other stage
     steps = [True] * joins + [False] * (len(inner) - joins)
     order = [bool(parents) for parents in rng.permutation(np.array(steps, bool))]
     waiting = list(range(1, scans))
@@ -241,7 +247,7 @@ def _tree(rng: np.random.Generator, scans: int, count: int) -> list[tuple[int, i
         if is_join:
             edges += [(main, stage), (waiting.pop(0), stage)]
             main = stage
-        # place it on the branch that joins next
+        # put it on the branch that is joined next
         elif waiting and not is_last and rng.random() < 0.5:
             edges.append((waiting[0], stage))
             waiting[0] = stage
@@ -254,8 +260,8 @@ def _tree(rng: np.random.Generator, scans: int, count: int) -> list[tuple[int, i
 def _waves(rng: np.random.Generator, tasks: int, same_ms: float, is_scan: bool) -> Waves:
     """Build a profile around the mean duration of a later task with few executors.
 
-    It adds the growth with the number of executors, the fetch of a shuffle, and the warm-up of an
-    executor.
+    Durations also grow with the number of executors, and include fetching a shuffle and warming up
+    an executor.
     """
     at, observed = {}, []
     for level in LEVELS:
@@ -280,7 +286,9 @@ def _quantile(share: float) -> float:
 
 
 def _normal(share: float) -> float:
-    """Approximate normal quantile (logistic, scaled)."""
+    """Return an approximate quantile of the normal distribution (that of a scaled logistic
+    distribution).
+    """
     share = min(max(share, 1e-3), 1 - 1e-3)
     return log(share / (1 - share)) / 1.7
 
@@ -291,10 +299,10 @@ def trace_jobs(
     """Read the jobs in a trace in order of arrival (``format``: ``"alibaba2018"``; ``None`` detects
     it).
 
-    A task of the trace becomes a stage; its instances become the stage's tasks, all of recorded
-    length (at least a second, the resolution of most traces). Jobs with more than ``most_tasks``
-    tasks are left out. ``sequence`` can draw from the list as a pool; simulated directly, the jobs
-    arrive as recorded.
+    A task in the trace becomes a stage; its instances become the stage's tasks, all with the
+    recorded duration (at least a second, the resolution of most traces). Jobs with more than
+    ``most_tasks`` tasks are left out. ``sequence`` can draw from the list as a pool; if the list is
+    simulated directly, the jobs arrive as recorded.
 
     Raises:
         TraceError: The trace cannot be read, or none of its jobs remains.
@@ -312,7 +320,8 @@ def trace_jobs(
 
 class Dump(NamedTuple):
     """Jobs in order of arrival, and the cluster for which they were made; ``None`` if the file does
-    not name one."""
+    not state one.
+    """
 
     jobs: list[SparkJob]
     executors: int | None

@@ -1,1 +1,1 @@
-"""Tiresias' own simulator, decision by decision (Gu et al., NSDI 2019)."""
+"""The schedules of Tiresias' own simulator, reproduced decision by decision (Gu et al., NSDI 2019)."""

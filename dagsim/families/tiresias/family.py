@@ -1,4 +1,4 @@
-"""The family of Tiresias, and what it adds."""
+"""The Tiresias family, and what it registers."""
 
 from dagsim.family import Entry, Family
 

@@ -1,5 +1,5 @@
-"""Tiresias' own simulator (Gu et al., NSDI 2019) as a policy: queues by the service received, and
-its other schedules, decided at events instead of in rounds.
+"""Tiresias' own simulator (Gu et al., NSDI 2019) as a policy: queues based on the service received,
+and the simulator's other schedules. Decisions are made at events instead of in rounds.
 """
 
 from __future__ import annotations
@@ -46,29 +46,36 @@ class _Served:
 
 
 class TiresiasEvents:
-    """The schedules of Tiresias' own simulator, at each arrival and end, and where a task is due to
-    change its queue.
+    """The schedules of Tiresias' own simulator, applied at each arrival and end, and when a task is
+    due to move to another queue.
 
-    ``schedule`` is one of the simulator's own, by its name there.
+    ``schedule`` is the name of one of the simulator's own schedules.
 
     - ``dlas-gpu``: three queues. A task moves to the tail of the next queue when its GPU-seconds
-      reach ``limits``. Tasks run in order of the queues, those that do not fit are skipped or
-      stopped. Within a queue, tasks that run stand before tasks that wait. With ``dlas``, seconds
-      count. With a factor after the name (``dlas-gpu-8``), a task that has waited for that many
-      times its service goes back to the first queue.
-    - ``dlas-gpu-gittins``: as ``dlas-gpu``, but the queues are sorted by Gittins indices
-      (``tiresias_indices``), highest first. ``samples`` are the GPU-seconds of earlier tasks.
-    - ``shortest``, ``shortest-gpu``: least seconds, or GPU-seconds, left first.
-    - ``sjf``: fewest GPUs first. ``fjf``: oldest that fits, without preemption. ``fifo``: oldest.
+      reach ``limits``. Tasks run in the order of the queues; those that do not fit are skipped or
+      stopped. Within a queue, running tasks come before waiting ones. With ``dlas``, service is
+      measured
+      in seconds. With a factor after the name (``dlas-gpu-8``), a task returns to the first queue
+      once it
+      has waited for that many times the service that it has received.
+    - ``dlas-gpu-gittins``: like ``dlas-gpu``, but the queues are sorted by Gittins indices
+      (``tiresias_indices``), highest first.
+    - ``shortest``, ``shortest-gpu``: the task with the fewest remaining seconds, or GPU-seconds,
+      first.
+    - ``sjf``: the fewest GPUs first. ``fjf``: the oldest task that fits, without preemption.
+      ``fifo``: the
+      oldest task.
 
-    It keeps a slip of the original: the time of the next change of queue is taken to be (limit -
+    ``samples`` are the GPU-seconds of earlier tasks, from which Gittins indices are computed. The
+    policy reproduces an error in the original: the next change of queue is taken to be (limit -
     seconds) // GPUs away, not (limit / GPUs) - seconds, so that changes come late or not at their
-    event. Only the number of free GPUs decides whether a task fits. Uses estimates for ``shortest``
-    only; preemptive. O(tasks log tasks) per event (Gu et al., NSDI 2019; as published, checked by
-    ``scripts/validate_tiresias.py``).
+    event. Only the number of free GPUs decides whether a task fits. The policy uses estimates for
+    ``shortest`` only, and is preemptive. O(tasks log tasks) per event (Gu et al., NSDI 2019; as
+    published, checked by ``scripts/validate_tiresias.py``).
 
     Raises:
-        ConfigError: The schedule is unknown, the limits do not rise, or ``dlas-gpu-gittins`` has no
+        ConfigError: The schedule is unknown, the limits do not increase, or ``dlas-gpu-gittins``
+            has no
             samples.
     """
 
@@ -85,7 +92,7 @@ class TiresiasEvents:
         self.promote = 0.0
         if name in ("dlas", "dlas-gpu") and factor.replace(".", "", 1).isdigit():
             if len(factor) > 1 and factor[0] == "0" and factor[1] != ".":
-                factor = f"0.{factor[1:]}"  # Tiresias writes 05 for 0.5
+                factor = f"0.{factor[1:]}"  # Tiresias writes 0.5 as 05
             schedule, self.promote = name, float(factor)
         if schedule not in _SCHEDULES:
             raise ConfigError(
@@ -153,7 +160,7 @@ class TiresiasEvents:
             yield Wait(self._jump_s)
 
     def _serve(self, arrived: Iterable[TaskState], ended: Iterable[int], event_s: float) -> None:
-        """Remove ended tasks, add new ones, and count the service of all up to an event."""
+        """Remove ended tasks, add new ones, and count the service of all tasks up to an event."""
         for order in ended:
             task = self._tasks.pop(order)
             self._queues[task.queue].remove(task)
@@ -163,8 +170,8 @@ class TiresiasEvents:
             self._count(task, event_s)
 
     def _chosen(self, free: float, running: Iterable[int]) -> dict[int, None]:
-        """Tasks that run from now on, by order, on ``free`` GPUs in all. Without preemption, those
-        that run stay.
+        """Return the tasks that run from now on, by order, on ``free`` GPUs in total. Without
+        preemption, running tasks stay.
         """
         chosen: dict[int, None] = {}
         if self.schedule in ("fifo", "fjf"):
@@ -181,7 +188,7 @@ class TiresiasEvents:
         return chosen
 
     def _requeue(self, running: Collection[int]) -> None:
-        """Put the tasks that run before those that wait, in each queue."""
+        """In each queue, move running tasks ahead of waiting ones."""
         for task in self._tasks.values():
             task.runs = task.order in running
         for queue in self._queues:
@@ -193,7 +200,7 @@ class TiresiasEvents:
         self._queues[0].append(served)
 
     def _count(self, task: _Served, event_s: float) -> None:
-        """Count the service or the waiting of a task until the event, and move it between queues."""
+        """Count the service or the waiting time of a task up to the event, and move it between queues."""
         passed_s, task.since_s = event_s - task.since_s, event_s
         if task.runs:
             task.counted_s += passed_s
@@ -212,7 +219,7 @@ class TiresiasEvents:
         return task.counted_s * (task.gpus if self.schedule == "dlas-gpu" else 1)
 
     def _index(self, task: _Served) -> float:
-        """The Gittins index of a task: that of the first sample above its service."""
+        """Return the Gittins index of a task, which is that of the first sample above its service."""
         return [*self._indices, 0.0][bisect_right(self.samples, self._service(task))]
 
     def _move(self, task: _Served, queue: int) -> None:
@@ -221,7 +228,7 @@ class TiresiasEvents:
         task.queue = queue
 
     def _ordered(self) -> list[_Served]:
-        """Tasks in the order in which they may run."""
+        """Return the tasks in the order in which they may run."""
         if self.schedule in ("dlas", "dlas-gpu"):
             if self.samples:
                 for queue in self._queues:
@@ -237,7 +244,7 @@ class TiresiasEvents:
         return tasks
 
     def _next_jump_s(self, event_s: float) -> float:
-        """The next time at which a task is taken to change its queue."""
+        """Return the next time at which, by the original's rule, a task changes its queue."""
         if self.schedule not in ("dlas", "dlas-gpu"):
             return inf
         jump_s = inf
@@ -252,11 +259,11 @@ class TiresiasEvents:
 
 
 def tiresias_indices(samples: Sequence[int]) -> list[float]:
-    """The Gittins index of a task just below each of the rising ``samples``: the chance that it ends
-    within a unit of further service, over the service that it then takes.
+    """Return the Gittins index of a task just below each of the ascending ``samples``: the probability
+    that it ends within a unit of further service, divided by the mean service that it then takes.
 
-    As published, the last sample never counts as reached, the mean service is floored (an integer
-    division of Python 2), and the other numbers are rounded.
+    As published, the last sample never counts as reached, the mean service is rounded down (an
+    integer division in Python 2), and the other numbers are rounded.
     """
     count = len(samples)
     sums = [0, *accumulate(samples)]

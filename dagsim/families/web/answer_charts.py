@@ -103,8 +103,9 @@ def _scale(
 
 
 def _ratio_ticks(least: float, most: float) -> Iterator[float]:
-    """Yield 1, and round ratios around it as far as the values reach; they are finer if the values
-    are close to 1."""
+    """Yield 1 and round ratios around it, as far as the values reach; the steps are finer if the
+    values are close to 1.
+    """
     reach = max(most, 1 / least, 1.02)
     steps = (1.05, 1.1) if reach < 1.12 else (1.25, 1.5) if reach < 1.6 else (2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1000.0)
     above = [step for place, step in enumerate(steps) if place == 0 or steps[place - 1] < most]

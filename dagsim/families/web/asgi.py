@@ -1,4 +1,4 @@
-"""Responses of the server: a list of runs, the page for one or several runs, and changes to them."""
+"""Responses of the server: a list of runs, the page for one or several runs, and changes to runs."""
 
 from __future__ import annotations
 
@@ -111,7 +111,9 @@ def application(results: Results, bound_to: str, stopping: Callable[[], bool] = 
 
 
 def _queue_json(results: Results, job: str | None, user: str | None) -> Response:
-    """The forecasts of the queue for portals: of all jobs, of one, or of a user's."""
+    """Return the forecasts for the queue as JSON for portals: for all jobs, for one job, or for the
+    jobs of one user.
+    """
     snapshots = results.snapshots
     if snapshots is None:
         return JSONResponse({"error": "no queue is served: dagsim serve --config site.yaml"}, 404)
@@ -131,7 +133,7 @@ def _queue_json(results: Results, job: str | None, user: str | None) -> Response
 
 
 class _Pages:
-    """Cache of pages. A page is built again when one of its runs changes."""
+    """Cache of pages. A page is rebuilt when one of its runs changes."""
 
     def __init__(self, results: Results) -> None:
         self._results = results

@@ -46,7 +46,7 @@ def notes(lines: Iterable[str]) -> str:
 
 
 def details(summary: str, text: str) -> str:
-    """Return a long text, collapsed."""
+    """Return a long text in an element that is collapsed at first."""
     return f'<details><summary>{escape(summary)}</summary><pre tabindex="0">{escape(text)}</pre></details>'
 
 
@@ -209,7 +209,7 @@ def graphs(cols: ScheduleColumns, schedule: Schedule, packer: Packer, most_tasks
     tasks.
 
     Returns None if no job has several tasks. Times are seconds since the job's arrival, or -1 if
-    unknown. ``edges`` and ``blocker`` are task numbers within the job.
+    they are unknown. ``edges`` and ``blocker`` are task numbers within the job.
     """
     tasks = task_columns(schedule.jobs, cols)
     with_graph = np.flatnonzero(tasks.first >= 0)
@@ -264,8 +264,9 @@ _SHOWN = ("ratio", "reward", "entropy")
 
 
 def learning(logs: Mapping[str, Sequence[Row]], packer: Packer) -> list[dict[str, Any]]:
-    """Return a chart per measure: a curve per training run, and for several training runs their
-    mean and range."""
+    """Return a chart per measure: a curve per training run, and the mean and range of several training
+    runs.
+    """
     charts = []
     for panel in learning_panels(logs):
         x = np.unique(np.concatenate([samples for samples, _ in panel.runs.values()] + [panel.samples]))

@@ -18,7 +18,7 @@ MOST_DRAWN = 12
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A finished run: its folder, and its line with the name that the page uses for the policy."""
+    """A finished run: its folder, and its row with the policy's name on the page."""
 
     folder: Store
     number: int

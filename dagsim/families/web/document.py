@@ -189,7 +189,9 @@ def _of_runs(
 
 
 def answered(title: str, sentences: Sequence[str], parts: Sequence[str], data: str, *, live: Sequence[str] = ()) -> str:
-    """Return a page with its main result in sentences above its sections. A live page updates both."""
+    """Return a page with its main result in sentences above its sections. A live page updates both
+    the result and the sections.
+    """
     first, *rest = sentences
     answer = element("p", first, class_="verdict") + "".join(element("p", line) for line in rest)
     header = f'<header>{element("h1", title)}<div data-part="answer">{answer}</div></header>'
@@ -202,7 +204,7 @@ def _section(title: str, content: str) -> str:
 
 
 def part(title: str, content: str) -> str:
-    """Return a section with text and tables, hidden if empty. A live page updates it."""
+    """Return a section with text and tables, which is hidden if it is empty. A live page updates it."""
     hidden = "" if content else " hidden"
     return f'<section data-part="{escape(title)}"{hidden}>{element("h2", title)}{content}</section>'
 

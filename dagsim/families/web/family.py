@@ -1,4 +1,4 @@
-"""The family of pages in a browser, and what it registers."""
+"""The family of pages for browsers, and everything that it registers."""
 
 from dagsim.family import Family
 

@@ -1,4 +1,4 @@
-"""The run folders below a folder: their progress, and which of them are dead."""
+"""The run folders below a folder: their progress, and which runs are dead."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class Results:
         return path
 
     def _queue(self, snapshots: Snapshots) -> RunState:
-        """Return the queue as one more run, which never ends."""
+        """Return the queue as an additional run, which never ends."""
         snapshots.look()
         latest, count = snapshots.latest, snapshots.made
         state = "unreadable" if count and latest.error and not latest.page else "running"
@@ -251,7 +251,7 @@ def _trained(folder: Store) -> tuple[str, ...]:
 
 
 def _last_word(path: Path) -> str:
-    """Return the error that ended the run, if any."""
+    """Return the error that ended the run, or an empty string."""
     return str(parsed_json((path / "status.json").read_text(encoding="utf-8")).get("error") or "")
 
 

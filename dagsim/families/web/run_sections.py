@@ -109,7 +109,7 @@ def settings(chosen: Chosen, folders: Iterable[Store]) -> str:
 
 
 def configurations(folders: Iterable[Store]) -> str:
-    """Return the full configuration of each folder, collapsed."""
+    """Return the full configuration of each folder, collapsed at first."""
     return "".join(details(f"Configuration of {folder.path.name}", dump_config(folder.config)) for folder in folders)
 
 
@@ -132,7 +132,8 @@ def lacking(chosen: Chosen) -> list[str]:
 
 def reproduction(chosen: Chosen) -> list[str]:
     """Return one sentence per policy on how well its waits reproduce those in the log, overall and
-    for the account that is furthest off; none without a log of starts."""
+    for the account that is furthest off; empty if the log has no starts.
+    """
     return [
         _reproduced(run.line.policy, waits)
         for run in chosen.drawn
@@ -274,8 +275,8 @@ def _training_sentence(rows: Sequence[Row]) -> str:
 
 
 def report_grid(name: str, path: Path) -> Grid | None:
-    """Return the table ``report.csv`` of a training run: the agent next to the heuristics; None
-    without that file.
+    """Return the table ``report.csv`` of a training run: the agent next to the heuristics; None if
+    there is no such file.
 
     Raises:
         RunFolderError: The file cannot be read.

@@ -1,4 +1,4 @@
-"""The server: a local socket, and the security rules of every response."""
+"""The server: a local socket, and the security rules for every response."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ def serve_folders(
     root: Path, host: str, port: int, tell: Callable[[str], None], forecast: ForecastSettings | None = None,
     watch: tuple[str | None, float] | None = None,
 ) -> None:  # fmt: skip
-    """Serve the run folders below ``root`` at ``host`` and ``port`` (0: any free port) until
-    Ctrl-C; with ``forecast`` also the newest snapshot of a queue in it. ``watch`` are a command that prints
-    snapshots, or None, and the seconds between two: forecasts and their truth are kept then.
+    """Serve the run folders below ``root`` at ``host`` and ``port`` (0: any free port) until Ctrl-C;
+    with ``forecast``, also serve forecasts from the newest snapshot of a queue in that folder. With
+    ``watch``, forecasts and their outcomes are kept; it contains a command that prints snapshots
+    (or None), and the seconds between two snapshots.
 
     ``tell`` receives a line of text for the user when the server is ready.
 
@@ -67,7 +68,7 @@ def serve_folders(
 
 
 def _snapshots(root: Path, forecast: ForecastSettings, watch: tuple[str | None, float] | None) -> Snapshots:
-    """The snapshots of a folder, watched or looked at when somebody asks."""
+    """Return the snapshots in a folder, which are watched continuously or read on request."""
     if watch is None:
         return Snapshots(root, forecast)
     command, every_s = watch
@@ -117,7 +118,7 @@ _POLICY = b"default-src 'none'; base-uri 'none'; form-action 'none'; frame-ances
 
 
 class Guard:
-    """Wrapper of an application: allows only reading, checks the ``Host`` header, and limits what a
+    """Wraps an application: it allows only reading, checks the ``Host`` header, and limits what a
     browser loads.
 
     A web site can make its own name point to this machine (DNS rebinding). Its requests have that

@@ -63,8 +63,8 @@ class Snapshots:
     """The newest snapshot below ``root`` and its page. A first page, from five futures and without
     calibration, is available early; the page from all futures replaces it.
 
-    A queue that is watched gets a forecast for each snapshot, in the order in which they were written, and one
-    follows the other without a pause: a folder of recorded snapshots is played as fast as possible.
+    A watched queue gets a forecast for each snapshot, in the order in which the snapshots were
+    written and without pauses, so a folder of recorded snapshots is processed as fast as possible.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Snapshots:
         self.latest = Forecasted("", "", "")
 
     def watch(self) -> None:
-        """Look for new snapshots by itself, also while nobody looks at the page."""
+        """Look for new snapshots continuously, even if nobody looks at the page."""
         if self.source is not None:
             self.source.start()
         self._watcher.start()
@@ -100,12 +100,12 @@ class Snapshots:
 
     @property
     def problem(self) -> str:
-        """The last problem in words; empty if there is none."""
+        """Description of the last problem; empty if there is none."""
         return (self.source.error if self.source is not None else "") or self.latest.error or self._slow
 
     @property
     def policy(self) -> str:
-        """The policy that simulates the futures, if it was named."""
+        """Name of the policy that simulates the futures, if it was specified."""
         return self._settings.policy or "of the site"
 
     def look(self) -> None:
@@ -148,7 +148,9 @@ class Snapshots:
             self._pending = self._pool.submit(service("forecast_snapshot"), settings, path, whole)
 
     def _end_late(self) -> None:
-        """End a forecast that takes longer than the interval, so that the next snapshot gets its turn."""
+        """End a forecast that takes longer than the interval, so that the next snapshot can be
+        forecast.
+        """
         if self._pool is None or monotonic() - self._asked_s <= self._every_s:
             return
         kill_workers(self._pool)
@@ -158,7 +160,7 @@ class Snapshots:
             self.journal.skip(time(), self._slow, self._name)
 
     def _note(self, answer: Forecasted) -> None:
-        """Keep a forecast, and the starts that its snapshot shows."""
+        """Keep a forecast, and the starts recorded in its snapshot."""
         if self.journal is None:
             return
         if answer.error:
@@ -169,12 +171,14 @@ class Snapshots:
 
     @property
     def _name(self) -> list[Any]:
-        """The name of the snapshot that was asked for, after its time in nanoseconds."""
+        """Name of the requested snapshot, preceded by its time in nanoseconds."""
         return [] if self._asked is None else list(self._asked[0])
 
     def _next(self) -> tuple[Path, Stamp] | None:
-        """Return the snapshot to forecast and a value that changes with it: the one that was written last, or of a
-        watched queue the first that was written after the last one that was forecast. Links are not followed."""
+        """Return the snapshot to forecast and a value that changes with it. It is the snapshot written
+        last or, for a watched queue, the first one written after the snapshot of the last forecast.
+        Links are not followed.
+        """
         listed = []
         with suppress(OSError), os.scandir(self._root) as entries:
             for entry in entries:
@@ -192,7 +196,7 @@ class Snapshots:
         return self._root / stamp[1], stamp
 
     def close(self) -> None:
-        """End the process that forecasts, and the command that is watched."""
+        """End the forecasting process and the watched command."""
         self._closing.set()
         if self.source is not None:
             self.source.stop()

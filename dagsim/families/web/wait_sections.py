@@ -60,8 +60,9 @@ def can_explain(schedule: Schedule) -> bool:
 
 
 def worst_waits(cols: ScheduleColumns, explain: Explain | None = None) -> Grid:
-    """List the 20 jobs with the longest waits, and the reasons. Unfinished jobs wait up to the end
-    of the log. ``explain`` finds more reasons than the log shows."""
+    """List the 20 jobs with the longest waits, and the reasons. Unfinished jobs wait until the end of
+    the log. ``explain`` finds more reasons than the log shows.
+    """
     ended = cols.at_horizon()
     waits = np.where(cols.jobs.accepted, queueing(ended), -1.0)
     order = np.argsort(-waits, kind="stable")[:_WORST]
@@ -91,8 +92,8 @@ def worst_waits(cols: ScheduleColumns, explain: Explain | None = None) -> Grid:
 def _reasons(cols: ScheduleColumns, jobs: Ints, first_s: Floats, waits: Floats, explain: Explain | None) -> list[str]:
     """Describe the reasons of each wait, as far as they are known.
 
-    For a large run, only the free GPUs in the whole cluster count, not those of the types on which
-    a job ran.
+    For a large run, only the free GPUs in the whole cluster count, instead of the free GPUs of the
+    types on which a job ran.
     """
     stopped = np.bincount(cols.runs.job[cols.runs.stopped], minlength=len(cols.jobs))
     with_gpus = cols.cluster.gpus > 0
@@ -133,8 +134,7 @@ def _explained(cols: ScheduleColumns, job: int, explain: Explain | None) -> list
 
 
 def _missing(cols: ScheduleColumns, job: int) -> list[str]:
-    """List the shares of the wait by what was missing, largest first, in the words of ``dagsim
-    why``."""
+    """List the shares of the wait by what was missing, largest first, worded like ``dagsim why``."""
     reasons = wait_reasons(cols, job)
     shares = {blocker: seconds / reasons.queueing_s for blocker, seconds in reasons.blocked_s.items()}
     ordered = sorted(shares, key=lambda blocker: -shares[blocker])
@@ -334,7 +334,8 @@ def _rate(runs: Sequence[Shown]) -> float:
 
 
 def _share_of_arrived(lines: Sequence[RunMetrics], name: str) -> float:
-    """Return the number of jobs counted by the metric ``name`` divided by the number that arrived,
-    over all runs."""
+    """Return the number of jobs counted by the metric ``name`` divided by the number of arrived jobs,
+    over all runs.
+    """
     arrived = sum(line.metrics.get("jobs_arrived") or 0 for line in lines)
     return sum(line.metrics.get(name) or 0 for line in lines) / arrived if arrived else nan

@@ -1,4 +1,6 @@
-"""A queue that is watched: the site's own command, forecasts with their later truth, coverage, and metrics."""
+"""Watching a queue: the site's own command, forecasts with their later outcomes, coverage, and
+metrics.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ _KEPT_SNAPSHOTS = 3
 
 
 class Watched(NamedTuple):
-    """A waiting job with its forecast, as JSON shows it."""
+    """A waiting job with its forecast, in the form used in JSON."""
 
     job: str
     user: str
@@ -37,10 +39,12 @@ class Watched(NamedTuple):
 
 
 class Journal:
-    """Forecasts and their later truth, as lines of JSON that are only appended (``forecasts.jsonl``).
+    """Forecasts and their later outcomes as lines of JSON, which are only ever appended
+    (``forecasts.jsonl``).
 
-    A line is on disk as a whole or not at all: what a kill has left of one is cut off when the file is opened again.
-    Only the last week is kept in memory. One process writes.
+    A line is on disk either as a whole or not at all: what a killed process has left of a line is
+    cut off when the file is opened again. Only the last week is kept in memory. Only one process
+    may write.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -91,12 +95,15 @@ class Journal:
     def seen(
         self, t: float, rows: list[Watched], running: Mapping[str, tuple[float, ...]], snapshot: Sequence[Any] = ()
     ) -> None:
-        """Add the starts that a snapshot shows, then its forecasts. One that is not newer has none of either."""
+        """Add the starts recorded in a snapshot, then its forecasts. Nothing is added for a snapshot
+        that is not newer than the last one.
+        """
         if t <= self.latest_s:
             self.skip(t, "it is not newer than the one before", snapshot)
             return
         waiting = {row.job for row in rows}
-        # of an array, the first task that has started since the last forecast of its next one
+        # For an array, this is the first task that has started since the last forecast of its next
+        # task.
         new = {
             job: min([s for s in running[job] if s > self.latest_s], default=inf)
             for job in self._open
@@ -108,7 +115,7 @@ class Journal:
         self.add({"t": t, "snapshot": [*snapshot], "starts": starts, "gone": gone, "forecasts": scored})
 
     def skip(self, t: float, why: str, snapshot: Sequence[Any] = ()) -> None:
-        """Add a snapshot that got no forecast."""
+        """Record a snapshot without a forecast, and the reason."""
         self.add({"t": t, "snapshot": [*snapshot], "skipped": why})
 
     def _take(self, entry: Mapping[str, Any]) -> None:
@@ -131,12 +138,14 @@ class Journal:
                 self._open[job] = [row for row in rows if row[0] >= first_s]
 
     def coverage(self) -> tuple[float, int]:
-        """The share of the last week's forecasts whose jobs started within the interval of 90 %, and their number."""
+        """Return the share of the last week's forecasts whose jobs started within the 90% interval,
+        and the number of these forecasts.
+        """
         inside = [hit for at_s, hit in self._scored if at_s >= self.latest_s - _WEEK_S]
         return (sum(inside) / len(inside) if inside else 0.0), len(inside)
 
     def sentence(self) -> str:
-        """The coverage in words."""
+        """Describe the coverage in words."""
         share, count = self.coverage()
         if not count:
             return "No job with a forecast has started yet, so that nothing is known of the forecasts' coverage."
@@ -144,13 +153,15 @@ class Journal:
 
 
 class Source:
-    """The site's own command, run every so many seconds without a shell; its output becomes the newest snapshot."""
+    """Runs the site's own command at regular intervals, without a shell; its output becomes the newest
+    snapshot.
+    """
 
     def __init__(self, command: str, every_s: float, folder: Path) -> None:
-        """Split the command.
+        """Split the command into words.
 
         Raises:
-            InputError: It is empty, or a quote is open.
+            InputError: The command is empty, or a quote is open.
         """
         try:
             self._words = shlex.split(command)
@@ -166,11 +177,11 @@ class Source:
         self._thread = threading.Thread(target=self._run, name="snapshots", daemon=True)
 
     def start(self) -> None:
-        """Run the command now, and every so many seconds."""
+        """Run the command now and at regular intervals."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop; a call that is under way is waited for at most a second."""
+        """Stop; wait for a call in progress for at most a second."""
         self._stop.set()
         self._thread.join(1.0)
 
@@ -181,7 +192,7 @@ class Source:
             self._stop.wait(max(0.0, self._every_s - (monotonic() - began_s)))
 
     def call(self) -> None:
-        """Run the command once, for at most an interval, and keep its output if it is JSON."""
+        """Run the command once, for at most one interval, and keep its output if it is JSON."""
         name = self._words[0]
         try:
             done = subprocess.run(self._words, capture_output=True, timeout=self._every_s, stdin=subprocess.DEVNULL)
@@ -209,7 +220,7 @@ class Source:
         self.error = problem
 
     def _forget(self) -> None:
-        """Remove all but the last snapshots that this has written."""
+        """Remove all but the last snapshots that this object has written."""
         own = sorted(path for path in self._folder.glob("*.json") if path.stem.isdigit() and len(path.stem) == 13)
         for path in own[:-_KEPT_SNAPSHOTS]:
             with suppress(OSError):
@@ -217,7 +228,7 @@ class Source:
 
 
 def metrics(rows: list[Watched], journal: Journal, t: float, failures: int) -> str:
-    """The metrics in the text format of Prometheus (0.0.4)."""
+    """Return the metrics in the text format of Prometheus (0.0.4)."""
     share, count = journal.coverage()
     parts: dict[str, list[Watched]] = {}
     for row in rows:

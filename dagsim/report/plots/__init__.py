@@ -1,4 +1,6 @@
-"""Plots of schedules as matplotlib figures and files. matplotlib is imported for the first plot."""
+"""Plots of schedules as matplotlib figures and files. matplotlib is only imported when the first plot
+is drawn.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Curves: distributions of completion times, use and queue over time, and learning curves."""
+"""Curves: distributions of completion times, utilisation and queue over time, and learning
+curves.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ _DASHES = ("-", "--", "-.", ":")
 
 
 def jct_cdf(runs: Mapping[str, Source]) -> Figure:
-    """Plot the fraction of accepted jobs completed within a given time, with one curve per named
+    """Plot the fraction of accepted jobs that completed within a given time, with one curve per named
     schedule.
 
     The curve of a schedule with unfinished jobs ends below 1.
@@ -62,8 +64,8 @@ def jct_cdf(runs: Mapping[str, Source]) -> Figure:
 
 
 def timeline(source: Source) -> Figure:
-    """Plot held GPUs over time, stacked by type, below a line for the GPUs that are up. Below that,
-    plot running and waiting jobs.
+    """Plot the held GPUs over time, stacked by type, with a line for the GPUs that are up. A second
+    panel below shows running and waiting jobs.
     """
     cols = columns(source)
     unit = unit_of(cols.horizon_s)
@@ -164,7 +166,7 @@ _NAMED = 8
 
 
 def learning_curves(runs: Mapping[str, Sequence[Row]]) -> Figure:
-    """Plot one panel per measure over the number of samples seen.
+    """Plot one panel per measure, as a function of the number of samples.
 
     Several runs are drawn as thin lines, with their mean and the band from the lowest to the
     highest. A measure that no run has is left out.
@@ -197,8 +199,8 @@ def _draw(axes: Axes, panel: Learning) -> None:
 
 
 def _most_of(values: Sequence[float]) -> tuple[float, float]:
-    """Return the axis limits that show nearly all values and 1. Otherwise, the first scores of a
-    training run would flatten the rest.
+    """Return axis limits that include nearly all values, and 1. They may exclude the first scores of a
+    training run, which would otherwise flatten the rest of the curve.
     """
     low, high = min(*values, 1.0), max(float(np.quantile(values, 0.85)), 1.0)
     room = 0.08 * max(high - low, 0.02)

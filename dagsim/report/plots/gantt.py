@@ -1,5 +1,5 @@
-"""The Gantt chart: each GPU over time, with one colour per job. Large schedules get one row per
-node, shaded by use.
+"""The Gantt chart, which shows each GPU over time, with one colour per job. In large schedules, there
+is one row per node, shaded by utilisation.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _MOST_LABELS = 400
 
 
 def gantt(source: Source) -> Figure:
-    """Plot a lane per GPU, with a bar per run in the colour of its job. In large schedules, nodes
-    are shaded by the fraction of held GPUs.
+    """Plot one lane per GPU, with a bar for each run in the colour of its job. In large schedules,
+    there is one row per node, shaded by the fraction of held GPUs.
 
     A hatched beginning represents set-up or transfer. A cross marks the end of a failed run, and a
     stroke marks the end of a preempted run. A node that is down is grey.
@@ -123,7 +123,7 @@ def _draw_ends(axes: Axes, cols: ScheduleColumns, bars: Bars, unit: Unit) -> Non
 
 
 def _draw_labels(axes: Axes, cols: ScheduleColumns, bars: Bars, unit: Unit, inches: np.ndarray) -> None:
-    """Write the job's name into the tallest bar of each run, if it fits."""
+    """Write the name of the job into the tallest bar of each run if it fits."""
     left, right = axes.get_xlim()
     lane_points = inches[1] * 72 * 0.8 / abs(np.subtract(*axes.get_ylim()))
     if lane_points < 7:
@@ -153,7 +153,9 @@ def _draw_labels(axes: Axes, cols: ScheduleColumns, bars: Bars, unit: Unit, inch
 
 
 def _name_lanes(axes: Axes, cols: ScheduleColumns, lanes: Lanes) -> None:
-    """Label lanes with node names at the middle, and with GPU numbers if these fit."""
+    """Label the lanes with node names, each at the middle of the node, and with GPU numbers if these
+    fit.
+    """
     nodes = [place for place, count in enumerate(lanes.count.tolist()) if count]
     middles = [float(lanes.first[place] + lanes.count[place] / 2) for place in nodes]
     numbered = bool(cols.cluster.gpus) and lanes.total <= 48
@@ -167,8 +169,8 @@ def _name_lanes(axes: Axes, cols: ScheduleColumns, lanes: Lanes) -> None:
 
 
 def _number_gpus(axes: Axes, first: float, count: int) -> None:
-    """Number the lanes from ``first`` onwards, to the left of the axes. The numbers are plain text,
-    because ticks are far slower.
+    """Number the lanes from ``first`` onwards, to the left of the axes. The numbers are drawn as plain
+    text, because ticks are far slower.
     """
     from matplotlib.transforms import ScaledTranslation
 
@@ -263,8 +265,8 @@ def shaded_nodes(cols: ScheduleColumns, title: str, note: str) -> Figure:
 
 
 def binned(row: Ints, start_s: Floats, end_s: Floats, weight: Floats, edges_s: Floats, rows: int) -> np.ndarray:
-    """Return the time average of the active weight in each of the equal bins, (rows, bins).
-    O(intervals + rows x bins).
+    """Return the time average, in each of several equally wide bins, of the total weight of active
+    intervals, (rows, bins). O(intervals + rows x bins).
     """
     bins = len(edges_s) - 1
     width = (edges_s[-1] - edges_s[0]) / bins
@@ -272,8 +274,8 @@ def binned(row: Ints, start_s: Floats, end_s: Floats, weight: Floats, edges_s: F
     for at_s, sign in ((start_s, 1.0), (end_s, -1.0)):
         at = np.clip((at_s - edges_s[0]) / width, 0.0, bins)
         place = at.astype(np.int64)
-        # the remaining part of the bin in which it falls
+        # Add the weight for the part of the bin that follows the change ...
         np.add.at(rising, (row, place), sign * weight * (place + 1 - at))
-        np.add.at(risen, (row, place + 1), sign * weight)  # and all later bins
+        np.add.at(risen, (row, place + 1), sign * weight)  # ... and for all later bins.
     averages: np.ndarray = (rising + np.cumsum(risen, axis=1)[:, :-1])[:, :bins]
     return averages

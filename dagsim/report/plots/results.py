@@ -33,8 +33,8 @@ _COLOURS = {Verdict.BETTER: BLUE, Verdict.WORSE: ORANGE}
 
 
 def comparison(ranked: Sequence[PolicyResult], metric: str = "mean JCT", workload: str = "") -> Figure:
-    """Plot a bar per scheduler from the reference to its ratio, best first. Lines are 95%
-    intervals.
+    """Plot a bar for each policy from the reference to the policy's ratio, with the best policy first.
+    Lines are 95% intervals.
 
     Blue is better than the reference, orange is worse, and grey has no verdict.
     """
@@ -73,7 +73,7 @@ def comparison(ranked: Sequence[PolicyResult], metric: str = "mean JCT", workloa
 
 
 def _method(ranked: Sequence[PolicyResult]) -> str:
-    """Describe the ratios and intervals, and count the seeds."""
+    """Describe how the ratios and intervals are computed, and state the number of seeds."""
     n = max((standing.pair.n for standing in ranked if standing.pair is not None), default=0)
     if not n or ranked[0].sample is Sample.TRACE:
         return "one trace: ratios without intervals"
@@ -141,7 +141,9 @@ def by_priority(source: Source) -> Figure:
 
 
 def _groups(priority: Floats) -> list[tuple[str, np.ndarray]]:
-    """Return the labels and masks of the jobs, from the lowest priority to the highest."""
+    """Return a label and a mask of jobs for each group of priorities, from the lowest to the
+    highest.
+    """
     values = np.unique(priority)
     if len(values) <= _MOST:
         return [(f"{value:g}", priority == value) for value in values.tolist()]

@@ -106,7 +106,7 @@ def figure(width: float, height: float) -> Figure:
 
 
 def dress(axes: Axes, x: str = "", y: str = "", grid: Literal["x", "y", "both", ""] = "y") -> None:
-    """Style the axes: two thin spines, a faint grid behind the data, small labels."""
+    """Style the axes with two thin spines, a faint grid behind the data, and small labels."""
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):
@@ -120,8 +120,8 @@ def dress(axes: Axes, x: str = "", y: str = "", grid: Literal["x", "y", "both", 
 
 
 def headline(axes: Axes, text: str, note: str = "") -> None:
-    """Write a title above the axes, aligned left, followed by a note in lighter text."""
-    # without a fixed height, a title would measure every tick
+    """Write a left-aligned title above the axes, and a note in lighter text on the right."""
+    # without a fixed height, matplotlib would measure every tick to place the title
     place: Any = {"y": 1.0, "pad": 10, "parse_math": False}
     axes.set_title(text, loc="left", fontsize=11, fontweight="bold", color=INK, **place)
     if note:
@@ -155,22 +155,22 @@ def log_seconds(axes: Axes, which: Literal["x", "y"], low: float, high: float, m
 
 
 def whole_numbers(axes: Axes) -> None:
-    """Place ticks of the y axis at whole numbers only, because half a job does not exist."""
+    """Place ticks of the y axis at whole numbers only, because jobs are counted."""
     from matplotlib.ticker import MaxNLocator
 
     axes.yaxis.set_major_locator(MaxNLocator(nbins=6, steps=[1, 2, 5, 10], integer=True))
 
 
 def nothing(axes: Axes, text: str) -> None:
-    """Write into the middle of empty axes why they are empty."""
+    """Write the reason why axes are empty into their middle."""
     axes.text(0.5, 0.5, text, ha="center", va="center", transform=axes.transAxes, fontsize=11, color=GREY)
     axes.set_xticks([])
     axes.set_yticks([])
 
 
 def save(drawn: Figure, path: Path) -> Path:
-    """Write the figure and return ``path``; missing folders are created. With a given version of
-    matplotlib, equal figures give equal bytes.
+    """Write the figure to ``path`` and return the path. Missing folders are created. With the same
+    version of matplotlib, equal figures give equal bytes.
 
     Raises:
         InputError: The file cannot be written.
@@ -185,12 +185,13 @@ def save(drawn: Figure, path: Path) -> Path:
 
 def _make_plain(drawn: Figure) -> None:
     """Make all text in a figure plain, because names from files may be long, or contain control
-    characters or formulas."""
+    characters or markup for formulas.
+    """
     from matplotlib.text import Text
     from matplotlib.ticker import FuncFormatter
 
     for axis in (axis for axes in drawn.axes for axis in (axes.xaxis, axes.yaxis)):
-        if isinstance(shown := axis.get_major_formatter(), FuncFormatter):  # as set_yticks does with names
+        if isinstance(shown := axis.get_major_formatter(), FuncFormatter):  # set_yticks uses such a formatter for names
             axis.set_major_formatter(FuncFormatter(partial(_plain_tick, shown)))
     for text in drawn.findobj(Text):
         if isinstance(text, Text):
@@ -212,7 +213,7 @@ def _save(drawn: Figure, path: Path, kind: str) -> None:
     if kind != ".png":
         from matplotlib import rc_context
 
-        with rc_context({"svg.hashsalt": "dagsim"}):  # for this file only
+        with rc_context({"svg.hashsalt": "dagsim"}):  # applies to this file only
             undated = {_DATED[kind]: None} if kind in _DATED else None
             drawn.savefig(path, format=kind.removeprefix("."), metadata=undated)
         return
@@ -224,6 +225,6 @@ def _save(drawn: Figure, path: Path, kind: str) -> None:
     if layout is not None:
         layout.execute(drawn)
         drawn.set_layout_engine("none")
-    # savefig would draw everything twice. The default compression takes 50% more time and saves
-    # only 20% of the bytes.
+    # The canvas is printed directly because savefig would draw everything twice. The default
+    # compression would take 50% more time and save only 20% of the bytes.
     canvas.print_png(path, metadata={"Software": None}, pil_kwargs={"compress_level": 3})

@@ -1,4 +1,6 @@
-"""Plots of a workload: sizes and shapes of jobs, durations and demands of tasks, and arrivals."""
+"""Plots of a workload: sizes and shapes of jobs, durations and demands of tasks, and arrivals over
+time.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ _MOST_SIGNS = 30
 
 def workload(tally: Tally, name: str) -> Figure:
     """Plot six panels: size and shape of jobs, work of tasks, instances, requested GPUs, arrivals
-    by hour and over time.
+    by hour of the day, and arrivals over time.
     """
     drawn = figure(13.0, 7.0)
     grid = drawn.subplots(2, 3)
@@ -113,8 +115,8 @@ def _over_time(axes: Axes, arrivals_s: np.ndarray) -> None:
 
 
 def _cdf(axes: Axes, values: np.ndarray, label: str, colour: str) -> None:
-    """Return the fraction of values at or below each value, reduced to a few points however many
-    values there are.
+    """Plot the fraction of values at or below each value, using only a few points however many values
+    there are.
     """
     levels, counts = np.unique(values, return_counts=True)
     if not len(levels):

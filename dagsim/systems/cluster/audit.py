@@ -150,7 +150,7 @@ class Audit:
         return cls(facts["jobs"], facts["rows"], hours, kinds, unused, facts["hint"], doubts)
 
     def _kinds(self) -> list[str]:
-        """Return the kinds of contradictions in this input, in their order; all of them are known."""
+        """Return the kinds of contradictions in this input, in the order of ``CONTRADICTIONS``."""
         return sorted(self.contradictions, key=list(CONTRADICTIONS).index)
 
     def _whole(self, kind: str) -> int:
@@ -225,8 +225,8 @@ class Auditor:
 
         ``as_stated`` is False if the jobs will request other resources than the log states, so that
         the auditor cannot check whether they fit. In a ``snapshot``, jobs without a start time are
-        waiting. ``broken`` creates a function that names the rules of the site because of which a
-        job may never start.
+        waiting. ``broken`` creates a function that names the rules of the site that keep a job from
+        ever starting.
         """
         self._types, self._site = cluster.gpu_types, SiteState(cluster, queues, levels=levels)
         self._runtime, self._accept, self._hint = runtime, accept or {}, hint
@@ -378,8 +378,8 @@ class Auditor:
             self._judge_rules(block, job, np.array(sorted(verdicts), np.int64), waits)
 
     def _judge_rules(self, block: _Block, job: np.ndarray, known: np.ndarray, waits: np.ndarray) -> None:
-        """Find the jobs that can never start because of the rules of the site, apart from the jobs
-        that are already ``known`` not to fit.
+        """Find the jobs that the rules of the site keep from ever starting. Jobs that are already
+        ``known`` not to fit are left out.
         """
         jobs, texts = block.jobs, list[str]()
         broken = np.full(len(jobs), -1)
@@ -421,8 +421,8 @@ class Auditor:
             self._tell(kind, block, chosen)
 
     def _words(self, jobs: JobArrays, job: np.ndarray, rows: np.ndarray, limits: np.ndarray | None) -> Iterator[str]:
-        """For each of the given rows, yield a description of the rules because of which its task,
-        with its time limit, may never start.
+        """For each of the given rows, yield a description of the rules that keep its task, with its
+        time limit, from ever starting.
         """
         labels = (jobs.partition, jobs.request, jobs.account, jobs.qos, jobs.user if self._names_users else None)
         for row, one in zip(rows.tolist(), jobs.chosen(job[rows]).jobs(), strict=True):
@@ -460,8 +460,8 @@ class Auditor:
         self._tell("users", block, chosen)
 
     def _judge_nodes(self, block: _Block, column: Labels) -> None:
-        """Find the jobs that ran on nodes that the cluster lacks, or that are smaller in the
-        cluster.
+        """Find the jobs that ran on nodes that are missing from the cluster, or that held more on
+        their nodes than these have in the cluster.
         """
         jobs, chosen = block.jobs, dict[str, list[int]]()
         unknown = [[name for name in names if name not in self._nodes] for names in column.words]

@@ -119,7 +119,7 @@ class Dependencies(Forked):
 
     def arrived(self, active: JobState, now: float) -> bool | None:
         """Add a job. Return True if it has to wait, False if it is eligible now, and None if it has
-        neither conditions nor an array that decide this.
+        neither conditions nor an array.
         """
         number, job = active.number, active.job
         for id in {job.id, job.id.partition("_")[0]}:

@@ -134,9 +134,9 @@ class ShareIndex(Forked):
             del self._sets[free], self._amounts[bisect_left(self._amounts, free)]
 
     def tightest(self, share: int, among: int) -> Iterator[int]:
-        """Yield the machines in the set ``among`` with a GPU on which ``share`` fits. Machines
-        whose fullest such GPU has the least free come first, and among equal ones the lowest
-        number. A machine is yielded once for each different free amount on its GPUs.
+        """Yield the machines in the set ``among`` with a GPU on which ``share`` fits. The smallest
+        free amount on such a GPU comes first, and among equal amounts the lowest number. A machine
+        is yielded once for each different free amount on its GPUs.
         """
         amounts = self._amounts
         for place in range(bisect_left(amounts, share), len(amounts)):

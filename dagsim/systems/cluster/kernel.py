@@ -95,9 +95,9 @@ class ClusterKernel(Forked):
     arguments and ``seed`` give the same log, byte for byte.
 
     The simulation begins at ``begins_s``. Jobs that arrived earlier are then in the system, and
-    their runs continue (``Job.in_flight``), so the log starts with this past. Times of failures
-    count from the beginning. ``left`` contains the jobs that had left by then, with their runs; it
-    is None if they are unknown. Only policies that remember finished jobs receive them.
+    their runs continue (``Job.in_flight``), so the log starts with this past. The times of failures
+    are counted from this beginning. ``left`` contains the jobs that had left by then, with their
+    runs; it is None if they are unknown. Only policies that remember finished jobs receive them.
 
     Raises:
         ModelError: An instance in flight does not fit into the cluster, or gangs communicate
@@ -310,7 +310,7 @@ class ClusterKernel(Forked):
         """
         clock, machines = self.clock, self.machines
         view, start, carry_out, ready = ClusterView(self), self._start, self._carry_out, self.frontier.ready
-        last_s = min(until_s, float_info.max)
+        last_s, asked_s = min(until_s, float_info.max), -inf
         self.wakes.until_s = until_s
         # Each iteration handles one point in time. First, everything that is due happens in the
         # order of the clock; then the policy is called until it returns no decisions. If its
@@ -340,12 +340,15 @@ class ClusterKernel(Forked):
                         break
                 if self.on_demand is not None:
                     self.on_demand.look()
-                self.changed = False
+                self.changed, asked_s = False, self.now
             if not self.running:
                 if self.done or self._only_rules_bind():
                     break
                 # at the beginning, before the first call of the policy
                 due = clock.peek() <= self.now
+                if not (self.pending or due) and asked_s < self.now:
+                    self.changed = True  # the policy may have waited for something that has come to nothing
+                    continue
                 if not (self.pending or due):
                     raise Stalled(why_stalled(self))
             now = clock.peek()
@@ -449,6 +452,8 @@ class ClusterKernel(Forked):
         run, or None if it can.
         """
         graph, machines, seconds_of = job.graph, self.machines, self.models.runtime.seconds
+        if machines.site is None and SiteState.is_needed_for(job.request):
+            machines.site = SiteState(self.schedule.cluster, self.queues)
         types, restricts = machines.types, machines.site is not None
         active = JobState(job, number)
         active.shows_truth = self._shows_truth
@@ -694,8 +699,8 @@ class ClusterKernel(Forked):
         return again
 
     def piece(self, run: Run, kind: int, kept: KeptWork) -> TaskState:
-        """Create the piece of a task that consists of the instances of a stopped run. The piece has
-        the number counted last.
+        """Create the piece of a task that consists of the instances of a stopped run. It gets the
+        latest piece number.
         """
         task = run.task
         if self.life is not None:

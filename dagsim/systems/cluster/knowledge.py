@@ -1,8 +1,8 @@
 """What policies know about run times, and the line that reports it.
 
-``known`` is the rule in all engines: policies know users' time limits. They know true run times
-only if no job states a limit. ``Knowledge`` counts the jobs, is part of the facts about a run, and
-formats the line.
+``known`` implements the rule for all engines: policies know users' time limits, and they know true
+run times only if no job states a limit. ``Knowledge`` counts the jobs, is part of the facts about a
+run, and formats the line.
 """
 
 from __future__ import annotations
@@ -109,5 +109,5 @@ def _percent(part: int, whole: int) -> str:
     """
     share = 100 * part / max(whole, 1)
     if part in (0, whole):
-        return "100 %" if part else "0 %"
-    return f"{min(max(round(share, 0 if 1 <= share < 99 else 1), 0.1), 99.9):g} %"
+        return "100%" if part else "0%"
+    return f"{min(max(round(share, 0 if 1 <= share < 99 else 1), 0.1), 99.9):g}%"

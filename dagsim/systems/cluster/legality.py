@@ -16,6 +16,7 @@ from dagsim.errors import IllegalDecision, ModelError
 from dagsim.model import Elastic, Kill, RejectReason, TrainingState
 from dagsim.systems.cluster.nodes import MICRO, Allotted, DemandClass, NodeState
 from dagsim.systems.cluster.past import may_mix_types
+from dagsim.systems.cluster.site import nodes_by_counts
 from dagsim.systems.cluster.state import JobState, Run, TaskState
 from dagsim.systems.cluster.view import Simulation
 
@@ -91,7 +92,7 @@ def resizable(kernel: Simulation, run: Run, placement: object) -> list[Allotted]
 
 
 def placed(kernel: Simulation, task: TaskState, shares: Sequence[Allotted]) -> TrainingState:
-    """Return the training state of an elastic task on the shares.
+    """Return a copy of an elastic task's training state, placed on the shares.
 
     Raises:
         IllegalDecision: The task's model has no entry for this placement.
@@ -172,7 +173,7 @@ def stopped(kernel: Simulation, run_id: object) -> Run:
 
 
 def wake_up(now: float, until_s: object) -> float:
-    """Return the time until which a ``Wait`` waits.
+    """Return the time at which a ``Wait`` ends.
 
     Raises:
         IllegalDecision: The time is not later than now.
@@ -187,7 +188,7 @@ def wake_up(now: float, until_s: object) -> float:
 
 
 def applicant(kernel: Simulation, number: object) -> JobState:
-    """Return the job of an ``Admit`` or ``Reject``.
+    """Return the job to which an ``Admit`` or ``Reject`` refers.
 
     Raises:
         IllegalDecision: The job is not waiting for admission.
@@ -200,7 +201,7 @@ def applicant(kernel: Simulation, number: object) -> JobState:
 
 
 def resident(kernel: Simulation, decision: Kill) -> tuple[JobState, RejectReason]:
-    """Return the job of a ``Kill``, and the reason.
+    """Return the job that a ``Kill`` ends, and the reason for ending it.
 
     Raises:
         IllegalDecision: The job is not in the system, one of its runs started at the current time,
@@ -267,6 +268,8 @@ def _allotted(
             )
         if demand.bound:
             _check_domain(kernel, task, shares)
+        if demand.counted:
+            _check_counts(kernel, task, shares)
     elif not distinct:
         _refuse_start(kernel, task, f"a node stands twice in {placement}; give each node one Share")
     elif total > waiting:
@@ -289,6 +292,16 @@ def _check_domain(kernel: Simulation, task: TaskState, shares: Sequence[Allotted
             task,
             f"its job requires nodes of one {request.level or request.constraint}, and {names} are of several",
         )
+
+
+def _check_counts(kernel: Simulation, task: TaskState, shares: Sequence[Allotted]) -> None:
+    """Reject a placement unless the nodes of the gang meet the counts in the constraint of its job."""
+    terms, request = task.demand.terms, task.job.job.request
+    assert terms is not None
+    assert request is not None
+    if nodes_by_counts([share.machine.index for share in shares], task.demand.gang, terms.counts) is None:
+        names = ", ".join(share.machine.node.name for share in shares[:5])
+        _refuse_start(kernel, task, f"its job requires nodes that meet {request.constraint}, and {names} do not")
 
 
 def _check_range(kernel: Simulation, task: TaskState, elastic: Elastic, total: int) -> None:

@@ -127,8 +127,8 @@ class Life(Forked):
         self.set_up(run)
 
     def _setup_s(self, run: Run) -> float:
-        """Return the set-up time, which consists of that in the set-up model and that for new GPU
-        partitions. Record which job each GPU runs from now on.
+        """Return the set-up time, which is the sum of the time in the set-up model and the time for
+        new GPU partitions. Record which job each GPU runs from now on.
         """
         parting_s = max([machine.node.mig_s or 0.0 for machine, *_ in run.held if machine.remade], default=0.0)
         if self._setup is None or self._served is None:
@@ -318,7 +318,7 @@ class Life(Forked):
         progress.checkpoint = progress.done + self._preemption.checkpoint_interval_s
 
     def piece(self, run: Run, number: int, kind: int, kept: KeptWork) -> TaskState:
-        """Return a piece with this number, which consists of the instances of a stopped run."""
+        """Create the piece with this number from the instances of a stopped run."""
         task, elastic = run.task, run.task.task.elastic
         saves = kept is not KeptWork.NOTHING and run.computing_s is not None
         left = 1.0 if kept is KeptWork.NOTHING else self._left(run, kept)
@@ -418,7 +418,7 @@ class Life(Forked):
             self.set_pace(run)
 
     def fork_network(self, fork: Fork, clock: Clock) -> None:
-        """Add a copy of the network, on the fork's own clock, to the copies in a fork."""
+        """In a fork, add the copy of the network, which uses the fork's own clock, to the copies."""
         if self._transfers is not None:
             fork.twins[id(self._transfers.carrier)] = self._transfers.carrier.fork(clock)
 

@@ -239,7 +239,7 @@ class NodeState(Forked):
 
     def take_part(self, demand: DemandClass, gpu: int) -> int:
         """Occupy a part of the GPU. Return the GPU and the position of the part as one number, for
-        ``give_part``. Updates no index.
+        ``give_part``. This does not update any index.
         """
         self._set_free(gpu, self.shares.get(gpu, MICRO) - self.part(demand))
         if self.mig is None or (profile := self.mig.profile(demand.demand.gpus, demand.demand.gpu_types)) is None:
@@ -258,7 +258,9 @@ class NodeState(Forked):
         return place % _SLOT
 
     def give_part(self, demand: DemandClass, place: int) -> int:
-        """Release a part that ``take_part`` occupied, and return its GPU. Updates no index."""
+        """Release a part that ``take_part`` occupied, and return its GPU. This does not update any
+        index.
+        """
         after, gpu = divmod(place, _SLOT)
         self._set_free(gpu, self.shares[gpu] + self.part(demand))
         if after and self.mig is not None:
@@ -409,7 +411,7 @@ class ClusterState(Forked):
         return compiled
 
     def fits(self, demand: DemandClass) -> bool:
-        """Return True if one instance (or the whole gang) could start now. A negative answer is
+        """Return True if one instance (or the whole gang) could start now. A negative result is
         cached until the next release.
         """
         if demand.blocked_at == self.released:
@@ -449,7 +451,7 @@ class ClusterState(Forked):
 
     def types_with_room(self, demand: DemandClass) -> list[int]:
         """Return the types on which one instance (or the whole gang) could start now. A negative
-        answer is cached, as in ``fits``.
+        result is cached, as in ``fits``.
         """
         if demand.blocked_at == self.released:
             return []
@@ -500,7 +502,9 @@ class ClusterState(Forked):
         return chain(*[self._candidates(demand, type_, most_free_first, among) for among in sets])
 
     def awake_first(self, nodes: int) -> tuple[int, ...]:
-        """Split a bit set of nodes into those that are awake and those that would have to boot."""
+        """Split a bit set of nodes into those that are powered up and those that would have to
+        boot.
+        """
         return (nodes & ~self.asleep, nodes & self.asleep) if self.asleep else (nodes,)
 
     def candidate_set(self, demand: DemandClass, type_: int) -> int:

@@ -1,8 +1,8 @@
 """Nodes that are powered up when work needs them, and powered down when they are idle.
 
-The states of such a node, and what ends each of them:
+These are the states of such a node, and the events that end them:
 
-    OFF ── a task is placed on it, or waits without room ──> BOOTING ── the boot time ──> UP
+    OFF ── a task is placed on it, or fits nowhere else ──> BOOTING ── the boot time ──> UP
     UP ── idle for ``idle_s`` ──> STOPPING ── the time to shut down ──> OFF
 
 This order follows Slurm's documentation for power saving and cloud nodes
@@ -16,6 +16,7 @@ until it boots because a waiting task fits nowhere else.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from math import floor, inf, nextafter
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -28,7 +29,8 @@ from dagsim.model.log import packed_row
 from dagsim.model.streams import stream
 from dagsim.systems.cluster.clock import DISTURBANCES, Timer
 from dagsim.systems.cluster.forks import COPIED, SAME, Forked
-from dagsim.systems.cluster.nodes import DemandClass, NodeState
+from dagsim.systems.cluster.nodes import ALL, DemandClass, NodeState
+from dagsim.systems.cluster.site import nodes_by_counts
 from dagsim.systems.cluster.state import Run, TaskState
 
 if TYPE_CHECKING:
@@ -306,8 +308,8 @@ class OnDemandNodes(Forked):
         return sorted(machine.index for machine in coming[booting:])
 
     def _twins(self, state: int) -> Iterator[NodeState]:
-        """Yield copies of the nodes in a power state that boot for pending tasks. Tasks can be
-        placed on the copies.
+        """Of the nodes that boot for pending tasks, yield copies of those in a power state. Tasks
+        can be placed on the copies.
         """
         for node, rule in self._rules.items():
             if rule.trigger == "pending" and self.states[node] == state and not self._kernel.is_down(node):
@@ -318,19 +320,20 @@ class OnDemandNodes(Forked):
     def _fill(self, task: TaskState, coming: list[NodeState], empty: list[NodeState]) -> bool:
         """Place the waiting instances of a task on nodes of one type: first on those that are
         ``coming``, then on ``empty`` ones, which are then moved to ``coming``. Return True if any
-        instance (or the whole gang) could be placed.
+        instance could be placed, or the whole gang: on these nodes and on those that are up, within
+        one of its domains, and as its counts require.
         """
-        demand, machines = task.demand, self._kernel.machines
-        for type_ in demand.types:
-            missing = task.waiting
-            if demand.gang:
-                missing -= sum([machine.room(demand) for machine in machines.with_room(demand, type_)])
-            demand.open_to(demand.opened)  # the search may have restricted the nodes
+        demand = task.demand
+        domains = demand.terms.domains if demand.terms is not None and demand.bound else (ALL,)
+        for type_, domain in product(demand.types, domains):
+            there = self._with_room(demand, type_, domain, [*coming, *empty])
             filled: list[tuple[NodeState, int]] = []
-            for machine in (*coming, *empty):
-                if missing > 0 and machine.type == type_ and (count := min(machine.room(demand), missing)):
+            missing = task.waiting
+            for machine, room in there:
+                count = min(room, missing)
+                missing -= count
+                if count and (machine in coming or machine in empty):
                     filled.append((machine, count))
-                    missing -= count
             if not filled or (demand.gang and missing > 0):
                 continue
             for machine, count in filled:
@@ -340,6 +343,24 @@ class OnDemandNodes(Forked):
                     coming.append(machine)
             return True
         return False
+
+    def _with_room(
+        self, demand: DemandClass, type_: int, domain: int, twins: list[NodeState]
+    ) -> list[tuple[NodeState, int]]:
+        """Return the nodes of one type and domain on which instances fit, and how many: for a gang those
+        that are up, then the twins. A gang with counts gets the nodes that meet them, or none.
+        """
+        machines = self._kernel.machines
+        demand.open_to(demand.opened)  # an earlier search may have chosen some of the nodes
+        demand.nodes &= domain
+        up = [machines.list[at] for at in machines.candidates(demand, type_)] if demand.gang else []
+        among = [machine for machine in (*up, *twins) if machine.type == type_]
+        there = [(machine, room) for machine in among if (room := machine.room(demand))]
+        demand.open_to(demand.opened)
+        if demand.terms is None or not demand.counted:
+            return there
+        chosen = nodes_by_counts([machine.index for machine, _ in there], demand.gang, demand.terms.counts)
+        return [(machine, room) for machine, room in there if machine.index in (chosen or ())]
 
 
 def _take(machine: NodeState, demand: DemandClass, count: int) -> None:

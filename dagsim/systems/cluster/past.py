@@ -126,7 +126,7 @@ class PastEvents:
     This object listens to the kernel until the beginning is over, and then repeats all events:
     which tasks became ready, which runs started and ended, and when. Listeners with an attribute
     ``remembers`` also receive the events of the jobs that had ``left``. These jobs are not part of
-    the simulation, so these jobs and their runs have negative numbers.
+    the simulation, so their numbers and those of their runs are negative.
     """
 
     def __init__(self, kernel: ClusterKernel, left: Iterable[Job] | None, gone: Collection[int]) -> None:
@@ -213,9 +213,9 @@ _Event: TypeAlias = tuple[float, str, Any]
 
 
 def recall_past(kernel: ClusterKernel, left: Iterable[Job] | None) -> None:
-    """Let the jobs that are in the system when a simulation begins arrive, and let their runs start
-    and end at the recorded times. The kernel must be at its beginning. ``left`` contains the jobs
-    that had left by then.
+    """Replay the arrivals of the jobs that are in the system when a simulation begins, and the
+    starts and ends of their runs, at the recorded times. The kernel must be at its beginning.
+    ``left`` contains the jobs that had left by then.
 
     Raises:
         ModelError: A run in flight does not fit; see ``past_of`` and ``check_in_flight``.
@@ -296,7 +296,7 @@ def unknown_past(kernel: ClusterKernel, policy: object) -> list[str]:
 
 
 def is_done(job: Job) -> bool:
-    """Return True if all instances of a job's tasks had ended by the beginning."""
+    """Return True if all instances of a job had ended by the beginning."""
     done = [run for run in job.in_flight if run.until_s is not None and not run.stopped]
     return sum(share.instances for run in done for share in run.placement) == sum(
         task.instances for task in job.graph.tasks
@@ -304,7 +304,7 @@ def is_done(job: Job) -> bool:
 
 
 def _pass_time(kernel: ClusterKernel, until_s: float) -> None:
-    """Let jobs become eligible whose time comes before ``until_s``."""
+    """Let the jobs that become eligible before ``until_s`` enter the system."""
     eligibility = kernel.eligibility
     while eligibility is not None and eligibility.next_s < until_s:
         kernel.now = eligibility.next_s
@@ -514,8 +514,8 @@ def first_full_s(jobs: JobArrays, cluster: Cluster, runtime: Runtime) -> float |
 
 def why_no_state(jobs: JobArrays, cluster: Cluster, runtime: Runtime) -> str:
     """Return the reason why a log does not reveal the state of this cluster at a given time. The
-    reason is empty if it does, which means that jobs have starts and never hold more GPUs at once
-    than the cluster has.
+    reason is empty if the log does reveal it, that is, if the jobs have starts and never hold more
+    GPUs at once than the cluster has.
     """
     start_s = _observed_start_s(jobs)
     if not np.isfinite(start_s).any():
@@ -656,9 +656,9 @@ def placement_on(
     *,
     mixes: bool = False,
 ) -> Placement | None:
-    """Return a placement of the waiting instances on the nodes that a log names: of as many of them
-    as possible, or of all of them for a gang. All nodes have one type unless it ``mixes`` types.
-    Return ``None`` if the nodes do not exist or are full.
+    """Place the waiting instances on the nodes that a log names: as many of them as possible, or
+    all of them for a gang. The nodes must be of a single type, unless the placement ``mixes``
+    types. Return ``None`` if the nodes do not exist or are full.
     """
     listed = [machines.list[number] for name in names for number in by_name.get(name, ())]
     types = dict.fromkeys([machine.type for machine in listed if machine.type in demand.types])

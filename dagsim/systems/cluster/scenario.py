@@ -446,8 +446,8 @@ class ClusterScenario(Models, ClusterWorld):
         )
 
     def _broken_rules(self) -> Callable[[Job], str]:
-        """Set up the empty site, and return a function that describes the rules of the site because
-        of which a job may never start.
+        """Set up the empty site, and return a function that describes the rules of the site that
+        keep a job from ever starting.
         """
         # imported here because that module imports this one
         from dagsim.systems.cluster.waits import Obstacles

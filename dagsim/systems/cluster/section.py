@@ -413,7 +413,7 @@ class DescribedCluster(GpuCluster):
         return None if trace is None else trace.source.path
 
     def read_from(self, path: str) -> Mapping[str, Any]:
-        """Return keys of a configuration that read the trace from another path."""
+        """Return keys of a configuration in which the trace is read from another path."""
         file = self.keys.trace()
         return {"workload": replace(file, path=path + file.path.removeprefix(str(file.source.path)))}
 
@@ -431,8 +431,8 @@ class DescribedCluster(GpuCluster):
         return "" if hint is None else hint(self.scenario, policy, engine, wall_s)
 
     def told(self, estimates: str) -> Mapping[str, Any]:
-        """Return the keys of a configuration in which policies know durations in the way
-        ``estimates`` (``exact``, ``noisy`` or ``hidden``).
+        """Return keys of a configuration in which ``estimates`` determines the durations that
+        policies know: ``exact``, ``noisy`` or ``hidden``.
         """
         return {"estimates": {"kind": estimates}}
 

@@ -197,6 +197,11 @@ class SiteState(Forked):
             return None
         return cls(cluster, queues, origin_s, domain_sets(levels, len(cluster.nodes)))
 
+    @staticmethod
+    def is_needed_for(request: Request | None) -> bool:
+        """Return True if a job names nodes, which binds even where ``binds`` is False."""
+        return request is not None and bool(request.nodes or request.excluded)
+
     def attach(self, kernel: ClusterKernel) -> None:
         """Register with the kernel for starts and ends, and put timers on its clock, both at the
         beginning and in a fork.
@@ -242,6 +247,11 @@ class SiteState(Forked):
             sets = [self._satisfying(alternative) for alternative in alternatives]
             domains = tuple([domain & alike for domain in domains or (self.all_nodes,) for alike in sets])
         counts, named = self.counts(request), sum(wanted)
+        if gang == 1 and counts:  # its node has to meet all counts
+            apart = len(counts) > 1 and any(count.apart for count in counts)
+            for count in counts:
+                nodes &= 0 if apart or count.least > 1 else count.nodes
+            counts = ()
         if nodes == self.all_nodes and not (self.closed or self.drained or licences or domains or counts or named):
             return None
         welcome = () if reservation >= 0 else tuple([self._numbers[one.name] for one in self._attracting(job)])
@@ -332,8 +342,8 @@ class SiteState(Forked):
         return nodes
 
     def met(self, terms: Terms, begin_s: float, end_s: float) -> Iterator[ClosedTime]:
-        """Yield, for each reservation that belongs to others, its first period that a task with
-        these terms would overlap if it ran from ``begin_s`` to ``end_s`` on all nodes.
+        """For each reservation other than the task's own, yield the first period with which a task
+        with these terms would overlap if it ran from ``begin_s`` to ``end_s`` on all nodes.
         """
         for times in self._times:
             number = times[0].number
@@ -429,7 +439,7 @@ def down_windows(
 
 
 def members(part: NodePartition, names: Sequence[str]) -> int:
-    """Return a bit set of the nodes in a partition, which names nodes and node groups.
+    """Return a bit set of the nodes in a partition. The partition may name nodes and node groups.
 
     Raises:
         ConfigError: A name matches no node.

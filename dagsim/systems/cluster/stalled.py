@@ -29,7 +29,7 @@ _MOST_SPEEDUP = 64.0
 class Wakes(Forked):
     """A counter of the calls to a policy that happened only because the policy had returned
     ``Wait``, since a task last ended or a job arrived. It detects policies that stop and start runs
-    for ever, because these make no progress or would be called too many times.
+    for ever, either without any progress or with too many calls.
     """
 
     __slots__ = {"count": SAME, "idle": SAME, "least_s": SAME, "since_s": SAME, "until_s": SAME}

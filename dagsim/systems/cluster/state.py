@@ -294,7 +294,8 @@ class WorkProgress(Forked):
 
     ``done`` is the work done until ``since_s``, in seconds at rate 1. An elastic task counts its
     progress itself, so for such a task ``done`` is the number of seconds at a rate above 0.
-    ``event`` ends the current phase instead of the run; None at rate 0.
+    ``event`` is the end of the current phase, in place of the run's own event; it is None at rate
+    0.
     """
 
     __slots__ = {

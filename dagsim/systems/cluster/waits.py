@@ -180,7 +180,7 @@ class WaitRules(Protocol):
         ...
 
     def limits(self, task: TaskState) -> Iterable[str]:
-        """Describe the limits because of which the task cannot start now."""
+        """Describe the limits that prevent the task from starting now."""
         ...
 
     def reached(self, task: TaskState) -> Iterable[ReachedLimit]:
@@ -190,7 +190,7 @@ class WaitRules(Protocol):
         ...
 
     def never(self, task: TaskState) -> Iterable[str]:
-        """Describe the rules because of which the task could not start even if nothing else were
+        """Describe the rules that would prevent the task from starting even if nothing else were
         running.
         """
         ...
@@ -526,7 +526,7 @@ class _Past:
         return RoomTally(task, distinct=self._rules.distinct(task), domains=() if terms is None else terms.domains)
 
     def causes(self, tally: RoomTally) -> Causes:
-        """Return all causes because of which the task cannot start now."""
+        """Return all causes that prevent the task from starting now."""
         task, rules = tally.task, self._rules
         allowed = rules.nodes(task)
         if allowed != self._allowed:
@@ -540,8 +540,8 @@ class _Past:
         return limits or (Cause(CauseKind.ORDER, f"it would have fitted: the order of {self._policy} kept it waiting"),)
 
     def _of_power(self, cause: Cause) -> Cause:
-        """Change a cause that blames nodes that are down so that it blames their power state, if no
-        node is down.
+        """Return the cause, but name the power state of nodes instead of failures if no node has
+        failed.
         """
         if cause.kind is not CauseKind.DOWN or self._down or not self._power:
             return cause
@@ -661,7 +661,7 @@ def _rules_of_site(view: ClusterView) -> WaitRules:
 
 
 def _lacking(tally: RoomTally, elsewhere: str) -> Iterator[Cause]:
-    """Yield a cause for each thing that is missing for a start of the task."""
+    """Yield a cause for each resource that is missing for a start of the task."""
     if tally.fits(*_UP):
         yield Cause(CauseKind.WHOLE_NODES, "nodes with room were not to be shared")
         return
@@ -696,7 +696,7 @@ def _too_little(what: str, tally: RoomTally, places: tuple[NodeStanding, ...], l
 
 
 class Present:
-    """The causes because of which waiting tasks do not start at the current time of a view.
+    """The causes that prevent waiting tasks from starting at the current time of a view.
 
     A policy with an order of its own has a method ``outlook(view)``, which returns its limits, with
     the current runs counted, and the places of all waiting tasks. For other policies, the order is
@@ -791,8 +791,8 @@ class Present:
 
 
 class Obstacles:
-    """The rules of a site and of a policy because of which jobs can never start, even if nothing
-    else is running.
+    """The rules of a site and of a policy that keep jobs from ever starting, even if nothing else
+    is running.
     """
 
     def __init__(self, scenario: ClusterScenario, policy: str | None) -> None:
@@ -807,8 +807,8 @@ class Obstacles:
         self._numbers = count()
 
     def rules_against(self, job: Job) -> str:
-        """Describe the rules because of which the job may never start, however many resources are
-        free; empty if there are none.
+        """Describe the rules that keep the job from ever starting, however many resources are free;
+        empty if there are none.
         """
         active, machines = JobState(job, next(self._numbers)), self._kernel.machines
         for index, task in enumerate(job.graph.tasks):
@@ -843,7 +843,7 @@ class Obstacles:
         return self._never(active)
 
     def _outside(self, job: Job, task: Task, now_s: float) -> str:
-        """Describe a term of the site that the job can never meet."""
+        """Describe a rule of the site with which the job can never comply."""
         site, request = self._kernel.machines.site, job.request or Request()
         assert site is not None
         for name, number in request.licences:

@@ -1,1 +1,1 @@
-"""Readers of trace formats, one module per format."""
+"""Readers for trace formats, one module per format."""

@@ -14,7 +14,8 @@ from dagsim.workload import records
 
 
 class JsonLines(Reader):
-    """Jobs exactly as written, streamed, because the file is in order of arrival.
+    """A reader that returns jobs exactly as they were written. It streams them, because the file is in
+    order of arrival.
 
     Because the file was written by a program, an invalid line means damage and raises an error
     instead of being dropped.
@@ -37,7 +38,9 @@ class JsonLines(Reader):
             yield job
 
     def begins_s(self, source: Source, options: TraceOptions) -> float | None:
-        """When a simulation of the jobs begins, if the file was written with runs in flight."""
+        """Return the time at which a simulation of the jobs begins, if the file was written with runs
+        in flight.
+        """
         begins_s = records.read_meta(source.files[0].path).get("begins_s")
         return float(begins_s) if isinstance(begins_s, int | float) and begins_s > 0 else None
 

@@ -1,39 +1,39 @@
 """Plain CSV or JSON Lines for your own logs, with one row per job, or per task of a job.
 
-The header names the columns, in any order. ``--map`` states which columns of a foreign file contain
-them, or gives a number for all rows (``gpus=0``). Required: ``id, arrival_s``, ``gpus`` or
-``cpus``, and either ``duration_s`` or both ``start_s`` and ``end_s``. Also allowed:
+The header names the columns, in any order. For a file with other names, ``--map`` states which
+columns correspond, or gives a number for all rows (``gpus=0``). Required columns are ``id``,
+``arrival_s``, ``gpus`` or ``cpus``, and either ``duration_s`` or both ``start_s`` and ``end_s``. These
+columns are also allowed:
 
 ==================  =====================================================================================
 ``gpu_type``        GPU types that the job may use, ``A100-40|V100-16``; if empty, any
-``nodes``           nodes of the job, instead of ``instances``: ``gpus``, ``cpus``, ``memory_gb`` are then totals
+``nodes``           number of nodes, instead of ``instances``: ``gpus``, ``cpus``, ``memory_gb`` are then totals
                     (``--read spread=true``: they are totals over any number of nodes)
-``instances``       identical parallel instances, each of ``gpus`` GPUs and ``duration_s`` (1)
+``instances``       identical parallel instances, each with ``gpus`` GPUs and ``duration_s`` (1)
 ``gang``            whether the instances start together: yes or no (yes)
 ``cpus``            cores per instance (0)
 ``memory_gb``       memory per instance (0)
 ``estimate_s``      duration that the user requested
-``model``           a row of the throughput table, with ``batch``
+``model``           row of the throughput table, together with ``batch``
 ``priority``        larger is more urgent (0)
 ``tenant``          user, group or queue
 ``user``            with ``account``, ``partition`` and ``qos``: attributes of a job in a batch system
-``deadline_s``      a point in time on the clock of ``arrival_s``
-``start_s``         when it really started, on the same clock
-``end_s``           when it really ended
-``eligible_s``      earliest time at which it could have started
-``state``           how it ended; running and waiting jobs are dropped, and so are those cancelled without a run
-``constraint``      features that its nodes must have, ``a100|v100``
-``level``           a level of the network, ``rack``, within one domain of which each gang lies
+``deadline_s``      point in time, on the same clock as ``arrival_s``
+``start_s``         time at which the job really started, on the same clock
+``end_s``           time at which the job really ended
+``eligible_s``      earliest time at which the job could have started
+``state``           how the job ended; running and waiting jobs are dropped, and so are those cancelled without a run
+``constraint``      features that the job's nodes must have, ``a100|v100``
+``level``           network level, such as ``rack``; each gang lies within one domain of this level
 ``level_required``  whether the level is required (yes) or preferred (no)
-``segment``         instances per segment of a gang, each within one domain of the level
+``segment``         number of instances per segment of a gang; each segment lies within one domain
 ``weight``          cost of one second of waiting (1)
-``task``            the name of a task: rows of one ``id`` are then the tasks of one job
+``task``            name of a task: rows with the same ``id`` are then the tasks of one job
 ``parents``         names of the tasks that a task waits for, ``map|shuffle``
 ==================  =====================================================================================
 
-``--map type=COLUMN`` means ``gpu_type``. Times are seconds, from any origin at or before the first arrival, or
-ISO dates; durations are seconds or
-``[DD-]HH:MM:SS``. Jobs are sorted by arrival.
+``--map type=COLUMN`` means ``gpu_type``. Times are seconds, from any origin at or before the first
+arrival, or ISO dates. Durations are seconds or ``[DD-]HH:MM:SS``. Jobs are sorted by arrival.
 """
 
 from __future__ import annotations
@@ -126,7 +126,9 @@ _YES_OR_NO = {"": True, "yes": True, "true": True, "1": True, "no": False, "fals
 
 
 class Plain(Reader):
-    """One job per row or, with a ``task`` column, one task per row and one job per ``id``."""
+    """A reader that creates one job per row or, with a ``task`` column, one task per row and one job
+    per ``id``.
+    """
 
     name = "plain"
     summary = "plain CSV of your own: id,arrival_s,gpus,duration_s[,gpu_type,priority,...]"
@@ -175,7 +177,7 @@ class Plain(Reader):
 
 
 def _columns(source: Source, options: TraceOptions) -> NamedColumns:
-    """Return the table, with all required columns.
+    """Return the columns of the table, after checking them.
 
     Raises:
         TraceError: A column is missing or unknown.
@@ -213,8 +215,9 @@ class _Rows:
         self._named = options.named_gpus()
 
     def in_order(self, table: Table, report: ReadReport) -> Table:
-        """Return the table, with local dates in repeated hours interpreted so that they fit their
-        order and the durations."""
+        """Return the table. Where clocks were set back, local dates in the repeated hour are
+        interpreted such that they fit the order of the dates and the durations.
+        """
         if self._zone is None or not any(_AT[name] in table.words_of for name in _DATES):
             return table
         stated = table.numbers(_AT["duration_s"])
@@ -439,10 +442,11 @@ def _over_nodes(
     cpus: np.ndarray,
     memory: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return the instances and the demand of each where ``nodes`` are stated: one per node, or one
-    per GPU if the GPUs are not spread evenly over the nodes.
+    """Return the number of instances, and the GPUs, cores and memory of each. Where ``nodes`` are
+    stated, there is one instance per node, or one per GPU if the GPUs are not spread evenly over
+    the nodes.
     """
-    # replace invalid numbers by 1; their rows are dropped later
+    # replace invalid numbers with 1; their rows are dropped later
     nodes = np.where(are_counts(nodes), nodes, 1.0)
     checks.drop((nodes > 1) & (instances > 1), Disagreement("with both nodes and instances"))
     uneven = (nodes > 1) & (np.where(np.isfinite(gpus), gpus, 0.0) % nodes > 0)
@@ -470,7 +474,7 @@ def _task_blocks(columns: NamedColumns, rows: _Rows, report: ReadReport, most: i
 
 
 def _graphs(table: Table, rows: _Rows, groups: Grouped) -> JobBatch:
-    """Return the jobs of task rows."""
+    """Build the jobs from rows that each describe a task."""
     checks = Checks(table)
     tasks, group = rows.tasks(checks), groups.job_of_row()
     checks.drop(repeated(group * np.int64(len(tasks.names)) + tasks.name), RepeatedId("whose task another row has"))
@@ -478,7 +482,7 @@ def _graphs(table: Table, rows: _Rows, groups: Grouped) -> JobBatch:
     usable = checks.usable[groups.row]
     kept = np.bincount(groups.job, usable, len(groups.ids)).astype(np.int64)
     leads = np.minimum.reduceat(np.where(usable, np.arange(len(usable)), len(usable) - 1), groups.first[:-1])
-    lead = groups.row[leads]  # Values of the job are taken from its first usable row.
+    lead = groups.row[leads]  # Values that belong to the job are taken from its first usable row.
 
     def drop(reason: str, jobs: np.ndarray, details: Mapping[int, str]) -> None:
         checks.findings.drop(

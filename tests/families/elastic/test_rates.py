@@ -180,7 +180,7 @@ def test_a_range_that_the_cluster_cannot_hold_names_what_it_can() -> None:
     [
         (lambda: goodput(least=3, most=2), "1 <= least <= most instances, got 3 to 2"),
         (lambda: elastic_job("a", asked=5), "instances must lie in the task's range of 1 to 4, got 5"),
-        (lambda: Task("t", 1, elastic=goodput()), "an elastic task is a gang"),
+        (lambda: Task("t", 1, elastic=goodput()), "an elastic task must be a gang"),
         (lambda: GoodputTraining({}, 1), "needs a goodput model"),
     ],
 )

@@ -144,7 +144,10 @@ def test_the_words_of_the_one_table_of_reasons_are_used(tmp_path: Path) -> None:
         (["why", "--state", "{now}", "-c", "{site}", "9"], "job 9 is neither running nor waiting in the snapshot"),
         (["why", "--state", "{now}", "-c", "{site}", "1"], "job 1 has been running for 5 min"),
         (["why", "--state", "{now}", "2"], "give --config site.yaml"),
-        (["why", "--state", "{now}", "-c", "{site}", "run", "2"], "takes one job and no run folder"),
+        (
+            ["why", "--state", "{now}", "-c", "{site}", "run", "2"],
+            "takes a single JOB, without a run folder and without --run",
+        ),
         (["why", "2"], "expected RUN JOB"),
         (["why", "run", "2", "--history", "x"], "can only be used with --state"),
     ],

@@ -97,7 +97,9 @@ def test_every_dirty_row_is_dropped_for_its_reason(sample: Any) -> None:
     }
     report = sample.trace.report
     assert (report.rows, report.kept) == (29, 14)
-    assert any(text.endswith(":14: dropped, cyclic: job j_12: task 'M1_1' waits for itself") for text in report.details)
+    assert any(
+        text.endswith(":14: dropped, cyclic: job j_12: task 'M1_1' depends on itself") for text in report.details
+    )
 
 
 def test_partial_jobs_can_be_kept(read: Reading, samples: Path) -> None:

@@ -9,6 +9,7 @@ from dagsim.families.gavel.allocations import GivenShares, allocator
 from dagsim.families.gavel.round_ledger import GavelJob, GavelLedger, Situation
 from dagsim.model import Cluster, Job, Task
 from dagsim.model.log import Kind
+from dagsim.model.queues import NodeReservation, QueueTree
 from dagsim.systems.cluster import ClusterKernel, Preemption
 from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.policies import POLICIES
@@ -131,3 +132,15 @@ def test_two_jobs_take_turns_in_rounds():
 def test_a_job_keeps_its_gpu_between_rounds_if_stopping_costs_something():
     cost = Preemption(restart_s=5.0)
     assert ends(POLICIES.create("gavel[round_s=10]"), jobs_of(35.0), preemption=cost) == pytest.approx([35.0])
+
+
+def test_a_job_with_next_to_no_work_left_waits_behind_a_reservation_in_whole_rounds():
+    """Both jobs take turns for 20 s; then the node is reserved, and they wait with 0.4 and 0.8 ms left."""
+    cluster = Cluster.of({"V100-16": 1})
+    reservation = NodeReservation("maintenance", (cluster.nodes[0].name,), 20.002, 1020.0)
+    queues = QueueTree(reservations=(reservation,))
+    jobs = [Job.single(f"j{at}", Task("t", work_s, gpus=1), 0.0) for at, work_s in enumerate([10.0004, 10.0008])]
+    policy = POLICIES.create("gavel[round_s=10,gap_s=0]")
+    log = ClusterKernel(cluster, jobs, Models(queues=queues)).run(policy).log
+    assert sum(row.kind == Kind.COMPLETED for row in log) == 2
+    assert max(row.time_s for row in log) < 1050

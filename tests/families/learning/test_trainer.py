@@ -411,5 +411,5 @@ def test_a_checkpoint_joins_the_other_parameters_of_an_agent(tmp_path: Path) -> 
     spec = agent_spec("ppo[sampled=true]", Path("best.pt"), tmp_path)
     assert spec == "ppo[checkpoint=best.pt,sampled=true]"
     assert agent_spec(spec, root=tmp_path) == spec
-    with pytest.raises(InputError, match=r"--checkpoint other\.pt: .* also names one"):
+    with pytest.raises(InputError, match=r"--checkpoint other\.pt: .* already names a checkpoint"):
         agent_spec(spec, Path("other.pt"))

@@ -68,7 +68,7 @@ def test_digest_is_equal_for_equal_graphs_and_no_others() -> None:
 
 
 def test_a_cycle_is_named() -> None:
-    words = r"graph 'bad': the operations wait for each other in a circle: '[123]'( -> '[123]'){3}$"
+    words = r"graph 'bad': the operations depend on each other in a cycle: '[123]'( -> '[123]'){3}$"
     with pytest.raises(GraphError, match=words):
         ComputationGraph.of("bad", map(op, "123"), [("1", "2"), ("2", "3"), ("3", "1")])
 
@@ -84,7 +84,7 @@ def test_an_edge_to_an_unknown_operation_is_named() -> None:
         ("", [], "has no operations"),
         ("11", [], "two operations are called '1'"),
         ("12", [("1", "2"), ("1", "2")], "edge '1' -> '2' is given twice"),
-        ("12", [("1", "1")], "operation '1' waits for itself"),
+        ("12", [("1", "1")], "operation '1' depends on itself"),
     ],
 )
 def test_a_malformed_graph_is_refused_in_words(ids: str, edges: list[tuple[str, str]], words: str) -> None:

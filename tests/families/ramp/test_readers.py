@@ -127,7 +127,7 @@ def own(**changes: object) -> str:
             r"m.txt: op '1': forward_s must be .* 0 or more, got -0.002",
         ),
         ("m.txt", PIPEDREAM + "\tnode2 -- node9\n", GraphError, r"the edge '2' -> '9' names '9': no such op"),
-        ("m.txt", PIPEDREAM + "\tnode2 -- node1\n", GraphError, r"in a circle"),
+        ("m.txt", PIPEDREAM + "\tnode2 -- node1\n", GraphError, r"in a cycle"),
         ("m.txt", PIPEDREAM + "\tnode2\n", TraceError, r"m.txt:4: expected an edge"),
         ("m.txt", "layer1 -- x -- y", TraceError, r"m.txt:1: expected node and a number, got 'layer1'"),
         ("m.txt", "", GraphError, r"has no operations"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import sqrt
 
@@ -23,13 +23,16 @@ from dagsim.model import (
     Node,
     OnDemand,
     PowerState,
+    Request,
     Share,
+    Start,
     Task,
     TaskGraph,
     gpu_type,
 )
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster import ClusterKernel
+from dagsim.systems.cluster.api import ClusterPolicy, ClusterView
 from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.failures import Maintenance, NodeFailures
 from dagsim.systems.cluster.past import unknown_past
@@ -54,8 +57,9 @@ def jobs(*rows: tuple[float, float, float] | tuple[float, float, float, int]) ->
     ]
 
 
-def run(cluster: Cluster, work: Sequence[Job], policy: str = "fifo-fit", **models: object) -> Schedule:
-    schedule = ClusterKernel(cluster, work, Models(**models), seed=1).run(POLICIES.create(policy))  # type: ignore[arg-type]
+def run(cluster: Cluster, work: Sequence[Job], policy: str | ClusterPolicy = "fifo-fit", **models: object) -> Schedule:
+    played = POLICIES.create(policy) if isinstance(policy, str) else policy
+    schedule = ClusterKernel(cluster, work, Models(**models), seed=1).run(played)  # type: ignore[arg-type]
     assert violations(schedule, work, seconds=None if models else as_recorded) == []
     return schedule
 
@@ -320,7 +324,7 @@ def test_a_fork_writes_the_same_log(seed: int) -> None:
     [
         ({"boot_s": -1.0}, "boot_s must be a number of 0 or more, got -1.0"),
         ({"boot_s": (3.0, float("nan"))}, r"boot_s\[1\] must be a number of 0 or more"),
-        ({"boot_s": ()}, "boot_s needs at least one time"),
+        ({"boot_s": ()}, "boot_s must contain at least one time"),
         ({"idle_s": float("inf")}, "idle_s must be a number of 0 or more, got inf"),
         ({"scan_s": 0.0}, "scan_s must be positive"),
         ({"trigger": "always"}, "trigger must be placed or pending, got 'always'"),
@@ -346,3 +350,48 @@ def test_a_configuration_says_how_the_nodes_of_a_group_are_powered() -> None:
     assert [node.on_demand for node in cluster.nodes] == [OnDemand((200.0, 240.0), price_per_h=2.5)] * 2
     with pytest.raises(ConfigError, match="on_demand"):
         load_config(None, [f"cluster.groups={groups.replace('200', '-1')}"])
+
+
+@pytest.mark.parametrize(
+    ("features", "constraint", "booted"),
+    [
+        (["", "", "a", "a"], "a*2", {"n2", "n3"}),  # the first node that is off has no "a"
+        (["a", "b", "b", "a"], "[a|b]", {"n3"}),  # n0 is up, and n3 alone completes its kind
+        (["", "a", "a", "b"], "[a*1&b*1]", {"n1", "n3"}),
+    ],
+)
+def test_nodes_that_boot_for_a_pending_gang_meet_its_constraint(
+    features: list[str], constraint: str, booted: set[str]
+) -> None:
+    """Worked by hand: n0 is up, the others are off and boot for pending tasks."""
+    off = OnDemand((10.0,), None, 0.0, "pending", 5.0)
+    rules = (None, off, off, off)
+    cluster = Cluster(
+        tuple(
+            [
+                Node(f"n{at}", gpu_type("T4"), 1, on_demand=rule, features=tuple(feature))
+                for at, (rule, feature) in enumerate(zip(rules, features, strict=True))
+            ]
+        )
+    )
+    gang = Job.single("gang", Task("t", 5.0, 2, True, 1), request=Request(constraint))
+    schedule = run(cluster, [gang])
+    up = {f"n{row.node}" for row in schedule.log if row.kind == Kind.POWER and row.value == PowerState.UP}
+    assert up == booted
+    assert [row.kind for row in schedule.log][-1] == Kind.COMPLETED
+
+
+def test_a_policy_that_waits_for_a_boot_is_asked_again_when_there_is_none() -> None:
+    """The second job waits from 7 s on, so that nodes are looked at at 10 s; from 9 s it fits on the first one."""
+
+    class Patient:
+        """Starts nothing after the beginning while anything else will happen by itself."""
+
+        def decide(self, view: ClusterView) -> Iterator[Start]:
+            if not (view.now and view.pending):
+                for task in view.ready:
+                    yield Start(task, (Share(0, 1),))
+
+    off = OnDemand((10.0,), None, 0.0, "pending", 5.0)
+    schedule = run(nodes(None, off), jobs((0, 9, 2), (7, 3, 2)), Patient())
+    assert [(row.time_s, row.job) for row in schedule.log if row.kind == Kind.STARTED] == [(0.0, 0), (10.0, 1)]

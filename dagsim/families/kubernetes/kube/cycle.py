@@ -25,7 +25,7 @@ class Waiting(NamedTuple):
 
 
 class Victims(NamedTuple):
-    """The pods that a preemption on a node would stop, the most important first."""
+    """The pods that preemption would evict from a node, most important first."""
 
     node: int
     pods: Sequence[Bound]
@@ -34,7 +34,7 @@ class Victims(NamedTuple):
 
 
 class PodCycle:
-    """Decides for one pod at a time on a snapshot, using the plugins of a profile."""
+    """Makes decisions for one pod at a time on a snapshot, using the plugins of a profile."""
 
     def __init__(self, profile: Profile, snapshot: NodeColumns) -> None:
         self.profile = profile
@@ -121,8 +121,8 @@ class PodCycle:
         if self.filters.passes_with_nominated(*self._asked(waiting), node):
             lower.sort(key=_importance)
             protected = _protected(lower)
-            # Pods are spared one by one. Pods protected by a budget come first, then more important
-            # pods before others.
+            # Spare the pods one at a time. Pods protected by a budget come first, and among equals
+            # the more important ones.
             for bound in sorted(lower, key=lambda bound: bound.key not in protected):
                 snapshot.add(node, removed.pop(bound.key))
                 if not self.filters.passes_with_nominated(*self._asked(waiting), node):

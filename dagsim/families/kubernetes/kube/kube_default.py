@@ -59,8 +59,8 @@ class KubeDefault:
     priority; a victim occupies its node for another ``grace_s`` seconds.
 
     A gang starts as a whole, as it does with a gang scheduling plug-in. Uses no estimates;
-    preemptive. Each pod that is tried costs O(nodes) operations on columns, and each node that
-    preemption examines O(pods on the node) (Kubernetes, scheduling framework, 2025).
+    preemptive. Trying a pod costs O(nodes) operations on columns, and examining a node for
+    preemption costs O(pods on the node) (Kubernetes, scheduling framework, 2025).
     """
 
     def __init__(
@@ -122,8 +122,9 @@ class KubeDefault:
                 yield Kill(number, RejectReason.CANCELLED)
 
     def _repeat(self, view: ClusterView, state: _State) -> None:
-        """Add to the state the terminating pods and the nominations that it lacks, because a fork
-        starts with a new state."""
+        """Add the terminating pods and the nominations that are missing from the state, because a
+        fork starts with a new state.
+        """
         for run, leaving in list(self._leaving.items()):
             if leaving.until_s <= view.now:
                 del self._leaving[run]
@@ -269,8 +270,9 @@ class _State:
         return None if node is None else (Share(node),)
 
     def _best(self, view: ClusterView, task: TaskState, nodes: np.ndarray) -> int | None:
-        """Return the best of those feasible nodes on which the kernel, too, can place the task; the
-        kernel also considers nodes that are down and shares of GPUs."""
+        """Return the best feasible node on which the kernel can place the task as well. Unlike the
+        filters, the kernel also considers nodes that are down and shares of GPUs.
+        """
         machines, demand = view.machines.list, task.demand
         if not len(nodes):
             return None
@@ -281,8 +283,9 @@ class _State:
         return self.cycle.best(_pod(task), nodes) if len(nodes) else None
 
     def _place_gang(self, view: ClusterView, task: TaskState, type_: int | None) -> Placement | None:
-        """Place all pods of a gang in turn on nodes of one type: if all of them fit there, the type
-        of the best node for the first pod."""
+        """Place all pods of a gang in turn on nodes of one type. The type of the best node for the
+        first pod is preferred, if all pods fit there.
+        """
         machines, demand = view.machines, task.demand
         pod, wanted = _pod(task), demand.gang
         types = [type_] if type_ is not None else list(demand.types)
@@ -314,8 +317,7 @@ class _State:
         return None
 
     def victims(self, view: ClusterView, task: TaskState) -> Victims | None:
-        """Return the least harmful of the preemptions after which the kernel, too, can place the
-        task."""
+        """Return the least harmful preemption after which the kernel can place the task as well."""
         waiting = self._waiting(task)
         self.cycle.now = view.now
         if not self.cycle.may_preempt(waiting):
@@ -379,17 +381,17 @@ class KubeWaits:
         return iter(())
 
     def reached(self, task: TaskState) -> Iterator[ReachedLimit]:
-        """There are none."""
+        """Yield nothing, because there are no limits that could be reached."""
         return iter(())
 
     def never(self, task: TaskState) -> Iterator[str]:
-        """Return an explanation if no node allows the pod."""
+        """Yield an explanation if no node allows the pod."""
         if not self.nodes(task):
             counts = self._filters.verdicts(_pod(task))[1]
             yield "no node: " + ", ".join(f"{count} {reason}" for reason, count in counts.items())
 
     def nodes(self, task: TaskState) -> int:
-        """Return the nodes whose taints, cordons and labels allow the pod."""
+        """Return, as a bit set, the nodes whose taints, cordons and labels allow the pod."""
         return sum(1 << node for node in np.flatnonzero(self._filters.static(_pod(task)) == 0).tolist())
 
     def alone(self, task: TaskState) -> bool:
@@ -510,16 +512,15 @@ class _Queue:
         self.release(view)
 
     def release(self, view: ClusterView) -> None:
-        """Let those groups be tried again that may now fit because of pods that have ended or
-        started."""
+        """Retry groups that may now fit because pods have ended or started."""
         state, released = self._state, view.machines.released
         if released == self.seen and state.starts == self._starts and not state.freed:
             return
         blocked = self._blocked[: len(self._by_number)]
         again = np.zeros(len(blocked), bool)
         if released != self.seen or state.freed:
-            # On nodes that no pod has left, a pod can become feasible only if the labels of other
-            # pods had kept it away.
+            # On a node that no pod has left, a waiting pod can become feasible only if the labels
+            # of other pods kept it away before.
             local = released - self.seen == len(state.freed) and not state.snapshot.has_anti_affinity
             if self.seen >= 0 and local:
                 for node in set(state.freed):

@@ -619,7 +619,7 @@ class _Session:
                 self._events.append(_Event("delete", key))
         elif value_at(change.object, "spec.nodeName") and not value_at(was, "spec.nodeName"):
             self._undecided.discard(key)
-            self._store.held.add(key)  # the kernel stops no run at the time at which it started
+            self._store.held.add(key)  # the kernel cannot stop a run at the moment when it started
             self._events.append(_Event("bind", key, change.object["spec"]["nodeName"]))
         elif any(one.get("type") == "PodScheduled" for one in status.get("conditions") or ()):
             self._undecided.discard(key)
@@ -709,7 +709,7 @@ class _Rest:
             self._sent[{"ADDED": "NodeAdd", "MODIFIED": "NodeUpdate", "DELETED": "NodeDelete"}[change.event]] += 1
 
     async def reset(self) -> None:
-        """Take the current account as that of an idle program."""
+        """Record the current account as the one of an idle program."""
         for _ in range(10):
             if (account := await self._account()) is not None:
                 self._slack = account[0]
@@ -718,7 +718,7 @@ class _Rest:
         self._has_metrics = False
 
     async def wait(self, undecided: set[Key]) -> None:
-        """Wait until kube-scheduler rests."""
+        """Wait until kube-scheduler is idle."""
         beside = self._beside
         deadline = time.monotonic() + beside.timeout_s
         await beside.until(lambda: not undecided and not beside.api.under_way, "left pods without a verdict", deadline)

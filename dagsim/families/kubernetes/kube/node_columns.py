@@ -35,7 +35,8 @@ Query: TypeAlias = tuple[str, object]
 
 
 class NodeColumns:
-    """The current state as kube-scheduler sees it. Each array has one entry per node.
+    """The cluster state on which kube-scheduler bases its decisions. Each array has one entry per
+    node.
 
     The number of pods that match a selector or have a term is kept up to date once it has been
     requested, so that a decision takes only a few operations on arrays, no matter how many pods
@@ -175,9 +176,10 @@ class NodeColumns:
         return known
 
     def held(self, kind: str) -> Iterable[tuple[Term, int, np.ndarray]]:
-        """Return the terms of the pods on nodes with their weights, and the number of pods with
-        each term on each node; the terms are those of required affinity (``affinity``), of required
-        anti-affinity (``anti``), or the preferred ones (``preferred``)."""
+        """Return the terms of the pods on nodes, each with its weight and the number of pods per node
+        that have it. ``kind`` selects terms of required affinity (``affinity``), terms of required
+        anti-affinity (``anti``), or preferred terms (``preferred``).
+        """
         return [(term, weight, column) for (of, term, weight), column in self._held.items() if of == kind]
 
     @property
@@ -186,8 +188,7 @@ class NodeColumns:
         return any(kind == "anti" for kind, *_ in self._held)
 
     def domains(self, label: str) -> np.ndarray:
-        """Return the number of the domain that each node belongs to for a label, or -1 for a node
-        without the label."""
+        """Return the number of each node's domain for a label, or -1 for a node without the label."""
 
         def number() -> np.ndarray:
             values: dict[str, int] = {}

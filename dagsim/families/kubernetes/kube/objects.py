@@ -1,4 +1,6 @@
-"""Pods and nodes as kube-scheduler sees them, read from the manifests that tasks and nodes carry."""
+"""The properties of pods and nodes that kube-scheduler reads, parsed from the manifests of tasks and
+nodes.
+"""
 
 from __future__ import annotations
 
@@ -329,8 +331,8 @@ def plain_pod(demand: Demand) -> Pod:
 
 
 def node_of(node: Node) -> NodeObject:
-    """Return a node of the cluster according to its manifest. Its cores, memory and GPUs are taken
-    from the cluster, regardless of the manifest.
+    """Return a cluster node as its manifest describes it. Its cores, memory and GPUs are taken from
+    the cluster, regardless of the manifest.
 
     Raises:
         ModelError: The manifest cannot be read.

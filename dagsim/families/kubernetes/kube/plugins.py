@@ -65,8 +65,9 @@ class Filters:
         return not any(bool(fails) for _, fails, _, _ in self._dynamic(pod, node))
 
     def passes_with_nominated(self, pod: Pod, key: PodKey, priority: float, node: int) -> bool:
-        """Return True if the node passes all filters both with the other pods that are nominated
-        for it, of the same or a higher priority, and without them."""
+        """Return True if the node passes all filters both with and without the other pods of the
+        same or a higher priority that are nominated for it.
+        """
         snapshot = self._snapshot
         others = [
             bound
@@ -106,7 +107,9 @@ class Filters:
         return self._snapshot.about_nodes(("static", pod.tolerations, pod.node_terms), compute)
 
     def _dynamic(self, pod: Pod, node: int | None) -> Iterator[_Check]:
-        """Yield the verdicts of the other filters, either for all nodes or for one."""
+        """Yield the verdicts of the filters that depend on more than the nodes' descriptions, either
+        for all nodes or for one.
+        """
         on, snapshot = self._profile.filters, self._snapshot
         at: slice | int = slice(None) if node is None else node
         if pod.ports and "NodePorts" in on:
@@ -188,8 +191,9 @@ _OTHERS = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 
 def _constraints(profile: Profile, pod: Pod, *, must: bool) -> Sequence[Spread]:
-    """Return either the required spread constraints of a pod or the others; if the pod belongs to a
-    Service and has none of its own, those of the profile."""
+    """Return the required spread constraints of a pod, or the soft ones. A pod that belongs to a
+    Service and has no constraints of its own gets those of the profile.
+    """
     if pod.states_spread or not pod.service_labels:
         return pod.spread if must else pod.spread_soft
     selector = Selector(pod.service_labels)

@@ -48,8 +48,9 @@ _CPU_AND_MEMORY: Weighted = (("cpu", 1), ("memory", 1))
 
 @dataclass(frozen=True, slots=True)
 class FitArguments:
-    """NodeResourcesFitArgs: the scoring strategy, the weights of resources, and the shape of a
-    ratio."""
+    """NodeResourcesFitArgs: the scoring strategy, the weights of resources, and the shape of
+    RequestedToCapacityRatio.
+    """
 
     strategy: str = "LeastAllocated"
     resources: Weighted = _CPU_AND_MEMORY
@@ -61,7 +62,7 @@ class FitArguments:
 
 @dataclass(frozen=True, slots=True)
 class BalancedArguments:
-    """NodeResourcesBalancedAllocationArgs."""
+    """NodeResourcesBalancedAllocationArgs: the weights of resources."""
 
     resources: Weighted = _CPU_AND_MEMORY
 
@@ -132,7 +133,7 @@ def profile_of(document: Mapping[str, Any], where: str, name: str = "") -> Profi
 
 
 class _Reading:
-    """A profile in a document that is being read."""
+    """Reads one profile of a document."""
 
     def __init__(self, where: str, number: int) -> None:
         self._where = where

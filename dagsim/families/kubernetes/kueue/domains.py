@@ -1,6 +1,7 @@
 """Topology-aware scheduling, which chooses nodes for the pods of a workload in a tree of domains.
 
-Every domain has *room* for a certain number of pods and for a certain number of slices (groups of
+Every domain has a *capacity*: the number of pods that still fit, and the number of slices (groups
+    of
 pods that must stay within one domain of the slice level). A pod set with few pods may be the
 *leader* of the workers in another pod set; then both are placed in the same domain. The rules are
 those of Kueue's KEP 2724; rules that are not part of it were inferred from the decisions of Kueue
@@ -51,9 +52,10 @@ class Demand:
 
 
 class Domain:
-    """A node in the tree of domains. ``pods`` and ``slices`` are its room or the numbers assigned
-    to it; ``*_beside`` is the room that remains next to a leader; ``leaders`` is 1 if the domain
-    has room for a leader."""
+    """A node in the tree of domains. ``pods`` and ``slices`` are first its capacity and later the
+    numbers assigned to it; ``*_beside`` is the capacity that remains next to a leader; ``leaders``
+    is 1 if a leader fits into the domain.
+    """
 
     __slots__ = (
         "children", "free", "labels", "leaders", "number", "pods", "pods_beside", "slices", "slices_beside", "taints",
@@ -113,8 +115,9 @@ class TopologyTree:
         were taken into account."""
 
     def address(self, leaf: Domain) -> tuple[str, ...]:
-        """Return the values that identify a lowest domain in an assignment, which is the host name
-        if the domain is a host."""
+        """Return the label values that identify a lowest domain in an assignment, which is only the
+        host name if the domain is a host.
+        """
         return leaf.values[-1:] if self.by_host else leaf.values
 
     def find(self, address: Sequence[str]) -> Domain | None:
@@ -129,8 +132,7 @@ class TopologyTree:
         self.changed.append(leaf.number)
 
     def fits(self, leaf: Domain, requests: Requests, pods: int) -> bool:
-        """Return True if the domain has room for the pods, regardless of any limit on the number of
-        pods."""
+        """Return True if the pods fit into the domain, regardless of any limit on the number of pods."""
         return _pods_in({resource: leaf.free[resource] - leaf.used.get(resource, 0) for resource in leaf.free},
                         requests) >= pods  # fmt: skip
 
@@ -145,8 +147,9 @@ class TopologyTree:
         self, demands: Sequence[Demand], *, empty: bool = False, exact: bool = True
     ) -> dict[str, Placement] | tuple[str, str]:
         """Return a placement for each pod set by name, or else the name of a pod set that does not
-        fit and the reason. With ``empty``, the pods that are already there are ignored; with
-        ``exact``, the full reason is returned."""
+        fit and the reason. With ``empty``, pods that are already on the nodes are ignored; with
+        ``exact``, the full reason is returned.
+        """
         groups: dict[str, list[Demand]] = {}
         for number, demand in enumerate(demands):
             groups.setdefault(demand.request.group or f"{number}", []).append(demand)
@@ -229,8 +232,9 @@ class TopologyTree:
         self, workers: Demand, leader: Demand | None, assumed: Mapping[int, Mapping[str, int]],
         slice_level: int, size: int, *, empty: bool,
     ) -> dict[str, int]:  # fmt: skip
-        """Compute the room of every domain. Return the number of lowest domains without room for
-        even one pod, by reason."""
+        """Compute the capacity of every domain. Return, by reason, the number of lowest domains into
+        which not even one pod fits.
+        """
         pod = (*workers.requests, ("pods", unit("pods")))
         lead = None if leader is None else (*leader.requests, ("pods", unit("pods")))
         shut_out: dict[str, int] = {}
@@ -309,8 +313,9 @@ class TopologyTree:
         return counts
 
     def _choose(self, level: int, spread: _Spread, *, required: bool) -> tuple[int, list[Domain]] | int:
-        """Return the level and the domains for the pod set, or else the number of slices that
-        fit."""
+        """Return the level and the domains for the pod set, or the number of slices that fit if there
+        are too few.
+        """
         count, leaders = spread.count // spread.size, spread.leaders
         domains = self.levels[level]
         if not domains:
@@ -336,8 +341,9 @@ class TopologyTree:
     def _several(
         self, level: int, ordered: list[Domain], spread: _Spread, count: int
     ) -> tuple[int, list[Domain]] | int:
-        """Fill domains one after the other: those with room for a leader first, then those with the
-        most room for workers."""
+        """Fill domains one after the other: first those into which a leader fits, then those with the
+        largest capacity for workers.
+        """
         taken: list[Domain] = []
         left, leaders, at = count, spread.leaders, 0
         while leaders > 0 and at < len(ordered) and ordered[at].leaders > 0:
@@ -378,8 +384,9 @@ class TopologyTree:
 
 @dataclass(slots=True)
 class _Spread:
-    """The way in which the pods of one group are spread. ``least_free`` fills those domains first
-    that have the least but still sufficient room; otherwise, domains are chosen by best fit."""
+    """The way in which the pods of one group are spread. With ``least_free``, the domains with the
+    smallest capacity are filled first; otherwise, domains are chosen by best fit.
+    """
 
     count: int
     leaders: int
@@ -387,13 +394,14 @@ class _Spread:
     least_free: bool
 
     def sorted(self, domains: Iterable[Domain]) -> list[Domain]:
-        """Sort domains by their room for workers."""
+        """Sort domains by their capacity for workers."""
         sign = 1 if self.least_free else -1
         return sorted(domains, key=lambda domain: (sign * domain.slices, domain.pods, domain.values))
 
     def sorted_for_leaders(self, domains: Iterable[Domain]) -> list[Domain]:
-        """Sort domains so that those with room for a leader come first, ordered by their room for
-        workers next to the leader."""
+        """Sort domains so that those into which a leader fits come first, ordered by the capacity for
+        workers that remains next to the leader.
+        """
         sign = 1 if self.least_free else -1
         return sorted(
             domains,
@@ -401,8 +409,9 @@ class _Spread:
         )
 
     def hand_out(self, domains: list[Domain], count: int, leaders: int, size: int, *, by_slices: bool) -> list[Domain]:
-        """Assign pods to the domains in order, choosing the last domain by best fit. If there is
-        not enough room, return no domains at all, as Kueue does."""
+        """Assign pods to the domains in order, choosing the last domain by best fit. If the capacity
+        is insufficient, return no domains at all, as Kueue does.
+        """
         room, room_beside = ("slices", "slices_beside") if by_slices else ("pods", "pods_beside")
         left = count // size if by_slices else count
         taken: list[Domain] = []
@@ -442,8 +451,9 @@ class _Spread:
 
 
 def _best_fit(domains: Sequence[Domain], needed: int, room: str) -> Domain:
-    """Return the domain with the least but still sufficient room, or the first domain if none has
-    enough."""
+    """Return the domain with the smallest sufficient capacity, or the first domain if no capacity is
+    sufficient.
+    """
     best, least = domains[0], getattr(domains[0], room)
     for domain in domains:
         there = getattr(domain, room)
@@ -469,7 +479,7 @@ def _quotient(amount: int, divisor: int) -> int:
 
 
 def _scarcest(leaf: Domain, requests: Requests) -> str:
-    """Return the resource that is insufficient even for one pod."""
+    """Return the resource that limits the number of pods in a domain most."""
     fewest, scarce = 1 << 31, ""
     for resource, amount in sorted((*requests, ("pods", unit("pods")))):
         if amount:

@@ -40,8 +40,9 @@ _OVERLAP = "Workload has overlapping preemption targets with another workload"
 
 
 class EndlessPreemption(Exception):
-    """Workloads preempt each other in an endless circle. ``pairs`` lists the workloads and their
-    preemptors by name."""
+    """Workloads preempt each other endlessly in a circle. ``pairs`` lists the workloads and their
+    preemptors by name.
+    """
 
     def __init__(self, pairs: list[tuple[str, str]]) -> None:
         super().__init__(", ".join(f"{by} preempts {name}" for name, by in pairs))
@@ -59,8 +60,8 @@ class Preempted:
 
 @dataclass(slots=True)
 class Cycle:
-    """The outcome of one scheduling cycle. ``pending`` contains the other heads with Kueue's
-    messages.
+    """The outcome of one scheduling cycle. ``pending`` contains the heads that were not admitted,
+    with Kueue's messages.
 
     ``advances`` is True if a workload was admitted, preempted or set aside; otherwise, the next
     cycle depends only on ``heads``.
@@ -74,9 +75,10 @@ class Cycle:
 
 
 class _Answer(NamedTuple):
-    """Flavors, targets, and the reason why the workload does not fit. ``inert`` means that the
-    workload, when it is the head of its queue, is neither admitted nor preempts others, and that
-    all flavors have been tried."""
+    """The flavors and preemption targets found for a workload, and the reason why it does not fit.
+    ``inert`` means that the workload, when it is the head of its queue, is neither admitted nor
+    preempts others, and that all flavors have been tried.
+    """
 
     assignment: Assignment
     targets: list[Target]
@@ -98,7 +100,7 @@ class _Entry:
 
 
 class Admission:
-    """The engine.
+    """The engine, which admits workloads in scheduling cycles.
 
     ``requeue_s`` is the time between a release of quota and the return of workloads that were set
     aside (Kueue collects releases for 1 s). With ``exact``, every cycle is yielded with full
@@ -235,8 +237,9 @@ class Admission:
         return min([time for time, _ in self._returns.values()], default=inf)
 
     def bring_back(self, now: float) -> bool:
-        """Return workloads that were set aside to their queues if the time has come. Return True if
-        there were any such workloads."""
+        """Put workloads that were set aside back into their queues if the time for it has come.
+        Return True if there were any such workloads.
+        """
         due = [root for root, (time, _) in self._returns.items() if time <= now]
         back = False
         for root in due:
@@ -298,8 +301,9 @@ class Admission:
     # One cycle.
 
     def _pass_over(self, queues: list[QueueState]) -> None:
-        """Set aside the heads of those cycles that neither admit nor preempt a workload. Their
-        reservations last only until the end of the cycle."""
+        """Set aside the heads of cycles that neither admit nor preempt a workload. The reservations of
+        such heads last only until the end of the cycle, so they affect nothing else.
+        """
         pendings = [self.pending[queue.name] for queue in queues]
         if any(pending.usage_of is not None for pending in pendings):
             return
@@ -374,10 +378,10 @@ class Admission:
         return best
 
     def _process(self, entries: list[_Entry], cycle: Cycle) -> list[tuple[_Entry, Target]]:
-        """Admit the entries in order, or let them preempt others, as long as there is quota."""
+        """Admit the entries in order, or let them preempt other workloads, while there is quota left."""
         issued: list[tuple[_Entry, Target]] = []
         if all(entry.assignment.mode is not Mode.FIT and not entry.targets for entry in entries):
-            # some preemptions only serve to reserve quota from workloads that need none
+            # Such heads would only reserve quota, and no other head of this cycle could use it.
             return issued
         taken: dict[str, WorkloadState] = {}
         roots = {id(entry.queue.node.root): entry.queue.node.root for entry in entries}
@@ -425,7 +429,7 @@ class Admission:
         )
 
     def _requeue(self, entries: list[_Entry], cycle: Cycle) -> None:
-        """Return the heads that were not admitted to the queue, or set them aside."""
+        """Put heads that were not admitted back into the queue, or set them aside."""
         for entry in entries:
             if entry.state == "admitted":
                 continue
@@ -591,9 +595,8 @@ class Admission:
 
 
 class _Tournament:
-    """The order of fair sharing: starting from the root, the child with the lowest share comes
-    first at each level, where the share includes the request of its head. The order is recomputed
-    after each entry.
+    """The order of fair sharing. Starting at the root, the child with the lowest share, including
+    the request of its head, is chosen at each level. The order is recomputed after each entry.
     """
 
     def __init__(self, entries: Iterable[_Entry]) -> None:

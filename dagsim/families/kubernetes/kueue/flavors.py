@@ -1,5 +1,6 @@
-"""The search for flavors: it decides which flavor provides each resource of a workload, and at what
-price."""
+"""The search for flavors, which decides the flavor that provides each resource of a workload, and
+at what price.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ _MODES = {NO_FIT: Mode.NO_FIT, NO_CANDIDATES: Mode.PREEMPT, PREEMPT: Mode.PREEMP
 
 
 class Price(NamedTuple):
-    """The price of a flavor, and the height of the subtree from which quota is borrowed."""
+    """The price of a flavor: how it can be obtained (``cost``), and the height of the subtree from
+    which quota is borrowed.
+    """
 
     cost: int
     borrowing: int
@@ -263,8 +266,9 @@ class FlavorSearch:
     def place(
         self, queue: QueueState, assignment: Assignment, demands: dict[str, list[Demand]], *, empty: bool = False
     ) -> tuple[str, str] | None:
-        """Place all demands; return the first pod set that does not fit with the reason, or else
-        None."""
+        """Place all demands. Return the first pod set that does not fit, with the reason, or None if
+        all fit.
+        """
         placements: dict[str, Placement] = {}
         for flavor, asked in demands.items():
             placed = queue.trees[flavor].place(asked, empty=empty, exact=self._exact)
@@ -298,9 +302,10 @@ class FlavorSearch:
 
     @staticmethod
     def pods_of(queue: QueueState, assignment: Assignment) -> list[tuple[str, int, Requests, int]]:
-        """Return the use of the topology by an assignment during its cycle. As in Kueue, the use is
+        """Return the topology usage of an assignment during its cycle. As in Kueue, the usage is
         counted once for each resource that the flavor provides; after the cycle, it is counted only
-        once."""
+        once.
+        """
         pods = []
         for one in assignment.sets:
             in_topology = {name: choice.flavor for name, choice in one.choices.items() if choice.flavor in queue.trees}

@@ -51,10 +51,10 @@ class KueueManager(Kueue):
     arguments, and ``version`` is the version of the API that it uses. Objects, workloads and the
     placement of pods are the same as with the policy ``kueue``.
 
-    The manager is considered idle when it has sent no request for ``still_s`` seconds of real time;
-    after a release of quota while workloads are waiting, for ``return_s`` seconds, because it
-    brings those workloads back after a second. ``timeout_s`` limits the real time that the manager
-    may take at each moment of the simulation.
+    The manager is considered idle when it has sent no request for ``still_s`` seconds of real time.
+    If quota was released while workloads are waiting, ``return_s`` seconds are required instead,
+    because the manager brings those workloads back after a second. ``timeout_s`` limits the real
+    time that the manager may take at each moment of the simulation.
 
     Raises:
         ConfigError: ``version`` is not a version of Kueue's API, or uvicorn is not installed.
@@ -190,7 +190,7 @@ class ManagedAdmission:
         """Do nothing, because the manager brings workloads back itself."""
 
     def next_return(self) -> float:
-        """Return infinity, because nothing comes back at a later time of the simulation."""
+        """Return infinity, because no workload comes back at a later simulated time."""
         return inf
 
     def cycles(self, now: float) -> Iterator[Cycle]:
@@ -261,8 +261,8 @@ class ManagedAdmission:
                 workload.where = "admitted"
 
     def _release_evicted(self) -> None:
-        """Do what a job controller does: the pods of an evicted workload end at once, and the
-        workload gives its quota back and waits again.
+        """Do what a job controller does: stop the pods of an evicted workload at once, release its
+        quota, and let it wait again.
         """
         for object in list(self._store.objects[_WORKLOADS].values()):
             if not (is_true(object, "Evicted") and is_true(object, "QuotaReserved")):

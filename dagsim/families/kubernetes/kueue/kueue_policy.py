@@ -24,8 +24,9 @@ _Place: TypeAlias = tuple[int, int, int]
 
 @dataclass(slots=True)
 class _Admitted:
-    """A workload that holds quota, and its tasks that have not started; ``from_s`` is when its
-    admission checks are over."""
+    """A workload that holds quota, and its tasks that have not started; ``from_s`` is the time at
+    which its admission checks are complete.
+    """
 
     places: dict[_Place, None]
     from_s: float
@@ -78,8 +79,8 @@ class Kueue:
         return KueueWaits(view, Site(view))
 
     def outlook(self, view: ClusterView) -> tuple[KueueWaits, list[Standing]]:
-        """Its quotas with what runs now, and the waiting workloads of each ClusterQueue in their order,
-        with what the next cycles do about each. Nothing is decided.
+        """Return the quotas with their present usage, and the waiting workloads of each ClusterQueue
+        in order, each with what the next cycles do about it. This makes no decisions.
         """
         self._now, self._exact = view.now, True
         self._set_up(view)
@@ -107,7 +108,8 @@ class Kueue:
                         if not self._site.exact:
                             standings.append(Standing(task, queue, 0, priority, parts, rules.nodes(task)))
                             continue
-                        # past usage may go before priority, and queues share quotas, not places
+                        # Past usage may take precedence over priority, and queues share quotas, not
+                        # positions.
                         outcome = rehearsal.outcome(name, rules.never(task))
                         standings.append(Standing(task, queue, -number, priority, parts, 1 << bit, outcome))
         for place, task in tasks.ready.items():
@@ -116,7 +118,7 @@ class Kueue:
         return rules, standings
 
     def _apart(self, task: TaskState, rehearsal: Rehearsal) -> Standing:
-        """Return the standing of a task that waits in no ClusterQueue."""
+        """Return the standing of a task that is not waiting in any ClusterQueue."""
         carried, name = self._site.workload(task), self._open.get(_place(task))
         outcome = None if name is None or not self._site.exact else rehearsal.outcome(name, ())
         if name is None and carried is not None:
@@ -210,10 +212,10 @@ class Kueue:
         self._number = 0
 
     def _engine(self, objects: KueueObjects) -> Admission:
-        """Make what admits."""
+        """Create the admission engine."""
         return Admission(objects, requeue_s=self.requeue_s, exact=self._exact)
 
-    # Workloads that stand for tasks.
+    # Workloads and the tasks that they represent.
 
     def _forget(self, view: ClusterView) -> None:
         """Remove the workloads of jobs that have finished or were stopped."""
@@ -225,7 +227,7 @@ class Kueue:
         self._touched.clear()
 
     def _unclaim(self, name: str, place: _Place) -> None:
-        """Let a task of an admitted workload wait no longer for its start, if it does."""
+        """Undo ``_claim`` for a task, if the task is still waiting to start."""
         admitted = self._waiting.get(name)
         if admitted is not None and place in admitted.places:
             del admitted.places[place]
@@ -264,12 +266,12 @@ class Kueue:
             ):
                 self._returned(back, old, place)
                 continue
-            if back:  # several instances ran as one; each now waits by itself
+            if back:  # Several instances ran as one; now each waits separately.
                 self._leave(back, old)
             self._submit(task)
 
     def _returned(self, name: str, old: _Place, new: _Place) -> None:
-        """Let the piece of a preempted run stand for its workload again."""
+        """Let the remaining part of a preempted run represent its workload again."""
         del self._preempted[name][old]
         if not self._preempted[name]:
             del self._preempted[name]
@@ -284,8 +286,8 @@ class Kueue:
             self._claimed[new] += 1
 
     def _submit(self, task: TaskState) -> None:
-        """Submit a gang, the next of a task's independent instances, or the workload that the task
-        is a pod set of.
+        """Submit a gang, the next independent instance of a task, or the workload in which the task
+        is a pod set.
         """
         job, place, carried = task.job.job, _place(task), self._site.workload(task)
         if carried is not None:
@@ -316,18 +318,18 @@ class Kueue:
         return f"{task.order:020}.{task.piece:06}.{self._number}"
 
     def _name_of(self, spec: Workload) -> str:
-        """Return the name under which a workload of a manifest is submitted."""
+        """Return the name under which a workload from a manifest is submitted."""
         return spec.name
 
     def _queue_of(self, carried: Carried, job: Job) -> str:
-        """Return the LocalQueue of a workload; empty if there is no such queue."""
+        """Return the LocalQueue of a workload, or an empty string if there is no such queue."""
         known = carried.spec is not None and carried.spec.queue in self._site.local_queues
         return carried.spec.queue if known and carried.spec is not None else self._site.stated_queue(job)
 
     @staticmethod
     def _spec_of(spec: Workload, name: str, queue: str, job: Job, again: bool) -> Workload:
-        """Return a workload of a manifest on the simulation's clock; one that comes ``again`` holds
-        no quota.
+        """Return a workload from a manifest with its times in simulated time; one that is submitted
+        ``again`` holds no quota.
         """
         reserved_s = None if spec.reserved_s is None else job.arrival_s + spec.reserved_s - spec.created_s
         spec = replace(
@@ -343,7 +345,7 @@ class Kueue:
             names.append(name)
 
     def _claim(self, name: str, places: Iterable[_Place]) -> None:
-        """Let tasks of an admitted workload wait for their start."""
+        """Mark tasks of an admitted workload as waiting to start."""
         admitted = self._waiting.setdefault(name, _Admitted({}, self._now + self.checks_s))
         for place in places:
             if place not in admitted.places:
@@ -351,7 +353,7 @@ class Kueue:
                 self._claimed[place] += 1
 
     def _in_flight(self, run: Run) -> str:
-        """Let a run that was already in progress when the simulation began hold its quota."""
+        """Assign quota to a run that was already in progress when the simulation began."""
         job, task = run.job.job, run.task
         carried = self._site.workload(task)
         if carried is not None and carried.spec is not None and (local := self._queue_of(carried, job)):
@@ -483,9 +485,10 @@ class Kueue:
         return None
 
     def _give_up(self, view: ClusterView, tasks: _Tasks) -> Iterator[Decision]:
-        """Cancel the tasks that would wait forever because nothing is running, nothing will arrive,
-        and no workload can be admitted, or can be admitted only to flavors on whose nodes it never
-        fits."""
+        """Cancel the tasks that would wait forever: nothing is running, nothing will arrive, and
+        either no workload can be admitted or the admitted ones never fit on the nodes of their
+        flavors.
+        """
         stuck: dict[str, list[TaskState]] = {}
         for place, task in tasks.ready.items():
             if task.waiting and (not self._claimed[place] or view.fits(task)):
@@ -515,7 +518,7 @@ class Kueue:
 
 
 class _Tasks:
-    """An index of the ready tasks by position."""
+    """An index of the ready tasks by job, task and part."""
 
     def __init__(self) -> None:
         self.ready: dict[_Place, TaskState] = {}
@@ -528,7 +531,7 @@ class _Tasks:
         self._new.append(place)
 
     def started(self, run: Run, now: float) -> None:
-        """Drop a task without waiting instances."""
+        """Remove a task once none of its instances are waiting."""
         if not run.task.waiting:
             self.ready.pop(_place(run.task), None)
 

@@ -46,16 +46,16 @@ _PODS_PER_NODE = 110
 
 
 class Site:
-    """The objects of Kueue for a cluster: those in ``queues.kueue``, or objects made from
-    ``queues.tree``, where each leaf is a ClusterQueue and each node above it a cohort; without
-    either, a single queue with a quota for the whole cluster.
+    """The objects of Kueue for a cluster. They come from ``queues.kueue``, or they are made from
+    ``queues.tree``, where each leaf is a ClusterQueue and each node above it a cohort. Without
+    either, there is a single queue with a quota for the whole cluster.
 
     With ``queues.kueue``, a task requests all its resources, as in Kueue. Quotas in ``queues.tree``
     apply only to the resources that they name.
 
     Raises:
-        ConfigError: A queue has no quota, or the levels of a topology differ from those of the
-        network.
+        ConfigError: A queue has no quota, or the levels of a topology differ from the levels of the
+            network.
     """
 
     def __init__(self, view: ClusterView) -> None:
@@ -86,12 +86,13 @@ class Site:
         return self._locals
 
     def queue_of(self, job: Job) -> str:
-        """Return the LocalQueue of a job: the one that it names, else the first."""
+        """Return the LocalQueue that a job names, or else the first one."""
         return self.stated_queue(job) or next(iter(self._locals))
 
     def stated_queue(self, job: Job) -> str:
-        """Return the LocalQueue that a job names: by its account and partition, or by its
-        partition, account or tenant; empty if there is none of these names."""
+        """Return the LocalQueue that a job names by its account and partition, or by its partition,
+        account or tenant; return an empty string if no queue has one of these names.
+        """
         names = (job.partition, job.account, job.tenant)
         queue = self._named.get(names)
         if queue is None:
@@ -100,8 +101,8 @@ class Site:
         return queue
 
     def workload(self, task: TaskState) -> Carried | None:
-        """Return the workload that a task's manifest carries; None if it carries none, or if
-        ``queues.kueue`` is not given.
+        """Return the workload in a task's manifest; None if the manifest contains none, or if
+        ``queues.kueue`` is not set.
         """
         text = task.task.manifest
         if not self.exact or '"workload"' not in text:
@@ -131,7 +132,7 @@ class Site:
         )
 
     def requests(self, queue: ClusterQueue, demand: DemandClass) -> dict[str, float]:
-        """Return the requests of one instance for the resources of its queue."""
+        """Return the resources of its queue that one instance of a task requests."""
         gpus, cpus, memory_gb, _ = demand.demand
         covered = [name for group in queue.resource_groups for name in group.covered_resources]
         asked = {"cpu": cpus, "memory": memory_gb * 2**30, _device(covered): gpus}
@@ -143,7 +144,7 @@ class Site:
         types: set[str] | None = None
         for name in flavors:
             own = set(self._flavors[name].gpu_types) if name in self._flavors else set()
-            # this stands for every type without a quota of its own
+            # The flavor GPUS stands for every type without a quota of its own.
             if name == GPUS and not self.exact:
                 own = set(self.type_names) - {flavor for group in queue.resource_groups for flavor in _names(group)}
             elif not own:
@@ -167,8 +168,9 @@ class Site:
         return flavor in self._flavors and bool(self._flavors[flavor].topology_name)
 
     def node_number(self, address: tuple[str, ...]) -> int | None:
-        """Return the number of the node that an assignment of a topology names; None if it names a
-        wider domain."""
+        """Return the number of the node that a topology assignment names; None if it names a larger
+        domain.
+        """
         return self._numbers.get(address[-1])
 
     def _excluded(self, queue: ClusterQueue, demand: DemandClass) -> Iterable[str]:
@@ -181,7 +183,7 @@ class Site:
                     yield name
 
     def _topology(self, task: TaskState, queue: ClusterQueue) -> TopologyRequest | None:
-        """Return the request of the job for the topology levels of its queue."""
+        """Return the topology request of a job, if its level is one of the levels of its queue."""
         request = task.job.job.request
         names = {self._flavors[name].topology_name for group in queue.resource_groups for name in _names(group)
                  if name in self._flavors}  # fmt: skip
@@ -226,35 +228,36 @@ class Site:
 
 
 def _stated_node(node: Node) -> TopologyNode | None:
-    """Return a node with the labels of its manifest; None if it has no manifest."""
+    """Return a node with the labels from its manifest; None if it has no manifest."""
     if not node.manifest:
         return None
     manifest = json.loads(node.manifest)
     labels = {HOSTNAME: node.name, **object_in(manifest, "metadata", "labels")}
     if object_in(manifest, "spec").get("unschedulable"):
-        labels = {}  # in no domain
+        labels = {}  # it belongs to no domain
     there = {name: quantity(amount) for name, amount in object_in(manifest, "status", "allocatable").items()}
     there |= {"cpu": node.cpus, "memory": node.memory_gb * 2**30}
     return TopologyNode(node.name, labels, there, taints_of(list_in(manifest, "spec", "taints")))
 
 
 class Carried(NamedTuple):
-    """A workload as the objects of a cluster describe it (None if it is inactive), and the name of
-    the pod set that a task is."""
+    """A workload as the cluster's objects describe it (None if it is inactive), and the name of the
+    pod set that corresponds to the task.
+    """
 
     spec: Workload | None
     pod_set: str
 
     @property
     def requests(self) -> Mapping[str, float]:
-        """The requests of one pod."""
+        """Return the requests of one pod."""
         sets = () if self.spec is None else self.spec.pod_sets
         return next((one.requests for one in sets if one.name == self.pod_set), {})
 
 
 def _as_demanded(pod_set: PodSet, task: TaskState, excluded: frozenset[str]) -> PodSet:
-    """Return a pod set of a manifest with what the task demands now, which may be another number of
-    pods or GPUs than the manifest's.
+    """Return a pod set from a manifest with the present demand of the task, whose numbers of pods and
+    GPUs may differ from those in the manifest.
     """
     count, gpus = task.demand.gang or 1, task.demand.demand.gpus
     device = next((name for name in pod_set.requests if name in WHOLE_GPUS), "")

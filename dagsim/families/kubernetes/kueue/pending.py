@@ -43,7 +43,7 @@ class PendingQueue:
             insort(self._entries, _entry(workload), lo=self._start)
 
     def set_aside(self, workload: WorkloadState) -> None:
-        """Keep a workload out until quota is released."""
+        """Set a workload aside until quota is released."""
         self._waiting.discard(workload.arrived)
         workload.where = "aside"
         self.aside[workload.name] = workload
@@ -54,15 +54,16 @@ class PendingQueue:
             self._sticky = workload
 
     def remove(self, workload: WorkloadState) -> None:
-        """Remove a workload that was admitted or has gone."""
+        """Remove a workload that was admitted or deleted."""
         self._waiting.discard(workload.arrived)
         self.aside.pop(workload.name, None)
         if self._sticky is workload:
             self._sticky = None
 
     def bring_back(self) -> bool:
-        """Return all workloads that were set aside to the queue. Return True if there were any such
-        workloads."""
+        """Put all workloads that were set aside back into the queue. Return True if there were any
+        such workloads.
+        """
         if not self.aside:
             return False
         for workload in self.aside.values():

@@ -1,4 +1,6 @@
-"""Quotas that keep a job waiting: as found in a log, and as the engine says at the present."""
+"""The quotas that keep a job waiting, reconstructed from a log or reported by the engine for the
+present.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from dagsim.systems.cluster.api import ClusterView, NextStep, ReachedLimit, Task
 
 
 class KueueWaits:
-    """The quotas and their usage by each queue; see ``waits.WaitRules``."""
+    """The quotas and each queue's usage of them; see ``waits.WaitRules``."""
 
     elsewhere = "it would have fitted, but only on types for which its queue had no quota left"
 
@@ -44,8 +46,7 @@ class KueueWaits:
             node.give(slot, amount)
 
     def limits(self, task: TaskState) -> Iterator[str]:
-        """Describe the quotas that are used up; yield nothing as long as some type has quota
-        left."""
+        """Describe the exhausted quotas; yield nothing while some GPU type has quota left."""
         if not self._with_quota(task):
             queue = self._site.cluster_queue_of(task.job.job)
             node, texts = self._forest.queues[queue.name], dict[str, None]()
@@ -56,8 +57,9 @@ class KueueWaits:
             yield from texts
 
     def reached(self, task: TaskState) -> Iterator[ReachedLimit]:
-        """Return the quotas that are used up for the first of its types, or nothing as long as some
-        type has quota left."""
+        """Yield the exhausted quotas for the first GPU type that the task may use; yield nothing while
+        some type has quota left.
+        """
         if self._with_quota(task) or not task.demand.types:
             return
         queue = self._site.cluster_queue_of(task.job.job)
@@ -85,8 +87,9 @@ class KueueWaits:
                 )
 
     def _holds_back(self, node: QuotaNode, slot: int) -> str:
-        """Describe the quota or limit that leaves the queue no more, starting at the queue and
-        going upwards."""
+        """Describe the quota or limit that prevents the queue from getting more, searching upwards
+        from the queue.
+        """
         nominal, used = self._natural(slot, node.nominal[slot]), self._natural(slot, node.usage[slot])
         words = f"its nominalQuota is {nominal:g}, of which {used:g} are in use"
         if node.parent is None:
@@ -99,9 +102,10 @@ class KueueWaits:
         return f"{words}, and of the {whole_quota:g} in the cohort {root.name}, {in_use:g} are in use"
 
     def never(self, task: TaskState) -> Iterator[str]:
-        """Describe the quotas that a start would exceed even with everything that the queue may
-        borrow; yield nothing if a type has enough. A workload with a manifest is tried in Kueue
-        without any others."""
+        """Describe the quotas that a start would exceed even if the queue borrowed everything that it
+        may; yield nothing if some type has enough quota. A workload with a manifest is submitted
+        alone to an idle Kueue instead.
+        """
         if (carried := self._site.workload(task)) is not None:
             if carried.spec is not None and (message := self._alone(carried.spec)):
                 yield message
@@ -121,7 +125,9 @@ class KueueWaits:
         yield from reasons
 
     def _alone(self, spec: Workload) -> str:
-        """Return Kueue's message about a workload that never fits; empty if it fits alone."""
+        """Return Kueue's message about a workload that can never be admitted, or an empty string if it
+        can be when it is alone.
+        """
         if spec.queue not in self._site.local_queues:
             return ""
         if self._idle is None:
@@ -146,7 +152,7 @@ class KueueWaits:
         return False
 
     def _amounts(self, queue: ClusterQueue, task: TaskState, type_: int, instances: int | None = None) -> Amounts:
-        """Return the quota that a start of the task would use in the slots of its queue."""
+        """Return the quota that starting the task would use in the slots of its queue."""
         count = instances if instances is not None else task.demand.gang or 1
         amounts: Amounts = {}
         carried = self._site.workload(task)
@@ -183,12 +189,12 @@ class KueueWaits:
 
 
 class Rehearsal:
-    """The cycles that follow from the present of an engine, until nothing changes, and what they
-    say about each waiting workload. The engine is used up.
+    """Runs an engine's cycles from the present until nothing changes, and records their outcome for
+    each waiting workload. The engine cannot be used afterwards.
     """
 
     def __init__(self, engine: Admission, now: float, runs: Mapping[int, str]) -> None:
-        """``runs`` are the names of the workloads that run, by run."""
+        """``runs`` maps each run to the name of the workload that is running."""
         self._engine = engine
         self._users = [(run, engine.workloads[name]) for run, name in runs.items()]
         self._slots = {name: frozenset(engine.workloads[name].usage) for name in runs.values()}
@@ -213,12 +219,12 @@ class Rehearsal:
                     self._targets.setdefault(gone.by, {})[gone.workload.name] = gone.reason
                 for workload, message in cycle.pending:
                     self._said[workload.name] = message
-        except EndlessPreemption:  # the policy notes it
+        except EndlessPreemption:  # the policy reports it
             pass
 
     def outcome(self, name: str, never: Iterable[str]) -> NextStep | None:
-        """Return what Kueue does about a workload; None if the workload holds quota already.
-        ``never`` are the reasons for which it can never be admitted.
+        """Return what Kueue does about a workload; None if the workload already holds quota. ``never``
+        lists the reasons why it can never be admitted.
         """
         if name in self._holding:
             return None
@@ -277,7 +283,7 @@ class Rehearsal:
         )
 
     def _limits(self, workload: WorkloadState) -> Iterator[ReachedLimit]:
-        """Yield the quotas of its queue that have too little left for all pods of a workload."""
+        """Yield the quotas of the workload's queue of which too little is left for all its pods."""
         snapshot = self._engine.snapshot
         queue = snapshot.queues[workload.cluster_queue]
         totals: dict[str, int] = {}
@@ -318,8 +324,8 @@ def _reached(
 
 
 def holds_back(node: QuotaNode, resource: str, slot: int) -> tuple[QuotaNode, str]:
-    """Return the queue or cohort whose quota or limit leaves a queue no more, from the queue upwards, and say which
-    it is.
+    """Return the queue or cohort whose quota or limit prevents a queue from getting more, searching
+    upwards from the queue, and describe that quota or limit.
     """
 
     def said(parts: int) -> str:
@@ -356,5 +362,5 @@ def _queues_below(node: QuotaNode) -> Iterator[QuotaNode]:
 
 
 def _short(message: str) -> str:
-    """Return a message of Kueue without its first words."""
+    """Return a message of Kueue without its standard opening words."""
     return message.removeprefix("couldn't assign flavors to pod set ").removeprefix("main: ")

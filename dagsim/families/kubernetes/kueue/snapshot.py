@@ -1,4 +1,4 @@
-"""The state that a scheduling cycle sees: quota, topology, and the workloads that hold them."""
+"""The state used by a scheduling cycle: quota, topology, and the workloads that hold them."""
 
 from __future__ import annotations
 
@@ -99,18 +99,17 @@ class Snapshot:
         return Group(names, frozenset(group.covered_resources), keys)
 
     def version(self, queue: QueueState) -> int:
-        """Return a number that changes whenever anything changes that affects the prospects of the
-        queue."""
+        """Return a number that changes whenever the queue's chances of admission may have changed."""
         return self.changes.get("" if queue.trees else queue.node.root.name, 0)
 
     # Quota used by workloads.
 
     def add(self, workload: WorkloadState) -> None:
-        """Let a workload hold its quota and its place."""
+        """Add the quota and the topology usage of a workload."""
         self._use(workload, 1)
 
     def remove(self, workload: WorkloadState) -> None:
-        """Release the quota and the place of a workload."""
+        """Release the quota and the topology usage of a workload."""
         self._use(workload, -1)
 
     def _use(self, workload: WorkloadState, sign: int) -> None:
@@ -124,7 +123,7 @@ class Snapshot:
 
     @contextmanager
     def without(self, workloads: Iterable[WorkloadState]) -> Iterator[None]:
-        """Evaluate the state without some workloads."""
+        """Remove some workloads from the state temporarily."""
         gone = list(workloads)
         for workload in gone:
             self.remove(workload)
@@ -157,8 +156,9 @@ class Snapshot:
 
     @contextmanager
     def trial(self, roots: Iterable[QuotaNode]) -> Iterator[None]:
-        """Undo at the end everything that ``use`` has added in the meantime. Quota usage is copied,
-        because a reservation may be negative."""
+        """Undo, on exit, everything that ``use`` has added. Quota usage is copied, because a
+        reservation may be negative.
+        """
         nodes: list[QuotaNode] = []
         left = list(roots)
         while left:

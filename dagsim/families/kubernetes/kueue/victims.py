@@ -1,4 +1,4 @@
-"""The choice of the workloads that a workload preempts, by classic preemption or fair sharing."""
+"""The choice of workloads to preempt, by classic preemption or fair sharing."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Target(NamedTuple):
 class Candidate(NamedTuple):
     """A workload that may be preempted according to the classic rules.
 
-    ``rank`` is 0 if the preemptor is nearer to the quota than the candidate, 1 if only priority
-    decides, and 2 if the candidate is in the preemptor's own queue. ``only_within_quota`` means
-    that the candidate may be preempted only if the preemptor does not borrow afterwards.
+    ``rank`` is 0 if the preemptor is closer to the quota in the tree than the candidate, 1 if only
+    priority decides, and 2 if the candidate is in the preemptor's own queue. ``only_within_quota``
+    means that the candidate may be preempted only if the preemptor does not borrow afterwards.
     ``between`` lists the nodes that must still exceed their quota: the queue of the candidate, and
     the cohorts below the common cohort.
     """
@@ -45,7 +45,7 @@ class Candidate(NamedTuple):
 
 @dataclass(slots=True)
 class Search:
-    """A search for targets; ``slots`` lack quota, and ``amounts`` are requested."""
+    """A search for targets. ``slots`` are those that lack quota, and ``amounts`` is what is requested."""
 
     workload: WorkloadState
     queue: QueueState
@@ -67,8 +67,9 @@ class Preemptor:
     def targets(
         self, workload: WorkloadState, queue: QueueState, assignment: Assignment, search: FlavorSearch
     ) -> list[Target]:
-        """Return the workloads that have to be preempted so that the assignment fits, or no
-        workloads if that is impossible."""
+        """Return the workloads that have to be preempted so that the assignment fits, or none if
+        preemption cannot make it fit.
+        """
         slots = {
             choice.slot for one in assignment.sets for choice in one.choices.values() if choice.mode is Mode.PREEMPT
         }
@@ -77,7 +78,7 @@ class Preemptor:
         return self._targets(Search(workload, queue, frozenset(slots), amounts, demands))
 
     def price(self, workload: WorkloadState, queue: QueueState, slot: int, amount: int) -> Price:
-        """Return the price of preemption in one slot alone."""
+        """Return the price of preempting workloads for one slot alone."""
         targets = self._targets(Search(workload, queue, frozenset({slot}), {slot: amount}))
         if not targets:
             return Price(NO_CANDIDATES, queue.node.height_that_fits(slot, amount)[0])
@@ -267,8 +268,9 @@ class Preemptor:
         return targets if fits else []
 
     def _alone_enough(self, search: Search, candidates: Sequence[WorkloadState]) -> bool:
-        """Return True if a queue without a cohort has enough candidates; if it does not, Kueue
-        v0.17.0 crashes."""
+        """Return True if preempting all candidates suffices for a queue without a cohort; otherwise,
+        Kueue v0.17.0 crashes.
+        """
         with self._snapshot.without(candidates):
             return self._fits(search, borrowing=True)
 
@@ -345,9 +347,10 @@ class Preemptor:
 
 
 class _Victims:
-    """Candidates for fair preemption, by queue. The queue with the largest share comes first:
-    starting from the root, a cohort precedes a queue with an equal share; among queues with equal
-    shares, the one with the better candidate comes first."""
+    """Candidates for preemption under fair sharing, by queue. The queue with the largest share comes
+    first. Starting from the root, a cohort precedes a queue with an equal share; among queues with
+    equal shares, the one with the better candidate comes first.
+    """
 
     def __init__(self, preemptor: Preemptor, search: Search, candidates: Sequence[WorkloadState]) -> None:
         self._preemptor, self._search = preemptor, search
@@ -370,8 +373,9 @@ class _Victims:
         self._done.add(id(queue))
 
     def compared(self, queue: QuotaNode) -> tuple[QuotaNode, QuotaNode]:
-        """Return the two nodes just below the lowest common cohort: that of the preemptor, and that
-        of the other queue."""
+        """Return the two nodes just below the lowest common cohort: the preemptor's node and the other
+        queue's node.
+        """
         common = next(cohort for cohort in queue.line if id(cohort) in self._line)
         return _just_below(self._own, common), _just_below(queue, common)
 
@@ -435,7 +439,8 @@ def _beyond_quota(
     cohort: QuotaNode, seen: QuotaNode | None, slots: frozenset[int], between: tuple[QuotaNode, ...]
 ) -> Iterator[tuple[QuotaNode, tuple[QuotaNode, ...]]]:
     """Yield the queues below a cohort that exceed their quota, each with the nodes that must exceed
-    theirs: the queue itself, and the cohorts between it and the given cohort."""
+    their quotas: the queue itself, and the cohorts between it and the given cohort.
+    """
     for child in cohort.cohorts:
         if child is not seen and child.exceeds_any(slots):
             yield from _beyond_quota(child, seen, slots, (*between, child))

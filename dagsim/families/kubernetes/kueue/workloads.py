@@ -1,4 +1,4 @@
-"""Workloads as stored by the admission engine, and what they are assigned."""
+"""Workloads as stored by the admission engine, and the flavors and domains assigned to them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from dagsim.families.kubernetes.kueue_objects import PodSet, Workload
 
 
 class Mode(IntEnum):
-    """The way in which a flavor, a pod set or a workload can be admitted."""
+    """The result for a flavor, a pod set or a workload: it fits, fits after preemption, or does not
+    fit.
+    """
 
     NO_FIT = 0
     PREEMPT = 1
@@ -22,8 +24,9 @@ class Mode(IntEnum):
 @dataclass(slots=True)
 class Choice:
     """A flavor chosen for one resource. ``tried`` is the last flavor in its group that the search
-    reached, or -1 at the end of the group; ``borrowing`` is the height of the subtree that has the
-    quota."""
+    reached, or -1 at the end of the group; ``borrowing`` is the height of the subtree that provides
+    the quota.
+    """
 
     flavor: str
     slot: int
@@ -122,8 +125,7 @@ def requests_in_parts(pod_set: PodSet) -> Requests:
 
 
 def pods_of(assignment: Assignment) -> list[tuple[str, int, Requests, int]]:
-    """Return the use of the topology by an admitted workload, counted once for each of its
-    flavors."""
+    """Return the topology usage of an admitted workload, counted once for each of its flavors."""
     pods = []
     for one in assignment.sets:
         each = tuple(sorted((name, one.totals[name] // one.count) for name in one.choices)) if one.count else ()

@@ -32,8 +32,8 @@ _STATUS = ("status",)
 
 
 def _resources(group: str, text: str) -> Iterator[Resource]:
-    """Parse kinds from words such as ``Node!:no/status``, where ``!`` marks objects that belong to
-    the cluster, followed by the short name and the subresources.
+    """Parse kinds from words such as ``Node!:no/status``: ``!`` marks kinds without a namespace, and
+    the short name and the subresources follow.
     """
     for word in text.split():
         kind, cluster, short, subresources = re.fullmatch(r"(\w+)(!?)(?::(\w+))?((?:/\w+)*)", word).groups()  # type: ignore[union-attr]
@@ -44,7 +44,7 @@ def _resources(group: str, text: str) -> Iterator[Resource]:
 
 
 class Served(NamedTuple):
-    """A group in one version, with its kinds by their plural names."""
+    """One version of an API group, with its kinds by plural name."""
 
     group: str
     version: str
@@ -117,8 +117,9 @@ class ApiTarget(NamedTuple):
 
 
 class ApiServer:
-    """Serves a store. It records which requests are in progress, so that one can tell whether the
-    clients are idle."""
+    """Serves a store. It records which requests are in progress, so that callers can tell whether
+    the clients are idle.
+    """
 
     def __init__(self, store: ObjectStore) -> None:
         self.store = store
@@ -211,7 +212,7 @@ class ApiServer:
             allowed = {"allowed": True, "authenticated": True, "user": {"username": "dagsim"}}
             return 201, {**body, "status": allowed}
         if kind.kind == "Event" and method in ("POST", "PATCH", "PUT"):
-            # events, which programs write for people, are not stored
+            # Events, which programs write for people, are not stored.
             return 201 if method == "POST" else 200, body
         match method:
             case "POST" if target.part == "eviction":
@@ -351,8 +352,9 @@ class _Watch:
         return [line for change in store.changes(kind, since) if (line := self._line(change))], store.version
 
     def _line(self, change: ObjectChange) -> bytes:
-        """Return a change as this watch sees it: an object that no longer matches appears as
-        deleted."""
+        """Return a change as this watch reports it: an object that no longer matches appears as
+        deleted.
+        """
         if self._target.namespace and change.object["metadata"].get("namespace") != self._target.namespace:
             return b""
         now = change.event != "DELETED" and self._chosen(change.object)
@@ -423,8 +425,9 @@ async def _body(receive: Receive, headers: Mapping[str, str]) -> Any:
 
 
 def locate(path: str) -> ApiTarget | Manifest | str | None:
-    """Return what a path refers to: objects, or an answer that never changes (discovery); None if
-    it refers to nothing."""
+    """Return what a path refers to: objects, or a constant response (discovery); None if it refers
+    to nothing.
+    """
     match path.strip("/").split("/"):
         case ["healthz" | "readyz" | "livez", *_]:
             return "ok"

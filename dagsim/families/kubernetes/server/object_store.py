@@ -33,7 +33,7 @@ Key: TypeAlias = tuple[str, str]
 
 
 class Refusal(Exception):
-    """An answer other than success."""
+    """A response other than success."""
 
     def __init__(self, code: int, reason: str, message: str) -> None:
         super().__init__(message)
@@ -41,13 +41,13 @@ class Refusal(Exception):
 
     @property
     def status(self) -> Manifest:
-        """Return the answer in the form that clients expect."""
+        """Return the response in the form that clients expect."""
         about = {"status": "Failure", "message": str(self), "reason": self.reason, "code": self.code}
         return {"kind": "Status", "apiVersion": "v1", "metadata": {}, **about}
 
 
 class Resource(NamedTuple):
-    """A kind of object, in all versions of its group."""
+    """A kind of object, the same in all versions of its group."""
 
     group: str
     plural: str
@@ -95,7 +95,7 @@ class ObjectStore:
     terminating; the simulation removes it. The pods in ``held`` are always kept in this way.
 
     Raises:
-        Refusal: (All operations) The client's request cannot be carried out.
+        Refusal: A client's request cannot be carried out (all operations).
     """
 
     def __init__(self) -> None:
@@ -108,7 +108,7 @@ class ObjectStore:
         self._applied: dict[tuple[Resource, Key, str], Manifest] = {}
 
     def changes(self, resource: Resource, since: int) -> list[ObjectChange]:
-        """Return the changes of a kind after a version."""
+        """Return the changes to objects of a kind since a version."""
         if since < self._forgotten[resource] or since > self.version:
             raise Refusal(410, "Expired", f"too old or unknown resource version: {since}")
         listed = self._changes[resource]

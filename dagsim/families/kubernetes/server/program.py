@@ -1,5 +1,6 @@
-"""A scheduler of Kubernetes that runs alongside the simulation: its process, the server for it, and
-the test for whether it is idle."""
+"""A Kubernetes scheduler that runs alongside the simulation: its process, the server for it, and
+the test for whether it is idle.
+"""
 
 from __future__ import annotations
 
@@ -55,11 +56,11 @@ def checked_program(kind: str, binary: str, timeout_s: float) -> str:
 
 
 class Beside:
-    """A program and the API server for it, which runs in a thread of its own.
+    """A program and the API server for it, which runs in its own thread.
 
-    ``arguments`` receives the URL of the server and a function that stores a document where the
-    program can read it; it returns the words of the command. Nothing is left behind no matter how
-    this process ends, because documents and the log are files without names, and on Linux the
+    ``arguments`` is called with the URL of the server and with a function that stores a document
+    where the program can read it, and returns the command line. Nothing is left behind no matter
+    how this process ends, because documents and the log are files without names, and on Linux the
     program ends together with this process.
     """
 
@@ -134,8 +135,8 @@ class Beside:
         return str(path)
 
     def held_port(self) -> int:
-        """Return a port of this machine that no other process can obtain in the meantime. The
-        program has to share the port (``SO_REUSEPORT``).
+        """Reserve a port of this machine that no other process can take in the meantime. The program
+        has to share the port (``SO_REUSEPORT``).
         """
         holder = socket.socket()
         self._open.append(holder)
@@ -151,7 +152,7 @@ class Beside:
         return page
 
     async def until(self, condition: Callable[[], bool], what: str, deadline: float) -> None:
-        """Wait until ``condition`` holds, which only requests of the program can bring about.
+        """Wait until ``condition`` holds. Only requests from the program can make it true.
 
         Raises:
             PolicyFailed: The program ended, or the deadline has passed.
@@ -312,8 +313,7 @@ def series(page: bytes, name: str) -> list[tuple[dict[str, str], float]]:
 
 
 def summed(page: bytes, name: str, label: str = "", values: Iterable[str] = ()) -> float:
-    """Return the sum of the series of a metric, or of only those whose label has one of the
-    values."""
+    """Return the sum of a metric's series, or of only those whose label has one of the values."""
     chosen = set(values)
     return sum(value for labels, value in series(page, name) if not label or labels.get(label) in chosen)
 

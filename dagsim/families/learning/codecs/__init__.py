@@ -1,2 +1,3 @@
-"""Codecs of the GPU cluster, which turn a view into arrays for a network, and the network's choice
-into decisions."""
+"""Codecs for the GPU cluster, which turn a view into arrays for a network, and the network's choice
+into decisions.
+"""

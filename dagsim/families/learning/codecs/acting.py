@@ -45,11 +45,12 @@ class Acting(Relative):
     """The choices of ``relative``, followed by those of ``RelativeConfig.actions``.
 
     - ``preempt``: for the shortest task that does not fit, and for the task whose job has the least
-        work left, one choice per type: stop the runs with the most time left, each of which has
+        work left, one choice per type: stop the runs with the most time left, provided that each
+            has
         more time left than the task needs there, and start the task.
     - ``migrate``: migrate the run that would gain the most from idle GPUs of another type.
-    - ``admit``: as long as jobs wait to be admitted, the only choices are to admit or to reject the
-        first one.
+    - ``admit``: as long as jobs wait for admission, the only choices are to admit or to reject the
+        first of them.
 
     A run that has just started is neither stopped nor moved, so that the decisions at any one time
     come to an end. The additional cost per observation is O(running x types).
@@ -64,7 +65,7 @@ class Acting(Relative):
         self._starts = 0
 
     def __deepcopy__(self, memo: object) -> Acting:
-        """Build a codec for a fork; it reads its entire state from the view of the fork."""
+        """Build a codec for a fork; the codec reads its entire state from the fork's view."""
         return Acting(self.settings)
 
     def encode(self, view: ClusterView) -> Observation | None:
@@ -85,7 +86,7 @@ class Acting(Relative):
         return self._observe(view, view.machines, pool, offers)
 
     def decode(self, view: ClusterView, choice: int) -> Iterator[Decision]:  # type: ignore[override]
-        """Carry out the choice in a row; the row after all others means waiting."""
+        """Carry out the choice that a row represents; the row after all others means waiting."""
         if self._applicant is not None:
             yield (Admit if choice == 0 else Reject)(self._applicant.number)
             return
@@ -146,8 +147,9 @@ class Acting(Relative):
         return rows
 
     def _moves(self, view: ClusterView) -> list[_Move]:
-        """Return the migration that reduces a run's remaining time the most, if there is one that
-        reduces it."""
+        """Return the migration that shortens a run's remaining time the most; none if no migration
+        shortens it.
+        """
         best, row = 1.0, None
         for run in view.running.values():
             if run.started_s == view.now or (run.instances > 1 and not run.task.demand.gang):
@@ -178,7 +180,7 @@ class Acting(Relative):
         types: Sequence[tuple[float, ...]],
         unit_s: float,
     ) -> list[list[float]]:
-        """Return the rows of all starts, takeovers and moves."""
+        """Return the rows for all starts, takeovers and moves."""
         taken = [(pool.tasks[action.task], [action.type]) for action in self._actions if isinstance(action, _TakeOver)]
         rows = super()._rows(view, pool, [*offers, *taken], expected, idle, types, unit_s)
         del self.rows[self._starts :]
@@ -248,5 +250,6 @@ class Acting(Relative):
 
 def _lost_s(view: ClusterView, run: Run) -> float:
     """Return the number of seconds lost by stopping a run: its start-up delay when it resumes, and
-    its work if that is lost."""
+    its work if that is not kept.
+    """
     return view.preemption.lost_s(run.task.task.memory_gb, run.done(view.now))

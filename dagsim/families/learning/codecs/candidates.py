@@ -56,16 +56,18 @@ Offer: TypeAlias = tuple[ReadyTask, list[int]]
 class Candidates:
     """Choices at the level of task and GPU type.
 
-    Ready tasks that are alike form a group. Each group offers its shortest task and the one nearest
-    to the end of its job, on every type on which they fit (or the tasks in a window,
-    ``CandidatesConfig.select``). Another choice is to wait, while any event is still to come.
+    Ready tasks that are alike form a group. Each group offers its shortest task, and the task
+    nearest to the end of its job, on every type on which they fit. ``CandidatesConfig.select`` can
+    offer the tasks in a window instead. Another choice is to wait, as long as any event is still to
+    come.
 
     Groups keep the number of choices small, however long the queue is. Times are given as
     logarithms. Two features express the decision between starting here and waiting for something
     better:
 
-    - ``finish_on_best`` is the logarithm of (expected wait for the task's fastest type + its seconds
-      there) / seconds here, which EFT-wait compares with ``theta``;
+    - ``finish_on_best`` is the logarithm of (expected wait for the task's fastest type + its
+      seconds
+      there) / seconds here, the ratio that EFT-wait compares with ``theta``;
     - ``finish_elsewhere`` is the same for the best of all other types.
 
     Only estimates are read, never true durations.
@@ -99,7 +101,7 @@ class Candidates:
         """Task and type of each row of the last observation, without the row for waiting."""
 
     def __deepcopy__(self, memo: object) -> Candidates:
-        """Build a codec for a fork; it reads its entire state from the view of the fork."""
+        """Build a codec for a fork; the codec reads its entire state from the fork's view."""
         return Candidates(self.config, tail=self._tail)
 
     def encode(self, view: ClusterView) -> Observation | None:
@@ -114,7 +116,7 @@ class Candidates:
         if not offers:
             if (
                 self.config.select == "heads"
-                # all groups have been checked, so nothing fits until a task arrives or GPUs are
+                # all groups have been checked, so nothing will fit until a task arrives or GPUs are
                 # released
             ):
                 self._quiet = machines.released, pool.pushed
@@ -208,8 +210,9 @@ class Candidates:
         type_rows: list[bytes],
         seen: list[tuple[float, ...]],
     ) -> list[bytes]:
-        """Return the rows in three parts: the constant columns, the changing columns, and the
-        columns of the type."""
+        """Return each row in three parts: the constant columns, the changing columns, and the columns
+        of the type.
+        """
         ahead, pack, capacity = self.config.look_ahead != "off", _MOVING_ROW.pack, pool.capacity
         ready_s, count = pool.best_s, len(pool.tasks)
         etas: dict[DemandClass, list[float]] = {}
@@ -251,7 +254,7 @@ class Candidates:
         return tokens
 
     def _gpu_rows(self, pool: Pool, expected: ExpectedFree, idle: list[int]) -> list[bytes]:
-        """Return one row per type with its free GPUs and the tasks that wait for it."""
+        """Return one row per type with its free GPUs and the tasks waiting for it."""
         pack, total, count, ahead = _GPU_ROW.pack, pool.gpus, len(pool.tasks), self._ahead(pool, expected, idle)
         return [
             pack(
@@ -263,8 +266,9 @@ class Candidates:
         ]
 
     def _ahead(self, pool: Pool, expected: ExpectedFree, idle: list[int]) -> Sequence[float]:
-        """Return the expected ends of runs in the form selected by ``look_ahead``, which has four
-        values per type."""
+        """Return four values per type that represent the expected ends of runs in the form selected by
+        ``look_ahead``.
+        """
         match self.config.look_ahead:
             case "sorted":
                 waits = expected.free_in_each_s(_PROBES, idle)
@@ -281,8 +285,9 @@ class Candidates:
         return [log1p(wait_s / 60) / 5 if wait_s else 0.0 for wait_s in waits]
 
     def _context(self, view: ClusterView, pool: Pool, seen: list[tuple[float, ...]]) -> list[bytes]:
-        """Return the state of the queue and the cluster, and the means over the types, summed in
-        float32."""
+        """Return the state of the queue and of the cluster, followed by the means over the types,
+        which are summed in float32.
+        """
         work = log1p(sum(pool.area) / UNITS / pool.gpus / 600)
         present = _PRESENT_ROW.pack(log1p(len(pool.tasks)), log1p(len(view.running)), log1p(len(view.jobs)), work)
         sums, pack, unpack = seen[0], _GPU_ROW.pack, _GPU_ROW.unpack
@@ -299,8 +304,9 @@ _WAIT = Struct("f").pack(1.0).ljust(4 * len(Candidates.token_features), b"\0")
 def eta_of(
     demand: DemandClass, room: list[int], expected: ExpectedFree, idle: list[int], never_s: float = NEVER_S
 ) -> list[float]:
-    """Return the number of seconds until the demand fits on each type (``ExpectedFree.eta_s``),
-    given the types that have ``room`` now, or ``never_s`` if it is not expected to fit."""
+    """Return the number of seconds until the demand fits on each type (``ExpectedFree.eta_s``): 0 for
+    the types in ``room``, on which it fits now, and ``never_s`` where it is not expected to fit.
+    """
     gpus = demand.demand.gpus * (demand.gang or 1)
     eta = [never_s] * len(idle)
     for type_ in demand.types:
@@ -309,6 +315,6 @@ def eta_of(
 
 
 def log_ratio(seconds: float, here_s: float) -> float:
-    """Return the logarithm of the ratio, clipped."""
+    """Return the clipped logarithm of ``seconds`` / ``here_s``."""
     ratio = (seconds if seconds > _INSTANT_S else _INSTANT_S) / (here_s if here_s > _INSTANT_S else _INSTANT_S)
     return -_CLIP if ratio < _LOWEST else _CLIP if ratio > _HIGHEST else log(ratio)

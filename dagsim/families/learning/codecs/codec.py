@@ -32,8 +32,7 @@ class Observation(NamedTuple):
 
 
 class ClusterCodec(Protocol):
-    """Translates between views and arrays for a single simulation, about which it may keep
-    state."""
+    """Translates between views and arrays for a single simulation, and may keep state about it."""
 
     token_features: tuple[str, ...]
     """Names of the F columns of ``Observation.tokens``."""
@@ -71,7 +70,7 @@ class CandidatesConfig:
     - ``heads``: the first tasks in each group of similar tasks;
     - ``oldest``: the ``window`` tasks that have been ready for the longest time;
     - ``mixed``: half of the window is for the oldest tasks, so that every task is offered at some
-        point, and half is for the shortest.
+        point, and half is for the shortest tasks.
 
     ``look_ahead`` selects how the expected ends of runs are represented; the columns are always the
     same:
@@ -79,7 +78,7 @@ class CandidatesConfig:
     - ``off``: they are not shown (the columns are 0);
     - ``sorted``: the time until 1, 2, 4 and 8 GPUs of the type will be idle;
     - ``per_gpu``: the expected ends of the four runs that started first;
-    - ``cdf``: the fraction of the type that will be idle within 1, 5, 15 and 60 minutes.
+    - ``cdf``: the fraction of the type's GPUs that will be idle within 1, 5, 15 and 60 minutes.
     """
 
     look_ahead: LookAhead = "sorted"

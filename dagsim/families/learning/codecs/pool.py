@@ -51,10 +51,10 @@ _Heap: TypeAlias = "list[tuple[float, int, int, ReadyTask]]"
 class ReadyTask:
     """A ready task with the values that are constant while it waits.
 
-    By type: ``seconds``, ``slowdown`` (the logarithm of the ratio of the seconds to those on the
-    best type), and ``rows``, the float32 bytes of a 0 (the row does not represent waiting) and of
-    the ``STATIC`` columns. For sums, in whole units: ``area``, the GPU-seconds on the best type,
-    and ``slowdowns``.
+    There are three values per type: ``seconds``, ``slowdown`` (the logarithm of its seconds divided
+    by the seconds on the best type), and ``rows``, the float32 bytes of a 0 (the row does not
+    represent waiting) and of the ``STATIC`` columns. Two values are integers, so that they can be
+    summed exactly: ``area``, the GPU-seconds on the best type, and ``slowdowns``.
     """
 
     __slots__ = (
@@ -107,7 +107,7 @@ class ReadyTask:
 
     @property
     def demand(self) -> DemandClass:
-        """Return the demand class of the task."""
+        """The task's demand class."""
         return self.task.demand
 
     def heads(self) -> tuple[ReadyTask, ...]:
@@ -125,7 +125,7 @@ class ReadyTask:
 
 
 class Group:
-    """Ready tasks with the same demand and the same ratios between their speeds on the types."""
+    """Ready tasks with the same demand and the same ratios between their durations on the types."""
 
     __slots__ = ("_last", "demand", "short")
 
@@ -136,7 +136,7 @@ class Group:
         self._last: _Heap = []
 
     def push(self, ready: ReadyTask) -> None:
-        """Add a task to the sums."""
+        """Add a task to the group."""
         task = ready.task
         heappush(self.short, (task.best_s, task.order, task.piece, ready))
         heappush(self._last, (task.rank_s, task.order, task.piece, ready))
@@ -156,7 +156,7 @@ class Group:
 
 
 class WidthClass:
-    """Sums over the ready tasks of one width class, on a cluster with ``gpus`` GPUs."""
+    """Sums over the ready tasks in one width class, on a cluster with ``gpus`` GPUs."""
 
     __slots__ = ("_area", "_best_s", "_gpus", "packed")
 
@@ -190,9 +190,9 @@ class WidthClass:
 
 
 class Pool:
-    """An index of the ready tasks (``ClusterView.index``) that contains their groups, in the order
-    of their first tasks, and all sums that appear in an observation. ``capacity`` is the number of
-    GPUs of each type, at least 1.
+    """An index of the ready tasks (``ClusterView.index``) that contains their groups, in the order of
+    the groups' first tasks, and all sums that appear in an observation. ``capacity`` is the number
+    of GPUs per type, at least 1.
 
     Each task costs O(log tasks + types), plus moving the tail of a sorted list.
     """
@@ -238,12 +238,15 @@ class Pool:
         self.new.append(run)
 
     def place_of(self, ready: ReadyTask) -> int:
-        """Return the number of tasks that are shorter than this one, each on its best type."""
+        """Return the number of tasks that are shorter than this one, comparing every task on its best
+        type.
+        """
         return bisect_left(self.best_s, ready.best_s)
 
     def drop_gone(self, ready: Collection[TaskState]) -> None:
-        """Remove the tasks that are no longer waiting; ``ready`` contains those that still are.
-        This costs O(starts), or O(tasks) if a job was killed."""
+        """Remove the tasks that no longer wait; ``ready`` contains those that still do. This costs
+        O(starts), or O(tasks) if a job was killed.
+        """
         for run in self.new:
             if not run.task.waiting:
                 self._drop(run.task)

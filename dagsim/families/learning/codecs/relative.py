@@ -60,7 +60,7 @@ class Relative(Candidates):
     single row, which is the mean over the types.
 
     Only estimates are read. An observation costs as much as with ``candidates``, plus one decision
-    by each of two heuristics, O(rows log rows), and O(tasks) for each job with a choice.
+    by each of two heuristics, O(rows log rows), and O(tasks) for each job that has a choice.
     """
 
     token_features: tuple[str, ...] = ("wait", *TASK_FEATURES, "proposed", *(f"type_{name}" for name in _TYPE))
@@ -75,7 +75,7 @@ class Relative(Candidates):
         self._proposed: tuple[TaskState, int] | None = None
 
     def __deepcopy__(self, memo: object) -> Relative:
-        """Build a codec for a fork; it reads its entire state from the view of the fork."""
+        """Build a codec for a fork; the codec reads its entire state from the fork's view."""
         return Relative(self.settings)
 
     def decode(self, view: ClusterView, choice: int) -> Iterator[Decision]:  # type: ignore[override]
@@ -112,12 +112,13 @@ class Relative(Candidates):
 
     def _unit_s(self, view: ClusterView, pool: Pool, default_s: float = 1.0) -> float:
         """Return the unit of time, which is the median of the seconds of the waiting tasks, or of
-        the running tasks if none is waiting."""
+        the running tasks if none are waiting; ``default_s`` if there are no tasks.
+        """
         seconds = pool.best_s or sorted([run.task.best_s for run in view.running.values()])
         return seconds[len(seconds) // 2] if seconds else default_s
 
     def _waits(self) -> list[float]:
-        """Return the row for waiting."""
+        """Return the row that represents waiting."""
         row = [0.0] * len(Relative.token_features)
         row[0], row[1 + len(TASK_FEATURES)] = 1.0, float(self._proposed is None)
         return row
@@ -163,7 +164,7 @@ class Relative(Candidates):
         types: Sequence[tuple[float, ...]],
         unit_s: float,
     ) -> list[list[float]]:
-        """Return the rows of all pairs."""
+        """Return the rows for all pairs."""
         now = view.now
         rows, works, seconds_here = [], [], []
         for ready, room in offers:
@@ -222,12 +223,12 @@ def proposal_of(policy: object, view: ClusterView) -> tuple[TaskState, int] | No
 
 
 def log_over(seconds: float, unit_s: float) -> float:
-    """Return the logarithm of a time divided by the unit, clipped."""
+    """Return the clipped logarithm of a time in units of ``unit_s``."""
     return max(-_CLIP, min(log(max(seconds, 1e-6 * unit_s) / unit_s), _CLIP)) / 2
 
 
 def log_scale(seconds: float, unit_s: float) -> float:
-    """Return the logarithm of a time divided by the unit, bounded, which is 0 for 0 s."""
+    """Return the bounded logarithm of 1 + a time in units of ``unit_s``, which is 0 for 0 s."""
     return min(log1p(max(seconds, 0.0) / unit_s), _CLIP) / 2
 
 

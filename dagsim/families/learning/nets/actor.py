@@ -1,4 +1,6 @@
-"""Actor networks as algorithms see them, and batches of observations of different lengths."""
+"""The interface of actor networks, as algorithms use it, and batches of observations of different
+lengths.
+"""
 
 from __future__ import annotations
 
@@ -126,12 +128,12 @@ def sample(log_p: np.ndarray, first: np.ndarray, rng: np.random.Generator | None
     sampled (as the maximum of log-probability + Gumbel noise); without it, the most likely row is
     chosen."""
     noisy = log_p if rng is None else log_p + rng.gumbel(size=len(log_p))
-    if len(first) == 1:  # a shortcut for a single agent
+    if len(first) == 1:  # shortcut for a single observation
         return np.array([noisy.argmax()])
     maxima = np.maximum.reduceat(noisy, first)
     lengths = np.diff(np.append(first, len(noisy)))
     hits = np.flatnonzero(noisy == np.repeat(maxima, lengths))
-    # take the first row if several are tied
+    # if several rows are tied, take the first
     chosen: np.ndarray = hits[np.searchsorted(hits, first)] - first
     return chosen
 

@@ -23,7 +23,7 @@ __all__ = [
 
 
 class NetSettings(Protocol):
-    """A network as it appears in a configuration: a dataclass with its settings."""
+    """A network in a configuration: a dataclass with its settings."""
 
     def build(self, codec: CodecSettings) -> ActorNet:
         """Build a new network for the codec's observations. Its weights depend on torch's seed."""
@@ -38,7 +38,7 @@ def positive(**values: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RowNetSettings:
-    """Settings common to all networks over rows, including their critics."""
+    """Settings shared by all networks over rows, including their critics."""
 
     hidden: int = 64
     """Units of each hidden layer."""

@@ -1,5 +1,6 @@
-"""Networks over rows, which compute a score for each row of an observation, and the value of the
-whole observation."""
+"""Networks over rows, which compute a score for each row of an observation, and a critic, which
+estimates the value of the whole observation.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ __all__ = ["Attention", "Critic", "Graph", "Linear", "Mlp", "Scorer", "Sizes", "
 
 
 class Sizes(NamedTuple):
-    """The numbers of columns in the observations that a network reads."""
+    """The numbers of columns in the parts of an observation that a network reads."""
 
     tokens: int
     context: int
@@ -66,7 +67,8 @@ class Linear(ScoreNet):
 class Mlp(ScoreNet):
     """A single network over the first ``slots`` rows side by side, padded with zeros, as in most
     schedulers based on reinforcement learning. Later rows are never chosen, except for the last
-    one, which may be the row for waiting."""
+    row, which may represent waiting.
+    """
 
     def __init__(self, sizes: Sizes, hidden: int, slots: int) -> None:
         super().__init__()

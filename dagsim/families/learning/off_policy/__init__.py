@@ -1,4 +1,4 @@
-"""Learning from a replay buffer with D3QN, Rainbow and SAC; this module contains the settings, and
+"""Learning from a replay buffer with D3QN, Rainbow and SAC. This module contains the settings, and
 the modules next to it contain the learners.
 
 The settings refer to their learners by name, so that reading a configuration does not require
@@ -18,7 +18,7 @@ __all__ = ["D3qnConfig", "RainbowConfig", "SacConfig"]
 
 @dataclass(frozen=True, slots=True)
 class _OffPolicy(Algorithm):
-    """Settings common to all algorithms with a replay buffer."""
+    """Settings shared by all algorithms with a replay buffer."""
 
     episodes: int = 8
     """Episodes per iteration, each on its own job sequence."""
@@ -62,8 +62,9 @@ class D3qnConfig(_OffPolicy):
 @dataclass(frozen=True, slots=True)
 class SacConfig(_OffPolicy):
     """Discrete soft actor-critic (Christodoulou 2019) with masks: expectations are taken over legal
-    choices only, and the target entropy of a state is ``target_entropy`` x log(number of its legal
-    choices)."""
+    choices only, and a state's target entropy is ``target_entropy`` x log(number of its legal
+    choices).
+    """
 
     kind: Literal["sac"] = "sac"
     target_entropy: float = 0.05
@@ -81,7 +82,7 @@ class SacConfig(_OffPolicy):
 @dataclass(frozen=True, slots=True)
 class RainbowConfig(_OffPolicy):
     """Rainbow (Hessel et al. 2018): ``d3qn`` with distributions of returns, and with noisy layers
-    instead of random choices for exploration. It uses a network of its own, which is as wide as
+    instead of random choices for exploration. It uses a network of its own, whose width is
     ``net.hidden``.
     """
 

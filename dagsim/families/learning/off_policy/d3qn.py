@@ -1,5 +1,6 @@
-"""Deep Q-learning with replay, for any number of choices and in continuous time; this module
-contains the iteration shared by D3QN and Rainbow, and D3QN itself."""
+"""Deep Q-learning with replay, for any number of choices and in continuous time. This module
+contains the iteration shared by D3QN and Rainbow, and D3QN itself.
+"""
 
 from __future__ import annotations
 
@@ -27,15 +28,16 @@ QT = TypeVar("QT", bound=nn.Module)
 
 
 def follow(target: nn.Module, net: nn.Module, rate: float) -> None:
-    """Move the weights of the target network towards those of the online network by ``rate``
-    (Polyak averaging)."""
+    """Move the target network's weights towards those of the online network by the fraction ``rate``
+    (Polyak averaging).
+    """
     with torch.no_grad():
         for old, new in zip(target.parameters(), net.parameters(), strict=True):
             old.lerp_(new, rate)
 
 
 class QLearner(ABC, Generic[ConfigT, QT]):
-    """Learns ``q`` from prioritised n-step replay, with a target network that follows it."""
+    """Learns ``q`` from prioritised n-step replay, with a target network that slowly follows ``q``."""
 
     def __init__(self, context: LearnerContext, config: ConfigT, q: QT, net: ScoreNet) -> None:
         self.config: ConfigT = config

@@ -27,8 +27,9 @@ _SIGMA = 0.5
 
 
 class NoisyLinear(nn.Module):
-    """A linear layer whose weights have learned, factorised Gaussian noise. There is no noise
-    before the first call of ``draw``."""
+    """A linear layer whose weights have factorised Gaussian noise of a learned scale. There is no
+    noise before the first call of ``draw``.
+    """
 
     def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
@@ -104,8 +105,9 @@ class RainbowNet(ScoreNet):
     def act(
         self, batch: ObservationBatch, rng: np.random.Generator | None, explore: float | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Choose the best action under new noise, which leads to exploration; without ``rng``,
-        there is no noise."""
+        """Choose the best action under newly drawn noise, which leads to exploration. Without ``rng``,
+        there is no noise.
+        """
         self.draw_noise(rng)
         return super().act(batch, rng, 0.0 if rng is not None else None)
 

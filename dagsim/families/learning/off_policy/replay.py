@@ -42,15 +42,15 @@ class Drawn(NamedTuple):
 
 
 class ReplayBuffer:
-    """The last ``capacity`` transitions, sampled with probabilities proportional to priority **
-    ``priority`` (Schaul et al. 2016). New transitions receive the largest priority so far; with
+    """The last ``capacity`` transitions, sampled with probabilities proportional to (priority **
+    ``priority``) (Schaul et al. 2016). New transitions receive the largest priority so far; with
     ``priority`` 0, sampling is uniform. Drawing a sample costs O(capacity), for a cumulative sum in
     NumPy.
 
     Transitions are numbered, beginning with the first one ever added. Only their priorities change,
     so ``since`` returns the transitions that are missing from earlier files, and ``state`` returns
-    everything else. ``net`` is the network that learns; it determines which parts of observations
-    are kept, and it builds batches of them.
+    everything else. ``net`` is the network that learns. It determines which parts of observations
+    are kept, and it builds batches from them.
     """
 
     def __init__(
@@ -74,13 +74,13 @@ class ReplayBuffer:
 
     @property
     def span(self) -> tuple[int, int]:
-        """Return the number of the first transition that is kept, and that of the next one to be
-        added."""
+        """The number of the first transition that is kept, and the number of the next one to be added."""
         return self._gone, self._gone + len(self)
 
     def add(self, steps: EpisodeSteps, discounts: np.ndarray, n_step: int, scale: float) -> None:
-        """Add an episode. Rewards are divided by ``scale``; ``discounts`` (T,) come from
-        ``advantages.discounts``."""
+        """Add an episode. Rewards are divided by ``scale``; ``discounts`` (T,) are the result of
+        ``advantages.discounts``.
+        """
         count = len(steps.choices)
         rewards = np.zeros(count)
         along = np.ones(count)
@@ -118,7 +118,7 @@ class ReplayBuffer:
             self._weights[places] = (np.abs(errors) + 1e-3) ** self._priority
 
     def state(self) -> dict[str, Any]:
-        """Return the span, and the priorities."""
+        """Return the span and the priorities."""
         return {"span": list(self.span), "weights": torch.from_numpy(self._weights.copy())}
 
     def since(self, number: int) -> dict[str, Any]:
@@ -205,8 +205,9 @@ def _apart(part: Mapping[str, torch.Tensor]) -> list[np.ndarray]:
 
 
 class ReplayArchive:
-    """The files ``NNNNNNNNN.pt`` in a folder of their own. Each file contains the transitions from
-    that number onwards."""
+    """A folder with the files ``NNNNNNNNN.pt``. Each file contains the transitions from number
+    NNNNNNNNN onwards.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -36,9 +36,10 @@ def actor_loss(scores: Tensor, batch: ObservationBatch, q: Tensor, temperature: 
 
 
 def temperature_loss(log_temperature: Tensor, policy_entropy: Tensor, wanted: Tensor) -> Tensor:
-    """Return the loss of the temperature, which raises the temperature if the entropy of the policy
+    """Return the loss for the temperature, which raises the temperature if the policy's entropy
     (B,) is below the target entropy (B,). The entropy is that of the whole policy, with every
-    choice weighted by its probability (equation 11)."""
+    choice weighted by its probability (equation 11).
+    """
     return (torch.exp(log_temperature) * (policy_entropy - wanted).detach()).mean()
 
 

@@ -1,4 +1,4 @@
-"""Policy gradients on whole episodes with PPO and REINFORCE; this module contains the settings, and
+"""Policy gradients on whole episodes with PPO and REINFORCE. This module contains the settings, and
 the modules next to it contain the learners.
 
 The settings refer to their learners by name, so that reading a configuration does not require
@@ -27,7 +27,8 @@ class PpoConfig(Algorithm):
       (input-dependent baseline, Mao et al., ICLR 2019; no critic);
     - ``critic``: learns a value function and uses generalised advantage estimation (Schulman et
         al. 2016);
-    - ``fluid``: the same as ``replicas``, minus the part that the backlog explains; for Spark.
+    - ``fluid``: the same as ``replicas``, minus the part that is explained by the backlog; for
+      Spark.
     """
 
     kind: Literal["ppo"] = "ppo"

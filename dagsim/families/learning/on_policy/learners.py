@@ -84,8 +84,9 @@ def _means(updates: Sequence[Update]) -> dict[str, float]:
 
 
 def policy_gradient_loss(log_p: Tensor, entropy: Tensor, advantages: Tensor, entropy_weight: float) -> Tensor:
-    """Return the loss of the policy gradient with entropy, summed over the batch. Its gradient is
-    that of -E[log p(choice) x advantage] - ``entropy_weight`` x entropy. All tensors are (B,)."""
+    """Return the policy-gradient loss with an entropy bonus, summed over the batch. Its gradient is
+    that of -E[log p(choice) x advantage] - ``entropy_weight`` x entropy. All tensors are (B,).
+    """
     return -(log_p * advantages).sum() - entropy_weight * entropy.sum()
 
 

@@ -25,7 +25,8 @@ ConfigT = TypeVar("ConfigT", PpoConfig, ReinforceConfig)
 
 def normalized(advantages: np.ndarray, free: np.ndarray) -> np.ndarray:
     """Return (T,) float32: the advantages, standardised by the mean and the standard deviation over
-    the steps ``free``, in which there was a choice."""
+    the steps ``free``, which are the steps with more than one choice.
+    """
     deviation = advantages[free].std() + 1e-8
     scaled: np.ndarray = ((advantages - advantages[free].mean()) / deviation).astype(np.float32)
     return scaled
@@ -107,14 +108,14 @@ class PolicyGradient(ABC, Generic[ConfigT]):
         rng: np.random.Generator,
         critic_rng: np.random.Generator,
     ) -> dict[str, float]:
-        """Learn from episodes. The replicas of one job sequence are adjacent."""
+        """Learn from episodes. Replicas of the same job sequence are next to each other."""
         config, varied = self.config, self._context.varied
         if varied:
             episodes = [steps for group in replica_groups(episodes, config.replicas) for steps in in_own_unit(group)]
         store = self.net.store([observation for steps in episodes for observation in steps.observations])
         time_s = self._context.time_constant_s(config.discount_jcts, progress)
         raw, metrics = self.estimator.estimate(episodes, store, time_s, critic_rng)
-        # nothing can be learned where there is only a single choice
+        # a step with a single choice teaches nothing
         free = np.flatnonzero(store.is_free)
         if varied:
             raw = equal_weights(
@@ -133,7 +134,7 @@ class PolicyGradient(ABC, Generic[ConfigT]):
 
     @abstractmethod
     def _update(self, batch: Choices, entropy_weight: float, rng: np.random.Generator) -> dict[str, float]:
-        """Make the gradient steps of one iteration."""
+        """Make the gradient steps for one iteration."""
 
     def state(self) -> dict[str, Any]:
         return {"net": self.net.state_dict(), "optimizer": self.optimizer.state_dict(), **self.estimator.state()}

@@ -81,10 +81,11 @@ class FailureProcess(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NodeFailures:
-    """Nodes fail and are repaired after exponential times (a memoryless machine-repair model).
+    """Nodes fail and are repaired after exponentially distributed times (a memoryless
+    machine-repair model).
 
-    Each node fails independently. With ``rack`` above 1, that many consecutive nodes fail together,
-    because they share a switch or a power supply.
+    Each node fails independently. With ``rack`` above 1, each group of ``rack`` consecutive nodes
+    fails together, because the nodes share a switch or a power supply.
     """
 
     mean_up_s: float
@@ -120,8 +121,8 @@ def _check_means(name: str, rates: NodeFailures | SpotCapacity) -> None:
 
 @dataclass(frozen=True, slots=True)
 class SpotCapacity:
-    """Nodes that their owner takes back and returns. The times in between are exponential, and each
-    node is independent of the others.
+    """Nodes that their owner takes back and returns. The times in between are exponentially
+    distributed, and each node is independent of the others.
 
     ``notice_s`` seconds before a node is taken, its runs stop and write a checkpoint, and nothing
     else starts there. If the notice is at least as long as ``Preemption.checkpoint_write_s``, the

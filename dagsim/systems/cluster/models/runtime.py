@@ -229,13 +229,13 @@ class Throughput(_ByType):
     """A runtime model in which work is in seconds on the GPU type ``reference``. On other types,
     the seconds are scaled by the measured throughputs of the task's model.
 
-    A task with a ``batch`` is scaled with the throughputs at that batch. For other tasks,
-    ``batch="common"`` compares two types at the largest batch measured on both, and
-    ``batch="best"`` at the fastest batch of each type (so that a larger memory counts as speed).
-    ``table`` can be a CSV file of your own, which replaces the shipped one. It is an error if a
-    model or type is missing from the table, or if a task has no model. With ``missing="flops"``,
-    such tasks are scaled by peak FP32 rates instead. CPU-only tasks take the same number of seconds
-    on any machine.
+    A task with a ``batch`` is scaled with the throughputs at that batch size. For other tasks,
+    ``batch="common"`` compares two types at the largest batch size measured on both, and
+    ``batch="best"`` at the fastest batch size of each type (so that a larger memory counts as
+    speed). ``table`` can be a CSV file of your own, which replaces the shipped one. It is an error
+    if a model or type is missing from the table, or if a task has no model. With
+    ``missing="flops"``, such tasks are scaled by peak FP32 rates instead. CPU-only tasks take the
+    same number of seconds on any machine.
 
     Raises:
         ModelError: The reference or an option is unknown or, on use, the table lacks a model or
@@ -534,8 +534,8 @@ class Estimates:
       served.
 
     Raises:
-        ModelError: The kind is unknown, or sigma is negative. With ``predicted``, raised on arrival
-            of a job with an invalid estimate.
+        ModelError: The kind is unknown, sigma is negative or, with ``predicted``, an arriving job
+            has an invalid estimate.
     """
 
     kind: Literal["predicted", "exact", "noisy", "hidden"] = "predicted"

@@ -320,7 +320,7 @@ def gittins_indices(sizes: np.ndarray, had: np.ndarray) -> np.ndarray:
 
 
 def _some_indices(sizes: np.ndarray, had: np.ndarray) -> np.ndarray:
-    """Return the indices of jobs, each of which has received less than the largest size. Uses a
+    """Return the Gittins indices of jobs that have all received less than the largest size. Uses a
     table of shape (jobs, sizes).
     """
     places = sizes.searchsorted(had, "right")

@@ -303,7 +303,7 @@ class _Trial:
                     fits = request.amount <= self.idle + NEARLY and self.now + request.seconds < shadow_s
                     if fits and request is not picked:
                         self._start(request)
-            if not self._advance():  # the request exceeds the nodes that are up
+            if not self._advance():  # the task needs more than the nodes that are up have
                 self.queue.remove(picked)
                 return
         self._start(picked)
@@ -694,7 +694,7 @@ class Easy:
     a candidate with a correct estimate never delays the oldest task. Uses estimates; not
     preemptive. Cost per decision: O(running log running), and a NumPy pass over the waiting tasks
     with each demand that fits but exceeds the extra resources (Lifka 1995; Mu'alem and Feitelson
-    2001). Its compiled twin is ``compiled.easy``.
+    2001). Its counterpart in the compiled engine is ``compiled.easy``.
     """
 
     def __init__(self, rank: RankColumn, placement: str | PlacementRule = "best-fit") -> None:

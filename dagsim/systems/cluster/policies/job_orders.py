@@ -83,7 +83,7 @@ class JobQueue:
             self._tell_key(run)
 
     def rank_again(self) -> None:
-        """Rank the jobs whose runs have ended again, and forget the finished jobs."""
+        """Update the rank of each job with an ended run, and forget the finished jobs."""
         for job in self._moved:
             if job.tasks_left:
                 self.refresh(job)
@@ -94,8 +94,8 @@ class JobQueue:
         self._moved.clear()
 
     def refresh(self, job: JobState) -> bool:
-        """Rank a job whose key may have changed again. Return True if the job is waiting. If keys
-        are ``fixed``, do nothing.
+        """Update the rank of a job whose key may have changed. Return True if the job is waiting.
+        If keys are ``fixed``, do nothing.
         """
         number = job.number
         old_key = self._keys.get(number)
@@ -264,9 +264,9 @@ def _work(task: TaskState) -> float:
 
 class JobOrdered:
     """Start the first task by ``(job key, longest path to the end)`` that fits, until none fits.
-    ``make_key`` creates the job key for one simulation. Jobs whose runs have ended are ranked
+    ``make_key`` creates the job key for one simulation. Whenever a run ends, its job is ranked
     again, unless the key is ``fixed``. Cost per decision: O(demand classes + log tasks). Its
-    compiled twin is ``compiled.job_keys``.
+    counterpart in the compiled engine is ``compiled.job_keys``.
     """
 
     def __init__(

@@ -46,7 +46,7 @@ class EftWait:
       first,
     - ``work``: the task whose job had the least work left when the task became ready, first.
 
-    The defaults are those that perform best on average among 26 heuristics over ten workloads
+    With these defaults, the policy performs best on average among 26 heuristics over ten workloads
     (``results/agents/matrix.csv``).
 
     On a single GPU type, ``task`` is SJF. Uses estimates; not preemptive. Costs O(speed profiles x
@@ -128,9 +128,9 @@ _Heap: TypeAlias = list[tuple[float, int, TaskState]]
 
 
 class _Profiles:
-    """Ready tasks in groups with the same demand class, type and speed profile. Each group is
-    sorted by rank and by duration. If a task in a group is skipped, longer ones would be skipped as
-    well, so only the first and the shortest task of a group have to be checked.
+    """Ready tasks in groups with the same demand class, type and speed profile. Each group is kept
+    in two orders, by rank and by duration. If a task in a group is skipped, longer ones would be
+    skipped as well, so only the first and the shortest task of a group have to be checked.
     """
 
     def __init__(self, machines: ClusterState, key: TypedKey) -> None:
@@ -190,7 +190,7 @@ class PlanAhead:
     This is TetriSched's plan-ahead with exact start times, and with the value function "the sooner
     the better" instead of the language STRL (Tumanov et al., EuroSys 2016). Uses estimates; not
     preemptive. Costly by definition: an integer program with window x types x slots choices takes
-    some 10 ms.
+    about 10 ms.
 
     Raises:
         ConfigError: ``window`` or ``slots`` is less than 1.
@@ -280,11 +280,12 @@ _STUCK_S = 1e9
 
 
 class Rollout:
-    """One step of policy iteration (Bertsekas, Tsitsiklis and Wu 1997). The candidates are waiting,
-    and up to ``width`` pairs of a ready task and a GPU type that fit, shortest first. Each
-    candidate is tried out in a ``ClusterView.fork()``, which uses estimates, and contains neither
-    true durations nor future arrivals. There, the ``base`` policy then finishes the current jobs.
-    The candidate with the smallest sum of completion times is carried out. Ties go to waiting.
+    """One step of policy iteration (Bertsekas, Tsitsiklis and Wu 1997). The candidates are the
+    decision to wait, and up to ``width`` pairs of a ready task and a GPU type that fit, shortest
+    first. Each candidate is tried out in a ``ClusterView.fork()``, which uses estimates, and
+    contains neither true durations nor future arrivals. There, the ``base`` policy then finishes
+    the current jobs. The candidate with the smallest sum of completion times is carried out. Ties
+    go to waiting.
 
     Uses estimates; not preemptive. Costly by definition: ``width`` + 1 simulations of the jobs in
     the system per decision.
@@ -328,7 +329,7 @@ class Rollout:
 
     def _cost(self, view: ClusterView, start: tuple[TaskState, Placement] | None) -> float:
         """Return the sum of the completion times of the current jobs if this candidate is carried
-        out now. If the candidate is waiting, it lasts until the next end of a run.
+        out now. The decision to wait lasts until the next end of a run.
         """
         if start is None and not view.running:
             return inf

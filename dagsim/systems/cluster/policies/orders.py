@@ -227,9 +227,9 @@ _SHORTEST_S = 1e-9
 
 class LongestWait:
     """Start the task with the largest ``rate x seconds waited`` among those that fit, until none
-    fits. The wait starts when the task became ready, or at the time returned by ``since``. Ties go
-    first come, first served. Cost per decision, for each demand class that fits: a NumPy pass over
-    at most 512 waiting tasks, plus one row for each further 512 tasks.
+    fits. The wait starts when the task became ready, or at the time returned by ``since``. Ties are
+    broken first come, first served. Cost per decision, for each demand class that fits: a NumPy
+    pass over at most 512 waiting tasks, plus one row for each further 512 tasks.
     """
 
     def __init__(self, rate: Rate, placement: str | PlacementRule = "best-fit", since: Rate | None = None) -> None:
@@ -409,7 +409,7 @@ class _Columns:
         self._until[block] = _leads_until(row - begin, since, rates, products)
 
     def _first_of(self, rows: np.ndarray, products: np.ndarray) -> int:
-        """Return the row with the largest product; ties go first come, first served."""
+        """Return the row with the largest product. Ties are broken first come, first served."""
         best = rows[np.flatnonzero(products == products.max())]
         if len(best) > 1:
             orders = self._order[best]

@@ -193,8 +193,8 @@ class GpuPacking:
 
 
 class GpuClustering:
-    """Use the nodes with the most tasks that have the same GPU demand. Ties go to the node with the
-    fewest idle GPUs (a baseline of FGD, Weng et al., ATC 2023). Cost: O(nodes).
+    """Use the nodes on which most tasks with the same GPU demand are running. Ties go to the node
+    with the fewest idle GPUs (a baseline of FGD, Weng et al., ATC 2023). Cost: O(nodes).
     """
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
@@ -248,7 +248,7 @@ def with_room(view: ClusterView, demand: DemandClass, type_: int) -> Iterator[No
 
 def fill(task: TaskState, machines: Iterable[NodeState]) -> Placement | None:
     """Place the waiting instances on the first of ``machines`` on which any fit. A gang goes to the
-    first machines on which together all of it fits.
+    first machines that can hold all of it together.
     """
     demand, shares = task.demand, []
     needed = demand.gang or task.waiting

@@ -192,8 +192,9 @@ def plan_peft(problem: Problem) -> dict[int, Booking]:
 
 def plan_dls(problem: Problem) -> dict[int, Booking]:
     """Plan by dynamic level scheduling: of all pairs of a ready task and a site, the one with the
-    highest dynamic level comes first. The dynamic level is the static level - the earliest start +
-    the mean seconds - the seconds on the site. Tasks are not inserted into gaps (Sih and Lee 1993).
+    highest dynamic level comes first. The dynamic level is the static level minus the earliest
+    start, plus the mean seconds, minus the seconds on the site. Tasks are not inserted into gaps
+    (Sih and Lee 1993).
     """
     level = [0.0] * len(problem.seconds)
     for task in reversed(problem.order):
@@ -218,8 +219,8 @@ class _DynamicLevels:
 
     A booking can only delay later ones, so a level computed earlier is never too low. Therefore,
     only the pair with the highest level has to be recomputed, until its level no longer falls. A
-    task cannot start on a site before the first time at which any task of its width could, which
-    keeps the other levels close to their true values.
+    task cannot start on a site before the first time at which any task of its width could start
+    there. This bound keeps the other levels close to their true values.
     """
 
     def __init__(self, problem: Problem, level: Sequence[float]) -> None:

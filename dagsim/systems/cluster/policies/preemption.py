@@ -21,8 +21,8 @@ class LeastRemaining:
     """The task with the least ``weight x remaining seconds`` comes first. A ready task that does
     not fit displaces the runs for which this product is largest, as long as it is larger for each
     of them than for the task on their type. Uses estimates; preemptive. Cost: O(log n) per
-    decision, plus O(weights + log running) for each run that might be stopped. Its compiled twin is
-    ``compiled.srtf``.
+    decision, plus O(weights + log running) for each run that might be stopped. Its counterpart in
+    the compiled engine is ``compiled.srtf``.
     """
 
     def __init__(self, weight: Weight, placement: str | PlacementRule = "best-fit") -> None:
@@ -60,8 +60,8 @@ class LeastRemaining:
         return decided
 
     def _take_over(self, view: ClusterView) -> list[Decision]:
-        """Preempt runs for the first ready task, if the task fits once runs with more remaining are
-        stopped.
+        """Preempt runs for the first ready task, provided that it fits once runs with a larger
+        product have been stopped.
         """
         pair = view.typed_queue(self.order.key).first()
         if pair is None:
@@ -77,8 +77,8 @@ class LeastRemaining:
     def _with_more_left(
         self, view: ClusterView, task: TaskState, looked_at: list[tuple[float, tuple[float, int]]]
     ) -> Iterator[Run]:
-        """Yield the runs that have more remaining than ``task`` needs on their type, largest first.
-        Entries that are taken off a heap are recorded in ``looked_at``.
+        """Yield the runs whose product is larger than that of ``task`` on their type, largest
+        first. Entries that are taken off a heap are recorded in ``looked_at``.
         """
         now, running = view.now, view.running
         least = self.weight(task) * task.best_s

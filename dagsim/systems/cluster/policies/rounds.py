@@ -77,8 +77,8 @@ class Rounds:
     per run that a task might displace, and O(demand classes) per run that is stopped or started. If
     nothing has happened, rounds are skipped until a run may have fallen behind a task that waits
     for its place. The time for a simulation therefore grows with the number of starts and ends
-    rather than with the simulated seconds. Its compiled twin, for ``las`` and ``2d-las``, is
-    ``compiled.las``.
+    rather than with the simulated seconds. For ``las`` and ``2d-las``, its counterpart in the
+    compiled engine is ``compiled.las``.
     """
 
     def __init__(self, rank: Rank, quantum_s: float, placement: str | PlacementRule, lead: float = 0.0) -> None:
@@ -227,7 +227,7 @@ class Rounds:
         return min([self._spared_s(run) for run in view.running.values() if self._is_spared(view, run)], default=inf)
 
     def _rank_partly_running(self, view: ClusterView, queue: JobQueue) -> set[int]:
-        """Rank the jobs that are both waiting and running again, and return them."""
+        """Update the ranks of the jobs that are both waiting and running, and return these jobs."""
         return {job for job in queue.waiting() & self._service.running() if queue.refresh(view.jobs[job])}
 
     def _displaced(self, view: ClusterView, task: TaskState, contest: _Contest) -> list[int]:
@@ -270,7 +270,7 @@ class Rounds:
         return self.rank.key(job.number, self._service.of(job.number))
 
     def _rank_again(self, view: ClusterView, queue: JobQueue) -> None:
-        """Rank the jobs whose runs have ended again, and also the jobs whose keys have changed
+        """Update the ranks of the jobs with ended runs, and of the jobs whose keys have changed
         although they only waited.
         """
         jobs, service = view.jobs, self._service
