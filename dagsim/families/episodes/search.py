@@ -48,7 +48,8 @@ _ROWS = 4096
 class Search:
     """Follows the best of several policies, and deviates from it where another decision is better.
 
-    ``agent`` is the trained agent, by its policy name.
+    ``agent`` is the trained agent: a checkpoint file, or ``ppo`` for the agent that ships with
+    dagsim.
 
     The policies are ``base``, six others (``eft-wait`` with several thresholds and orders, and
     ``srpt-work``) and a trained agent. When their next decisions differ, all of these decisions are

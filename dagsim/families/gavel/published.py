@@ -34,7 +34,7 @@ class Gavel:
     """Gavel: rounds that approximate the share of its time that each task should spend on each GPU
     type.
 
-    ``policy`` computes the shares. It is one of Gavel's own, by its name there
+    ``policy`` computes the shares; it is one of Gavel's own policies, by its name there
     (``max_min_fairness_perf``, ``finish_time_fairness_perf``, ``min_total_duration_perf``,
     ``isolated``, ``fifo_perf``, ``allox`` and more), or any ``Allocator``. Shares are computed when
     tasks arrive and end, but at least ``gap_s`` apart. In a round of ``round_s`` seconds, the tasks
