@@ -362,7 +362,7 @@ def _tell_kept(kept: Kept, output: Output) -> None:
         notes.append(f"{last} / {first}, {len(over.pieces)} blocks of {over.jobs:,} jobs: {over}")
     ranked = folder.ranked
     if output.json_:
-        say(json.dumps(_audit_of(lines) | _incomplete(lines) | folder.to_dict() | _comparison(kept, ranked, over)))
+        say(json.dumps(audit_of(lines) | _incomplete(lines) | folder.to_dict() | _comparison(kept, ranked, over)))
     elif not output.quiet:
         _print(folder, lines, ranked, output, notes)
     if sys.stdout.isatty() if output.plots is None else output.plots:
@@ -371,7 +371,7 @@ def _tell_kept(kept: Kept, output: Output) -> None:
         draw(folder, ranked=ranked)
 
 
-def _audit_of(lines: Iterable[CellRun]) -> dict[str, Any]:
+def audit_of(lines: Iterable[CellRun]) -> dict[str, Any]:
     """Return values for JSON: the contradictions in the input of the first run that has any, and what
     information policies had.
     """
