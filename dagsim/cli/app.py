@@ -378,7 +378,7 @@ def main() -> None:
     atexit.register(gc.freeze)
     with Stops() as stops:
         try:
-            app()
+            app(prog_name="dagsim")  # also under python -m dagsim
         except SystemExit as end:
             if end.code == 128 + signal.SIGINT and stops.received is not None:
                 raise SystemExit(128 + stops.received) from None
