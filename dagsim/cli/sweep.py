@@ -95,7 +95,7 @@ def swept(
     executor_for(output.on)
     check_plan(plan)
     store = Store.begin(output.out if out is None else out, plan, argv=["dagsim", *sys.argv[1:]])
-    return store, carried(store, plan, output.on, watched=output.watched, limit=limit)
+    return store, carried(store, plan, output.on, watched=output.watched, limit=limit).runs
 
 
 def _refuse_contradictions(cells: Sequence[Cell]) -> None:
