@@ -253,7 +253,7 @@ def test_a_numba_that_cannot_be_imported_leaves_simpy_and_says_why(
     monkeypatch.delitem(sys.modules, "numba", raising=False)
     jobs = [Job.single(str(at), Task("t", 5.0), float(at)) for at in range(3)]
     scenario = ClusterScenario(FOUR, jobs, engine="compiled")
-    with pytest.raises(ConfigError, match="cannot be imported: Numba needs NumPy 2.3 or less"):
+    with pytest.raises(ConfigError, match="cannot be imported: Numba needs NumPy"):
         scenario.engaged("fifo", 0)
     many = [Job.single(str(at), Task("t", 5.0), float(at)) for at in range(20_000)]
     _, used = ClusterScenario(FOUR, many, engine="auto").engaged("fifo", 0)
