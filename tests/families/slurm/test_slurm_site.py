@@ -276,7 +276,7 @@ def test_events_of_nodes_are_outages_of_the_site(folder: Path) -> None:
     assert "sacctmgr show event: 1 nodes that are not in the cluster, such as x9" in unmodelled
     assert "sacctmgr show event: state 'PLANNED'" in unmodelled
     (folder / "events.txt").write_text(EVENTS.replace("1772460000", "yesterday"))
-    with pytest.raises(TraceError, match=r"events\.txt:5: an event whose start is not a time"):
+    with pytest.raises(TraceError, match=r"events\.txt:5: an event with an invalid time in start"):
         read_slurm_site(site_files([folder]))
 
 
