@@ -190,8 +190,8 @@ def test_gpus_become_processors(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("format", "job", "reason"),
     [
-        ("swf", Job("j", TWO), "no dependencies"),
-        ("batsim", Job("j", TWO), "no dependencies"),
+        ("swf", Job("j", TWO), "does not support dependencies"),
+        ("batsim", Job("j", TWO), "does not support dependencies"),
         ("swf", Job.single("j", Task("t", 1.0, gpus=0.5)), "0.5 processors"),
         ("swf", Job.single("j", Task("t", 1.0, 3)), "start independently"),
         ("batsim", Job.single("j", Task("t", 1.0, model="bert", batch=8)), "depends on the GPU type"),

@@ -414,7 +414,9 @@ def test_without_allocated_resources_those_asked_for_count(read: Reading, log: L
 
 
 def test_a_file_that_lacks_columns_is_told_the_command(read: Reading, log: Log) -> None:
-    with pytest.raises(TraceError, match=r"the header lacks Submit, AllocTRES or NCPUS; it has .*sacct --allusers"):
+    with pytest.raises(
+        TraceError, match=r"the header lacks Submit, AllocTRES or NCPUS; it contains .*sacct --allusers"
+    ):
         read(log({}, without=("Submit", "AllocTRES", "NCPUS")))
 
 
