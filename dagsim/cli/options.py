@@ -203,6 +203,10 @@ REMOVED = {f"--{key.replace('_', '-')}": f"--read {key}={{}}" for key in READ_KE
 """Removed options, each with its replacement; ``{}`` stands for the value."""
 
 
+Strict = Annotated[
+    bool,
+    _of_trace("--strict", help="Reject a log if more than 1% of its jobs or hours contradict each other or the site."),
+]
 Read = Annotated[
     list[str] | None,
     _of_trace(
@@ -241,7 +245,7 @@ class Experiment(NamedTuple):
 
 
 class Output(NamedTuple):
-    """Options for where results are written and how they are printed."""
+    """Options that determine where results are written and how they are printed."""
 
     out: Out = Path("results")
     plots: Plots = None
@@ -315,12 +319,7 @@ class TraceFlags(NamedTuple):
         ),
     ] = None
     until: Annotated[str | None, _of_trace(metavar="WHEN", help="Leave out jobs that arrive after this time.")] = None
-    strict: Annotated[
-        bool,
-        _of_trace(
-            "--strict", help="Reject a log if more than 1% of its jobs or hours contradict each other or the site."
-        ),
-    ] = False
+    strict: Strict = False
 
     def settings(self) -> list[Setting]:
         """Return the settings for those options that were given.

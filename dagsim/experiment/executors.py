@@ -78,7 +78,7 @@ class CellWork:
         except Exception as error:
             lost = CellRun(cell.policy, cell.seed) if log is None else log()
             if self.raises or not isinstance(error, SimulationError | PluginError):
-                error.__dict__["log"] = replace(lost, id=cell.id)  # so that the code that catches it can keep the log
+                error.__dict__["log"] = replace(lost, id=cell.id)  # lets the code that catches the error keep the log
                 raise
             run = replace(lost, error=f"{type(error).__name__}: {error}")
         return replace(run, at=cell.at, id=cell.id) if self.named else run

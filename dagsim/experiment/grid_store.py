@@ -172,7 +172,7 @@ class GridStore(Store):
         """Return the events in ``progress.jsonl``; an incomplete last line is ignored.
 
         Raises:
-            RunFolderError: They cannot be read.
+            RunFolderError: The file cannot be read.
         """
         return read_lines(self.path / _PROGRESS)
 

@@ -1,5 +1,5 @@
-"""The files in a run folder: tables and the schedule of a finished run as bytes, JSON, files that
-only grow by appended lines, and summaries of all runs.
+"""The files in a run folder: tables and the schedule of a finished run as bytes, JSON files, files
+that only grow by appended lines, and summaries of all runs.
 """
 
 from __future__ import annotations
@@ -75,11 +75,11 @@ class CellRun:
 
     @property
     def line(self) -> dict[str, Any]:
-        """Policy, seed, workload and metrics, as in ``runs.jsonl``."""
+        """The policy, seed, workload and metrics, as in ``runs.jsonl``."""
         return {"policy": self.policy, "seed": self.seed, "workload": self.workload, "metrics": self.metrics}
 
     def named_files(self) -> Iterator[tuple[str, bytes]]:
-        """Its tables and its schedule, each as a separate file."""
+        """Yield the tables and the schedule of the run, each as a separate file."""
         for name, (head, rows) in self.tables.items():
             yield name, head + rows
         yield from self.schedule.items()
@@ -195,11 +195,11 @@ def jobs_text(schedule: Schedule) -> str:
 
 
 def jobs_from(content: dict[str, Any]) -> list[JobFacts]:
-    """Read the jobs back. The parents of tasks are unknown if an older version of dagsim wrote the
-    file.
+    """Read the jobs from the content of a schedule file. The parents of tasks are unknown if an older
+    version of dagsim wrote the file.
 
     Raises:
-        KeyError, TypeError, ValueError, IndexError: The value has another structure.
+        KeyError, TypeError, ValueError, IndexError: The content has an unexpected structure.
     """
     graphs = content.get("graphs")
     if graphs is None:
@@ -240,7 +240,7 @@ def _checked(schedule: Schedule, path: Path) -> Schedule:
     """Check a schedule that was read from a file.
 
     Raises:
-        RunFolderError: It cannot have been written by a simulation.
+        RunFolderError: The schedule cannot have been written by a simulation.
     """
     try:
         schedule.check()

@@ -71,8 +71,8 @@ class Spending:
 def claim_report_seeds(folder: Path, count: int, first: int | None = None) -> tuple[int, ...]:
     """Return the test seeds of the training run in the run folder ``folder``.
 
-    They are read from the run folder. A training run without seeds takes the next free block from
-    the ledger beside its run folder. With ``first``, it takes the seeds from that number onwards,
+    The seeds are read from the run folder. If it contains none, the next free block is taken from
+    the ledger beside the run folder. With ``first``, the seeds from that number onwards are used,
     to repeat an earlier test.
 
     Raises:

@@ -137,7 +137,7 @@ class OnSlurm:
                         yield run
         except DagsimError:
             raise
-        except RuntimeError as error:  # sbatch is missing or rejected the job
+        except RuntimeError as error:  # sbatch is missing, or it rejected the job
             raise SimulationError(f"--executor slurm: {one_line(error)}") from None
         finally:
             for job in pending.values():

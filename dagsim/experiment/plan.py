@@ -242,8 +242,8 @@ def read_grid(path: Path, name: str | None = None) -> SweepGrid:
 
 
 def _of_files(axis: Axis, path: Path, document: yaml.Document) -> Axis:
-    """Return the axis. If its key is ``base``, its values are resolved to configuration files, as the
-    key ``base`` of a sweep is.
+    """Return the axis. The values of the key ``base`` are resolved to configuration files, like the
+    base of a sweep.
     """
     if axis.key != "base":
         return axis
@@ -358,7 +358,7 @@ class Cell:
         return sha256(f"{_content(self.config, self.policy)} {self.seed}".encode()).hexdigest()[:_ID]
 
     def trace(self) -> tuple[str, Path] | None:
-        """Return the SHA-256 and path of the trace that the jobs come from.
+        """Return the SHA-256 and path of the trace from which the jobs come.
 
         Raises:
             ConfigError: The file does not exist.
@@ -463,6 +463,10 @@ class Plan:
         ]
         label = label or (policies[0] if len(policies) == 1 else f"{len(policies)}-policies")
         return cls(command, config, tuple(cells), None, about or {}, label, name)
+
+    def on_seeds(self, seeds: Sequence[int]) -> Plan:
+        """Return a plan for the same policies on other seeds."""
+        return Plan.of(self.command, self.config, self.policies, seeds)
 
     @classmethod
     def of_grid(cls, grid: SweepGrid, command: str = "sweep") -> Plan:

@@ -113,7 +113,7 @@ class RunStore(Store):
         """Append a finished run to the tables and save its schedule, atomically.
 
         Raises:
-            RunFolderError: It cannot be written.
+            RunFolderError: The run cannot be written.
         """
         run = run_of(run) if isinstance(run, Outcome) else run
         try:
@@ -163,7 +163,7 @@ class RunStore(Store):
 
         Raises:
             RunFolderError: Earlier data is missing.
-            OSError: It cannot be written.
+            OSError: A file cannot be written.
         """
         self._ends = None
         ends = self._written()

@@ -56,7 +56,7 @@ def on_its_cluster(
 
 
 def experiment_seeds(config: Config) -> tuple[int, ...]:
-    """Return the seeds of an experiment: those of its replicates, or the numbers of the windows of
+    """Return the seeds of an experiment: the seeds of its replicates, or the numbers of the windows of
     its trace.
     """
     trace = config.trace_file

@@ -246,8 +246,8 @@ def cluster_for(demand: TotalDemand, load: float = LOAD) -> ClusterSection:
     are added if the nodes with GPUs have too few cores or too little memory.
 
     The load refers to the period that the arrivals represent (``ArrivalTimes``). If jobs last much
-    longer than that, this rule would give more machines than all jobs use at once. In that case,
-    the cluster is just large enough that no job waits.
+    longer than that period, this rule would result in more machines than all jobs use at once. In
+    that case, the cluster is just large enough that no job waits.
 
     Raises:
         ConfigError: The cluster would be larger than any real one.

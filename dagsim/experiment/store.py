@@ -311,8 +311,8 @@ class Store(ABC):
         """Become the only writer of the folder, until it is marked as ended or this process ends.
 
         Raises:
-            RunFolderError: Another process writes to it.
-            OSError: It cannot be written to.
+            RunFolderError: Another process writes to the folder.
+            OSError: The folder cannot be written to.
         """
         if not self._lock.claim():
             pid = None
@@ -436,8 +436,8 @@ class Store(ABC):
         """Replace ``status.json``; ``running`` claims the folder, and any other state releases it.
 
         Raises:
-            RunFolderError: Another process writes to it.
-            OSError: It cannot be written.
+            RunFolderError: Another process writes to the folder.
+            OSError: The file cannot be written.
         """
         if state == "running":
             self.claim()
@@ -458,7 +458,7 @@ class Store(ABC):
         of seeds.
 
         Raises:
-            RunFolderError: It cannot be written.
+            RunFolderError: The manifest cannot be written.
         """
         self.manifest["seeds"] = list(seeds)
         try:
@@ -473,7 +473,7 @@ class Store(ABC):
         """Return the cells that are finished.
 
         Raises:
-            RunFolderError: One of them cannot be read.
+            RunFolderError: A cell cannot be read.
         """
 
     @abstractmethod
@@ -481,7 +481,7 @@ class Store(ABC):
         """Save a finished cell atomically.
 
         Raises:
-            RunFolderError: It cannot be written.
+            RunFolderError: The cell cannot be written.
         """
 
     def fail(self, cell: Cell, run: CellRun) -> None:
@@ -536,7 +536,7 @@ class Store(ABC):
 
         Raises:
             RunFolderError: Data before it is missing.
-            OSError: It cannot be written.
+            OSError: A file cannot be written.
         """
 
     @property
@@ -597,7 +597,7 @@ class Store(ABC):
         """Return the finished runs, in order; an incomplete last line is ignored.
 
         Raises:
-            RunFolderError: They cannot be read.
+            RunFolderError: A file cannot be read.
         """
         runs, timing = read_lines(self.path / RUNS), read_lines(self.path / TIMING)
         for file, lines in ((RUNS, runs), (TIMING, timing)):
@@ -629,7 +629,7 @@ class Store(ABC):
         """Return the policies that failed, each with its error.
 
         Raises:
-            RunFolderError: They cannot be read.
+            RunFolderError: The file cannot be read.
         """
         return [
             CellRun(
@@ -644,7 +644,7 @@ class Store(ABC):
         """Return the finished runs of the policies that did not fail, which can be compared.
 
         Raises:
-            RunFolderError: They cannot be read.
+            RunFolderError: A file cannot be read.
         """
         failed = {failure.policy for failure in self.failures()}
         return [run for run in self.lines() if run.policy not in failed]
@@ -690,7 +690,7 @@ class Store(ABC):
         """Return the schedule of finished run ``number``.
 
         Raises:
-            RunFolderError: It is missing or damaged.
+            RunFolderError: The schedule is missing or damaged.
         """
         return read_schedule(self.path / "schedules" / f"{number:03d}", self._cluster())
 

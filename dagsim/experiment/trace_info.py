@@ -129,8 +129,9 @@ def hours_by_owner(jobs: Iterable[Job]) -> dict[str, dict[str, ResourceHours]]:
 
 
 def _every_attempt(file: TraceFile, format: str) -> TraceFile:
-    """Return the same jobs with all of their attempts, and with jobs that were still running or
-    held MIG slices."""
+    """Return the same trace with all attempts of each job, and with jobs that were still running or
+    held MIG slices.
+    """
     if format != "sacct":
         return file
     return replace(file, options=replace(file.options, protocol="all-attempts", keep_partial=True, mig=True))

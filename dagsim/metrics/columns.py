@@ -26,7 +26,9 @@ _STILL_RUNNING = -1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class JobColumns(FactColumns):
-    """The facts about every job that arrived, in the order of ``Record.job``, and its outcome."""
+    """The facts about every job that arrived, and the outcome of each job, in the order of
+    ``Record.job``.
+    """
 
     completed_s: Floats
     """NaN if the job was rejected or is unfinished."""
@@ -131,7 +133,7 @@ class PoweredNodes:
 
     @classmethod
     def of(cls, rows: np.ndarray, cluster: Cluster, log_end_s: float) -> PoweredNodes:
-        """Read these periods from the rows of a log."""
+        """Find the periods in the rows of a log."""
         entries = _on_demand(rows, cluster, log_end_s)[1] if any(node.on_demand for node in cluster.nodes) else []
         node, start_s, end_s, booted = (np.array([entry[field] for entry in entries]) for field in range(4))
         return cls(node.astype(np.int64), start_s.astype(float), end_s.astype(float), booted.astype(bool))
@@ -180,8 +182,8 @@ _Span: TypeAlias = tuple[int, float, float, bool]
 class Phases:
     """The lifetime of every accepted job, divided at each start and end of its runs.
 
-    During a phase, ``running`` entries of ``RunColumns`` were running. All phases are longer than 0
-    s. They cover a job's time in the system without gaps or overlaps.
+    During a phase, ``running`` entries of ``RunColumns`` were in progress. All phases are longer
+    than 0 s. They cover a job's time in the system without gaps or overlaps.
     """
 
     job: Ints
@@ -277,7 +279,7 @@ class ScheduleColumns:
         return first
 
     def within(self, start_s: Floats, end_s: Floats) -> Floats:
-        """Return the seconds of each interval that lie in the window."""
+        """Return, for each interval, how many of its seconds lie in the window."""
         return np.clip(end_s, self.start_s, self.end_s) - np.clip(start_s, self.start_s, self.end_s)
 
     def at_horizon(self) -> ScheduleColumns:

@@ -238,13 +238,14 @@ def seeds_for_interval(logs: Floats, largest_job: Floats | float = 0.0) -> Float
     ``largest_job`` is the fraction of a seed's job-seconds that its largest job takes. If it
     exceeds 9%, the values are dominated by single jobs. Then 300 seeds are needed, or more if the
     ratios are skewed (12.35 g^2 seeds keep the coverage within 2 points of 95%: Hall 1988, Annals
-    of Statistics 16, 927). Otherwise, 10 seeds are enough, unless their skewness shows that even
-    1,000 would not be, because one seed in a hundred dominates the ratio.
+    of Statistics 16, 927). Otherwise, 10 seeds are enough, unless the skewness of the ratios shows
+    that even 1,000 would not be, because one seed in a hundred dominates the ratio.
 
-    Less visible signs in the ratios are ignored. A sample that shows its tail has a wide interval,
-    which holds in 96 to 98% of cases, whereas a sample that missed the tail appears well-behaved. A
-    mark that depended on the sample's spread would therefore be placed beside the wrong intervals,
-    and the others would hold less often than without it.
+    Less visible signs in the ratios are ignored. A sample that happens to include the tail has a
+    wide interval, which covers the ratio in 96 to 98% of cases, whereas a sample that missed the
+    tail appears well-behaved. A warning that depended on the sample's spread would therefore be
+    placed beside the wrong intervals, and the intervals without a warning would have a lower
+    coverage than without this rule.
     """
     n = logs.shape[-1]
     by_skewness = np.ceil(12.35 * skewness(logs) ** 2)
@@ -259,8 +260,8 @@ def seeds_for_mean(n: int, largest_job: float = 0.0) -> float:
     coverage; 0 if ``n`` is enough.
 
     It is infinite if single jobs dominate a seed (``seeds_for_interval``). With Pareto(1.1) work,
-    for example, 1,000 seeds only cover the mean in 72% of cases, because the job times have no
-    variance.
+    for example, 1,000 seeds only cover the mean in 72% of cases, because the variance of job times
+    is infinite.
     """
     needed = inf if largest_job > LARGE_JOB else ENOUGH_FOR_MEAN
     return needed if needed > n else 0.0
@@ -321,8 +322,8 @@ class OverTime:
 
     @property
     def drifts(self) -> bool:
-        """True if the first and the last block differ by more than half the width of the interval,
-        because no interval then holds for both.
+        """True if the first and the last block differ by more than half the width of the interval. In
+        that case, no single interval is valid for both.
         """
         return not isfinite(self.low)
 

@@ -245,8 +245,8 @@ def finish_time_fairness(source: Source, contention: float | Literal["lifetime"]
     """Return the finish-time fairness rho = JCT / ``isolated_s`` per job. If it is above 1, the job
     would have been better off with its own share.
 
-    Published systems differ in N and in the time alone, and this variant uses ``isolated_s``. NaN
-    for rejected or unfinished jobs.
+    Published systems define N and the time alone in different ways; this variant uses
+    ``isolated_s``. NaN for rejected or unfinished jobs.
     """
     return _ratio(jct(source), isolated_s(source, contention))
 
@@ -257,8 +257,8 @@ def exclusive_fairness(source: Source, round_s: float | None = None) -> Floats:
 
     A job alone has the GPUs that it requests. The contention, at least 1, is the number of jobs in
     the log per GPU or, with ``round_s``, the mean over the job's rounds of the number of jobs in
-    the system per GPU. The rounds of a job last from the one in which it arrives to the one before
-    its completion. NaN for rejected or unfinished jobs.
+    the system per GPU. A job's rounds begin with the round in which the job arrives and end with
+    the round before its completion. NaN for rejected or unfinished jobs.
     """
     cols = columns(source)
     jobs, gpus = cols.jobs, max(cols.cluster.gpus, 1)

@@ -41,7 +41,7 @@ class Lanes:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bars:
-    """Rectangles, with the entry of ``Runs`` that each of them shows and its vertical extent in
+    """Rectangles, each with the entry of ``RunColumns`` that it shows and with its vertical extent in
     lanes.
 
     A run on non-adjacent GPUs has several rectangles.

@@ -46,7 +46,7 @@ def value_name(spec: str) -> str:
 
 
 def own_values(specs: Iterable[str], schedule: Schedule) -> dict[str, float]:
-    """Return the value of each metric, by its name.
+    """Return the value of each metric by the metric's name.
 
     Raises:
         ConfigError: There is no such metric, or two have the same name.

@@ -206,7 +206,7 @@ class JobSeries:
         return float(values.mean() if match["part"] == "mean" else np.quantile(values, _ORDERS[match["part"]]))
 
     def unknown_group(self, metric: str) -> str:
-        """Return a sentence if the metric is that of a group, such as a partition, to which no job
+        """Return a sentence if the metric refers to a group, such as a partition, to which no job
         belongs; empty for other metrics.
         """
         match = _NAME.fullmatch(metric)
@@ -356,7 +356,7 @@ def _relaxation_times(series: JobSeries) -> float:
     which the queue forgets its length. The result is infinite if the load is unknown, or if it is 1
     or more, in which case there is no relaxation time.
 
-    In heavy traffic, the work that is waiting is a Brownian motion with drift, which relaxes within
+    In heavy traffic, the backlog of work is a Brownian motion with drift, which relaxes within
     (load / (1 - load))^2 (1 + cv^2) arrivals, where cv is the coefficient of variation of run times
     (Abate and Whitt 1987, "Transient behavior of regulated Brownian motion I"). The log may have
     missed long jobs, so the load is taken as one standard error above the load in the log.
@@ -428,10 +428,11 @@ def _of_quantile(values: Floats, order: float) -> Floats:
 def _half(influences: Floats, *levels: Floats | None) -> tuple[float, int, float]:
     """Return the standard error of the mean of a stationary series from its blocks, the number of
     blocks, and how many times as long the series would have to be for enough blocks. The standard
-    error is NaN if there are too few.
+    error is NaN if there are too few blocks.
 
-    Blocks are long enough for the slowest of all series. The standard error is at least that of the
-    log of the mean of the first level, or of the ratio between the two levels.
+    Blocks are long enough for the slowest of all series. The standard error is at least the
+    standard error of the log of the mean of the first level, or of the ratio between the two
+    levels.
     """
     parts = min(_PIECES, len(influences))
     pieces = _means(influences, parts)

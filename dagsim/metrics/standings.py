@@ -207,8 +207,8 @@ def standings(
     reference: str | None = None,
     sample: Sample = Sample.SEED,
 ) -> list[PolicyResult]:
-    """Compare the policies with ``reference`` (default: the first policy). The best ``metric`` comes
-    first.
+    """Compare the policies with ``reference`` (default: the first policy). The policy with the best
+    ``metric`` comes first.
 
     Policies are ordered by geometric means, like the ratios, or by arithmetic means if a value is
     0. Policies with a missing value come last.

@@ -151,7 +151,7 @@ def job_groups(
 
 
 def gpu_groups(cols: ScheduleColumns, power: PowerModel) -> dict[str, GpuGroup]:
-    """Return one group per GPU type, in node order."""
+    """Return one group per GPU type, in the order of the nodes."""
     by_type_kwh = energy(cols, power).by_type_kwh
     spent, utilization = gpu_seconds(cols), utilization_by_type(cols)
     return {
@@ -402,7 +402,7 @@ def glossary() -> list[MetricTerm]:
 
 
 def check_metric(name: str, own: Iterable[str] = ()) -> None:
-    """Raise an error for a name that no metric can have, before anything is simulated.
+    """Reject a name that no metric can have, before anything is simulated.
 
     Groups may have any name (``partition[gpu].wait_s.mean``), because they are only known after the
     run. ``own`` contains the user's metrics.

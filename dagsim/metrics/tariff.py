@@ -2,9 +2,9 @@
 
 A series is a CSV file with the columns ``time`` and ``value``. Times are ISO dates with a time
 zone. Values are the price of a kWh in any currency (which may be negative) or grams of CO2 per kWh.
-A value is valid until the next one, and the last value is valid for as long as the one before it.
-After that, the series either repeats from its beginning, or ends, in which case a run that lasts
-longer is rejected.
+A value is valid until the time of the next value. The last value is valid for as long as the
+previous one was. After that, the series either repeats from its beginning, or ends, in which case a
+run that lasts longer is rejected.
 
 If the log has dates (as Slurm's do), the values for those dates apply. In a run with generated
 jobs, 0 s is the first time in the series, or ``begins``.
@@ -70,8 +70,8 @@ class Tariff:
         return Tariff(self.name, self.edges_s, self.values, self.repeats, begins_s)
 
     def integral(self, start_s: float, end_s: float) -> float:
-        """Integrate the value over an interval of the simulation. The unit is that of the value, times
-        seconds.
+        """Integrate the value over an interval of the simulation. The result has the unit of the
+        value, times seconds.
 
         Raises:
             ConfigError: The series does not repeat, and does not cover the interval.

@@ -104,8 +104,8 @@ def jobs_waiting(source: Source) -> Steps:
 
 
 def jobs_running(source: Source) -> Steps:
-    """Return the number of jobs with at least one run in progress, over the window; waiting + running
-    = in system.
+    """Return the number of jobs with at least one run in progress, over the window. The sum of running
+    and waiting jobs is the number of jobs in the system.
     """
     return _in_phase(source, waiting=False)
 

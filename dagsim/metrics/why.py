@@ -2,8 +2,8 @@
 which resources were missing.
 
 The log contains GPUs and outages. It does not show which other GPU types a job could have used, nor
-CPUs, memory or the limits of a policy. If enough GPUs of the right kind were free, one of these, or
-the policy's order, made the job wait.
+CPUs, memory or the limits of a policy. If enough GPUs of the right kind were free, the job waited
+for one of these reasons, or because of the policy's order.
 
 Waits on the real cluster, as recorded in its log, are compared with simulated waits of the same
 jobs (``observed_against_simulated``).
@@ -122,18 +122,24 @@ def find_job(source: Source, job: str) -> int:
     )
 
 
+def is_rejected(source: Source, job: int) -> bool:
+    """Return True if job number ``job`` was rejected without ever running."""
+    cols = columns(source)
+    return bool(cols.jobs.rejected[job]) and not np.any(cols.runs.job == job)
+
+
 def wait_reasons(source: Source, job: int) -> WaitReasons:
     """Return the reasons why job number ``job`` waited. O(rows of the log + intervals of its wait x
     nodes).
 
     Raises:
-        InputError: There is no such job, or it was rejected.
+        InputError: There is no such job, or it was rejected without running.
     """
     cols = columns(source)
     jobs, runs = cols.jobs, cols.runs
     if not 0 <= job < len(jobs):
         raise InputError(f"there is no job number {job}; there are only {len(jobs)} jobs")
-    if jobs.rejected[job]:
+    if is_rejected(cols, job):
         raise InputError(f"job {jobs.ids[job]!r} was rejected on arrival, so it did not wait")
     mine = np.flatnonzero(runs.job == job)
     periods = _periods(cols, job)

@@ -135,7 +135,7 @@ def _pieces(text: str) -> list[str]:
 
 
 def _broken(text: str, width: int) -> str:
-    """Break ``text`` into lines with at most ``width`` characters. A piece that is longer gets a line
+    """Break ``text`` into lines with at most ``width`` characters. A longer piece of text gets a line
     of its own.
     """
     lines = [""]

@@ -355,8 +355,8 @@ def knowledge_of(workloads: Iterable[Mapping[str, Any]]) -> Knowledge | None:
 
 
 def run_notes(lines: Iterable[CellRun]) -> list[str]:
-    """Return notes about policies that read true durations, about agents whose jobs and clusters are
-    far from those of their training, about jobs that request other GPU types, and about nodes that
+    """Return notes about policies that read true durations, about agents that run on jobs and clusters
+    far from those in their training, about jobs that request other GPU types, and about nodes that
     fail faster than jobs run.
     """
     outside: dict[str, float] = {}

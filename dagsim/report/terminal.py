@@ -44,8 +44,8 @@ LINE_S = 30.0
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Raise the error again, so that it is handled like that of any other output. By default, rich
-        would exit.
+        """Raise the error again, so that it is handled in the same way as for other output. By
+        default, rich would exit.
         """
         raise
 

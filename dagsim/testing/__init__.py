@@ -211,14 +211,14 @@ def check_codec(make: Callable[[], Any], workloads: int = 4) -> None:
 
 
 def check_network(network: Network, workloads: int = 4) -> None:
-    """Raise an error unless the network works on the workloads of ``check_policy``, with gigabytes
-    on their edges.
+    """Raise an error unless the network works on the workloads of ``check_policy``, in which edges
+    carry gigabytes.
 
     All jobs must finish. A second simulation with the same network must give the same log, and so
     must a fork that runs beside it.
 
     Raises:
-        AssertionError: A rule is broken; the message names it and the workload.
+        AssertionError: A rule is broken; the message names the rule and the workload.
     """
     for seed in range(workloads):
         jobs, where = list(_jobs(seed)), f"(random workload {seed})"

@@ -177,7 +177,7 @@ def check_env(make: Callable[[], Any], seed: int = 1, steps: int = 300) -> None:
     - The same seed and the same legal actions give the same observations, rewards and flags.
     - Another seed gives another episode.
 
-    An episode is followed for at most ``steps`` steps of random legal actions.
+    Each episode consists of random legal actions, and is followed for at most ``steps`` steps.
 
     Raises:
         AssertionError: A rule is broken; the message names it.

@@ -1,4 +1,4 @@
-"""Read text tables in chunks as typed columns. All text tables are read in this way.
+"""Read text tables in chunks as typed columns. All text tables are read by this module.
 
 pandas parses a block of bytes if all its lines have the same number of plain fields. Other blocks
 are split row by row, and so are small files, for which importing pandas would take longer. Both
@@ -270,7 +270,9 @@ class Table:
         return "" if number != number else repr(number)
 
     def _all_texts(self, column: int) -> np.ndarray:
-        """Return the text of a column; for a numeric column, only whether each value is empty."""
+        """Return the text of a column. For a numeric column, the texts only show which values are
+        empty.
+        """
         if column in self.words_of:
             return self.words_of[column]
         values = self.values.get(column, np.full(len(self), nan))
@@ -535,7 +537,7 @@ def _typed(
 
 def local_seconds(texts: np.ndarray, zone: ZoneInfo | None) -> np.ndarray:
     """Return (n,) float64: local dates in ``zone`` (default UTC) as seconds since 1970, NaN where a
-    text is not exactly a date.
+    text is not a date in exactly this form.
     """
     seconds = date_seconds(texts)
     if zone is not None:

@@ -26,11 +26,12 @@ def elements(source: Source, key: str) -> Iterator[tuple[int, dict[str, Any]]]:
     ``Source.where``.
 
     A document is an object with such a list, a plain list of objects, or an object without the
-    list, which is then yielded itself. A file with one object per line can therefore be read as
-    well.
+    list. In the last case, the object itself is yielded. A file with one object per line can
+    therefore be read as well.
 
     Raises:
-        TraceError: The text is not JSON, or an element is not an object; the message names ``file:line``.
+        TraceError: The text is not JSON, or an element is not an object; the message names
+            ``file:line``.
     """
     for number, element in values(source, key):
         if not isinstance(element, dict):

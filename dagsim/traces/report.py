@@ -58,6 +58,7 @@ CONTRADICTIONS: Mapping[str, str] = {
     "partitions": "ran in partitions that the site lacks",
     "accounts": "belong to accounts that the site lacks",
     "qos": "ran under a QOS that the site lacks",
+    "users": "belong to users that their account lacks at the site",
     "reservations": "ran in reservations that the site lacks",
     "columns": "have columns that disagree",
     "times": "have times that cannot be",
@@ -72,9 +73,9 @@ OF_ROWS = ("columns", "times", "ids", "text")
 class Contradictory(str):
     """A reason for dropping or noting a row that contradicts itself or another row.
 
-    The class of a reason declares its kind, so that its words may change. A reason is also the text
-    that is shown and counted, and ``str()`` keeps its class. A text that is made from a reason has
-    to be given the class again (``type(reason)(...)``).
+    The class of a reason declares its kind, so that the wording may change. A reason is also the
+    text that is shown and counted, and ``str()`` keeps its class. If a new text is made from a
+    reason, it has to be converted to the same class again (``type(reason)(...)``).
     """
 
     __slots__ = ()
@@ -92,7 +93,7 @@ class Disagreement(Contradictory):
 
 
 class ImpossibleTimes(Contradictory):
-    """A reason for rows whose times cannot be."""
+    """A reason for rows whose times are impossible."""
 
     kind = "times"
 
@@ -164,7 +165,7 @@ class ReadReport:
     ) -> Dropping:
         """Return a context that drops rows if its body raises ``Dirty`` (for the reason in the error,
         with the start of ``detail``) or ``ModelError`` (as ``impossible``). Each of ``places``, a
-        ``file:line`` or a function that returns one, stands for ``rows`` rows.
+        ``file:line`` or a function that returns one, represents ``rows`` rows.
         """
         return Dropping(self, places, rows, detail, impossible)
 
@@ -199,7 +200,7 @@ class ReadReport:
         return self.rows - self.kept - self.dropped.total() - self.skipped.total()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the counts as plain data, for ``run.json``."""
+        """Return the counts as plain data for JSON."""
         return {
             "rows": self.rows,
             "kept": self.kept,

@@ -114,7 +114,7 @@ class Findings:
         ]
 
     def reasons(self) -> dict[int, str]:
-        """Return the reason for which each dropped row is dropped, by row."""
+        """Return, for each row that is dropped, the reason."""
         return {
             row: finding.details.get(row, finding.text)
             for finding in self._listed
@@ -693,9 +693,9 @@ def kinds_of_rows(
 
 
 def drop_repeated(checks: Checks, keys: np.ndarray, values: Sequence[np.ndarray], other: str) -> np.ndarray:
-    """Drop usable rows that have the same key as an earlier usable row: as given twice if all
-    ``values`` are equal, or else for the reason ``other``. Return (n,) bool: True for usable rows
-    and for those given twice.
+    """Drop usable rows that have the same key as an earlier usable row. The reason is that they are
+    given twice if all ``values`` are equal, and otherwise ``other``. Return (n,) bool: True for
+    usable rows and for rows given twice.
     """
     usable = checks.usable.copy()
     again = usable.copy()

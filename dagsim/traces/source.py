@@ -65,7 +65,7 @@ class Source:
     ``path`` is a file (plain or gzip, recognised by its first bytes), a directory of shards, an
     archive (``.tar``, ``.tar.gz``, ``.tgz``, whose members are the shards), or
     ``archive.tar.gz:member``. Documents beside the data (``README*``, ``*.md``) are not shards. A
-    Parquet or Arrow file reads as the CSV text of its table, with a header.
+    Parquet or Arrow file is read as CSV text with the same table and a header.
 
     All methods raise ``TraceError``, each with a specific message, for a missing or empty file, a
     Git LFS pointer, an HTML page, damaged or truncated gzip data, other binary data, and text that
@@ -320,8 +320,8 @@ class Source:
 
 
 class _Gunzipped(gzip.GzipFile):
-    """A stream of decompressed bytes that raises an error if they exceed the compressed size by far
-    more than those of any trace do.
+    """A stream of decompressed bytes that raises an error if the data expands far more than any trace
+    does.
     """
 
     def __init__(self, packed: BufferedReader, where: str) -> None:

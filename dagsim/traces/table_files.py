@@ -128,8 +128,8 @@ class NamedColumns:
 
 
 def likely(names: Sequence[str], wanted: Sequence[str]) -> dict[str, str]:
-    """Return a mapping from dagsim's columns ``wanted`` to those ``names`` that probably stand for
-    them: the same name, or a common synonym.
+    """Return a mapping from dagsim's columns ``wanted`` to those ``names`` that probably mean the
+    same: the same name, or a common synonym.
     """
     columns = {}
     for ours in wanted:

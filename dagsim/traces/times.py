@@ -81,7 +81,7 @@ def span_s(start: str, end: str, duration: str = "", zone: ZoneInfo | None = Non
     or at least follows it.
 
     Raises:
-        Dirty: One of them is not a point in time.
+        Dirty: The start or the end is not a point in time.
     """
     readings = [(moment_s(start, "start", zone, one), moment_s(end, "end", zone, other)) for one, other in _FOLDS]
     start_s, end_s = readings[0]

@@ -147,7 +147,7 @@ class Trace:
         return self._given(arrays)
 
     def unscaled(self) -> JobArrays:
-        """Return all jobs as columns with their original times, whatever the time scale. Also fill
+        """Return all jobs as columns, with their original times whatever the time scale is. Also fill
         ``report``.
 
         Raises:
@@ -158,7 +158,7 @@ class Trace:
         return self._given(self._joined(1.0))
 
     def arrays(self) -> JobArrays:
-        """Return all jobs that ``jobs`` would yield as columns. Also fill ``report``.
+        """Return, as columns, all jobs that ``jobs`` would yield. Also fill ``report``.
 
         Raises:
             TraceError: As in ``jobs``.

@@ -150,7 +150,7 @@ class TraceFile:
         return window.shifted(float(window.arrival_s[0]), scale)
 
     def whole(self) -> JobArrays:
-        """Return all jobs in the trace that windows are taken from, as recorded.
+        """Return all jobs in the trace from which windows are taken, with their recorded times.
 
         Raises:
             TraceError: The trace cannot be read.
@@ -178,8 +178,8 @@ class TraceFile:
         return [(window.start / jobs, window.stop / jobs) for window in windows]
 
     def _whole(self) -> TraceFile:
-        """Return the same trace without windows, as recorded. All windows share its one copy in
-        memory.
+        """Return the same trace without windows, with recorded times. Its jobs are only stored once in
+        memory, for all windows.
         """
         return replace(self, window=None, windows=None, part=None, options=replace(self.options, load=None))
 
@@ -327,5 +327,5 @@ def _machines(trace: TraceFile) -> Cluster | None:
 
 @lru_cache(maxsize=4)  # a mixture draws from several traces in turn
 def _all_jobs(trace: TraceFile) -> JobArrays:
-    """Return all jobs in the trace that windows are taken from."""
+    """Return all jobs in a trace from which windows are taken."""
     return trace.as_recorded().arrays()

@@ -114,8 +114,9 @@ _KINDS = tuple(
 
 
 def unread_kind(source: Source) -> UnreadKind | None:
-    """Return the kind of file that the source is, if it is a known kind that dagsim does not
-    read."""
+    """Return the kind of file that the source is, if dagsim recognises it as a kind that it does not
+    read; otherwise None.
+    """
     lines = source.head(80)
     for kind in _KINDS:
         pattern = re.compile(kind.lines)

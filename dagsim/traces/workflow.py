@@ -65,8 +65,8 @@ def workflow(
     where: str,
     rows: int | None = None,
 ) -> Job | None:
-    """Return the job in one file, which arrives at 0. ``edges`` are ``(parent, child, bytes)`` by
-    name. The job counts as ``rows`` rows, by default one per task.
+    """Return the job in one workflow file, which arrives at 0. ``edges`` are ``(parent, child,
+    bytes)`` with the names of tasks. The job counts as ``rows`` rows, by default one per task.
 
     Edges to missing tasks count as satisfied, and duplicates count once; both are noted. A job that
     is not a DAG is dropped, and ``None`` is returned.

@@ -106,8 +106,9 @@ def _renamed(several: Sequence[tuple[np.ndarray, Sequence[T]]]) -> tuple[np.ndar
 
 
 def _edges_of(graphs: Sequence[TaskGraph], tasks: int) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
-    """Return ``waits``, ``parent`` and ``output_bytes`` of these graphs; edges are ordered by
-    child."""
+    """Return the arrays ``waits``, ``parent`` and ``output_bytes`` for these graphs. Edges are sorted
+    by child.
+    """
     if not any(graph.edges for graph in graphs):  # in most traces, each job has a single task
         return np.zeros(tasks + 1, np.int64), np.zeros(0, np.int32), None
     parents = [places for graph in graphs for places in graph.parents]
@@ -178,7 +179,7 @@ class TaskKind(NamedTuple):
 
 
 def _kinds_of(tasks: Sequence[Task]) -> tuple[np.ndarray, tuple[TaskKind, ...]]:
-    """Return ``kind`` and ``kinds`` of these tasks."""
+    """Return the arrays ``kind`` and ``kinds`` for these tasks."""
     features: Iterable[tuple[Any, ...]] = map(
         attrgetter("demand", "gang", "model", "batch", "speeds", "manifest"), tasks
     )
@@ -308,8 +309,8 @@ class JobArrays:
         return map(graphs.__getitem__, graph.tolist())
 
     def graphs(self) -> tuple[np.ndarray, tuple[Parents, ...]]:
-        """Return (J,) int32: the index of each job's graph among the distinct graphs; and the distinct
-        graphs, in order of first use.
+        """Return (J,) int32: the index of each job's graph among the distinct graphs. Also return the
+        distinct graphs, in order of first use.
         """
         if not len(self.parent):
             sizes, size = np.unique(np.diff(self.first), return_inverse=True)
@@ -583,7 +584,7 @@ def combinations(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]
     if codes > 4 * count:
         code = _places(code)
     first = np.zeros(int(code.max()) + 1 if count else 0, np.int64)
-    # The last assignment wins, which is that of the first row.
+    # The last assignment wins, and it comes from the first row.
     first[code[::-1]] = np.arange(count - 1, -1, -1)
     numbers, rows = renumbered(code, first.tolist())
     return numbers, np.array(rows, np.int64)
@@ -608,7 +609,7 @@ def ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 def renumbered(kind: np.ndarray, kinds: Sequence[T]) -> tuple[np.ndarray, tuple[T, ...]]:
     """Renumber kinds, keeping only those in use, in order of first use by a task."""
     first = np.full(len(kinds), len(kind))
-    # The last assignment wins, which is that of the first task of each kind.
+    # The last assignment wins, and it comes from the first task of each kind.
     first[kind[::-1]] = np.arange(len(kind) - 1, -1, -1)
     used = np.flatnonzero(first < len(kind))
     order = used[np.argsort(first[used])]

@@ -1,7 +1,7 @@
 """Fit a workload of sessions (``dagsim.workload.sessions``) to the jobs of a trace.
 
-Consecutive jobs of one tenant with equal demands form a session if at most ``TOGETHER_S`` lies
-between each two of them. The fit estimates:
+Consecutive jobs of one tenant with equal demands form a session if successive jobs are at most
+``TOGETHER_S`` apart. The fit estimates:
 
 - the rate of sessions by hour of the day and day of the week
 - the log-Gaussian fluctuations of that rate (by moments of the hourly counts at lags up to four
@@ -162,8 +162,8 @@ def _several(job: Job) -> bool:
 
 
 def _joined(kinds: Sequence[tuple[float, ...]]) -> list[tuple[float, ...]]:
-    """Return the kinds with rare ones replaced by the nearest frequent kind of the same priority, or
-    of another priority if there is none of the same.
+    """Return the kinds with rare ones replaced by the nearest frequent kind. A kind with the same
+    priority is preferred.
     """
     counts = Counter(kinds)
     frequent = [kind for kind, count in counts.items() if count >= _RARE * len(kinds)]
@@ -239,8 +239,8 @@ def _ranks(work: np.ndarray, kinds: Sequence[tuple[float, ...]]) -> np.ndarray:
 
 
 def _alike(members: Sequence[list[int]], ranks: np.ndarray) -> float:
-    """Return the fraction of similar jobs. Two jobs are similar if both belong to this fraction, so it
-    is the square root of the rank correlation between successive jobs.
+    """Return the fraction of similar jobs. Two jobs are similar if both belong to this fraction, so
+    the fraction is the square root of the rank correlation between successive jobs.
     """
     before = [place for own in members for place in own[:-1]]
     after = [place for own in members for place in own[1:]]
@@ -271,8 +271,8 @@ def _means(counts: np.ndarray, places: np.ndarray, size: int) -> np.ndarray:
 
 
 def _swings(flat: np.ndarray, mean: float) -> tuple[Swing, ...]:
-    """Return two fluctuations, over hours and over days, whose covariance is nearest to that of the
-    hourly counts.
+    """Return two fluctuations, over hours and over days, whose covariance best fits the covariance of
+    the hourly counts.
 
     The counts of a log-Gaussian Cox process with variances v and times h have the covariance mean^2
     (exp(sum of v exp(-k / h)) - 1) at lag k.

@@ -5,18 +5,18 @@ A task keeps the GPUs that it may use busy for
     instances * GPUs per instance / sum over these GPUs of (1 / seconds of one instance there)
 
 seconds, which is how long the task would take if all of them worked on it, each at its own speed.
-Multiplied by the number of these GPUs, this gives its GPU-seconds. The load of a set of GPU types
-is
+Multiplied by the number of these GPUs, this is the number of GPU-seconds of the task. The load of a
+set of GPU types is
 
     GPU-seconds of the tasks that may use no other types / (GPUs of these types * period)
 
 where the period is the time over which the jobs arrive (``ArrivalTimes.period_s``). Because n
-arrivals have only n - 1 gaps, it is one mean gap longer than the time from the first to the last
-arrival. The offered load is the largest load over all sets of types. The tasks in a set can run
-nowhere else, so if the load stays above 1, their queue grows for as long as jobs arrive, under any
-policy. The load of all types together is the plain ratio of GPU-seconds, which the utilisation of a
-long run approaches. On a cluster with one type, both are GPU-seconds / (GPUs * period). The load of
-CPU cores is the same with cores instead of GPUs.
+arrivals have only n - 1 gaps, the period is one mean gap longer than the time from the first to the
+last arrival. The offered load is the largest load over all sets of types. The tasks in a set can
+run nowhere else, so if the load stays above 1, their queue grows for as long as jobs arrive, under
+any policy. The load of all types together is the plain ratio of GPU-seconds, which the utilisation
+of a long run approaches. On a cluster with one type, both are GPU-seconds / (GPUs * period). The
+load of CPU cores is defined in the same way, with cores instead of GPUs.
 """
 
 from __future__ import annotations
@@ -331,7 +331,9 @@ class LoadMeter:
         return shortest_s if shortest_s < inf else 0.0
 
     def add_like(self, other: LoadMeter, tasks: float, of: int) -> None:
-        """Add ``tasks`` tasks like the ``of`` tasks in ``other``, a meter for the same cluster."""
+        """Add ``tasks`` tasks that resemble the ``of`` tasks in ``other``, a meter for the same
+        cluster.
+        """
         for mine, theirs in ((self._gpus, other._gpus), (self._cpus, other._cpus)):
             for types, busy_s in theirs.busy_s.items():
                 mine.busy_s[types] = mine.busy_s.get(types, 0.0) + tasks * busy_s / of

@@ -226,7 +226,7 @@ class Sessions:
         return drawn
 
     def _arrivals(self, rng: Draws) -> Iterator[_Arrived]:
-        """Yield the jobs of one week after the other."""
+        """Yield the jobs of each week, one week after the other."""
         sessions = _Started(*[np.empty(0)] * len(_Started._fields))
         held = np.empty((2, 0))  # time, place
         owners = np.empty(0, int)

@@ -3,8 +3,8 @@ jobs in a run.
 
 Each window is a separate sample. Consecutive windows would only cover one period of the trace (with
 30 consecutive windows of ITP, 95% intervals have a coverage of 85%), and overlapping windows would
-count jobs twice. All jobs in a run are simulated, but only the measured ones, a range in order of
-arrival, are counted.
+count jobs twice. All jobs in a run are simulated, but only the measured ones are counted. These are
+a range of the jobs in order of arrival.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def spread_order(windows: int) -> tuple[int, ...]:
     """Return the indices 0 to ``windows`` - 1, ordered such that every prefix is spread out: 0, 4, 2,
     6, 1, 5, 3, 7.
 
-    This is for ``--precision`` on a trace, which does not determine in advance how many windows it
-    will use (van der Corput).
+    This order is used for ``--precision`` on a trace, where the number of windows is not known in
+    advance (van der Corput).
     """
     bits = max(windows - 1, 0).bit_length()
     return tuple(place for i in range(1 << bits) if (place := _reversed(i, bits)) < windows)

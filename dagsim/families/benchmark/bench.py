@@ -229,8 +229,9 @@ def entry_file(
 
 
 def _config_digest(task: BenchTask, division: Division) -> str:
-    """Return the SHA-256 of the configuration of a task in a division: its file, and what policies
-    know."""
+    """Return the SHA-256 of the configuration of a task in a division: of its file, and of what
+    policies know about durations.
+    """
     return sha256(task.path.read_bytes() + division.encode()).hexdigest()
 
 
@@ -442,8 +443,9 @@ class PickedRun(NamedTuple):
 
 
 def differing_bounds(content: Mapping[str, Any], picked: Iterable[PickedRun]) -> Iterator[str]:
-    """Yield a sentence for each picked run whose bound in the file differs from that of its task
-    and seed."""
+    """Yield a sentence for each picked run whose bound in the file differs from the one computed for
+    its task and seed.
+    """
     for run in picked:
         if (bounds := content["bounds"].get(run.task.name)) is not None:
             seeds = [line["seed"] for line in content["tasks"][run.task.name]["runs"]]

@@ -67,8 +67,9 @@ class Paper:
         """Return the files that are below ``folder``.
 
         Raises:
-            InputError: No file is there, or one that every figure needs is missing; the message
-                says where to get it.
+            InputError: None of the files is there, or a file that every figure needs is missing;
+                the
+                message says where to get it.
         """
         if not folder.is_dir():
             raise InputError(f"{folder}: no such folder; it should hold {', '.join(self.files)} ({self.source})")

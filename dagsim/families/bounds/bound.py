@@ -162,8 +162,8 @@ def bounds_of_runs(
 def shares_of_the_way(
     lines: Sequence[RunMetrics], bounds: Mapping[int, Bound], reference: str | None = None
 ) -> dict[str, float]:
-    """Return, by policy, which share of the difference between the reference (default: the first
-    policy) and the bound has been gained.
+    """Return, by policy, the share of the gap between the reference (default: the first policy) and
+    the bound that the policy closes.
     """
     by_policy: dict[str, list[RunMetrics]] = {}
     for line in lines:

@@ -327,8 +327,8 @@ class StartCosts:
 class _WithBreaks:
     """Copies that may stop, resume and change their type.
 
-    A copy does one unit of work, at the rate 1 / p_i on type i. Its least cost is that of a linear
-    program, by duality
+    A copy does one unit of work, at the rate 1 / p_i on type i. Its lowest cost is the optimum of a
+    linear program, and by duality equal to
 
         max over y of y - integral over t of max(0, max over i of (y - mu t) / p_i - u_i
         lambda_i(t)),

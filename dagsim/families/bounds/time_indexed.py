@@ -70,10 +70,8 @@ class _Slots(NamedTuple):
 
 
 def time_indexed(problem: Relaxation, dual: Dual) -> Optimum | None:
-    """Bound the weighted sum of completion minus arrival by the program; ``dual`` is the Lagrangian
-    bound.
-
-    Return None if the case is not small.
+    """Bound the weighted sum of completion minus arrival with the integer program; ``dual`` is the
+    Lagrangian bound. Return None if the case is not small.
     """
     weight = float(problem.weight.sum())
     if problem.copies.sum() > MOST_COPIES or not (dual.bound_s > 0 and weight > 0):
@@ -326,8 +324,8 @@ def _possible(
     """Yield the task, type, start and end of all starts that may be part of a schedule whose sum is
     at most ``most``.
 
-    With the start of one task fixed, the bound is that of the prices, minus the lowest cost of the
-    task, plus its cost at that start.
+    If the start of one task is fixed, the bound from the prices loses the lowest cost of the task
+    and gains its cost at that start.
     """
     costs = StartCosts(problem, dual)
     shortest = problem.shortest_s

@@ -119,7 +119,7 @@ def plan_table(
     begins: Beginning,
 ) -> Grid:
     """Build the table of every cluster that was tried, smallest or cheapest first, followed by today's
-    cluster and the log. Intervals are those of the first target.
+    cluster and the log. The intervals refer to the first target.
     """
     priced = bool(prices)
     best = planned.best

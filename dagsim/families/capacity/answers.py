@@ -58,8 +58,7 @@ def plan_answer(planned: SizePlan, remarks: Sequence[str] = ()) -> Recommendatio
 
 
 def _of_fit(fit: Fit | None) -> list[str]:
-    """Return the sentence about a simulation that is far from the log, which comes first in the
-    answer."""
+    """Return a warning, which comes first in the answer, if the simulation is far from the log."""
     return [fit.sentence()] if fit is not None and fit.is_far else []
 
 

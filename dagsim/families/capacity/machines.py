@@ -399,8 +399,8 @@ class Prices:
     def read(
         cls, texts: Iterable[str], configured: Mapping[str, float] | None = None, file: Path | None = None
     ) -> Prices:
-        """Read prices from texts such as ``H200=3.5,A100=1.9``; ``none`` means no prices at all.
-        Types that the texts omit have the price in ``file``, else in ``configured``, else the list
+        """Read prices from texts such as ``H200=3.5,A100=1.9``; ``none`` means no prices at all. Types
+        that the texts omit have the price in ``file``, or else in ``configured``, or else the list
         price.
 
         ``file`` is YAML: ``rent`` (price per GPU hour by type), ``buy`` (price of a GPU with its

@@ -36,7 +36,7 @@ def plan(
 
     ``prices`` are texts such as ``H200=3.5`` (US dollars per GPU hour), ``price_file`` is the YAML
     file of ``--price``. Trials are kept below ``out`` and are not run again. The other arguments
-    are those of ``replay``.
+    are the same as for ``replay``.
 
     Raises:
         InputError: The trace cannot be read, or an argument is wrong.

@@ -212,8 +212,9 @@ class SizeSearch:
 
     @property
     def best(self) -> Size | None:
-        """The cheapest cluster that meets the target; of equally cheap ones, the one with the
-        fewest GPUs. With a budget, the cluster with the best value within it."""
+        """The cheapest cluster that meets the target or, of several equally cheap clusters, the one
+        with the fewest GPUs. With a budget, the cluster with the best value within it.
+        """
         meeting = [size for size in self.tried.values() if size.met.meets and size.cost <= self.budget]
         if isfinite(self.budget):
             sign = -1 if self.above else 1
@@ -258,8 +259,9 @@ def plan_size(
     """Find the smallest cluster, or the cheapest mix of ``types``, that meets ``target`` on the log
     of ``config``. Every trial replays the whole log.
 
-    The arguments are those of ``dagsim plan``; ``target`` is one or several. Trials are kept in the
-    folder ``plan-NAME`` below ``out``, by default one for each question.
+    The arguments are the same as for ``dagsim plan``; ``target`` may be one target or several.
+    Trials are kept in the folder ``plan-NAME`` below ``out``, by default one folder for each
+    question.
 
     Raises:
         InputError: One of the arguments is wrong.

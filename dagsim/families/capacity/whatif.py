@@ -98,8 +98,9 @@ def on_whole_log(config: Config) -> tuple[Config, LogDemand]:
 
 
 def _from_full(trace: TraceFile, config: Config) -> TraceFile:
-    """Return the trace from the time at which it first lists everything that runs, if it begins
-    with a full cluster."""
+    """Return the trace from the time at which it first lists every running job, if it begins with a
+    full cluster.
+    """
     recorded = trace.as_recorded()
     if trace.has_period or recorded.begins_s is not None:
         return trace
@@ -127,8 +128,9 @@ class Beginning(NamedTuple):
 
 
 class LogDemand:
-    """The jobs of the log that count, and the load that they offer to any cluster: those that
-    arrive after the run has begun or, if none arrives later, those that wait at its beginning."""
+    """The jobs in the log that count, and the load that they offer to any cluster. Jobs count if they
+    arrive after the run has begun or, if no job does, if they are waiting at its beginning.
+    """
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -315,7 +317,7 @@ class Trial:
     """Offered load of the jobs that count, by type and by the parts that confine them."""
 
     def value(self, metric: str) -> float:
-        """Return the metric over all jobs, or over those of an account or a partition; NaN if it is
+        """Return the metric over all jobs, or over the jobs of an account or a partition; NaN if it is
         unknown.
 
         Raises:
@@ -331,7 +333,7 @@ class Trial:
         return nan if value is None else float(value)
 
     def period(self, metric: str) -> Period:
-        """Return the metric with its interval for the next period, as long as the log."""
+        """Return the metric with its interval for the next period, which is as long as the log."""
         return next_period(self.series, metric, self.value(metric))
 
     @property
@@ -374,9 +376,10 @@ class Fit:
 
     @classmethod
     def of(cls, today: Trial, metric: str) -> Fit | None:
-        """Compare the waits in today's run with those in the log: by ``metric`` if it is a metric
-        of waits that the log has, else by their mean or their p95, whichever differs more. Return
-        None if the log has no starts, or if jobs do not arrive as in the log."""
+        """Compare the waits in today's run with those in the log: by ``metric`` if it is a metric of
+        waits that the log provides, otherwise by the mean or the p95, whichever differs more.
+        Return None if the log has no starts, or if jobs do not arrive as in the log.
+        """
         workload = today.run.workload
         observed = workload.get("observed")
         if observed is None or workload["trace"]["options"]["time_scale"] != 1:

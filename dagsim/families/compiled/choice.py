@@ -148,8 +148,8 @@ def plan_for(policy: str, preemption: Preemption) -> EnginePlan:
 
 
 def why_not(scenario: ClusterScenario, policy: str, observed: bool = False) -> str:
-    """Return why the compiled engine cannot be used, as far as can be told without the jobs; empty if
-    nothing is known against it.
+    """Return a reason against the compiled engine that does not depend on the jobs; empty if there is
+    none.
     """
     if scenario.engine == "simpy":
         return "asked for"
@@ -267,7 +267,7 @@ def faster_engine(scenario_of: Callable[[], ClusterScenario], policy: str, engin
 
 
 def faster(policy: str) -> str:
-    """Return how many times as fast as the kernel the compiled engine is for many tasks, as measured."""
+    """Return the measured speed-up of the compiled engine over the kernel for many tasks."""
     from dagsim.families.compiled.drive import plan_of
 
     cost = costs()[plan_of(POLICIES.create(policy)).loop]
@@ -279,14 +279,12 @@ def _few(tasks: int) -> str:
 
 
 def too_much(scene: EngineScenario, loop: str) -> str:
-    """Return why the compiled engine cannot be used, as far as only the jobs reveal it; empty if it
-    can be.
-    """
+    """Return a reason against the compiled engine that only the jobs reveal; empty if there is none."""
     from dagsim.families.compiled.memory import NAMED_GPUS
 
     work, classes, nodes = scene.work, scene.classes, scene.nodes
     unnamed = np.unique(nodes.table.type[nodes.table.gpus > NAMED_GPUS])
-    # the choice of the GPU for a share affects later shares
+    # the GPU chosen for a share affects later shares
     if (classes.may[classes.table.share > 0][:, unnamed] > 0).any():
         return f"the compiled engine does not support shares of GPUs on nodes of more than {NAMED_GPUS} GPUs"
     jobs = len(work.jobs.arrival_s)

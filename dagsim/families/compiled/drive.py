@@ -1,5 +1,6 @@
-"""From a scenario to its schedule: choose the loop, call it, and enlarge arrays when it needs more
-space."""
+"""Computes the schedule of a scenario: chooses the loop, calls it, and enlarges arrays when it needs
+more space.
+"""
 
 from __future__ import annotations
 

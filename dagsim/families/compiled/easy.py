@@ -448,7 +448,7 @@ they copy."""
 
 @by_pointer
 class EasyState(NamedTuple):
-    """The state of EASY, in addition to that of the engine."""
+    """The state of EASY, in addition to the engine's state."""
 
     g: Groups
     e: Ends

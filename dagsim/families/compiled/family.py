@@ -1,4 +1,4 @@
-"""The family of the compiled engine, and what it registers."""
+"""The family of the compiled engine, and everything that it registers."""
 
 from dagsim.family import Entry, Family
 

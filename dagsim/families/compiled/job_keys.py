@@ -41,7 +41,7 @@ PAIR = record_type(f8="key second", i8="task")
 
 @by_pointer
 class JobOrder(NamedTuple):
-    """The state of these orders, in addition to that of the engine."""
+    """The state of these orders, in addition to the engine's state."""
 
     rule: Any  # JOB_RULE
     best_s: np.ndarray  # (n,) float64

@@ -48,7 +48,7 @@ QUEUE_COUNT = record_type(i8="ready")
 
 @by_pointer
 class LasQueues(NamedTuple):
-    """Queues of jobs and their tasks; the heaps are those of the state."""
+    """Queues of jobs and their tasks; the heaps are in ``State``."""
 
     count: Any  # QUEUE_COUNT
     known: np.ndarray  # (J,) bool: True if the job has a key
@@ -267,7 +267,7 @@ ROUND = record_type(
 
 @by_pointer
 class Las(NamedTuple):
-    """The state of these policies, in addition to that of the engine."""
+    """The state of these policies, in addition to the engine's state."""
 
     r: RoomSearch
     v: LasService

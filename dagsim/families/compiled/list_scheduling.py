@@ -189,7 +189,7 @@ def _add_longest(order: np.ndarray, tasks: np.recarray, child: np.ndarray, rank:
 
 @outer
 def _add_up(job: np.ndarray, gpus: np.ndarray, best_s: np.ndarray, sums: np.ndarray) -> None:
-    """Add every task's GPU-seconds to those of its job."""
+    """Add every task's GPU-seconds to the sum for its job."""
     for task in range(len(job)):
         if gpus[task]:
             sums[job[task]] += gpus[task] * best_s[task]

@@ -71,7 +71,7 @@ class Work(NamedTuple):
     tasks: np.recarray
     child: np.ndarray  # (edges,) int32: children
     truth: np.ndarray  # (n, types) float64: seconds of an instance; inf on types that cannot run it
-    seconds: np.ndarray  # (n, types) float64: the same, as policies see it; may be the same array
+    seconds: np.ndarray  # (n, types) float64: the same as estimated for policies; may be the same array
     # (n,) int32: all tasks job by job, parents first; (0,) if the tasks are already in this order
     order: np.ndarray
     past: np.recarray  # PAST: instances in flight, run by run in order of their starts

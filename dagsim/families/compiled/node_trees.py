@@ -350,7 +350,7 @@ def fits(s: State, kind: int) -> bool:
 
 @inner
 def has_room(s: State, kind: int, type_: int) -> bool:
-    """Do the same as ``fits_on`` for a tree that is up to date."""
+    """Return the same as ``fits_on``, given a tree that is up to date."""
     tree = tree_of(s, kind, type_)
     if s.classes[kind].gang:
         return s.trees[tree].total >= s.classes[kind].gang

@@ -265,7 +265,9 @@ def empty_nodes(machines: ClusterState) -> EmptyNodes:
 
 
 def _estimated(work: Work, estimates: Estimates, seed: int) -> Work:
-    """Return the work with the seconds that policies see; rejected jobs have no estimates."""
+    """Return the work with the seconds that policies use as estimates; rejected jobs have no
+    estimates.
+    """
     if estimates.kind == "hidden":
         return work._replace(seconds=np.where(np.isinf(work.truth), work.truth, 1.0))
     if estimates.kind != "noisy":

@@ -138,7 +138,7 @@ def _recall(s: State, log: np.recarray) -> bool:
 
 @inner
 def _forget_ended(s: State) -> None:
-    """Drop the runs that ended at the beginning, because no policy has seen them."""
+    """Drop the runs that ended at the beginning of the simulation, because no policy has seen them."""
     kept = int64(0)
     for index in range(s.count.starts):
         if alive(s, s.starts[index]):

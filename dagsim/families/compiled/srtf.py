@@ -246,7 +246,7 @@ weights that runs have had so far."""
 
 @by_pointer
 class Srtf(NamedTuple):
-    """The state of these policies, in addition to that of the engine."""
+    """The state of these policies, in addition to the engine's state."""
 
     r: RoomSearch
     rule: Any  # SRTF_RULE

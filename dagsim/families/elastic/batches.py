@@ -195,7 +195,7 @@ class EpochProgress:
         return self.progress >= self.task.epochs
 
     def place(self, placement: Sequence[int], gpu: str = "") -> None:
-        """Take GPUs of a type; the rates take the size of the gang into account."""
+        """Take GPUs of a type; the rates already account for the size of the gang."""
         self._gpu = gpu if placement else None
         self._pauses = False
         self._epoch = floor(self._epoch + _WHOLE)

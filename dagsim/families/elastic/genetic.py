@@ -51,7 +51,7 @@ class SearchedJob(Protocol):
 
     @property
     def largest_measured(self) -> int:
-        """Largest number of replicas with which it has run."""
+        """Largest number of replicas with which the job has run."""
         ...
 
     def most_replicas(self, batch: int) -> int:
@@ -192,8 +192,8 @@ def _restart_factor(job: SearchedJob, now_s: int) -> float:
 
 
 def _speedups(jobs: Sequence[SearchedJob], cluster: EqualNodes, most: int) -> np.ndarray:
-    """Return (jobs, 2, most + 1) float64: the goodput relative to that of the fair share, on one node
-    (0) or on several (1), by number of replicas.
+    """Return (jobs, 2, most + 1) float64: the goodput relative to the goodput of the fair share, on
+    one node (0) or on several (1), by number of replicas.
 
     The model distinguishes one node from several, but not how many.
     """

@@ -622,7 +622,7 @@ def _has_room(view: ClusterView, task: TaskState, share: Share) -> bool:
 
 
 def _restarts(task: _ElasticTask) -> bool:
-    """Return True if the task holds GPUs but does not train yet."""
+    """Return True if the task holds GPUs but is not training yet."""
     return task.run is not None and task.run.computing_s is None
 
 

@@ -51,7 +51,7 @@ class SteppedJob:
 
     @property
     def largest_measured(self) -> int:
-        """Largest number of replicas with which it has run."""
+        """Largest number of replicas with which the job has run."""
         return self.training.largest_measured
 
     def most_replicas(self, batch: int) -> int:

@@ -167,7 +167,7 @@ class ElasticTasks:
         return self._elastic(task, asked, name, GoodputTraining(models, samples_per_s * fastest_s))
 
     def _elastic(self, task: Task, asked: int, name: str, training: TrainingModel) -> Task:
-        """Return the task as a gang of single GPUs, with its range."""
+        """Return the task as a gang with one GPU per instance, and with its range of GPUs."""
         limits, restart_s = APPLICATIONS[name].limits, self.restart_s
         most = min(self.most, limits.largest // limits.local_min)
         elastic = Elastic(

@@ -217,7 +217,7 @@ class Training:
         return self._model
 
     def runs_on(self, gpu: str) -> bool:
-        """Return True if it may run on a GPU type."""
+        """Return True if the job may run on a GPU type."""
         return not self._speeds or gpu in self._speeds
 
     def model(self, gpu: str) -> GoodputModel | None:
@@ -328,7 +328,7 @@ def alone_s(job: ElasticJob) -> float:
 
 
 def read_workload(path: Path | str, profiles: Mapping[str, TrainingProfile]) -> list[ElasticJob]:
-    """Read a workload of Pollux or Sia: a CSV file, plain or gzip, with the columns ``name, time,
+    """Read a workload from Pollux or Sia: a CSV file, plain or gzip, with the columns ``name, time,
     application, num_replicas, batch_size``.
 
     Raises:

@@ -38,7 +38,7 @@ addition."""
 
 
 class ArrivedJob(NamedTuple):
-    """A job with what a scheduler can see when the job arrives."""
+    """The facts about a job that a scheduler can see when the job arrives."""
 
     arrival_s: float
     kind: np.ndarray  # (n,) int64: demand classes
@@ -68,7 +68,7 @@ class ArrivedJob(NamedTuple):
 
 
 class Follower(NamedTuple):
-    """What makes the decisions in an episode: the network for the first ``depth`` choices, then a
+    """The source of the decisions in an episode: the network for the first ``depth`` choices, then a
     heuristic (``proposals``).
     """
 
@@ -78,8 +78,8 @@ class Follower(NamedTuple):
 
 
 class Attempt(NamedTuple):
-    """A first choice, as a row of the choices, ``WAIT`` or ``AS_PROPOSED``, and what makes the
-    later choices.
+    """A first choice (a row of the choices, ``WAIT`` or ``AS_PROPOSED``), and the source of the later
+    choices.
     """
 
     first: int

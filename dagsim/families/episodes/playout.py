@@ -73,8 +73,8 @@ NO_NET = _no_net()
 
 @inner
 def recall(e: EpisodeState) -> None:
-    """Run an episode that has a past until the episode begins: its runs are then known, and no
-    decision has been made yet.
+    """Simulate the past of an episode up to its beginning. Its runs are then known, and no decision
+    has been made yet.
     """
     s = e.state
     while s.clock.phase != DECIDE:

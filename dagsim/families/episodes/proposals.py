@@ -1,5 +1,6 @@
-"""What two heuristics would start now, for the codec ``relative``: its reference ``eft-wait`` with the
-order ``work`` (as in ``policies.look_ahead``), and ``srpt-work`` (as in ``policies.job_orders``).
+"""The starts that two heuristics would choose now, for the codec ``relative``: its reference
+``eft-wait`` with the order ``work`` (as in ``policies.look_ahead``), and ``srpt-work`` (as in
+``policies.job_orders``).
 
 Both search all ready tasks, because episodes rarely have more than a few hundred, and a search
 takes less time than maintaining heaps.
@@ -125,7 +126,7 @@ def propose(e: EpisodeState) -> None:
     """Record the task and type that ``eft-wait`` would start (``tally.proposed``, ``tally.on``), or
     -1 if it would wait.
 
-    Where they fit must already be known for all demand classes of ready tasks.
+    It must already be known where each demand class of the ready tasks fits.
     """
     s, types = e.state, len(e.on_type)
     if e.tally.order == SRPT:

@@ -48,7 +48,8 @@ _ROWS = 4096
 class Search:
     """Follows the best of several policies, and deviates from it where another decision is better.
 
-    ``agent`` is the trained agent, by its policy name.
+    ``agent`` is the trained agent: a checkpoint file, or ``ppo`` for the agent that ships with
+    dagsim.
 
     The policies are ``base``, six others (``eft-wait`` with several thresholds and orders, and
     ``srpt-work``) and a trained agent. When their next decisions differ, all of these decisions are
@@ -59,7 +60,7 @@ class Search:
     arrival, whole policies are compared in the same way, and the best one is followed from then on.
     The agent makes ``depth`` decisions before ``base`` takes over.
 
-    Nothing arrives in the first future. In each of the others, ``ahead`` copies of recent jobs
+    Nothing arrives in the first future. In each other future, ``ahead`` copies of recent jobs
     arrive, at intervals taken from recent arrivals. All choices are tried in the same futures.
     Apart from this, nothing is assumed about what will come: tasks and runs take as long as their
     estimates, and nothing fails. Networks and set-up times are left out as well.
@@ -128,7 +129,7 @@ class Search:
 
 
 class SearchMemory:
-    """What a search remembers during one simulation."""
+    """The state that a search keeps during one simulation."""
 
     def __init__(self, search: Search) -> None:
         self.outlook = Lookout(search.codec, search.net)

@@ -214,7 +214,7 @@ def play_out_episodes(
 
 @outer
 def recall_in(addresses: np.ndarray, which: np.ndarray) -> None:
-    """Run the episodes ``which``, which have a past, until they begin."""
+    """Simulate the past of the episodes ``which`` up to their beginnings."""
     for place in range(len(which)):
         recall(_at(addresses[which[place]]))
 
@@ -240,7 +240,9 @@ def propose_in(
 
 @inner
 def _place_of(e: EpisodeState, task: int, type_: int) -> int:
-    """Return the choice that starts a task on a type. If it is missing, add it if there is space."""
+    """Return the choice that starts a task on a type. If it is missing, add it, or return ``WAIT`` if
+    there is no space for it.
+    """
     if task < 0:
         return int64(WAIT)
     for choice in range(e.tally.choices):
@@ -580,7 +582,7 @@ _TRIALS = ("begin_episode", "advance_episodes", "play_out_episodes", "propose_in
 
 def compile_episodes(*, trials: bool = False) -> bool:
     """Compile the functions for episodes (with ``trials``, those with which a policy tries its
-    choices), and keep them. Return True if they were not compiled before.
+    choices), and cache them. Return True if they were not compiled before.
     """
     names = _TRIALS if trials else _EPISODES
     if not jit.jitted() or all(map(jit.is_kept, names)):

@@ -280,9 +280,9 @@ def _all_gather(members: Sequence[Member], ranks: int, size: float, nvlink: floa
 
 
 def _tree(members: Sequence[Member], ranks: int, size: float, nvlink: float) -> _Plan:
-    """Build two binary trees, each with half of the bytes up and down. The second tree is the first
-    one shifted by one node, so that a leaf in one has children in the other. A chain joins the
-    ranks on a node.
+    """Build two binary trees, each of which carries half of the bytes up and down. The second tree is
+    the first one shifted by one node, so that a leaf in one has children in the other. A chain
+    joins the ranks on a node.
     """
     nodes = len(members)
     latency_s = 2 * ((ranks / nodes - 1) * _TREE_S + log2(nodes) * _TREE_NET_S)

@@ -16,7 +16,7 @@ _FORBID = {"extra": "forbid"}
 
 @dataclass(frozen=True, slots=True)
 class Cable:
-    """One direction of a link, by name."""
+    """One direction of a link, identified by its name."""
 
     name: str
     bandwidth_gb_s: float

@@ -23,12 +23,12 @@ _Domain = tuple[int, list[NodeState]]
 
 
 class SmallestDomain:
-    """Chooses the smallest sufficient domain: a node, else a rack, else a pod, and so on. Of several
-    domains, the one with the least free capacity is chosen, then the first. Within the domain, a
-    gang fills the subdomains with the most capacity until the rest fits into one; that one is again
-    the smallest sufficient (as in Kueue's topology-aware scheduling). This breaks up the fewest
-    domains. A required level is the widest that is tried; a preferred level needs no rule of its
-    own. Tasks that are not gangs use best fit. O(nodes).
+    """Chooses the smallest sufficient domain: a node, or else a rack, or else a pod, and so on. If
+    there are several, the one with the least free capacity is chosen, or the first of these. Within
+    the domain, a gang fills the subdomains with the most free capacity until the rest fits into
+    one; that one is again the smallest sufficient (as in Kueue's topology-aware scheduling). This
+    breaks up the fewest domains. A required level is the widest that is tried; a preferred level
+    needs no rule of its own. Tasks that are not gangs use best fit. O(nodes).
     """
 
     def place(
@@ -118,8 +118,8 @@ def _grouped(rooms: Iterable[_Domain], domains: Sequence[int]) -> list[_Domain]:
 
 
 def _tightest(domains: Iterable[_Domain], needed: int) -> _Domain | None:
-    """Return the domain with the smallest sufficient capacity, the first of several; None if there is
-    none.
+    """Return the domain with the smallest sufficient capacity, or the first of several; None if no
+    domain is sufficient.
     """
     enough = [domain for domain in domains if domain[0] >= needed]
     return min(enough, key=lambda domain: (domain[0], domain[1][0].index), default=None)

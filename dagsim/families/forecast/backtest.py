@@ -414,8 +414,8 @@ class Backtest:
         return min(losses, key=losses.__getitem__, default=None) if self.counted.any() else None
 
     def _by(self, names: np.ndarray) -> dict[str, Any]:
-        """Return the scores of groups of rows, each with those of Slurm's own estimates and of the
-        best simple baseline.
+        """Return the scores of groups of rows, each with the scores of Slurm's own estimates and of
+        the best simple baseline.
         """
         beside = [name for name in ("slurm", self.best_baseline) if name is not None and name in self.raw]
         groups = {}

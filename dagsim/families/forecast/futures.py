@@ -114,8 +114,8 @@ def run_time_classes(log: JobLog, job: int) -> list[tuple[str, object]]:
 
 
 class Usage:
-    """Usage of accounts before the forecast, for policies with fair shares. It is billed as the site
-    billed it, or else as its partitions and QOS would bill it.
+    """Usage of accounts before the forecast, for policies with fair shares: the amounts that the site
+    billed, or else the amounts that its partitions and QOS would bill.
     """
 
     def __init__(self, log: JobLog, cluster: Cluster, queues: QueueTree) -> None:
@@ -236,8 +236,8 @@ class Player:
         each waiting job, infinite for a job that does not start within the horizon. With ``rows``
         of waiting jobs, a simulation ends when one job of each row has started.
 
-        Each future has its own random numbers, so the first k of many equal those of a run with
-        only k.
+        Each future has its own random numbers, so the first k futures are the same no matter how
+        many are simulated.
         """
         groups = [np.array([place]) for place in range(len(state.waiting))] if rows is None else rows
         if not len(groups):
@@ -325,7 +325,7 @@ class Player:
 
     def said(self, state: QueueState) -> dict[str, NextStep]:
         """Return what the policy does about each waiting job at present, by id; empty for policies
-        whose first decisions in a snapshot are not those of the real scheduler.
+        whose first decisions in a snapshot differ from the real scheduler's.
         """
         if not self.knows_queue or not len(state.waiting):
             return {}

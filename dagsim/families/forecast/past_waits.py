@@ -1,5 +1,5 @@
-"""Forecasts from past waits alone (history, and QBETS: Nurmi, Brevik and Wolski 2007), and run
-times drawn from those of ended jobs.
+"""Forecasts from past waits alone (history, and QBETS: Nurmi, Brevik and Wolski 2007), and run times
+drawn from the run times of ended jobs.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Readers for published traces, and for logs from further batch systems, one module per format."""
+"""Readers for published traces, and for logs from other batch systems, one module per format."""

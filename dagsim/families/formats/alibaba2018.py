@@ -130,7 +130,7 @@ def _is_named(header: list[str]) -> bool:
 
 
 def _official_layout(first: list[str]) -> FileLayout:
-    """Return the columns by name if they have names, else in the publisher's order."""
+    """Return the columns by name if they have names, otherwise in the publisher's order."""
     names = [name.strip().lower() for name in first]
     if _is_named(first):
         return FileLayout([names.index(name) for name in _OFFICIAL], len(names), True)
@@ -276,8 +276,9 @@ def _graph(key: np.ndarray, job: np.ndarray, name: np.ndarray, degree: np.ndarra
 
 
 def _circular(parent: np.ndarray, child: np.ndarray, job: np.ndarray, upward: np.ndarray) -> np.ndarray:
-    """Return (n,) bool: True if the task waits for itself, directly or through others. This
-    requires an edge from a task whose number is not smaller."""
+    """Return (n,) bool: True if the task waits for itself, directly or through other tasks. Every
+    cycle contains an edge from a task whose number is not smaller than the child's (``upward``).
+    """
     if not len(child):
         return np.zeros(len(job), bool)
     suspect = np.zeros(int(job.max()) + 1, bool)

@@ -42,7 +42,9 @@ _UNKNOWN = "V100-16"
 
 
 class Alibaba2026(Reader):
-    """One gang of workers per job, on its GPU model. Spot jobs have a lower priority."""
+    """One gang of workers per job, on the GPU model that the job requests. Spot jobs have a lower
+    priority.
+    """
 
     name = "alibaba2026"
     summary = "Alibaba cluster-trace-v2026-spot-gpu (GFS): high-priority and spot jobs on six GPU models"

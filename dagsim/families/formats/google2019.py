@@ -3,9 +3,9 @@
 
 Reads exports of the BigQuery tables, each as one file or as shards: CSV with a header (nested
 fields as ``resource_request.cpus`` or ``resource_request_cpus``), or JSON Lines (numbers possibly
-as strings, defaults left out). Event types are numbers or names; the numbers differ from those of
-2011. The trace is the directory of the tables or the file of instance events. ``google`` groups and
-interprets the events.
+as strings, defaults left out). Event types are numbers or names; the numbers differ from the ones
+used in 2011. The trace is the directory of the tables or the file of instance events. ``google``
+groups and interprets the events.
 
 This module also reads exports that do not contain the history of tasks: the Kaggle sample,
 requests, and machine shapes.
@@ -159,7 +159,7 @@ class _Workflows:
         return job in self._up
 
     def job(self, collection: str) -> str:
-        """Return the collection that represents the group of this one."""
+        """Return the collection that represents the group to which this one belongs."""
         root = collection
         while self._up.get(root, root) != root:
             root = self._up[root]
@@ -410,7 +410,7 @@ def _keys(table: Table) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _batch(table: Table, options: TraceOptions, is_sample: bool) -> JobBatch:
-    """Convert a list to jobs. In the sample, several rows of a task are windows of its life."""
+    """Convert a list to jobs. In the sample, several rows of a task are separate usage windows."""
     checks, groups, names = Checks(table), rows_by_job(*_keys(table)), table.words(_INSTANCE)
     job, count = groups.job_of_row(), len(groups.ids)
     time_us = checks.number(_TIME, "time")

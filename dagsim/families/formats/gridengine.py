@@ -29,7 +29,8 @@ _ON_ONE_NODE = re.compile(r"smp|shm|thread|openmp|omp|serial|mt\b|onenode|single
 
 class GridEngine(BatchReader):
     """Builds one part with all slots for serial jobs, and for jobs in parallel environments whose
-    names imply a single node; else one part per slot, because accounting does not state the nodes.
+    names imply a single node; otherwise one part per slot, because accounting does not state the
+    nodes.
     """
 
     name = "gridengine"

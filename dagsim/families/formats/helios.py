@@ -1,9 +1,10 @@
-"""SenseTime Helios 2020: ``cluster_log.csv``, with the table of virtual clusters beside it as its
-cluster.
+"""SenseTime Helios 2020: ``cluster_log.csv``, and the table of virtual clusters beside it, from which
+the cluster is built.
 
-``job_id, user, vc, gpu_num, cpu_num, node_num, state, submit_time, start_time, end_time, duration,
-queue``; times are dates without a zone, durations are in seconds. ``cluster_gpu_number.csv``:
-``date, <vc> ..., total``, GPUs per day. Jobs are sorted by submission.
+The columns are ``job_id, user, vc, gpu_num, cpu_num, node_num, state, submit_time, start_time,
+end_time, duration, queue``; times are dates without a zone, durations are in seconds.
+``cluster_gpu_number.csv`` has ``date, <vc> ..., total``, GPUs per day. Jobs are sorted by
+submission.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ _FORM = csv_form(
 
 
 class Helios(Reader):
-    """One gang of single GPUs per job; a job without GPUs has one instance per node. The tenant is
-    the virtual cluster.
+    """One gang per job, with one GPU per instance; a job without GPUs has one instance per node. The
+    tenant is the virtual cluster.
 
     All states are kept: jobs that failed or were cancelled also held their GPUs.
     """

@@ -29,7 +29,7 @@ _FORM = csv_form(
 
 
 class Itp(Reader):
-    """One gang of ``num_gpu`` single GPUs per job, so that it may span nodes."""
+    """One gang per job: ``num_gpu`` instances with one GPU each, which may be on several nodes."""
 
     name = "itp"
     summary = "Microsoft ITP 2021 (ElasticFlow): DNN training jobs of 10 clusters"

@@ -48,8 +48,9 @@ _NO_TIME = (None, "None", "")
 
 
 class Philly(Reader):
-    """One gang of single GPUs per job. The work of a job is the sum over its attempts, and its
-    tenant is the virtual cluster."""
+    """One gang per job, with one GPU per instance. The work of a job is the sum over its attempts, and
+    its tenant is the virtual cluster.
+    """
 
     name = "philly"
     summary = "Microsoft Philly 2017: cluster_job_log (JSON) and processed lists (CSV)"
@@ -184,13 +185,13 @@ def _logged(options: TraceOptions, checks: Checks) -> JobArrays:
 def _gangs(
     checks: Checks, arrival_s: np.ndarray, seconds: np.ndarray, gpus: np.ndarray, options: TraceOptions, **columns: Any
 ) -> JobArrays:
-    """Build gangs of single GPUs, one job per row."""
+    """Build one job per row: a gang with one GPU per instance."""
     work = np.where(seconds < options.floor_s, options.floor_s, seconds)
     return single_tasks(checks, arrival_s, work, gpus, (gpus > 1,), lambda gang: TaskKind(Demand(), gang), **columns)
 
 
 def _gpus(attempt: dict[str, Any]) -> int:
-    """Return the GPUs of an attempt, summed over its machines."""
+    """Return the number of GPUs of an attempt, summed over its machines."""
     detail = attempt.get("detail")
     if not isinstance(detail, list):
         return 0

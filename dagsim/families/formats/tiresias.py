@@ -36,7 +36,7 @@ _SIA_FORM = csv_form(_SIA, numbers=(1, 3, 4), texts=(0, 2), header=True)
 
 
 class Tiresias(Reader):
-    """One gang of ``num_gpu`` single GPUs per job, so that it may span nodes."""
+    """One gang per job: ``num_gpu`` instances with one GPU each, which may be on several nodes."""
 
     name = "tiresias"
     summary = "job lists of Tiresias, Muri, Chronus, Pollux and Sia (CSV)"

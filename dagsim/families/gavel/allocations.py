@@ -1,8 +1,8 @@
 """Gavel's policies: the share of its time that each job, or pair of jobs, should spend on each GPU
 type (Narayanan et al., OSDI 2020, sections 4 and 5).
 
-HiGHS solves the linear programs. If several sets of shares are optimal, HiGHS returns other ones
-than the authors' solver (ECOS), so rounds may differ, but the optimum is the same.
+HiGHS solves the linear programs. If several sets of shares are optimal, HiGHS may return a
+different one from the authors' solver (ECOS), so rounds may differ; the optimum is the same.
 """
 
 from __future__ import annotations
@@ -570,8 +570,8 @@ class GivenShares(_Rule):
 
 
 def _on_reference(situation: Situation) -> Situation:
-    """Return the situation as a policy sees it that does not distinguish types: every type has the
-    rate of the reference type.
+    """Return the situation for a policy that does not distinguish types: on every type, each job has
+    its rate on the reference type.
     """
     jobs = {}
     for number, job in situation.jobs.items():

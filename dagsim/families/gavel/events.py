@@ -165,7 +165,7 @@ class GavelEvents:
 
     def _chosen(self, view: ClusterView, ready: list[TaskState], waiting: WaitingTasks | None = None) -> list[_Pair]:
         """Return for each task the type on which it is furthest behind its share; the task that is
-        furthest behind comes first. With ``waiting``, return only tasks that wait in it and would
+        furthest behind comes first. With ``waiting``, return only tasks in ``waiting`` that would
         fit.
         """
         now, since = view.now, self._since

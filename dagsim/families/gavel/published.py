@@ -34,20 +34,20 @@ class Gavel:
     """Gavel: rounds that approximate the share of its time that each task should spend on each GPU
     type.
 
-    ``policy`` computes the shares. It is one of Gavel's own, by its name there
+    ``policy`` computes the shares; it is one of Gavel's own policies, by its name there
     (``max_min_fairness_perf``, ``finish_time_fairness_perf``, ``min_total_duration_perf``,
     ``isolated``, ``fifo_perf``, ``allox`` and more), or any ``Allocator``. Shares are computed when
     tasks arrive and end, but at least ``gap_s`` apart. In a round of ``round_s`` seconds, the tasks
-    with the highest priority run: their share divided by the fraction of time that they have had so
-    far. Tasks that become ready wait for the next round. With ``whole_steps``, ``Task.work`` counts
-    steps, and a round has only whole steps, so it ends slightly early. ``seed`` determines the
-    order of types in policies that do not distinguish them. At most ``window`` tasks compete, the
-    oldest; Gavel itself has no such bound. The rate of an elastic task is that of its current
-    phase, and it runs with its ``instances``.
+    with the highest priority run; a task's priority is its share divided by the fraction of time
+    that it has had so far. Tasks that become ready wait for the next round. With ``whole_steps``,
+    ``Task.work`` counts steps, and a round has only whole steps, so it ends slightly early.
+    ``seed`` determines the order of types in policies that do not distinguish them. At most
+    ``window`` tasks compete, the oldest; Gavel itself has no such bound. The rate of an elastic
+    task is that of its current phase, and it runs with its ``instances``.
 
     Policies with ``_packed`` in their names let two tasks with equal numbers of GPUs share them.
-    They need a sharing model; ``pair_rates``, in steps per second, replaces the model's rates in
-    the policy.
+    They need a sharing model. ``pair_rates``, in steps per second, replaces the sharing model's
+    rates in the policy.
 
     A task that continues keeps its GPUs, as with Gavel's leases. Only with ``whole_steps`` and free
     preemption is it stopped at the end of its micro-task, as in Gavel's simulator. Where preemption
@@ -292,8 +292,8 @@ class _Due(NamedTuple):
 
 
 def present_rate(view: ClusterView, task: TaskState, type_: int) -> float:
-    """Return the progress per second of an elastic task on the smallest number of nodes with a type on
-    which it fits; 0 where it cannot run.
+    """Return the progress per second of an elastic task on a GPU type, on as few nodes as it fits on;
+    0 where it cannot run.
     """
     assert task.training is not None
     gpu, asked = view.gpu_types[type_], task.task.instances
@@ -318,5 +318,5 @@ def runs_by_task(runs: Iterable[Run]) -> dict[int, list[Run]]:
 
 
 def part_left(run: Run, now: float) -> float:
-    """Return the fraction of the task that the run has still to do, according to the estimates."""
+    """Return the fraction of the task that the run still has to do, according to the estimates."""
     return run.task.expected_left * min(1.0, run.work_left_s(now) / max(run.estimate_s, _NO_TIME_S))

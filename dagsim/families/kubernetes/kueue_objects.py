@@ -333,8 +333,8 @@ class TopologyRequest:
 
 @dataclass(frozen=True, slots=True)
 class PodSet:
-    """Identical pods. ``requests`` are those of one pod; ``min_count`` allows fewer pods than
-    ``count``.
+    """Identical pods. ``requests`` is what one pod requests; with ``min_count``, fewer pods than
+    ``count`` may be admitted.
 
     ``affinity`` lists alternative sets of requirements. ``excluded`` lists the flavors that have no
     node for these pods.

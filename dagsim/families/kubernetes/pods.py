@@ -108,7 +108,7 @@ class ClusterObjects:
                 self._owners[kind, namespace, name] = selector
 
     def priority(self, spec: Any) -> float:
-        """Return the priority of a pod, which is its own or else that of its class."""
+        """Return the priority of a pod: its own, or else the priority of its class."""
         spec = object_in(spec)
         if spec.get("priority") is None:
             value = object_in(self._classes.get(text_in(spec, "priorityClassName"), {})).get("value")

@@ -1,1 +1,1 @@
-"""PAC-ML: learning into how many pieces to partition jobs on RAMP (Parsonson et al., 2023)."""
+"""PAC-ML, which learns into how many pieces to split each job on RAMP (Parsonson et al., 2023)."""

@@ -60,7 +60,7 @@ _PAIR = re.compile(r"""(?<!\S)([^\s=]+)=("[^"]*"|'[^']*'|\S*)""")
 _CONTINUES = re.compile(r"\t| {6}")
 """Begins a line of ``qstat -f`` with the rest of a long value: a tab, or the spaces that copies make of
 it. Lines with names have four spaces."""
-_LONGEST = 1 << 20  # in bytes; lines of big jobs list every core, and 100 KB is normal
+_LONGEST = 1 << 20  # in bytes; lines of large jobs list every core, so 100 KB is normal
 _TYPE_KEYS = ("accelerator_model", "gpu_model", "gpu_type", "gputype")
 _HOST = re.compile(r"(?:^|\+)([^+/]{1,255})")
 _MOST_NODES = 1 << 14  # maximum per job
@@ -174,7 +174,7 @@ def is_qstat(source: Source) -> bool:
 
 
 def _is_queue(source: Source) -> bool:
-    """Return True if the first jobs in ``qstat -f`` are in the system."""
+    """Return True if the first jobs in ``qstat -f`` are still in the system."""
     text = "\n".join(source.head(1 << 16))
     return re.search(rf'job_state"?\s*[:=]\s*"?[{_QUEUED}{_RUNS}H]\b', text) is not None
 

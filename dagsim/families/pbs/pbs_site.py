@@ -1,6 +1,6 @@
 """The configuration of a PBS site, from ``qmgr -c 'print server'`` and ``pbsnodes -a``.
 
-Attributes are those of OpenPBS and PBS Pro (pbs_queue_attributes(7B), pbs_server_attributes(7B))
+Supports the attributes of OpenPBS and PBS Pro (pbs_queue_attributes(7B), pbs_server_attributes(7B))
 and of Torque. Queues become partitions: their priorities become tiers, and the limits of each queue
 become a separate QOS.
 """

@@ -19,8 +19,8 @@ servers form a block."""
 
 
 class Lane(NamedTuple):
-    """Transfers between pieces of two operations that all cost the same (``key``); ``key`` is None if
-    both pieces are on one server.
+    """Equally expensive transfers between the pieces of two operations. ``key`` stands for their cost,
+    and is None if both pieces are on one server.
     """
 
     key: Hashable
@@ -155,8 +155,8 @@ class Fabric:
         return crossing
 
     def pattern(self, blocks: tuple[Block, ...]) -> Hashable:
-        """Return a key for a list of blocks. Two lists have equal keys if a job takes the same time on
-        both; the key includes their GPU types.
+        """Return a key for a list of blocks and their GPU types. A job takes the same time on all
+        lists with the same key.
         """
         if len(self.types) == 1:
             return self.topology.pattern(blocks)

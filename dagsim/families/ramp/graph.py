@@ -7,9 +7,9 @@ reversed edge, and the loss joins the two passes. Pass operation ``i`` is a forw
 
 A profile that covers one GPU type is scaled to other types by the resource that limits each
 operation. Multiplications (convolutions, linear layers, recurrent cells, attention) are limited by
-the arithmetic rate, data loading by neither, and everything else by memory bandwidth. This is a
-roofline model without the knee (Williams et al. 2009), and so an estimate; a profile taken on the
-type itself (``Op.seconds_on``) always takes precedence.
+the arithmetic rate. Everything else is limited by memory bandwidth, except data loading, which does
+not depend on the GPU. This is a roofline model without the knee (Williams et al. 2009), and so an
+estimate; a profile taken on the type itself (``Op.seconds_on``) always takes precedence.
 
 Synthetic graphs are chains, branches and attention blocks, drawn from a seed.
 """
@@ -58,7 +58,7 @@ class Op:
 
     @property
     def memory_bytes(self) -> float:
-        """The bytes of output and weights together, which are held in either pass."""
+        """The bytes of output and weights together, which each pass holds in memory."""
         return self.activation_bytes + self.parameter_bytes
 
     def seconds(self, gpu: str | None = None) -> tuple[float, float]:

@@ -1,8 +1,8 @@
 """The kernel: jobs arrive one by one, and each is partitioned and started at once, or rejected.
 
 There is no queue. A server belongs to one job from the job's start to its end, and a job that does
-not start on arrival is rejected. At any one time, jobs end first; then the next job arrives and the
-policy makes a decision about it.
+not start on arrival is rejected. Among simultaneous events, jobs end first; then the next job
+arrives and the policy makes a decision about it.
 """
 
 from __future__ import annotations

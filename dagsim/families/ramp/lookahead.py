@@ -195,7 +195,9 @@ class _Walk:
         return moving, next_s
 
     def _ended(self) -> list[int]:
-        """End the running pieces that are complete, and return them; their servers may choose again."""
+        """End the running pieces that are complete, and return them; their servers are free for other
+        operations.
+        """
         ended = []
         for server, piece in self.running.items():
             if self.left[piece] <= 0.0:

@@ -100,7 +100,7 @@ class Planner:
         self._steps: dict[tuple[str, tuple[int, ...], OpPlacement], StepTime] = {}
 
     def parts(self, graph: ComputationGraph, degree: int) -> PartitionedGraph:
-        """Return the graph split into pieces for a degree."""
+        """Split the graph into pieces for a degree."""
         splits = self._splits.get((graph.digest, degree))
         if splits is None:
             splits = self._splits[graph.digest, degree] = self._partition(graph, degree, self.rules)

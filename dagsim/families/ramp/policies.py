@@ -188,10 +188,10 @@ class Roomy:
     """Among the ways that are in time, chooses the one that leaves the fewest block sizes scarce;
     rejects the job if no way is in time.
 
-    All degrees on all free blocks are compared by the blocks that will be free at the next arrivals
-    (``dagsim.families.ramp.view``). Degrees below ``least`` are used only if no other degree is in
-    time. ``tuned`` names weights in ``roomy.json``, found by ``scripts/tune_ramp.py``; ``least``
-    then has no effect.
+    All combinations of a degree and a free block are compared by the blocks that will be free at
+    the next arrivals (``dagsim.families.ramp.view``). Degrees below ``least`` are used only if no
+    other degree is in time. ``tuned`` names weights in ``roomy.json``, found by
+    ``scripts/tune_ramp.py``; ``least`` then has no effect.
 
     Raises:
         ConfigError: ``least`` is below 1, or there are no weights with that name.

@@ -63,7 +63,7 @@ def read_graph(path: Path, time_unit: TimeUnit | None = None) -> ComputationGrap
 
 
 def read_graphs(folder: Path, names: tuple[str, ...], time_unit: TimeUnit | None = None) -> dict[str, ComputationGraph]:
-    """Read the named graphs in ``folder``, in any of its layouts.
+    """Read the named graphs in ``folder``, in any of the supported formats.
 
     Raises:
         TraceError: A graph is missing or cannot be read.

@@ -134,8 +134,9 @@ class BestFitBlocks(Packed):
     """Like ``Packed``, but on the free block that leaves the most blocks of every size free, so that
     the next jobs fit.
 
-    Each free block is weighted by its size, for jobs of all degrees up to ``largest``. Fabrics with
-    up to 64 servers are searched completely; on larger ones the first free block is used.
+    A free block counts as its size divided by the number of all blocks of that size, for all
+    degrees up to ``largest``. Fabrics with up to 64 servers are searched completely; on larger ones
+    the first free block is used.
     """
 
     def __init__(self, largest: int = 16) -> None:

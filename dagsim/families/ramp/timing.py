@@ -106,7 +106,7 @@ class _Pricing:
 
     def _together(self, numbers: Iterable[int], op: int, prices: dict[int, float]) -> None:
         """Time the edges of ``op`` as one collective if they form one, that is, if ``op`` is split and
-        both ends of all edges are on the same servers.
+        the edges end on the same servers on which they start.
         """
         edges = [self.parts.edges[number] for number in numbers]
         if not edges or self.parts.pieces[op] == 1:

@@ -279,7 +279,8 @@ class LeafSpine:
 
     No message waits in the spine: under RAMP's rule that a channel belongs to one job, jobs share
     nothing there. A route therefore has two links, not four as in ``fabric.fat_tree.FatTree``.
-    Collectives run within the leaves first, and then among leaves on what remains at each server.
+    Collectives run within the leaves first, and then among leaves on the data that remains at each
+    server.
 
     Raises:
         ConfigError: There are no leaves or servers, a rate is impossible, or the
@@ -370,8 +371,8 @@ class LeafSpine:
         return len(counts), max(counts.values())
 
     def collective_s(self, group: Hashable, total_bytes: float) -> float:
-        """Return the seconds of rings within the leaves, followed by rings among leaves on what
-        remains at each server.
+        """Return the seconds of rings within the leaves, followed by rings among leaves for the data
+        that remains at each server.
         """
         leaves, most = cast("tuple[int, int]", group)
         within_s = ring_s(most, total_bytes, self.link_bytes_per_s, 2 * self.hop_s)

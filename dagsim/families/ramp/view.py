@@ -1,5 +1,5 @@
-"""The view, which is all that a policy may see when a job has arrived; and the space for later jobs,
-which is measured by the blocks of servers that will be free at the next arrivals, with and without
+"""The view, which is all that a policy may see when a job has arrived. This module also measures the
+space for later jobs: the blocks of servers that will be free at the next arrivals, with and without
 a placement of the waiting job.
 
 A fabric fragments in space (blocks of one size do not tile the gaps between others) and in time

@@ -1,5 +1,5 @@
-"""Training jobs, and the workload that draws them: models, arrivals, and the time that each job
-accepts.
+"""Training jobs, and the workload that draws them: models, arrivals, and the acceptable completion
+time of each job.
 """
 
 from __future__ import annotations

@@ -167,10 +167,9 @@ versions wrote in AllocGRES."""
 
 def gres_tres(lists: Mapping[str, str], nodes: int, tasks: int = 1, sockets: int = 1, *, counted: bool = False) -> str:
     """Convert the GPUs in lists of gres to a list of resources: ``gpu:a100:4`` on 2 nodes becomes
-    ``gres/gpu=8,gres/gpu:a100=8``. Each key of ``lists`` says what the numbers in its list count
-    per (``job``, ``node``, ``task`` or ``socket``); the first list that names GPUs is used. A list
-    may have any of Slurm's forms: ``gpu:2(S:0)``, ``gres:gpu:a100:2``, ``gres/gpu:a100=2``,
-    ``gpu``.
+    ``gres/gpu=8,gres/gpu:a100=8``. The numbers in a list are per ``job``, ``node``, ``task`` or
+    ``socket``, as its key in ``lists`` states; the first list that names GPUs is used. A list may
+    have any of Slurm's forms: ``gpu:2(S:0)``, ``gres:gpu:a100:2``, ``gres/gpu:a100=2``, ``gpu``.
 
     Raises:
         Dirty: A number is impossible, or a number is missing although ``counted`` is set.
@@ -530,8 +529,8 @@ def _begins(fields: Sequence[str], names: Sequence[str]) -> bool:
 
 
 def _continues(row: Sequence[str], line: Sequence[str], names: Sequence[str]) -> bool:
-    """Return True if a line belongs to the row above it, because that row was split by a line break in
-    its first text, or because its last text continues here.
+    """Return True if a line belongs to the row above it, because that row is incomplete or because its
+    last text continues here.
     """
     last = next((name for name in reversed(names) if name), "")
     if len(row) < len(names) and names[0] in _FREE_TEXT and not _begins(row, names):
@@ -647,8 +646,9 @@ def _in_epoch(file: Source, mark: str, names: list[str]) -> bool:
 
 
 def _joined_tables(parts: FolderParts, report: ReadReport, delimiter: str | None) -> Iterator[Table]:
-    """Yield the rows of the logs, with empty columns filled in from the further files by JobIDRaw
-    (or JobID)."""
+    """Yield the rows of the logs, with empty columns filled in from the other files, which are matched
+    by JobIDRaw (or JobID).
+    """
     further: dict[str, dict[str, str]] = {}
     for file in parts.further:
         scratch = ReadReport()
@@ -718,8 +718,9 @@ def _check_header(names: Sequence[str], where: str) -> None:
 
 
 def _json_row(job: Mapping[str, Any]) -> list[str]:
-    """Convert a job of JSON to the fields of the text output. JSON layouts differ between versions,
-    so values are recognised by shape."""
+    """Convert a job in JSON to the fields of the text output. JSON layouts differ between versions,
+    so values are recognised by their structure.
+    """
     time, state, tres = (object_in(job.get(name)) for name in ("time", "state", "tres"))
     allocated = _tres(tres.get("allocated"))
     row = {

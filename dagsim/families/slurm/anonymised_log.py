@@ -42,7 +42,7 @@ def sacct_lines(source: Source, names: Names) -> Iterator[str]:
         fields["SubmitLine"] = _submit_line(terms, names)
         # the number in ``CANCELLED by 1007`` would identify a user
         fields["State"] = (fields["State"].split() or [""])[0]
-        # The reader can rejoin these columns if their text contains bars, so bars stay only here.
+        # Bars may remain in the text of these columns, because the reader can join the parts again.
         free = ("Constraints", "SubmitLine")
         cells = [text if name in free else text.replace("|", " ") for name, text in fields.items()]
         yield "|".join(text.replace("\n", " ") for text in cells) + "\n"

@@ -195,7 +195,7 @@ def rules_of_site(view: ClusterView) -> SlurmWaits | None:
 
 
 class _Kept(NamedTuple):
-    """What the policy has to remember about a run until the run ends."""
+    """The facts about a run that the policy needs until the run ends."""
 
     job: int
     partition: str
@@ -249,32 +249,49 @@ class SlurmMultifactor:
 
     The main loop runs at every event. It starts jobs in order of priority, and stops in a partition
     at the first job that does not fit. Backfill runs every ``bf_interval_s`` if anything has
-    changed: each of the first ``bf_max_job_test`` jobs starts if it delays no job ahead of it;
-    otherwise backfill reserves specific whole nodes for it (SchedMD, sched_config, 2024).
-    Priorities are computed when a job becomes ready, and for all jobs every ``calc_period_s``.
-    Accounts, partitions, qualities of service and their limits are the ``queues`` of the
-    configuration (docs/reference/schedulers.md). A ready task is a Slurm job: a gang is one job,
-    and independent instances are an array. Time limits are those that users requested; a task
-    without one uses its estimate.
+    changed. Backfill tests the first ``bf_max_job_test`` jobs: a job starts if it delays no job
+    ahead of it; otherwise backfill reserves specific whole nodes for it (SchedMD, sched_config,
+    2024). Priorities are computed when a job becomes ready, and for all jobs every
+    ``calc_period_s``. Accounts, partitions, qualities of service and their limits are the
+    ``queues`` of the configuration (docs/reference/schedulers.md). A ready task is a Slurm job: a
+    gang is one job, and independent instances are an array. Time limits are those that users
+    requested; a task without one uses its estimate.
 
-    ``age``, ``fair_share``, ``job_size``, ``partition``, ``qos``, ``assoc``, ``tres_gpus``,
-    ``tres_cpus`` and ``tres_memory`` are the weights of the factors (PriorityWeightAge and so on).
-    ``max_age_s``, ``half_life_s``, ``algorithm``, ``damping``, ``favor_small``, ``relative_size``,
-    ``max_tres``, ``accrue_always`` and ``calc_phase_s`` are the other ``slurm.conf`` keys that
-    begin with Priority; the phase is the time of one calculation, on the site's clock if there is
-    one. ``order`` is ``basic`` for priority/basic: first come, first served within a tier.
-    ``sched_interval_s``, ``sched_min_interval_s``, ``queue_depth``, ``bf_phase_s``,
-    ``bf_window_s``, ``bf_window_linear_s``, ``bf_max_job_user``, ``bf_max_job_assoc``,
-    ``bf_max_job_part`` and ``bf_resolution_s`` are Slurm's SchedulerParameters with these names
-    (``queue_depth`` is default_queue_depth); the phase is the time of the first backfill cycle.
-    ``backfill`` turns backfill on or off. With ``bf_ties=fit`` a job may start if its limit ends
-    exactly when a reservation begins. With ``limits=safe`` a job starts only if its time limit fits
-    into the budgets of its account and QOS; with ``limits=used`` it starts unless they are used up.
-    ``preempt`` sets whether a partition's tier or a QOS may stop runs. A requeued job is eligible
-    again after ``requeue_delay_s``. With ``kill=limit`` a run ends at the user's own limit as well,
-    and with ``kill=never`` at no limit. A run ends ``over_time_s`` after it has reached its limit.
-    With ``gangs=distinct`` each instance in a gang gets a node of its own. With ``place=best`` a
-    job takes the fullest node on which it fits, instead of the first.
+    ``order`` is ``multifactor``, or ``basic`` for priority/basic: first come, first served within a
+    tier. ``age`` weights the age factor (PriorityWeightAge). ``fair_share`` weights the fair-share
+    factor (PriorityWeightFairshare). ``job_size`` weights the size factor (PriorityWeightJobSize).
+    ``partition`` weights the priority of the partition (PriorityWeightPartition). ``qos`` weights
+    the priority of the QOS (PriorityWeightQOS). ``assoc`` weights the priority of the association
+    (PriorityWeightAssoc). ``tres_gpus``, ``tres_cpus`` and ``tres_memory`` weight the requested
+    GPUs, CPUs and memory (PriorityWeightTRES).
+
+    ``max_age_s`` is the age from which on the age factor is 1 (PriorityMaxAge). ``half_life_s`` is
+    the half-life of past usage, where 0 means no decay (PriorityDecayHalfLife). ``algorithm``
+    computes fair share by Fair Tree (``tree``) or by the classic formula (``classic``). ``damping``
+    is the divisor in the classic formula (FairShareDampeningFactor). ``favor_small`` gives small
+    jobs the larger size factor (PriorityFavorSmall). ``relative_size`` divides a job's size by its
+    time limit (SMALL_RELATIVE_TO_TIME). ``max_tres`` bills the largest weighted resource instead of
+    the sum (MAX_TRES). ``accrue_always`` counts the age from the submission (ACCRUE_ALWAYS).
+    ``calc_phase_s`` is the time of one priority calculation, on the site's clock if there is one.
+
+    ``queue_depth`` is the number of jobs that the main loop considers (default_queue_depth). Every
+    ``sched_interval_s``, the main loop considers all jobs (sched_interval).
+    ``sched_min_interval_s`` is the shortest time between two main loops (sched_min_interval).
+    ``backfill`` turns backfill on or off. ``bf_phase_s`` is the time of the first backfill cycle.
+    ``bf_window_s`` is how far ahead backfill plans (bf_window). ``bf_window_linear_s`` is the time
+    added to each further window of the search for a start, or 0 to double the window
+    (bf_window_linear). ``bf_max_job_user``, ``bf_max_job_assoc`` and ``bf_max_job_part`` limit the
+    tested jobs in a cycle by user, association and partition, where 0 means no limit.
+    ``bf_resolution_s`` is the multiple to which backfill rounds times down (bf_resolution). With
+    ``bf_ties=fit`` a job may start if its limit ends exactly when a reservation begins.
+
+    With ``limits=safe`` a job starts only if its time limit fits into the budgets of its account
+    and QOS; with ``limits=used`` it starts unless they are used up. ``preempt`` sets whether a
+    partition's tier or a QOS may stop runs. A requeued job is eligible again after
+    ``requeue_delay_s``. With ``kill=limit`` a run ends at the user's own limit as well, and with
+    ``kill=never`` at no limit. A run ends ``over_time_s`` after it has reached its limit. With
+    ``gangs=distinct`` each instance in a gang gets a node of its own. With ``place=best`` a job
+    takes the fullest node on which it fits, instead of the first.
 
     The policy uses estimates (for tasks without a requested time), and is preemptive if configured.
     It is costly by definition: a backfill cycle takes O(running + jobs tested x times x nodes), and
@@ -322,12 +339,14 @@ class SlurmMultifactor:
         return SlurmWaits(view, SlurmRules(view, kill="never", distinct=settings.distinct))
 
     def _of_site(self, view: ClusterView) -> SlurmSettings:
-        """Return the site's parameters if the policy was created without any, else its own."""
+        """Return the site's parameters if the policy was created without parameters, else the policy's
+        own.
+        """
         has_own = self._is_bare and view.queues is not None and view.queues.scheduler
         return _settings_of(view.queues) if has_own and view.queues is not None else self._set
 
     def outlook(self, view: ClusterView) -> tuple[SlurmWaits, list[Standing]]:
-        """Return the limits with what is in use now, and the waiting tasks in the order in which the
+        """Return the limits with their current usage, and the waiting tasks in the order in which the
         policy examines them, each with the parts of its priority. No decision is made.
         """
         self._now = view.now

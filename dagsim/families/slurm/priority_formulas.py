@@ -226,7 +226,9 @@ class ShareTree:
             tied = False
 
     def _level(self, name: str) -> float:
-        """Return an account's or user's shares among its siblings divided by its usage among them."""
+        """Return an account's or a user's fraction of its siblings' shares, divided by its fraction of
+        their usage.
+        """
         parent = self.accounts[name].parent
         assert parent is not None
         above = self._usage[parent]

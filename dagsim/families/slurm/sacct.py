@@ -5,9 +5,9 @@ job are the rows with that ``JobID`` in order of submission. (``JobIDRaw`` is no
 last task in an array has the array's own number.) This was tested on Slurm 22.05.8 and 24.11.5.
 
 Jobs with a single unremarkable row are converted column by column. Jobs with several rows
-(requeued, heterogeneous), and rows with something to report, are few and need their rows together,
-so these jobs are built one by one (``_Reading.job``). Both ways use the same function for demands,
-once per distinct combination of fields (``_Kinds``).
+(requeued, heterogeneous) and jobs with something to report are few, and all rows of such a job are
+needed at once, so these jobs are built one by one (``_Reading.job``). Both ways use the same
+function for demands, once per distinct combination of fields (``_Kinds``).
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ _NO_LIST = "whose list of nodes cannot be read, so their nodes are unknown"
 _UNFINISHED = "of requeued jobs that are not over at the end, taken to run for as long as their longest attempt"
 _OTHER_CPUS = Disagreement("whose NCPUS and AllocTRES disagree; taken as AllocTRES")
 _OTHER_LENGTH = Disagreement("whose list of nodes and NNodes disagree")
-_DAY_S = 86400.0
+_DAY_S, _REQUEUE_S = 86400.0, 300.0
 _SHORT_TIME = 8  # in characters; a shorter text is a number of seconds, not a date
 _MIXED = Disagreement("that mix GPU types on a node, which all run on one type here")
 _CLOCK_S = 1.0
@@ -291,7 +291,8 @@ class _Reuse:
 
     Rows with one id are attempts of one job if they have the same user and cluster, and if each was
     submitted when the previous one ended or up to a day later (Slurm submits a job anew when it
-    requeues it). Otherwise the id has been used again.
+    requeues it); after a completed attempt, up to five minutes later (MinJobAge). Otherwise the id
+    has been used again.
     """
 
     def __init__(self) -> None:
@@ -300,7 +301,7 @@ class _Reuse:
 
     def add(self, *columns: np.ndarray) -> None:
         """Add rows: hashes of their ids, of the ids with the component, and of their owners, then
-        their submission and end times.
+        their submission and end times, and whether they completed.
         """
         self._rows.append(columns)
 
@@ -320,7 +321,13 @@ class _Reuse:
         return self._numbers
 
     def _number(
-        self, ids: list[int], full: list[int], owners: list[int], submit_s: list[float], end_s: list[float]
+        self,
+        ids: list[int],
+        full: list[int],
+        owners: list[int],
+        submit_s: list[float],
+        end_s: list[float],
+        completed: list[bool],
     ) -> None:
         """Number the jobs in rows that are sorted by id and submission."""
         assert self._numbers is not None
@@ -332,7 +339,8 @@ class _Reuse:
                 return False
             if full[row] not in last or submit_s[row] - submit_s[before] <= _CLOCK_S:
                 return True
-            return isnan(end_s[before]) or -_CLOCK_S <= submit_s[row] - end_s[before] <= _DAY_S
+            longest_s = _REQUEUE_S if completed[before] else _DAY_S
+            return isnan(end_s[before]) or -_CLOCK_S <= submit_s[row] - end_s[before] <= longest_s
 
         for row, id in enumerate(ids):
             if row and id != ids[row - 1]:
@@ -495,7 +503,9 @@ class _Reading:
         owners = map(hash, zip(*[table.texts(_AT[name]).tolist() for name in ("User", "Cluster")], strict=True))
         ids = [map(hash, column) for column in (bases, _ids(table).tolist())]
         columns = [np.fromiter(column, np.int64, len(table)) for column in (*ids, owners)]
-        self.reuse.add(*columns, self._moments(table, "Submit"), self._moments(table, "End"))
+        states = table.words(_AT["State"])
+        completed = np.array([word.upper().startswith("COMPLETED") for word in states.words], bool)[states.place]
+        self.reuse.add(*columns, self._moments(table, "Submit"), self._moments(table, "End"), completed)
 
     def note_nodes(self, table: Table, rows: np.ndarray) -> None:
         """Report rows whose list of nodes cannot be read, or does not have as many nodes as the row

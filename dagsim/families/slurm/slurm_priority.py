@@ -312,7 +312,7 @@ class PriorityBook:
         self._later.clear()
 
     def _settle(self) -> None:
-        """Compute the factors from the last calculation before usage changes."""
+        """Compute the factors as of the last calculation, before usage changes."""
         if self._stale:
             self._factors, self._stale = self._computed(), False
 

@@ -72,8 +72,8 @@ _QUEUE_NEEDS = (("SUBMIT_TIME",), ("TIME_LIMIT",), ("NODES",), ("CPUS", "TRES_AL
 
 
 def lacking_columns(source: Source) -> str:
-    """Return the needed columns that the text of ``squeue`` lacks; empty if it has all of them, or if
-    the source is something else.
+    """Return the required columns that are missing from the text of ``squeue``; empty if none is
+    missing, or if the source is something else.
     """
     if _form_of(source) != "squeue":
         return ""

@@ -230,8 +230,8 @@ class SlurmRules:
         )
 
     def barred(self, task: TaskState, part: NodePartition) -> Iterator[str]:
-        """Yield the names, as in Slurm, of the rules for single jobs that a task breaks in a partition
-        (rules of the partition, the QOS or the account).
+        """Describe, with Slurm's names, the rules for single jobs that a task breaks in a partition;
+        the rules are those of the partition, the QOS and the account.
         """
         if not self._bars:
             return
@@ -835,7 +835,7 @@ class SlurmWaits:
 
 
 def _plain(holder: Holder) -> Holder:
-    """Return the holder for all GPU types if the limit is on one GPU type."""
+    """Return the holder without its GPU type, if the limit is on one GPU type."""
     return holder[2:] if holder[0] == "gpus" else holder
 
 

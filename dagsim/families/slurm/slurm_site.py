@@ -1100,7 +1100,7 @@ _MODES: dict[str, _Mode] = {"requeue": "requeue", "cancel": "cancel", "suspend":
 
 
 def _mode(site: SlurmSite, owner: str, stated: str) -> _Mode:
-    """Return how jobs are preempted; for ``GANG,SUSPEND``, this is the second word."""
+    """Return how jobs are preempted; for ``GANG,SUSPEND``, the second word decides."""
     mode: _Mode = "off"
     for word in stated.lower().split(","):
         if word in _MODES:

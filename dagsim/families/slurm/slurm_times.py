@@ -37,7 +37,7 @@ FIRST_WINDOW_S = 30.0
 
 
 class Where(NamedTuple):
-    """The nodes in which a start of one demand is searched for, and the end of the search."""
+    """The nodes on which a start of one demand is searched for, and the time at which the search ends."""
 
     nodes: Any
     """The nodes that may be taken, in the order in which they are tried."""
@@ -183,9 +183,9 @@ def earliest(
     considers the nodes that are not reserved during the following ``limit_s`` and that satisfy the
     constraint, whatever GPUs they have. It frees the resources of the runs on them in the order of
     their limits, not one by one but window by window, and tests after each window (_will_run_test
-    in job_test.c). The first window lasts until ``FIRST_WINDOW_S`` after the first end, rounded up
-    to a multiple of that; each further window ends twice as late, or ``linear_s`` later, or as late
-    as is needed to include the next end of any run.
+    in job_test.c). The first window lasts until ``FIRST_WINDOW_S`` after the first end, which is
+    rounded up to a multiple of ``FIRST_WINDOW_S``; each further window ends twice as late, or
+    ``linear_s`` later, or as late as is needed to include the next end of any run.
 
     The reservation ``own`` does not count, and reservations of the site end at the next multiple of
     ``resolution_s``. With ``spread``, a node takes one instance.
@@ -227,8 +227,8 @@ def earliest(
                 usable += 1
                 for place in range(node * runs_stride, node * runs_stride + runs[node]):
                     marks[ranks[place]] = 1
-        # least: the earliest time at which any node fits an instance; most: how many instances fit
-        # once all runs have ended
+        # least: the earliest time at which an instance fits on any node; most: how many instances
+        # fit once all runs have ended
         least, most = inf, 0.0
         for index in range(len(nodes) if usable else 0):
             node = nodes[index]

@@ -109,8 +109,8 @@ class StageObservation(NamedTuple):
 
 
 def observe(graph: StageGraph, action: Action = "executors") -> StageObservation:
-    """Encode ``graph`` for a policy that chooses a number of executors or a limit, as ``action`` says.
-    O(stages + edges) in NumPy.
+    """Encode ``graph`` for a policy that chooses a number of executors or a limit, depending on
+    ``action``. O(stages + edges) in NumPy.
     """
     cluster, starts = graph.executors, graph.first[:-1]
     work = graph.remaining * graph.seen_ms * 1e-3
@@ -159,8 +159,8 @@ def observe(graph: StageGraph, action: Action = "executors") -> StageObservation
 def _stage_rows(graph: StageGraph, work: np.ndarray, path: np.ndarray, job_path: np.ndarray) -> np.ndarray:
     """Return the features of each stage, (stages, len(STAGE)) float32.
 
-    ``work`` is the number of seconds left in each stage, and ``path`` that on the path from the
-    stage to the sink.
+    ``work`` is the number of seconds left in each stage, and ``path`` the number on the path from
+    the stage to the sink.
     """
     can = graph.schedulable
     return _columns(

@@ -209,8 +209,8 @@ def srpt_cp(cap: int | None = None) -> ShortestFirst:
 
 
 class SparkTetris:
-    """Picks the stage with the best score: ``a`` - ``weight`` x ``p`` x mean(``a``) / mean(``p``),
-    where ``a`` is the share of the free executors that the stage fills and ``p`` is its job's
+    """Picks the stage whose score ``a`` - ``weight`` x ``p`` x mean(``a``) / mean(``p``) is highest.
+    Here, ``a`` is the share of the free executors that the stage fills, and ``p`` is its job's
     remaining work (Grandl et al. 2014, section 3.3.2, epsilon).
 
     ``cap`` limits the number of executors per job, unless all jobs have reached it.
@@ -253,8 +253,9 @@ THRESHOLDS = (0.2, 0.4, 0.6, 0.8)
 
 
 class Graphene:
-    """Weighted fair shares between jobs (``alpha`` as in ``WeightedFair``); within a job, stages in
-    its planned order."""
+    """Shares executors between jobs as ``WeightedFair`` does with ``alpha``, and runs the stages in a
+    job in the job's planned order.
+    """
 
     def __init__(self, alpha: float = -0.5) -> None:
         self._shares = WeightedFair(alpha)

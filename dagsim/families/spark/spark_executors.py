@@ -219,7 +219,7 @@ class ExecutorPools:
         self._push(executor, stage, length)
 
     def retire(self, pool: ExecutorPool, executors: list[Executor]) -> None:
-        """Move idle executors from a stage's pool to the job's pool, or to the common pool if the job
+        """Move idle executors out of ``pool``: to the job's pool, or to the common pool if the job
         needs no more executors.
         """
         job = pool.job
@@ -242,7 +242,8 @@ class ExecutorPools:
         comes first.
         """
         executors = self.executors
-        # Iterate in the order of a set in CPython that has been copied in the same way.
+        # spark-sched-sim iterates over a CPython set, so use the order of a set after the same
+        # copies.
         if self.parity:
             return [
                 executors[number]

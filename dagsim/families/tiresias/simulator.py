@@ -49,7 +49,7 @@ class TiresiasEvents:
     """The schedules of Tiresias' own simulator, applied at each arrival and end, and when a task is
     due to move to another queue.
 
-    ``schedule`` is one of the simulator's own, by its name there.
+    ``schedule`` is the name of one of the simulator's own schedules.
 
     - ``dlas-gpu``: three queues. A task moves to the tail of the next queue when its GPU-seconds
       reach ``limits``. Tasks run in the order of the queues; those that do not fit are skipped or
@@ -59,14 +59,15 @@ class TiresiasEvents:
       once it
       has waited for that many times the service that it has received.
     - ``dlas-gpu-gittins``: like ``dlas-gpu``, but the queues are sorted by Gittins indices
-      (``tiresias_indices``), highest first. ``samples`` are the GPU-seconds of earlier tasks.
+      (``tiresias_indices``), highest first.
     - ``shortest``, ``shortest-gpu``: the task with the fewest remaining seconds, or GPU-seconds,
       first.
     - ``sjf``: the fewest GPUs first. ``fjf``: the oldest task that fits, without preemption.
       ``fifo``: the
       oldest task.
 
-    The policy reproduces an error in the original: the next change of queue is taken to be (limit -
+    ``samples`` are the GPU-seconds of earlier tasks, from which Gittins indices are computed. The
+    policy reproduces an error in the original: the next change of queue is taken to be (limit -
     seconds) // GPUs away, not (limit / GPUs) - seconds, so that changes come late or not at their
     event. Only the number of free GPUs decides whether a task fits. The policy uses estimates for
     ``shortest`` only, and is preemptive. O(tasks log tasks) per event (Gu et al., NSDI 2019; as

@@ -46,7 +46,7 @@ def notes(lines: Iterable[str]) -> str:
 
 
 def details(summary: str, text: str) -> str:
-    """Return a long text, collapsed."""
+    """Return a long text in an element that is collapsed at first."""
     return f'<details><summary>{escape(summary)}</summary><pre tabindex="0">{escape(text)}</pre></details>'
 
 

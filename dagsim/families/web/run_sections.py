@@ -109,7 +109,7 @@ def settings(chosen: Chosen, folders: Iterable[Store]) -> str:
 
 
 def configurations(folders: Iterable[Store]) -> str:
-    """Return the full configuration of each folder, collapsed."""
+    """Return the full configuration of each folder, collapsed at first."""
     return "".join(details(f"Configuration of {folder.path.name}", dump_config(folder.config)) for folder in folders)
 
 

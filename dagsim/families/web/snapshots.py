@@ -176,8 +176,8 @@ class Snapshots:
 
     def _next(self) -> tuple[Path, Stamp] | None:
         """Return the snapshot to forecast and a value that changes with it. It is the snapshot written
-        last or, for a watched queue, the first one written after the last forecast one. Links are
-        not followed.
+        last or, for a watched queue, the first one written after the snapshot of the last forecast.
+        Links are not followed.
         """
         listed = []
         with suppress(OSError), os.scandir(self._root) as entries:

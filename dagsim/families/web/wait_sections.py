@@ -92,8 +92,8 @@ def worst_waits(cols: ScheduleColumns, explain: Explain | None = None) -> Grid:
 def _reasons(cols: ScheduleColumns, jobs: Ints, first_s: Floats, waits: Floats, explain: Explain | None) -> list[str]:
     """Describe the reasons of each wait, as far as they are known.
 
-    For a large run, only the free GPUs in the whole cluster count, not those of the types on which
-    a job ran.
+    For a large run, only the free GPUs in the whole cluster count, instead of the free GPUs of the
+    types on which a job ran.
     """
     stopped = np.bincount(cols.runs.job[cols.runs.stopped], minlength=len(cols.jobs))
     with_gpus = cols.cluster.gpus > 0

@@ -106,7 +106,7 @@ def figure(width: float, height: float) -> Figure:
 
 
 def dress(axes: Axes, x: str = "", y: str = "", grid: Literal["x", "y", "both", ""] = "y") -> None:
-    """Style the axes: two thin spines, a faint grid behind the data, small labels."""
+    """Style the axes with two thin spines, a faint grid behind the data, and small labels."""
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
     for side in ("left", "bottom"):
@@ -120,7 +120,7 @@ def dress(axes: Axes, x: str = "", y: str = "", grid: Literal["x", "y", "both", 
 
 
 def headline(axes: Axes, text: str, note: str = "") -> None:
-    """Write a title above the axes, aligned left, followed by a note in lighter text."""
+    """Write a left-aligned title above the axes, and a note in lighter text on the right."""
     # without a fixed height, matplotlib would measure every tick to place the title
     place: Any = {"y": 1.0, "pad": 10, "parse_math": False}
     axes.set_title(text, loc="left", fontsize=11, fontweight="bold", color=INK, **place)

@@ -310,7 +310,7 @@ class ClusterKernel(Forked):
         """
         clock, machines = self.clock, self.machines
         view, start, carry_out, ready = ClusterView(self), self._start, self._carry_out, self.frontier.ready
-        last_s = min(until_s, float_info.max)
+        last_s, asked_s = min(until_s, float_info.max), -inf
         self.wakes.until_s = until_s
         # Each iteration handles one point in time. First, everything that is due happens in the
         # order of the clock; then the policy is called until it returns no decisions. If its
@@ -340,12 +340,15 @@ class ClusterKernel(Forked):
                         break
                 if self.on_demand is not None:
                     self.on_demand.look()
-                self.changed = False
+                self.changed, asked_s = False, self.now
             if not self.running:
                 if self.done or self._only_rules_bind():
                     break
                 # at the beginning, before the first call of the policy
                 due = clock.peek() <= self.now
+                if not (self.pending or due) and asked_s < self.now:
+                    self.changed = True  # the policy may have waited for something that has come to nothing
+                    continue
                 if not (self.pending or due):
                     raise Stalled(why_stalled(self))
             now = clock.peek()

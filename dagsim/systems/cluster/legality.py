@@ -16,6 +16,7 @@ from dagsim.errors import IllegalDecision, ModelError
 from dagsim.model import Elastic, Kill, RejectReason, TrainingState
 from dagsim.systems.cluster.nodes import MICRO, Allotted, DemandClass, NodeState
 from dagsim.systems.cluster.past import may_mix_types
+from dagsim.systems.cluster.site import nodes_by_counts
 from dagsim.systems.cluster.state import JobState, Run, TaskState
 from dagsim.systems.cluster.view import Simulation
 
@@ -267,6 +268,8 @@ def _allotted(
             )
         if demand.bound:
             _check_domain(kernel, task, shares)
+        if demand.counted:
+            _check_counts(kernel, task, shares)
     elif not distinct:
         _refuse_start(kernel, task, f"a node stands twice in {placement}; give each node one Share")
     elif total > waiting:
@@ -289,6 +292,16 @@ def _check_domain(kernel: Simulation, task: TaskState, shares: Sequence[Allotted
             task,
             f"its job requires nodes of one {request.level or request.constraint}, and {names} are of several",
         )
+
+
+def _check_counts(kernel: Simulation, task: TaskState, shares: Sequence[Allotted]) -> None:
+    """Reject a placement unless the nodes of the gang meet the counts in the constraint of its job."""
+    terms, request = task.demand.terms, task.job.job.request
+    assert terms is not None
+    assert request is not None
+    if nodes_by_counts([share.machine.index for share in shares], task.demand.gang, terms.counts) is None:
+        names = ", ".join(share.machine.node.name for share in shares[:5])
+        _refuse_start(kernel, task, f"its job requires nodes that meet {request.constraint}, and {names} do not")
 
 
 def _check_range(kernel: Simulation, task: TaskState, elastic: Elastic, total: int) -> None:

@@ -291,11 +291,8 @@ class OnDemandNodes(Forked):
 
     def _scan(self, _: Event) -> None:
         self._scan_s = inf
-        wanted = self._wanted()
-        for node in wanted:
+        for node in self._wanted():
             self._boot(node)
-        if not wanted:
-            self._kernel.changed = True  # a policy may have waited for a boot
 
     def _wanted(self) -> list[int]:
         """Return the nodes to boot for waiting tasks that fit on no node that is up or booting. For

@@ -247,6 +247,11 @@ class SiteState(Forked):
             sets = [self._satisfying(alternative) for alternative in alternatives]
             domains = tuple([domain & alike for domain in domains or (self.all_nodes,) for alike in sets])
         counts, named = self.counts(request), sum(wanted)
+        if gang == 1 and counts:  # its node has to meet all counts
+            apart = len(counts) > 1 and any(count.apart for count in counts)
+            for count in counts:
+                nodes &= 0 if apart or count.least > 1 else count.nodes
+            counts = ()
         if nodes == self.all_nodes and not (self.closed or self.drained or licences or domains or counts or named):
             return None
         welcome = () if reservation >= 0 else tuple([self._numbers[one.name] for one in self._attracting(job)])

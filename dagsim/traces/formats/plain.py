@@ -177,7 +177,7 @@ class Plain(Reader):
 
 
 def _columns(source: Source, options: TraceOptions) -> NamedColumns:
-    """Return the columns of the table, all of which have been checked.
+    """Return the columns of the table, after checking them.
 
     Raises:
         TraceError: A column is missing or unknown.
@@ -215,8 +215,8 @@ class _Rows:
         self._named = options.named_gpus()
 
     def in_order(self, table: Table, report: ReadReport) -> Table:
-        """Return the table. Where clocks went back, local dates in the repeated hour are interpreted
-        such that they fit the order of the dates and the durations.
+        """Return the table. Where clocks were set back, local dates in the repeated hour are
+        interpreted such that they fit the order of the dates and the durations.
         """
         if self._zone is None or not any(_AT[name] in table.words_of for name in _DATES):
             return table

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import pytest
 
-from dagsim.errors import ModelError
+from dagsim.errors import IllegalDecision, ModelError
 from dagsim.families.compiled import choice
 from dagsim.model import (
     GPU_TYPES,
@@ -24,10 +24,12 @@ from dagsim.model import (
     QueueTree,
     Request,
     Share,
+    Start,
     Task,
 )
 from dagsim.model.gpu import GpuType
 from dagsim.systems.cluster import ClusterKernel
+from dagsim.systems.cluster.api import ClusterView
 from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
@@ -124,6 +126,33 @@ def test_counts_of_a_constraint_hold_for_the_nodes_of_a_job_together(policy: str
     assert chosen("[red*1&gold*1]", 2) is not None
     assert chosen("[blue*3&gold*1]", 4) is None  # gold is one of the three
     assert chosen("gold*2", 3) is None
+
+
+@pytest.mark.parametrize("policy", [*BINDING, "dls"])
+def test_the_only_node_of_a_gang_meets_all_counts(policy: str) -> None:
+    """The first node has room, and only the second is both fast and big."""
+
+    def nodes_of(constraint: str) -> list[int]:
+        gang = Job.single("j", Task("t", 5, gang=True, gpus=1, cpus=1, estimate=5), request=Request(constraint))
+        log = ClusterKernel(cluster(), [gang]).run(POLICIES.create(policy)).log
+        return [row.node for row in log if row.kind == Kind.STARTED]
+
+    assert nodes_of("slow*1") == [0]
+    assert nodes_of("fast*1&big*1") == [1]
+    assert nodes_of("[fast*1&big*1]") == []  # the counts in brackets need a node each
+    assert nodes_of("fast*2") == []
+
+
+def test_a_gang_on_nodes_that_do_not_meet_its_counts_is_an_illegal_decision() -> None:
+    class Careless:
+        def decide(self, view: ClusterView) -> Iterator[Start]:
+            for task in view.ready:
+                yield Start(task, (Share(0), Share(1)))
+
+    nodes = [*cluster().nodes, Node("f1", GPU, 4, 8, 64, ("fast",))]
+    gang = Job.single("j", Task("t", 5, instances=2, gang=True, gpus=1, estimate=5), request=Request("fast*2"))
+    with pytest.raises(IllegalDecision, match=r"requires nodes that meet fast\*2, and s0, f0 do not"):
+        ClusterKernel(Cluster(tuple(nodes)), [gang]).run(Careless())
 
 
 def test_a_gang_that_ran_on_two_gpu_types_is_not_rejected_for_its_counts() -> None:

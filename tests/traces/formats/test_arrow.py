@@ -211,3 +211,11 @@ def test_without_pyarrow_the_error_says_how_to_install_it(tmp_path: Path, monkey
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(TraceError, match=r"a.parquet: reading Parquet .* needs pyarrow: pip install -e '.\[parquet\]'"):
         recognise(tmp_path / "a.parquet")
+
+
+def test_lists_become_words_and_empty_lists_are_empty(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.parquet"
+    columns = {"id": ["a", "b", "c"], "arrival_s": [0.0, 1.0, 2.0], "gpus": [1, 1, 1], "duration_s": [5.0, 5.0, 5.0]}
+    parquet.write_table(arrow.table(columns | {"gpu_type": [["T4", "V100-16"], [], None]}), path)
+    jobs = list(open_trace(path, "plain").jobs())
+    assert [job.tasks[0].gpu_types for job in jobs] == [("T4", "V100-16"), None, None]

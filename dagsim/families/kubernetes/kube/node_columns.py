@@ -35,7 +35,8 @@ Query: TypeAlias = tuple[str, object]
 
 
 class NodeColumns:
-    """The current state as kube-scheduler sees it. Each array has one entry per node.
+    """The cluster state on which kube-scheduler bases its decisions. Each array has one entry per
+    node.
 
     The number of pods that match a selector or have a term is kept up to date once it has been
     requested, so that a decision takes only a few operations on arrays, no matter how many pods

@@ -1,4 +1,6 @@
-"""Pods and nodes as kube-scheduler sees them, read from the manifests that tasks and nodes carry."""
+"""The properties of pods and nodes that kube-scheduler reads, parsed from the manifests of tasks and
+nodes.
+"""
 
 from __future__ import annotations
 

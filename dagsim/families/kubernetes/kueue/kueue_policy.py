@@ -227,7 +227,7 @@ class Kueue:
         self._touched.clear()
 
     def _unclaim(self, name: str, place: _Place) -> None:
-        """Remove a task from those of an admitted workload that are waiting to start, if it is one."""
+        """Undo ``_claim`` for a task, if the task is still waiting to start."""
         admitted = self._waiting.get(name)
         if admitted is not None and place in admitted.places:
             del admitted.places[place]
@@ -345,7 +345,7 @@ class Kueue:
             names.append(name)
 
     def _claim(self, name: str, places: Iterable[_Place]) -> None:
-        """Add tasks to those of an admitted workload that are waiting to start."""
+        """Mark tasks of an admitted workload as waiting to start."""
         admitted = self._waiting.setdefault(name, _Admitted({}, self._now + self.checks_s))
         for place in places:
             if place not in admitted.places:

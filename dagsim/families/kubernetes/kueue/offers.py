@@ -46,7 +46,7 @@ _PODS_PER_NODE = 110
 
 
 class Site:
-    """The objects of Kueue for a cluster. They are those in ``queues.kueue``, or they are made from
+    """The objects of Kueue for a cluster. They come from ``queues.kueue``, or they are made from
     ``queues.tree``, where each leaf is a ClusterQueue and each node above it a cohort. Without
     either, there is a single queue with a quota for the whole cluster.
 
@@ -54,8 +54,8 @@ class Site:
     apply only to the resources that they name.
 
     Raises:
-        ConfigError: A queue has no quota, or the levels of a topology differ from those of the
-        network.
+        ConfigError: A queue has no quota, or the levels of a topology differ from the levels of the
+            network.
     """
 
     def __init__(self, view: ClusterView) -> None:

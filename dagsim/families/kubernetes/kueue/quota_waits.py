@@ -87,8 +87,8 @@ class KueueWaits:
                 )
 
     def _holds_back(self, node: QuotaNode, slot: int) -> str:
-        """Describe the quota or limit because of which the queue gets no more, searching upwards from
-        the queue.
+        """Describe the quota or limit that prevents the queue from getting more, searching upwards
+        from the queue.
         """
         nominal, used = self._natural(slot, node.nominal[slot]), self._natural(slot, node.usage[slot])
         words = f"its nominalQuota is {nominal:g}, of which {used:g} are in use"

@@ -1,4 +1,4 @@
-"""The state that a scheduling cycle sees: quota, topology, and the workloads that hold them."""
+"""The state used by a scheduling cycle: quota, topology, and the workloads that hold them."""
 
 from __future__ import annotations
 
@@ -105,11 +105,11 @@ class Snapshot:
     # Quota used by workloads.
 
     def add(self, workload: WorkloadState) -> None:
-        """Let a workload hold its quota and its place."""
+        """Add the quota and the topology usage of a workload."""
         self._use(workload, 1)
 
     def remove(self, workload: WorkloadState) -> None:
-        """Release the quota and the place of a workload."""
+        """Release the quota and the topology usage of a workload."""
         self._use(workload, -1)
 
     def _use(self, workload: WorkloadState, sign: int) -> None:

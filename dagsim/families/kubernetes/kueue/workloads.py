@@ -12,7 +12,9 @@ from dagsim.families.kubernetes.kueue_objects import PodSet, Workload
 
 
 class Mode(IntEnum):
-    """Whether a flavor, a pod set or a workload fits, fits after preemption, or does not fit."""
+    """The result for a flavor, a pod set or a workload: it fits, fits after preemption, or does not
+    fit.
+    """
 
     NO_FIT = 0
     PREEMPT = 1
