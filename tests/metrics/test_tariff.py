@@ -161,7 +161,9 @@ def test_hourly_prices_of_energy_are_prices(spelling: str, tmp_path: Path) -> No
     log.write_text("id,arrival_s,gpus,duration_s\na,0,1,9\n")
     asked = ["whatif", "--trace", str(log), "--cluster", "sized", "--add", "8xT4", spelling, str(wrong)]
     ended = CliRunner().invoke(app, asked, env={"COLUMNS": "200"})
-    assert (ended.exit_code, "expected the columns time,value, got hour,eur" in ended.output) == (2, True), ended.output
+    assert (ended.exit_code, "expected the columns time,value, got 'hour,eur'" in ended.output) == (2, True), (
+        ended.output
+    )
     target = ["--target", "wait_s.p95<600", spelling, str(wrong)]
     ended = CliRunner().invoke(app, ["plan", "--trace", str(log), *target], env={"COLUMNS": "200"})
     assert (ended.exit_code, "hourly prices are for whatif" in ended.output) == (2, True), ended.output
