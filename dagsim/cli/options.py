@@ -194,14 +194,6 @@ READ_KEYS = (
 )
 """Keys of ``--read``. The other fields of ``TraceOptions`` have separate options."""
 
-REMOVED = {f"--{key.replace('_', '-')}": f"--read {key}={{}}" for key in READ_KEYS if key != "strict"} | {
-    "--measure": "--set workload.measure={}",
-    "--engine": "--set engine={}",
-    "--window-jobs": "--windows Nx{} (N windows), or --set workload.window={}",
-    "--codec": "--policy 'NAME[codec={}]'",
-}
-"""Removed options, each with its replacement; ``{}`` stands for the value."""
-
 
 Strict = Annotated[
     bool,

@@ -69,8 +69,8 @@ _PROTOCOLS = ("last-attempt", "all-attempts")
 _NEVER_KEPT = {"BOOT_FAIL": "whose nodes did not boot", "REVOKED": "revoked by another cluster"}
 _HOUR_S = 3600.0
 _MOMENTS = ("Submit", "Eligible", "Start", "End")
-_FAULTS = ("", "whose Suspended is not a duration", "whose ElapsedRaw is not a duration",
-           "whose Elapsed is not a duration", "without End and Elapsed",
+_FAULTS = ("", "with an invalid duration in Suspended", "with an invalid duration in ElapsedRaw",
+           "with an invalid duration in Elapsed", "without End and Elapsed",
            ImpossibleTimes("with an end before the start"))  # fmt: skip
 """Reasons why a run time is unusable; the first is no reason."""
 _NOTES = (
@@ -277,7 +277,7 @@ class _Times(NamedTuple):
         """
         moment = float(self.moments[name][row])
         if moment == -inf:
-            raise Dirty(f"whose {name} is not a time")
+            raise Dirty(f"with an invalid time in {name}")
         return None if isnan(moment) else moment
 
 
@@ -417,7 +417,7 @@ class _Reading:
                 report.note("whose Submit is in milliseconds", table.where(row))
             fine = (submit >= 0) & np.array(list(map(bool, ids)))
             for row in np.flatnonzero(~fine & ~steps).tolist():
-                reason = "whose Submit is not a time" if submit[row] == -inf else "without Submit"
+                reason = "with an invalid time in Submit" if submit[row] == -inf else "without Submit"
                 report.drop(reason if ids[row] else "without an id", table.where(row))
             yield table.chosen(np.flatnonzero(fine & ~steps))
 
@@ -883,7 +883,7 @@ class _Reading:
             return attempt.terms.tasks, 0
         if taken.slices:
             if not self.options.mig:
-                raise Dirty("on MIG slices (option mig)")
+                raise Dirty("on MIG slices (--read mig=true keeps them)")
             if len(taken.slices) > 1:
                 self._note("on MIG slices of several sizes (each taken as the largest)", attempt.place)
             return sum(count for _, count in taken.slices), max(share for share, _ in taken.slices)
@@ -894,7 +894,7 @@ class _Reading:
             return taken.gpus, 1
         if taken.shards:
             if self.options.shards is None:
-                raise Dirty("on shards of a GPU (option shards)")
+                raise Dirty("on shards of a GPU (--read shards=N keeps them)")
             whole, rest = divmod(taken.shards, self.options.shards)
             return 1, whole + (rest > 0) if whole else rest / self.options.shards
         return nodes, self.options.gpus_per_task or 0

@@ -130,7 +130,7 @@ def test_a_manager_that_ends_is_an_error_with_its_log(tmp_path: Path) -> None:
 
 
 def test_a_wrong_version_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="version 'v2' is none of v1beta2, v1beta1"):
+    with pytest.raises(ConfigError, match="version must be one of v1beta2, v1beta1, got 'v2'"):
         KueueManager(fake(tmp_path), version="v2")
 
 

@@ -184,7 +184,7 @@ def test_a_date_where_a_number_belongs_is_dropped_with_its_line(tmp_path: Path) 
     trace = open_trace(written(arrow.table(table), tmp_path / "a.parquet"))
     assert len(list(trace.jobs())) == 1
     (detail,) = trace.report.details
-    assert detail.startswith(f"{tmp_path / 'a.parquet'}:3: dropped, whose submission_time")
+    assert detail.startswith(f"{tmp_path / 'a.parquet'}:3: dropped, with a non-numeric value for submission_time")
 
 
 def test_a_damaged_or_packed_file_is_refused_with_a_reason(tmp_path: Path) -> None:
