@@ -19,7 +19,7 @@ FAMILY = Family(
             Entry(
                 "gavel-events",
                 ".events:GavelEvents",
-                "after Gavel: shares of time by a linear program, starts between rounds",
+                "based on Gavel: shares of time by a linear program, starts between rounds",
                 ("estimates", "preemptive", "costly"),
             ),
         )
