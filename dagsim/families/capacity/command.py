@@ -79,7 +79,9 @@ def _priced(texts: Sequence[str] | None) -> tuple[tuple[str, ...], Path | None]:
     """
     files = [text for text in texts or () if "=" not in text and text != "none"]
     if len(files) > 1:
-        raise typer.BadParameter(f"one file of prices is enough, got {' and '.join(files)}", param_hint="'--price'")
+        raise typer.BadParameter(
+            f"--price: at most one file of prices is allowed, got {' and '.join(files)}", param_hint="'--price'"
+        )
     return tuple(text for text in texts or () if text not in files), Path(files[0]) if files else None
 
 
@@ -242,7 +244,7 @@ def plan_capacity(
     price: Prices_ = None,
     budget: Annotated[
         float | None,
-        typer.Option(min=0, help="Find the best value of the --target metric for this monthly cost."),
+        typer.Option(min=0, help="Find the best value of the --target metric that is possible at this monthly cost."),
     ] = None,
     plot: Annotated[
         Path | None,
@@ -365,7 +367,7 @@ def _configured(
     if growth is None:
         return chosen, audit
     if reading.load is not None:
-        raise typer.BadParameter("--growth: scales the demand in the log, so leave out --load")
+        raise typer.BadParameter("--growth: already scales the demand in the log, so leave out --load")
     from dagsim.families.capacity.whatif import with_growth
 
     return with_growth(chosen, _percent(growth)), audit
@@ -452,7 +454,10 @@ def calibrate_site(
     config: ConfigFile = None,
     set_: Settings = None,
     fit: Annotated[
-        float, typer.Option(min=0.1, max=0.9, help="Fraction of the jobs, from the beginning of the log, to fit on.")
+        float,
+        typer.Option(
+            min=0.1, max=0.9, help="Fraction of the jobs, from the beginning of the log, that the rules are fitted to."
+        ),
     ] = 0.5,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="YAML", help="File for the fitted configuration.")

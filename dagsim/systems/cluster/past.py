@@ -374,7 +374,7 @@ def check_in_flight(job: Job, run: InFlight, demand: DemandClass | None, machine
                 f"{demand_words(demand.demand)}"
             )
         if machine.type != machines.list[nodes[0]].type and not may_mix_types(job, demand.demand):
-            raise ModelError(f"{where} {machine.node.name!r} and on one of another GPU type")
+            raise ModelError(f"{where} {machine.node.name!r} and on a node with another GPU type")
         if gpu is not None and machine.room_on(gpu, demand) < instances:
             raise ModelError(f"{where} {machine.node.name!r}, whose GPU {gpu} has no room for {instances} such shares")
         if (room := _room_for_run(machine, demand)) < instances:
