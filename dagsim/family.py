@@ -128,13 +128,14 @@ def missing_family(group: str, name: str) -> str:
     """Return a text that names the family of ``name`` if its folder is missing; otherwise an empty
     text.
     """
-    for family, names in _all_names().items():
+    for family, names in all_names().items():
         if name in names.get(group, ()) and family not in families():
             return f"belongs to the family {family}, which this installation lacks"
     return ""
 
 
 @cache
-def _all_names() -> Mapping[str, Mapping[str, list[str]]]:
+def all_names() -> Mapping[str, Mapping[str, list[str]]]:
+    """Return the names that each of dagsim's families adds, present or not, by family and registry."""
     names: dict[str, dict[str, list[str]]] = json.loads(files(_HOME).joinpath("names.json").read_text("utf-8"))
     return names

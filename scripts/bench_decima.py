@@ -98,7 +98,7 @@ def main() -> int:
     parser.add_argument("--workload", type=Path, required=True, help="a workload file (.json or .json.gz)")
     parser.add_argument("--executors", type=int, help="number of executors, where the file does not name it")
     parser.add_argument("--repeats", type=command.at_least_one, default=5, help="runs of each policy (default 5)")
-    parser.add_argument("--checkpoint", type=Path, help="a trained network, e.g. results/decima/w1.pt")
+    parser.add_argument("--checkpoint", type=Path, help="a trained network, e.g. the best.pt of a run folder")
     return command.run(parser, _work)
 
 

@@ -1,10 +1,12 @@
-"""The tables ``agents/cells`` and ``agents/itp``: the shipped agents beside references, with exact and noisy estimates.
+"""The tables ``agents/cells`` and ``agents/itp``: agents of one workload beside references, with exact and noisy
+estimates.
 
 The four cells are independent and DAG jobs at load 0.9 and 1.1; ``itp`` are disjoint windows of the last fifth of
 Microsoft's ITP trace. ``results/agents/references.yaml`` names the references of each cell, which were chosen on
-validation seeds (``dagsim sweep results/agents/choice.yaml``). Preemptive policies pay ``RESTART_S``
-seconds of set-up for every return. The roll-out simulates the jobs that are there before each decision, which takes
-hundreds of times as long, so it runs on the first ``FEW`` seeds.
+validation seeds (``dagsim sweep results/agents/choice.yaml``). The agent of a cell is ``results/agents/CELL.pt``, a
+copy of the ``best.pt`` of its training run, unless it ships. Preemptive policies pay ``RESTART_S`` seconds of set-up
+for every return. The roll-out simulates the jobs that are there before each decision, which takes hundreds of times as
+long, so it runs on the first ``FEW`` seeds.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from os.path import expandvars
 
 import command
 import torch
-from sweeps import RESULTS, finished, origin
+from sweeps import RESULTS, ROOT, finished, origin
 
 from dagsim.config import yaml
 from dagsim.config.bundled import find_config
@@ -30,6 +32,7 @@ from dagsim.report.comparison import comparison_table
 from dagsim.seeds import REPORT
 
 OUT = RESULTS / "agents"
+SHIPPED = ROOT / "dagsim" / "families" / "learning"
 SEEDS = range(3_011_020, 3_011_040)
 WINDOWS = REPORT[:69]
 WINDOWS_OF = "Microsoft ITP, last fifth"
@@ -45,7 +48,7 @@ TITLES = {"cheap": "best cheap non-preemptive heuristic", "preemptive": "best pr
 def grid_of(cell: str, estimates: str, seeds: range, *, rollout: bool) -> SweepGrid:
     """Return the policies of one table of a cell, under their names there. The first is the reference."""
     chosen = yaml.read_yaml(OUT / "references.yaml").value[cell][estimates]
-    agent = OUT / f"{cell}.pt"
+    agent = next((path for folder in (SHIPPED, OUT) if (path := folder / f"{cell}.pt").exists()), OUT / f"{cell}.pt")
     kinds = ("cheap", "rollout") if rollout else ("cheap", "preemptive")
     policies = {f"{TITLES[kind]} ({chosen[kind]})": chosen[kind] for kind in kinds}
     policies[f"agent ({agent.name})"] = f'ppo[checkpoint="{agent}"]'

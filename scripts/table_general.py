@@ -48,7 +48,7 @@ from dagsim.systems.seam import Conversation
 from dagsim.workload.windows import most_windows
 
 OUT = RESULTS / "agents"
-AGENT, FORMER = ROOT / "dagsim" / "agents" / "ppo.pt", OUT / "independent-0.9.pt"
+AGENT, FORMER = (ROOT / "dagsim" / "families" / "learning" / name for name in ("ppo.pt", "independent-0.9.pt"))
 DRAWN = ("ind-0.9", "ind-1.1", "dag-0.9", "dag-1.1")
 SEEN = ("itp", "philly")
 CELLS = (*DRAWN, *SEEN, "pai", "openb", "gavel", "ali40")

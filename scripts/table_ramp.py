@@ -6,9 +6,10 @@ Their cells keep ddls' figures (completion time, speed-up, utilisation, share of
 run's metrics (``system.figures``).
 
 ``ramp/SETTING`` writes for each distribution of beta, policy and placer the blocking rate by seed, and its ratio to
-that of ``max`` with ``first_fit``. ``ramp/SETTING-BETA`` plays the agents ``results/ramp/agents/SETTING-BETA-*.pt``
-and the best heuristics (with ``degree``, all constants) on report seeds. Intervals are 95 %: Student's t over the
-seeds, paired; for ratios by the delta method. A job that runs at the end counts as blocked.
+that of ``max`` with ``first_fit``. ``ramp/SETTING-BETA`` plays the agents ``results/ramp/agents/SETTING-BETA-*.pt``,
+which are copies of the ``best.pt`` of their training runs, and the best heuristics (with ``degree``, all constants) on
+report seeds. Intervals are 95%: Student's t over the seeds, paired; for ratios by the delta method. A job that runs at
+the end counts as blocked.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sweeps import RESULTS, finished, origin, sweep_of
 
+from dagsim.errors import InputError
 from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.ledger import Spending
 from dagsim.experiment.plan import Axis, SweepGrid
@@ -95,7 +97,8 @@ def grids_of(table: str, seeds: Sequence[int]) -> list[SweepGrid]:
     """Return the agents with the setting's own placer, and the heuristics: the published ones, and the best."""
     setting, beta = table.removeprefix("ramp/").split("-")
     own = {"mixed": "same_type", "degree": "first_fit"}.get(setting, "best_fit")
-    agents = sorted((RESULTS / "ramp" / "agents").glob(f"{setting}-{beta}-*.pt"))
+    if not (agents := sorted((RESULTS / "ramp" / "agents").glob(f"{setting}-{beta}-*.pt"))):
+        raise InputError(f"results/ramp/agents: {setting}-{beta}-1.pt is missing; train it (results/ramp/README.md)")
     policies = {own: {f"agent {place}": f'ppo[checkpoint="{path}"]' for place, path in enumerate(agents, 1)}}
     constant, least = CHOSEN.get(setting, {}).get(beta, (0, 0))
     constants = (constant,) if constant else (2, 4, 8, 16)

@@ -14,7 +14,7 @@ import pytest
 
 from dagsim import family
 
-LACKING = frozenset(family._all_names()) - family.families().keys()
+LACKING = frozenset(family.all_names()) - family.families().keys()
 """Families that this installation lacks."""
 
 _refused: dict[str, set[str]] = {}

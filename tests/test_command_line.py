@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -171,3 +173,9 @@ def test_a_job_that_decides_the_size_of_an_invented_cluster_is_named_first(tmp_p
 )
 def test_a_parameter_out_of_its_range_is_refused(policy: str) -> None:
     assert "must be" in said("eval", "--policy", policy, "--seeds", "1")
+
+
+def test_errors_name_the_program_under_python_m_too() -> None:
+    ended = subprocess.run([sys.executable, "-m", "dagsim", "whatif", "--no-such"], capture_output=True, text=True)
+    assert ended.returncode == 2
+    assert "dagsim whatif has no option --no-such (dagsim whatif --help)" in ended.stderr

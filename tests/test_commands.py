@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from dagsim.cli import app
 from dagsim.cli.app import ORDER
-from dagsim.cli.options import READ_KEYS, REMOVED
+from dagsim.cli.options import READ_KEYS
 
 ROOT = Path(__file__).parents[1]
 COMMANDS: Any = typer.main.get_command(app)
@@ -135,20 +135,11 @@ def test_help_lists_the_commands_in_the_order_of_use() -> None:
     assert None not in places
 
 
-@pytest.mark.parametrize("command", ["eval", "baseline", "replay", "tune", "whatif", "plan"])
-@pytest.mark.parametrize("option", REMOVED)
-def test_a_removed_option_names_its_successor(command: str, option: str) -> None:
-    ended = CliRunner().invoke(app, [command, option, "7"])
-    assert (ended.exit_code, ended.output) == (
-        2,
-        f"error: {option} is no longer an option; write {REMOVED[option].replace('{}', '7')}\n",
-    )
-
-
-def test_a_removed_flag_is_set_to_true_by_its_successor() -> None:
-    for args in (["--mig"], ["--mig", "--algo", "sjf"]):
-        assert CliRunner().invoke(app, ["replay", *args]).output.endswith("write --read mig=true\n")
-    assert CliRunner().invoke(app, ["replay", "--start=5"]).output.endswith("write --read start=5\n")
+@pytest.mark.parametrize(("option", "key"), [("--mig", "mig"), ("--count-pull", "count_pull")])
+def test_a_readers_key_given_as_an_option_is_told_where_it_belongs(option: str, key: str) -> None:
+    ended = CliRunner().invoke(app, ["replay", option], env={"COLUMNS": "200"})
+    assert ended.exit_code == 2
+    assert f"dagsim replay has no option {option}; a reader takes it as --read {key}=VALUE" in ended.output
 
 
 def test_an_option_of_another_command_names_that_command() -> None:

@@ -70,5 +70,5 @@ def test_a_job_can_arrive_behind_columns() -> None:
 )
 def test_columns_that_do_not_fit_are_refused(wrong: dict[str, object]) -> None:
     columns = FactColumns.of([JobFacts("j", 0.0, 0.0, "", None, 1.0, 1.0, 1.0, 1.0, ("a", "b"), ((), (0,)))])
-    with pytest.raises(ValueError, match=r"columns of|tasks that|a place"):
+    with pytest.raises(ValueError, match=r"columns of|do not belong|beyond the end"):
         replace(columns, **wrong)  # type: ignore[arg-type]

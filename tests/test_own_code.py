@@ -216,7 +216,7 @@ def test_a_codec_of_ones_own_is_named_by_whoever_loads_the_agent(folder: Path) -
         "@dataclass(frozen=True)\nclass Codec(CandidatesConfig):\n    pass\n"
     )
     (folder / "own_codec.py").write_text(own, encoding="utf-8")
-    plain = dict(read_plain(Path(__file__).parents[1] / "results" / "agents" / "independent-0.9.pt"))
+    plain = dict(read_plain(Path(__file__).parents[1] / "dagsim" / "families" / "learning" / "independent-0.9.pt"))
     plain["codec"] = {**plain["codec"], "kind": "own_codec:Codec"}
     write_plain(folder / "own.pt", plain)
     with pytest.raises(CodeNotAllowed, match=r"parameter codec=own_codec:Codec"):

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from dagsim import simulate
 from dagsim.cli import app
 
-AGENT = f'ppo[checkpoint="{Path(__file__).parents[1]}/results/agents/independent-0.9.pt"]'
+AGENT = f'ppo[checkpoint="{Path(__file__).parents[1]}/dagsim/families/learning/independent-0.9.pt"]'
 NODES = ("a100-40", "A100-40", 1), ("v100-16", "V100-16", 1), ("t4", "T4", 2)
 BY_TRUTH = """
 class ByTruth:

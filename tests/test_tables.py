@@ -15,6 +15,7 @@ import table_ramp
 import tables
 
 from dagsim.config import yaml
+from dagsim.errors import InputError
 from dagsim.experiment.ledger import Spending
 from dagsim.experiment.plan import Axis, SweepGrid
 from dagsim.registry import Spec
@@ -124,7 +125,14 @@ def test_ramps_table_comes_out_to_the_last_digit(data: Path, tmp_path: Path) -> 
     assert table_ramp.rows_of(figures["D"])["max, first_fit"] == published
 
 
-def test_an_agent_of_ramp_stands_beside_the_best_constant_and_the_best_smallest_degree() -> None:
+def test_an_agent_of_ramp_stands_beside_the_best_constant_and_the_best_smallest_degree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_ramp, "RESULTS", tmp_path)
+    with pytest.raises(InputError, match=r"mixed-B-1\.pt is missing; train it"):
+        table_ramp.grids_of("ramp/mixed-B", (1, 2))
+    (tmp_path / "ramp" / "agents").mkdir(parents=True)
+    (tmp_path / "ramp" / "agents" / "mixed-B-1.pt").touch()
     names = [
         f"{policy}, {grid.axes[0].labels[0]}"
         for grid in table_ramp.grids_of("ramp/mixed-B", (1, 2))

@@ -154,10 +154,10 @@ def test_pods_of_600_fill_60_percent(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("pods", "nodes", "message"),
     [
-        (["p,1000,10,2,500"], ["a,1000,10,1,T4"], "pods.csv:2: a pod whose num_gpu and gpu_milli disagree"),
+        (["p,1000,10,2,500"], ["a,1000,10,1,T4"], "pods.csv:2: a pod with num_gpu and gpu_milli that disagree"),
         (["p,1000,10,0,0"], ["a,1000,10,1,T4"], "no pod asks for a GPU"),
         (["p,1000,10,1,1000"], ["a,1000,10,0,"], "no node has a GPU"),
-        (["p,1000,10,1,1000"], ["a,many,10,1,T4"], "nodes.csv:2: a node whose cpu_milli is not a number"),
+        (["p,1000,10,1,1000"], ["a,many,10,1,T4"], "nodes.csv:2: a node with a non-numeric value for cpu_milli"),
     ],
 )
 def test_bad_lists_are_named_without_a_traceback(

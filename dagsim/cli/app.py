@@ -18,7 +18,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from dagsim.cli.options import REMOVED
+from dagsim.cli.options import READ_KEYS
 from dagsim.errors import DagsimError, InputError
 from dagsim.family import refuse_missing
 from dagsim.own_code import Allowed, allow
@@ -77,8 +77,6 @@ option and not the other spelling.
 """
 _UNREAD = 128 + 13
 """Exit code of a command whose reader closed the pipe: that of a program ended by SIGPIPE."""
-_READING = ("eval", "baseline", "replay", "tune", "whatif", "plan", "eta", "bound", "calibrate")
-"""Commands that read traces with ``TraceFlags``."""
 _UsageError: Any = typer.BadParameter.__mro__[1]
 """The class of faults in a command line, which Typer does not export."""
 
@@ -208,7 +206,6 @@ class _Guarded(CommandGroup):
         if ALLOW_CODE in options:
             ctx.obj.everything = True
             args = [*(arg for arg in options if arg != ALLOW_CODE), *args[len(options) :]]
-        _refuse_removed(options)
         with _guarded():
             try:
                 rest: list[str] = super().parse_args(ctx, args)
@@ -285,6 +282,8 @@ def _sentence(error: Any, group: Any) -> str:
             near = nearest(error.option_name, [name for name in options if len(name) > 2])
             if owners:
                 near = f"; it is an option of {', '.join(f'dagsim {name}' for name in owners)}"
+            elif "--read" in options and (key := error.option_name[2:].replace("-", "_")) in READ_KEYS:
+                near = f"; a reader takes it as --read {key}=VALUE"
             return f"{path} has no option {error.option_name}{near} ({path} --help)"
         case "MissingParameter":
             what = "" if error.param is None or not error.param.help else f": {error.param.help}"
@@ -349,22 +348,6 @@ def _tell_notes(error: BaseException, before: str = "") -> None:
         say(f"{before}{note}", err=True)
 
 
-def _refuse_removed(args: Sequence[str]) -> None:
-    """Exit if the command or one of its options was removed. The error names the replacement."""
-    if args and args[0] == "cluster":
-        raise _ended(InputError(), "dagsim cluster import is now dagsim site import FILE -o site.yaml", 2)
-    if not args or args[0] not in _READING:
-        return
-    for place, arg in enumerate(args):
-        option, equals, value = arg.partition("=")
-        if option not in REMOVED:
-            continue
-        if not equals:
-            following = args[place + 1] if place + 1 < len(args) else "-"
-            value = "true" if following.startswith("-") and not following[1:2].isdigit() else following
-        raise _ended(InputError(), f"{option} is no longer an option; write {REMOVED[option].replace('{}', value)}", 2)
-
-
 app = App(
     cls=_Guarded,
     help="Simulate DAG jobs on heterogeneous GPU clusters and compare schedulers.",
@@ -395,7 +378,7 @@ def main() -> None:
     atexit.register(gc.freeze)
     with Stops() as stops:
         try:
-            app()
+            app(prog_name="dagsim")  # also under python -m dagsim
         except SystemExit as end:
             if end.code == 128 + signal.SIGINT and stops.received is not None:
                 raise SystemExit(128 + stops.received) from None

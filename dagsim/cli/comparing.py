@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -205,12 +206,14 @@ def _explain_run(
 ) -> None:
     """Explain the wait of a job in a run folder."""
     from dagsim.errors import InputError
-    from dagsim.experiment.compare import explained_waits
+    from dagsim.experiment.compare import explained_waits, obstacle
     from dagsim.experiment.store import Store
     from dagsim.metrics.columns import columns
-    from dagsim.metrics.why import find_job, wait_reasons
-    from dagsim.report.tables import why_lines, why_tables
+    from dagsim.metrics.why import find_job, is_rejected, wait_reasons
+    from dagsim.model.log import RejectReason
+    from dagsim.report.tables import contradictions, why_lines, why_tables
     from dagsim.report.terminal import show_grid
+    from dagsim.text import on_one_line
 
     folder = Store.open(run)
     place = _place(folder, policy, number)
@@ -218,6 +221,22 @@ def _explain_run(
     schedule = folder.schedule(place)
     schedule_columns = columns(schedule)
     asked = find_job(schedule_columns, job)
+    facts = {"run": str(folder.path), "policy": line.policy, "seed": line.seed}
+    facts |= {"audit": line.workload["audit"]} if "audit" in line.workload else {}
+    if not as_json:
+        for sentence in contradictions([line.workload]):
+            say(sentence)
+    if is_rejected(schedule_columns, asked):
+        jobs = schedule_columns.jobs
+        never, reason = "", RejectReason(int(jobs.rejected[asked])).words
+        with suppress(InputError):  # what it asked for is not known any more
+            never = obstacle(folder, schedule, line.policy, asked)
+        if as_json:
+            say(json.dumps(facts | {"job": jobs.ids[asked], "rejected": reason, "never": never or None}))
+            return
+        say(f"{line.policy}, seed {line.seed}: job {on_one_line(jobs.ids[asked])} was rejected on arrival: {reason}")
+        say(f"never: {never}" if never else "The run does not show what it would have needed.")
+        return
     reasons, bound, unknown = wait_reasons(schedule_columns, asked), None, ""
     try:
         bound = explained_waits(folder, schedule, line.policy)(asked, reasons.periods)
@@ -228,7 +247,6 @@ def _explain_run(
             "bound": None if bound is None else [cause.to_dict() for cause in bound],
             "not_known": unknown or None,
         }
-        facts = {"run": str(folder.path), "policy": line.policy, "seed": line.seed}
         say(json.dumps(facts | reasons.to_dict() | causes))
         return
     for text in why_lines(reasons, f"{line.policy}, seed {line.seed}", bound, unknown):

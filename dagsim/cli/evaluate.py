@@ -19,7 +19,7 @@ from dagsim.cli.options import (
     Windows,
     expand_options,
 )
-from dagsim.cli.shared import experiment, resume_policies, run_policies, trace_at
+from dagsim.cli.shared import experiment, resume_policies, run_policies, tell, trace_at
 
 if TYPE_CHECKING:
     from dagsim.config.schema import Config
@@ -52,7 +52,9 @@ def evaluate(
     Example: dagsim eval --policy sjf --workload steady --set workload.load=0.7
     """
     if output.resume is not None:
-        resume_policies("eval", output, what, trace, policy=policy, checkpoint=checkpoint, windows=windows)
+        tell(
+            resume_policies("eval", output, what, trace, policy=policy, checkpoint=checkpoint, windows=windows), output
+        )
         return
     from dagsim.experiment.scenario import scenario_of
     from dagsim.experiment.simulate import agent_spec, only_system_of
@@ -65,7 +67,7 @@ def evaluate(
     if checkpoint is not None or (not repeats and PolicySpec.parse(chosen.policy).is_agent(scenario_of(chosen))):
         agent = agent_spec(chosen.policy, checkpoint, system=chosen.world)
         chosen = chosen.model_copy(update={"policy": agent})
-    run_policies("eval", chosen, (chosen.policy,), output, repeats=what.config)
+    tell(run_policies("eval", chosen, (chosen.policy,), output, repeats=what.config), output)
 
 
 @app.command()
@@ -88,7 +90,10 @@ def baseline(
     Example: dagsim baseline --workload heterogeneous-dag --seeds 10
     """
     if output.resume is not None:
-        resume_policies("baseline", output, what, trace, policy=policy, reference=reference, windows=windows)
+        tell(
+            resume_policies("baseline", output, what, trace, policy=policy, reference=reference, windows=windows),
+            output,
+        )
         return
     from dagsim.experiment.scenario import scenario_of
 
@@ -97,7 +102,7 @@ def baseline(
     policies = tuple(dict.fromkeys((chosen.policy, *others)))
     if len(policies) >= MANY and "seeds" not in chosen.model_fields_set:
         chosen = chosen.model_copy(update={"seeds": SEEDS_OF_MANY})
-    run_policies("baseline", chosen, policies, output, repeats=what.config)
+    tell(run_policies("baseline", chosen, policies, output, repeats=what.config), output)
 
 
 @app.command("replay")
@@ -143,7 +148,7 @@ def replay_trace(
     what = Experiment(config=config, set_=set_, seeds=seeds, seed=seed)
     if output.resume is not None:
         options = {"trace": trace, "policy": policy, "dropped": dropped, "windows": windows}
-        resume_policies("replay", output, what, reading, **options, reference=reference, blocks=blocks)
+        tell(resume_policies("replay", output, what, reading, **options, reference=reference, blocks=blocks), output)
         return
     if trace is None:
         raise typer.BadParameter("give --trace FILE or --resume RUN", param_hint="'--trace'")
@@ -158,7 +163,8 @@ def replay_trace(
     if blocks is not None and chosen.trace().window is not None:
         raise typer.BadParameter("--blocks: cannot be combined with --windows, which already provides intervals")
     policies = (chosen.policy,) if against is None else tuple(dict.fromkeys((against, chosen.policy)))
-    run_policies("replay", chosen, policies, output, blocks, repeats=config)
+    about = None if blocks is None else {"blocks": blocks}
+    tell(run_policies("replay", chosen, policies, output, about=about, repeats=config), output)
 
 
 def _list_dropped(config: Config, path: Path, *, watched: bool) -> None:

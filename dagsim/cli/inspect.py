@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dagsim.cli.app import App, app, say
-from dagsim.cli.options import Json, OutFile, Quiet, Read, TraceColumns, TraceFormat, one_output, read_settings
+from dagsim.cli.options import Json, OutFile, Quiet, Read, Strict, TraceColumns, TraceFormat, one_output, read_settings
 
 if TYPE_CHECKING:
+    from dagsim.traces import ReadReport
     from dagsim.traces.fetch import Fetched
 
 trace_app = App(help="Describe, fetch and convert traces.", no_args_is_help=True)
@@ -61,9 +62,7 @@ def show_trace(
     read: Read = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the plot.")] = Path("results"),
     plots: Annotated[bool, typer.Option("--plots/--no-plots", help="Draw the distributions.")] = True,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Reject a trace if more than 1% of its jobs contain contradictions.")
-    ] = False,
+    strict: Strict = False,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
@@ -119,6 +118,7 @@ def convert_trace(
             "tiresias or wfcommons (default: by the ending, .jsonl or .parquet).",
         ),
     ] = None,
+    strict: Strict = False,
 ) -> None:
     """Rewrite a trace as JSON Lines, which dagsim reads back without loss, as a Parquet table, or
     for another simulator.
@@ -130,6 +130,7 @@ def convert_trace(
     """
     from dagsim.experiment.as_log import is_run, write_run
     from dagsim.report.terminal import counted
+    from dagsim.systems.cluster.audit import Audit
     from dagsim.traces.convert import convert
 
     to = one_output(to, out)
@@ -137,7 +138,15 @@ def convert_trace(
         for text in write_run(path, to, to_format, counted(f"converting {path.name}", wanted=True)):
             say(str(text))
         return
-    report, written = convert(path, to, format_, counted(f"converting {path.name}", wanted=True), to_format)
+
+    def check(report: ReadReport) -> None:
+        audit = Audit(report.jobs, report.kept + report.dropped.total(), contradictions=report.contradictions)
+        if strict:
+            audit.refuse(str(path))
+        for sentence in audit.sentences():
+            say(sentence)
+
+    report, written = convert(path, to, format_, counted(f"converting {path.name}", wanted=True), to_format, check)
     say(report)
     if to_format is not None:
         say(written)

@@ -194,15 +194,11 @@ READ_KEYS = (
 )
 """Keys of ``--read``. The other fields of ``TraceOptions`` have separate options."""
 
-REMOVED = {f"--{key.replace('_', '-')}": f"--read {key}={{}}" for key in READ_KEYS if key != "strict"} | {
-    "--measure": "--set workload.measure={}",
-    "--engine": "--set engine={}",
-    "--window-jobs": "--windows Nx{} (N windows), or --set workload.window={}",
-    "--codec": "--policy 'NAME[codec={}]'",
-}
-"""Removed options, each with its replacement; ``{}`` stands for the value."""
 
-
+Strict = Annotated[
+    bool,
+    _of_trace("--strict", help="Reject a log if more than 1% of its jobs or hours contradict each other or the site."),
+]
 Read = Annotated[
     list[str] | None,
     _of_trace(
@@ -315,12 +311,7 @@ class TraceFlags(NamedTuple):
         ),
     ] = None
     until: Annotated[str | None, _of_trace(metavar="WHEN", help="Leave out jobs that arrive after this time.")] = None
-    strict: Annotated[
-        bool,
-        _of_trace(
-            "--strict", help="Reject a log if more than 1% of its jobs or hours contradict each other or the site."
-        ),
-    ] = False
+    strict: Strict = False
 
     def settings(self) -> list[Setting]:
         """Return the settings for those options that were given.

@@ -199,26 +199,6 @@ def _refuse_without_trace(config: Config, asked: Sequence[str]) -> None:
         raise InputError(f"{', '.join(asked)}: applies only to a workload that is a trace (--workload FILE)")
 
 
-def run_policies(
-    command: str,
-    config: Config,
-    policies: Sequence[str],
-    output: Output,
-    blocks: int | None = None,
-    repeats: str | None = None,
-) -> None:
-    """Run the policies into a new folder, then print and draw the results. Exit with code 1 if a
-    policy failed.
-
-    ``blocks`` is the number of blocks into which the jobs of one run are divided, in order to
-    compare the last policy with the first over time. If ``repeats`` (the value of ``--config``) is
-    a run folder, files that have changed since that run are reported.
-    """
-    _warn_of_changes(repeats, config, policies)
-    about = None if blocks is None else {"blocks": blocks}
-    _tell(run_kept(command, config, policies, output, about=about), output)
-
-
 def _warn_of_changes(source: str | None, config: Config, policies: Sequence[str]) -> None:
     """Warn about code, checkpoints and traces that have changed since the run named by
     ``--config``.
@@ -245,22 +225,21 @@ def _warn_of_overlap(plan: Plan) -> None:
             say(f"warning: {policy}: {overlap}", err=True)
 
 
-def resume_policies(command: str, output: Output, *groups: Experiment | TraceFlags, **options: Any) -> None:
-    """Continue the run given with ``--resume``, and finish as ``run_policies`` does. Other options are
-    rejected.
-    """
-    _tell(resume_kept(command, output, *groups, **options), output)
-
-
 class Kept(NamedTuple):
     """A store, its runs and, if a precision was requested, how that precision was reached."""
 
     folder: Store
-    lines: list[CellRun]
+    runs: dict[Cell, CellRun]
+    """The finished and the failed cells."""
     precise: Precise | None = None
 
+    @property
+    def lines(self) -> list[CellRun]:
+        """The runs that did not fail."""
+        return [run for run in self.runs.values() if not run.error]
 
-def run_kept(
+
+def run_policies(
     command: str,
     config: Config,
     policies: Sequence[str],
@@ -269,28 +248,33 @@ def run_kept(
     label: str | None = None,
     seeds: Sequence[int] | None = None,
     about: Mapping[str, Any] | None = None,
+    repeats: str | None = None,
 ) -> Kept:
     """Run the policies into a new folder while showing progress. Ctrl-C keeps the finished runs and
     exits with code 130.
 
     ``seeds`` default to those in the configuration, or to as many as the requested precision needs.
+    If ``repeats`` (the value of ``--config``) is a run folder, files that have changed since that
+    run are reported.
     """
     from dagsim.experiment.carry_out import check_plan
     from dagsim.experiment.compare import rule_for, seeds_for
     from dagsim.experiment.plan import Plan
     from dagsim.experiment.store import Store
 
+    _warn_of_changes(repeats, config, policies)
     if config.precision is not None and seeds is None:
         seeds = seeds_for(config, rule_for(config).start)
     plan = Plan.of(command, config, policies, seeds, about=about, label=label, name=output.name)
     check_plan(plan)
     _warn_of_overlap(plan)
     where = output.where()
-    return _kept(Store.begin(output.out, plan, argv=["dagsim", *sys.argv[1:]]), plan, where, output)
+    store = Store.begin(output.out, plan, argv=["dagsim", *sys.argv[1:]])
+    return carried(store, plan, where, watched=output.watched)
 
 
-def resume_kept(command: str, output: Output, *groups: Experiment | TraceFlags, **options: Any) -> Kept:
-    """Continue the run given with ``--resume``, which ``run_kept`` started.
+def resume_policies(command: str, output: Output, *groups: Experiment | TraceFlags, **options: Any) -> Kept:
+    """Continue the run given with ``--resume``, which ``run_policies`` started.
 
     Raises:
         InputError: An option would be ignored, or the run was created by another command.
@@ -310,7 +294,7 @@ def resume_kept(command: str, output: Output, *groups: Experiment | TraceFlags, 
         )
     where = output.where()
     folder.resume()
-    return _kept(folder, folder.plan(), where, output)
+    return carried(folder, folder.plan(), where, watched=output.watched)
 
 
 def refuse_beside_resume(
@@ -329,46 +313,37 @@ def refuse_beside_resume(
         raise InputError(f"--resume continues the {what} with its own configuration, so leave out {names}")
 
 
-def _kept(store: Store, plan: Plan, where: str, output: Output) -> Kept:
-    """Run the cells that are missing from the store, or as many as the precision requires."""
-
-    def succeeded(plan: Plan) -> list[CellRun]:
-        runs = carried(store, plan, where, watched=output.watched)
-        return [run for run in runs.values() if not run.error]
-
-    if plan.config.precision is None or plan.command == "tune":
-        return Kept(store, succeeded(plan))
-    from dagsim.experiment.compare import run_until_precise
-    from dagsim.experiment.plan import Plan
-    from dagsim.experiment.scenario import metric_of
-
-    seeds: list[int] = []
-
-    def run_on(more: Sequence[int]) -> list[CellRun]:
-        seeds.extend(more)
-        return succeeded(Plan.of(plan.command, plan.config, plan.policies, seeds))
-
-    precise = run_until_precise(store, plan.config, run_on, metric_of(plan.config))
-    return Kept(store, precise.lines, precise)
-
-
-def carried(store: Store, plan: Plan, where: str, *, watched: bool, limit: int | None = None) -> dict[Cell, CellRun]:
-    """Carry out a plan while showing its progress. After an error or Ctrl-C, the message states what
-    has been kept.
+def carried(store: Store, plan: Plan, where: str, *, watched: bool, limit: int | None = None) -> Kept:
+    """Carry out a plan while showing its progress: its cells, or as many seeds as the requested
+    precision needs. After an error or Ctrl-C, the message states what has been kept.
     """
     from dagsim.experiment.carry_out import carry_out
     from dagsim.experiment.executors import executor_for
     from dagsim.report.terminal import progress
 
-    advice: list[str] = []
+    executor, advice, precise = executor_for(where), list[str](), None
     with store.noting(), progress(wanted=watched, every_run=plan.command == "whatif") as watch:
-        runs = carry_out(store, plan, executor_for(where), watch, limit, advice.append)
+        if plan.grid is not None or plan.config.precision is None or plan.command == "tune":
+            runs = carry_out(store, plan, executor, watch, limit, advice.append)
+        else:
+            from dagsim.experiment.compare import run_until_precise
+            from dagsim.experiment.scenario import metric_of
+
+            runs, seeds = dict[Cell, CellRun](), list[int]()
+
+            def run_on(more: Sequence[int]) -> list[CellRun]:
+                nonlocal runs
+                seeds.extend(more)
+                runs = carry_out(store, plan.on_seeds(seeds), executor, watch, None, advice.append)
+                return Kept(store, runs).lines
+
+            precise = run_until_precise(store, plan.config, run_on, metric_of(plan.config))
     if advice and watched:
         say(advice[0], err=True)
-    return runs
+    return Kept(store, runs, precise)
 
 
-def _tell(kept: Kept, output: Output) -> None:
+def tell(kept: Kept, output: Output) -> None:
     """Print and draw the results, which are already in the folder. Exit with code 1 if a policy
     failed.
     """
@@ -379,7 +354,7 @@ def _tell(kept: Kept, output: Output) -> None:
 
 
 def _tell_kept(kept: Kept, output: Output) -> None:
-    folder, lines, precise = kept
+    folder, lines, precise = kept.folder, kept.lines, kept.precise
     notes = [] if precise is None else list(precise.notes())
     over = _over_time(folder)
     if over is not None:
@@ -387,7 +362,7 @@ def _tell_kept(kept: Kept, output: Output) -> None:
         notes.append(f"{last} / {first}, {len(over.pieces)} blocks of {over.jobs:,} jobs: {over}")
     ranked = folder.ranked
     if output.json_:
-        say(json.dumps(_audit_of(lines) | _incomplete(lines) | folder.to_dict() | _comparison(kept, ranked, over)))
+        say(json.dumps(audit_of(lines) | _incomplete(lines) | folder.to_dict() | _comparison(kept, ranked, over)))
     elif not output.quiet:
         _print(folder, lines, ranked, output, notes)
     if sys.stdout.isatty() if output.plots is None else output.plots:
@@ -396,7 +371,7 @@ def _tell_kept(kept: Kept, output: Output) -> None:
         draw(folder, ranked=ranked)
 
 
-def _audit_of(lines: Iterable[CellRun]) -> dict[str, Any]:
+def audit_of(lines: Iterable[CellRun]) -> dict[str, Any]:
     """Return values for JSON: the contradictions in the input of the first run that has any, and what
     information policies had.
     """

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from dagsim.cli.app import app, say
-from dagsim.cli.options import SweepOutput, expand_options
-from dagsim.cli.shared import carried, checked, trust
+from dagsim.cli.options import Strict, SweepOutput, expand_options
+from dagsim.cli.shared import audit_of, audited, carried, checked, trust
 
 if TYPE_CHECKING:
     from dagsim.experiment.kept_files import CellRun
@@ -27,6 +27,7 @@ def sweep(
     output: SweepOutput,
     max_cells: Annotated[int | None, typer.Option(min=1, help="Run at most this many cells in this call.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cells without running them.")] = False,
+    strict: Strict = False,
     show: Annotated[
         bool, typer.Option("--show", help="Print the results in the folder without running anything.")
     ] = False,
@@ -68,6 +69,8 @@ def sweep(
             raise InputError("--show: expected the folder of a sweep (results/sweep-NAME)")
         _tell(opened, plan.cells, opened.done(plan.cells), shown)
         return
+    if strict:
+        _refuse_contradictions(plan.cells)
     store, runs = swept(plan, output, out, limit=max_cells)
     with store.noting():
         _tell(store, plan.cells, {cell: run for cell, run in runs.items() if not run.error}, shown)
@@ -92,7 +95,18 @@ def swept(
     executor_for(output.on)
     check_plan(plan)
     store = Store.begin(output.out if out is None else out, plan, argv=["dagsim", *sys.argv[1:]])
-    return store, carried(store, plan, output.on, watched=output.watched, limit=limit)
+    return store, carried(store, plan, output.on, watched=output.watched, limit=limit).runs
+
+
+def _refuse_contradictions(cells: Sequence[Cell]) -> None:
+    """Reject a log that contradicts itself, or the site of one of the cells.
+
+    Raises:
+        ContradictoryInput: There are urgent contradictions.
+    """
+    for config in {id(cell.config): cell.config for cell in cells}.values():
+        if config.trace_file is not None:
+            audited(config, told=False).refuse(config.trace_file.path)
 
 
 class _Shown(NamedTuple):
@@ -115,19 +129,21 @@ def _list(cells: Sequence[Cell], shown: _Shown) -> None:
 
 
 def _tell(folder: Store, cells: Sequence[Cell], done: Mapping[Cell, CellRun], shown: _Shown) -> None:
-    """Print the table of the finished cells, or everything as JSON."""
+    """Print the table of the finished cells below the contradictions in their input, or everything
+    as JSON."""
     from dagsim.experiment.compare import compared_axis, grouped_standings
     from dagsim.experiment.scenario import sample_of, workload_label
     from dagsim.metrics.standings import METHOD
     from dagsim.report.comparison import sweep_table
-    from dagsim.report.tables import run_notes
+    from dagsim.report.grid import TableFormat
+    from dagsim.report.tables import contradictions, losses, run_notes
     from dagsim.report.terminal import show_grid
 
     sweep, sample = folder.as_grid().sweep, sample_of(folder.config)
     lines = [done[cell] for cell in cells if cell in done]
     groups = grouped_standings(lines, sweep.axes, shown.metric, sample, shown.reference)
     if shown.output.json_:
-        facts: dict[str, Any] = {"run": str(folder.path), "state": folder.state, "cells": len(cells)}
+        facts: dict[str, Any] = audit_of(lines) | {"run": str(folder.path), "state": folder.state, "cells": len(cells)}
         facts |= {"done": len(done), "metric": shown.metric, "method": METHOD}
         facts |= {"compared": compared_axis(sweep.axes).key, "groups": [group.to_dict() for group in groups]}
         facts["notes"] = run_notes(lines)
@@ -135,6 +151,9 @@ def _tell(folder: Store, cells: Sequence[Cell], done: Mapping[Cell, CellRun], sh
         return
     if shown.output.quiet:
         return
+    urgent = [*contradictions([line.workload for line in lines]), *losses(lines)]
+    for note in urgent:
+        say(note, err=shown.output.table is not TableFormat.TEXT)
     metrics = (shown.metric, *(metric for metric in sweep.metrics if metric != shown.metric))
     label = workload_label(folder.config)
     grid = sweep_table(
@@ -142,5 +161,6 @@ def _tell(folder: Store, cells: Sequence[Cell], done: Mapping[Cell, CellRun], sh
     )
     show_grid(grid, shown.output.table, wide=shown.output.wide)
     for note in run_notes(lines):
-        say(note)
+        if note not in urgent:
+            say(note)
     say(f"run folder: {folder.path}")

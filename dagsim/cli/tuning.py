@@ -28,7 +28,7 @@ from dagsim.cli.options import (
     Windows,
     expand_options,
 )
-from dagsim.cli.shared import checked, experiment, resume_kept, run_kept, tell_failures
+from dagsim.cli.shared import checked, experiment, resume_policies, run_policies, tell_failures
 from dagsim.report.grid import TableFormat
 
 
@@ -75,9 +75,7 @@ def tune(
     output = Output(out, False, json_, quiet, wide, table, resume, name, on)
     what = Experiment(workload, config, set_, system)
     if resume is not None:
-        folder, lines, _ = resume_kept(
-            "tune", output, what, trace, policy=policy, param=param, yaml=yaml, windows=windows
-        )
+        kept = resume_policies("tune", output, what, trace, policy=policy, param=param, yaml=yaml, windows=windows)
     else:
         if policy is None:
             raise typer.BadParameter("give --policy NAME or --resume RUN", param_hint="'--policy'")
@@ -85,11 +83,12 @@ def tune(
         checked("--metric", metric, chosen)
         tried = candidates(policy, grid_of(policy, param or ()))
         about = {"metric": metric, "keep": None if yaml is None else str(yaml)}
-        folder, lines, _ = run_kept(
+        kept = run_policies(
             "tune", chosen, tried, output, label=chosen.policy, seeds=seeds_of(VALIDATION, seeds), about=about
         )
+    folder = kept.folder
     with folder.noting():
-        ranked, best, files = tuning_of(folder, lines)
+        ranked, best, files = tuning_of(folder, kept.lines)
         metric = folder.manifest["plan"]["metric"]
         if json_:
             rows = [result.to_dict() for result in ranked]

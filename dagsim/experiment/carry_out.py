@@ -5,6 +5,7 @@ or the plan is stopped.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -82,28 +83,50 @@ def carry_out(
         KeyboardInterrupt: The user stopped the plan; finished cells are kept.
         DagsimError: No cell could be finished, or the executor was lost; finished cells are kept.
     """
+    with _ending_recorded(store, plan):
+        done, failed = store.done(plan.cells), dict[Cell, CellRun]()
+        todo = [cell for cell in plan.cells if cell not in done]
+        cells, before = todo[:limit], len(done)
+        broken = {run.policy for run in store.failures()}
+        store.started(len(plan.cells), before, len(cells))
+
+        def report(index: int, count: int, jobs: int) -> None:
+            assert watch is not None
+            total = len(plan.cells) if plan.grid is not None else before + len(cells)
+            watch(RunProgress(cells[index].label, cells[index].seed, before + count, total, jobs))
+
+        def wanted(cell: Cell) -> bool:
+            return cell.label not in broken
+
+        work = CellWork(
+            "log" if plan.grid is None else plan.grid.keep,
+            raises=plan.grid is None and len(plan.policies) == 1,
+            named=plan.grid is not None,
+            aside=str(store.aside),
+        )
+        with Stops() as stops:
+            runs = executor.run(work, cells, None if watch is None else report, wanted)
+            for cell, run in _paired(cells, runs) if plan.grid is not None else _in_turn(cells, runs, wanted):
+                stops.hold()
+                if run.error:
+                    failed[cell] = run
+                    if plan.grid is None:
+                        broken.add(cell.label)
+                    store.fail(cell, run)
+                else:
+                    store.keep(cell, run)
+                stops.release()
+                if advise is not None and (sentence := _advice(cell, run)):
+                    advise(sentence)
+                    advise = None
+        return _concluded(store, plan, failed, len(todo) - len(cells))
+
+
+@contextmanager
+def _ending_recorded(store: Store, plan: Plan) -> Iterator[None]:
+    """Record in the store that the user or an error stopped the block."""
     try:
-        done, failed, left = _run(store, plan, executor, watch, limit, advise)
-        if plan.grid is None:
-            broken = {run.policy for run in store.failures()}
-            done = {cell: run for cell, run in done.items() if cell.label not in broken}
-        what = "policy" if plan.grid is None else "cell"
-        if failed and not done:
-            raise SimulationError(f"every {what} failed; the first error is: {next(iter(failed.values())).error}")
-        if plan.grid is None and len(plan.policies) > 1:
-            store.ranked = standings(done.values(), metric_of(plan.config), sample=sample_of(plan.config))
-        if len(store.ranked) > 1:
-            write_comparison(store.ranked, store.path / "comparison.csv")
-        if failed and plan.grid is None:
-            names = ", ".join(dict.fromkeys(cell.label for cell in failed))
-            store.finish("failed", f"{len(failed)} of the policies failed: {names}", plan)
-        elif failed:
-            first = next(iter(failed.values())).error
-            store.finish("failed", f"{len(failed)} cells failed; the first error is: {first}", plan)
-        elif left:
-            store.finish("interrupted", f"{left} cells are still to be run", plan)
-        else:
-            store.finish("done", None, plan)
+        yield
     except KeyboardInterrupt:
         store.finish("interrupted", None, plan)
         raise
@@ -112,55 +135,37 @@ def carry_out(
             store.set_aside(log)
         store.finish("failed", f"{type(error).__name__}: {error}", plan)
         raise
-    return done | failed
 
 
-def _run(
-    store: Store,
-    plan: Plan,
-    executor: CellExecutor,
-    watch: Watch | None,
-    limit: int | None,
-    advise: Callable[[str], None] | None,
-) -> tuple[dict[Cell, CellRun], dict[Cell, CellRun], int]:
-    """Return the finished cells, the failed cells, and the number of cells left out by
-    ``limit``."""
-    done, failed = store.done(plan.cells), dict[Cell, CellRun]()
-    todo = [cell for cell in plan.cells if cell not in done]
-    cells = todo[:limit]
-    before = len(done)
+def _concluded(store: Store, plan: Plan, failed: Mapping[Cell, CellRun], left: int) -> dict[Cell, CellRun]:
+    """Record the state and the comparison in the store when no cell is in progress any more. Return
+    the finished and the failed cells.
 
-    def report(index: int, count: int, jobs: int) -> None:
-        assert watch is not None
-        total = len(plan.cells) if plan.grid is not None else before + len(cells)
-        watch(RunProgress(cells[index].label, cells[index].seed, before + count, total, jobs))
-
-    broken = {run.policy for run in store.failures()}
-    store.started(len(plan.cells), before, len(cells))
-    with Stops() as stops:
-        work = CellWork(
-            "log" if plan.grid is None else plan.grid.keep,
-            raises=plan.grid is None and len(plan.policies) == 1,
-            named=plan.grid is not None,
-            aside=str(store.aside),
-        )
-        wanted: Wanted = lambda cell: cell.label not in broken  # noqa: E731
-        runs = executor.run(work, cells, None if watch is None else report, wanted)
-        for cell, run in _paired(cells, runs) if plan.grid is not None else _in_turn(cells, runs, wanted):
-            stops.hold()
-            if run.error:
-                failed[cell] = run
-                if plan.grid is None:
-                    broken.add(cell.label)
-                store.fail(cell, run)
-            else:
-                done[cell] = run
-                store.keep(cell, run)
-            stops.release()
-            if advise is not None and (sentence := _advice(cell, run)):
-                advise(sentence)
-                advise = None
-    return store.done(plan.cells), failed, len(todo) - len(cells)
+    Raises:
+        SimulationError: No cell could be finished.
+    """
+    done = store.done(plan.cells)
+    if plan.grid is None:
+        broken = {run.policy for run in store.failures()}
+        done = {cell: run for cell, run in done.items() if cell.label not in broken}
+    what = "policy" if plan.grid is None else "cell"
+    if failed and not done:
+        raise SimulationError(f"every {what} failed; the first error is: {next(iter(failed.values())).error}")
+    if plan.grid is None and len(plan.policies) > 1:
+        store.ranked = standings(done.values(), metric_of(plan.config), sample=sample_of(plan.config))
+    if len(store.ranked) > 1:
+        write_comparison(store.ranked, store.path / "comparison.csv")
+    if failed and plan.grid is None:
+        names = ", ".join(dict.fromkeys(cell.label for cell in failed))
+        store.finish("failed", f"{len(failed)} of the policies failed: {names}", plan)
+    elif failed:
+        first = next(iter(failed.values())).error
+        store.finish("failed", f"{len(failed)} cells failed; the first error is: {first}", plan)
+    elif left:
+        store.finish("interrupted", f"{left} cells are still to be run", plan)
+    else:
+        store.finish("done", None, plan)
+    return done | dict(failed)
 
 
 def _advice(cell: Cell, run: CellRun) -> str:

@@ -31,8 +31,9 @@ from dagsim.metrics.standings import (
     runs_by_policy,
     standings,
 )
+from dagsim.model import Job
 from dagsim.model.log import Schedule
-from dagsim.systems.cluster.scenario import cluster_scenario_of
+from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
 
 if TYPE_CHECKING:
     from dagsim.systems.cluster.network.links import LinkUse
@@ -388,6 +389,30 @@ def explained_waits(
     """
     from dagsim.systems.cluster.waits import binding_causes
 
+    scenario, jobs = _inputs(folder, schedule)
+    site = scenario.queues, scenario.network
+    return lambda job, periods: binding_causes(schedule, jobs, job, periods, policy, *site)
+
+
+def obstacle(folder: Store, schedule: Schedule, policy: str, job: int) -> str:
+    """Describe what prevents a job in a run from ever starting, even if nothing else runs; empty if
+    nothing does.
+
+    Raises:
+        InputError: The run belongs to another system, or its trace is missing or has changed.
+    """
+    from dagsim.systems.cluster.waits import Obstacles
+
+    scenario, jobs = _inputs(folder, schedule)
+    return Obstacles(scenario, policy).of(jobs[job], jobs[job].arrival_s)
+
+
+def _inputs(folder: Store, schedule: Schedule) -> tuple[ClusterScenario, list[Job]]:
+    """Return what was simulated in a run, and its jobs.
+
+    Raises:
+        InputError: The run belongs to another system, or its trace is missing or has changed.
+    """
     if not folder.config.world.has_top_keys:
         raise InputError(f"{folder.path}: CPUs, memory and limits are only known for the GPU cluster")
     try:
@@ -395,6 +420,4 @@ def explained_waits(
     except InputError:
         raise InputError(f"{folder.path}: its trace is missing or has changed, so its jobs are unknown") from None
     scenario = cluster_scenario_of(folder.config)
-    jobs = list(scenario.jobs(schedule.seed))
-    site = scenario.queues, scenario.network
-    return lambda job, periods: binding_causes(schedule, jobs, job, periods, policy, *site)
+    return scenario, list(scenario.jobs(schedule.seed))

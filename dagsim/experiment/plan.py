@@ -464,6 +464,10 @@ class Plan:
         label = label or (policies[0] if len(policies) == 1 else f"{len(policies)}-policies")
         return cls(command, config, tuple(cells), None, about or {}, label, name)
 
+    def on_seeds(self, seeds: Sequence[int]) -> Plan:
+        """Return a plan for the same policies on other seeds."""
+        return Plan.of(self.command, self.config, self.policies, seeds)
+
     @classmethod
     def of_grid(cls, grid: SweepGrid, command: str = "sweep") -> Plan:
         """Return a plan for all points of a grid, on all seeds.

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,13 +28,46 @@ _EPS = 1e-6
 """Tolerance in GPUs, because shares are sums of fractions."""
 
 
-class Blocker(StrEnum):
-    """A reason why a job cannot start at a given time."""
+class CauseKind(StrEnum):
+    """A kind of cause."""
 
-    DOWN = "nodes were down"
-    HELD = "too few GPUs were free"
-    SCATTERED = "enough GPUs were free, but not together"
-    ORDER = "enough GPUs were free: the policy's order or a limit, CPUs or memory"
+    CONDITION = "condition"
+    """It was not eligible: it waited for other jobs, for a time, or for its array."""
+    LIMIT = "limit"
+    """A limit or a quota of the policy was used up."""
+    GPUS = "gpus"
+    """Too few GPUs were free, of the types and on the nodes that the job may use."""
+    SCATTERED = "scattered"
+    """Enough GPUs were free, but too few on any one node."""
+    FRAGMENTED = "fragmented"
+    """Enough was free, but in parts of GPUs that were too small."""
+    CPUS = "cpus"
+    MEMORY = "memory"
+    WHOLE_NODES = "whole_nodes"
+    """The job would have fitted on nodes that could not be shared."""
+    DOWN = "down"
+    """The job would have fitted on nodes that were down."""
+    BOOT = "boot"
+    """It had its nodes, or would have fitted on nodes, that were off or still booting."""
+    ELSEWHERE = "elsewhere"
+    """The job would have fitted, but only where the rules do not allow it."""
+    ORDER = "order"
+    """The job would have fitted, but the policy's order kept it waiting."""
+
+
+class Cause(NamedTuple):
+    """A reason why a job could not start; ``what`` describes it in words."""
+
+    kind: CauseKind
+    what: str
+
+
+DOWN = Cause(CauseKind.DOWN, "nodes were down")
+TOO_FEW = Cause(CauseKind.GPUS, "too few GPUs were free")
+APART = Cause(CauseKind.SCATTERED, "enough GPUs were free, but not together")
+UNSEEN = Cause(CauseKind.ORDER, "enough GPUs were free: the policy's order or a limit, CPUs or memory")
+"""The causes that a log shows by itself. The rules of a site and of its scheduler tell more
+(``systems/cluster/waits.py``), with the same kinds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +115,8 @@ class WaitReasons:
     """Start and end of each wait."""
     stopped: int
     """Number of times that a run was preempted or failed."""
-    blocked_s: dict[Blocker, float]
-    """Seconds of the wait by what was missing. Their sum is the whole wait."""
+    blocked_s: dict[Cause, float]
+    """Seconds of the wait by what was missing, longest first. Their sum is the whole wait."""
     holders: tuple[GpuHolder, ...]
     """Jobs that held the GPUs, most GPU-seconds first."""
     overtakers: tuple[Overtaker, ...]
@@ -96,7 +129,7 @@ class WaitReasons:
             "types": list(self.types),
             "periods": [list(period) for period in self.periods],
             "stopped": self.stopped,
-            "blocked_s": {blocker.name.lower(): seconds for blocker, seconds in self.blocked_s.items()},
+            "blocked_s": {str(cause.kind): seconds for cause, seconds in self.blocked_s.items()},
             "holders": [{name: getattr(holder, name) for name in GpuHolder.__slots__} for holder in self.holders],
             "overtakers": [
                 {name: getattr(overtaker, name) for name in Overtaker.__slots__} for overtaker in self.overtakers
@@ -122,18 +155,24 @@ def find_job(source: Source, job: str) -> int:
     )
 
 
+def is_rejected(source: Source, job: int) -> bool:
+    """Return True if job number ``job`` was rejected without ever running."""
+    cols = columns(source)
+    return bool(cols.jobs.rejected[job]) and not np.any(cols.runs.job == job)
+
+
 def wait_reasons(source: Source, job: int) -> WaitReasons:
     """Return the reasons why job number ``job`` waited. O(rows of the log + intervals of its wait x
     nodes).
 
     Raises:
-        InputError: There is no such job, or it was rejected.
+        InputError: There is no such job, or it was rejected without running.
     """
     cols = columns(source)
     jobs, runs = cols.jobs, cols.runs
     if not 0 <= job < len(jobs):
         raise InputError(f"there is no job number {job}; there are only {len(jobs)} jobs")
-    if jobs.rejected[job]:
+    if is_rejected(cols, job):
         raise InputError(f"job {jobs.ids[job]!r} was rejected on arrival, so it did not wait")
     mine = np.flatnonzero(runs.job == job)
     periods = _periods(cols, job)
@@ -182,14 +221,15 @@ def _name(cols: ScheduleColumns, node: int) -> str:
 
 def _blocked(
     cols: ScheduleColumns, job: int, mine: Ints, periods: tuple[tuple[float, float], ...], nodes: Ints
-) -> dict[Blocker, float]:
+) -> dict[Cause, float]:
     """Split the wait by what was missing at each time."""
-    blocked_s = dict.fromkeys(Blocker, 0.0)
+    blocked_s = dict.fromkeys((DOWN, TOO_FEW, APART, UNSEEN), 0.0)
     for start_s, end_s in periods:
         shape = _shape(cols, job, mine, end_s)
         for from_s, until_s, free, up in _instants(cols, start_s, end_s, nodes):
             blocked_s[_blocker(shape, free, up)] += until_s - from_s
-    return {blocker: seconds for blocker, seconds in blocked_s.items() if seconds > 0}
+    longest_first = sorted(blocked_s.items(), key=lambda item: -item[1])
+    return {cause: seconds for cause, seconds in longest_first if seconds > 0}
 
 
 def _shape(cols: ScheduleColumns, job: int, mine: Ints, at_s: float) -> Floats:
@@ -204,13 +244,13 @@ def _shape(cols: ScheduleColumns, job: int, mine: Ints, at_s: float) -> Floats:
     return np.sort(runs.held[first])[::-1]
 
 
-def _blocker(shape: Floats, free: Floats, up: Floats) -> Blocker:
+def _blocker(shape: Floats, free: Floats, up: Floats) -> Cause:
     wanted = float(shape.sum())
     if _fits(shape, free):
-        return Blocker.ORDER
+        return UNSEEN
     if free.sum() + _EPS >= wanted:
-        return Blocker.SCATTERED
-    return Blocker.HELD if _fits(shape, up) else Blocker.DOWN
+        return APART
+    return TOO_FEW if _fits(shape, up) else DOWN
 
 
 def _fits(shape: Floats, free: Floats) -> bool:

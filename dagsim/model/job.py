@@ -24,9 +24,8 @@ class Request:
 
     - ``constraint`` is an expression over node features, as in Slurm: ``skl``, ``a100|v100``,
       ``icl&!nvl``. Each node of the job must satisfy it, and all of them must satisfy the same part
-      of ``[r1|r2]``. A constraint may also count nodes, as in ``[skl*2&icl*2]``. Most policies only
-      use its features, to determine which nodes the job may use; ``slurm-multifactor`` also
-      satisfies the counts.
+      of ``[r1|r2]``. A constraint may also count nodes, as in ``[skl*2&icl*2]``. The nodes of a
+      gang must then satisfy all counts together.
     - ``partitions`` lists all partitions that the job may run in, if there are several.
     - ``reservation`` names the reservation in which it runs.
     - ``licences`` are pairs of a name and a number. The job holds these licences while it runs.

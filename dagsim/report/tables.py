@@ -475,7 +475,7 @@ def _lines(wait: WaitReasons, run: str, bound: Sequence[Stretch] | None, unknown
     if bound is not None:
         yield from _shares(causes_in_words(bound), wait.queueing_s)
         return
-    yield from _shares(sorted(wait.blocked_s.items(), key=lambda pair: -pair[1]), wait.queueing_s)
+    yield from _shares([(cause.what, seconds) for cause, seconds in wait.blocked_s.items()], wait.queueing_s)
     if wait.queueing_s:
         why = f": {unknown}" if unknown else ""
         yield f"(on {', '.join(wait.types)}: where it ran; CPUs, memory and limits are not known here{why})"

@@ -361,7 +361,7 @@ class _File:
         self._layout = layout = form.layout(names, self._where(1))
         if layout.width != len(names):
             there = clipped(", ".join(names))
-            raise TraceError(f"{self._where(1)}: {len(names)} columns instead of {layout.width}; it has {there}")
+            raise TraceError(f"{self._where(1)}: expected {layout.width} columns, got {len(names)}: {there}")
         wanted = sorted({place for place in layout.places if place is not None})
         numbers = {place for column in form.numbers if (place := layout.places[column]) is not None}
         for line, arrays in columns.batches(wanted):

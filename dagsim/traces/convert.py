@@ -26,7 +26,7 @@ from dagsim.family import refuse_missing
 from dagsim.files import replaced
 from dagsim.model import Job
 from dagsim.registry import nearest
-from dagsim.traces import ReadReport, open_trace
+from dagsim.traces import ReadReport, Trace, open_trace
 from dagsim.traces.arrow import import_pyarrow
 from dagsim.traces.export import Written, export, formats
 from dagsim.workload.records import read_meta, write_jobs
@@ -46,12 +46,14 @@ def convert(
     format: str | None = None,
     counted: Callable[[Iterable[Job]], Iterator[Job]] = iter,
     to_format: str | None = None,
+    check: Callable[[ReadReport], None] = lambda report: None,
 ) -> tuple[ReadReport, Written]:
     """Write the jobs in the trace at ``path`` to ``to``, in the format given by its ending or by
     ``to_format``. Return a report on the rows read and dropped, and a report on what was written.
     Files are created atomically.
 
-    The jobs are read, passed through ``counted``, and written one at a time.
+    The jobs are read, passed through ``counted``, and written one at a time. After the last job,
+    ``check`` is called with the report; if it raises an error, no file is created.
 
     Raises:
         ConfigError: The name of ``to`` has none of the ``ENDINGS``, or pyarrow is missing for
@@ -73,7 +75,7 @@ def convert(
             )
         to_format = "parquet" if to.suffix == ".parquet" else "jsonl"
     trace = open_trace(path, format)
-    jobs = trace.jobs()
+    jobs = _checked(trace, check)
     if to_format in formats():
         saved = read_meta(path).get("runtime") if trace.format == "jsonl" else None
         if saved is not None and (not isinstance(saved, dict) or saved.get("kind") != "recorded"):
@@ -89,6 +91,11 @@ def convert(
         meta["begins_s"] = begins_s - trace.meta["origin_s"]
     write(to, counted(jobs), meta)
     return trace.report, Written((to,), {})
+
+
+def _checked(trace: Trace, check: Callable[[ReadReport], None]) -> Iterator[Job]:
+    yield from trace.jobs()
+    check(trace.report)
 
 
 _GROUP = 1 << 16

@@ -103,7 +103,9 @@ def processors(job: Job, task: Task, format: str) -> int:
     amount = task.gpus or task.cpus
     if amount < 1 or amount != int(amount):
         raise refused(
-            job, format, f"task {task.name!r} needs {amount:g} processors, but the format only has whole ones"
+            job,
+            format,
+            f"task {task.name!r} needs {amount:g} processors, but the format supports only whole processors",
         )
     return int(amount)
 
@@ -111,11 +113,13 @@ def processors(job: Job, task: Task, format: str) -> int:
 def single_task(job: Job, format: str) -> tuple[Task, int]:
     """Return the only task of a job and the number of its processors."""
     if len(job.tasks) > 1:
-        raise refused(job, format, f"it has {len(job.tasks)} tasks, but the format has no dependencies")
+        raise refused(job, format, f"the job has {len(job.tasks)} tasks, but the format does not support dependencies")
     task = job.tasks[0]
     if task.instances > 1 and not task.gang:
         raise refused(
-            job, format, "its instances start independently, but all processors of a job in the format start together"
+            job,
+            format,
+            "the instances of the task start independently, but the format starts all processors of a job together",
         )
     return task, task.instances * processors(job, task, format)
 
@@ -170,7 +174,7 @@ def _plain_rows(jobs: Iterable[Job]) -> Iterator[list[Any]]:
     for job in jobs:
         names = [task.name for task in job.tasks]
         if len(names) > 1 and any(set("|") & set(name) for name in names):
-            raise refused(job, "plain", "the name of a task has a |, which separates parents")
+            raise refused(job, "plain", "the name of a task contains |, which separates parents")
         for task, parents in zip(job.tasks, job.graph.parents, strict=True):
             if task.speeds:
                 raise refused(job, "plain", f"task {task.name!r} has different speeds on different GPU types")

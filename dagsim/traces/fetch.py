@@ -92,7 +92,8 @@ def _download(file: Remote, part: Path, watch: Watch | None) -> None:
         total = answer.total
         if total is not None and file.bytes is not None and total != file.bytes:
             raise FetchError(
-                f"{file.url}: the publisher's file now has {total:,} bytes, not {file.bytes:,}; it has been replaced"
+                f"{file.url}: the publisher has replaced the file, which now has {total:,} bytes instead of "
+                f"{file.bytes:,}"
             )
         if answer.start == 0:
             version.write_text(answer.version, encoding="utf-8")

@@ -47,9 +47,9 @@ def finite_number(text: str, field: str) -> float:
     try:
         value = float(text)
     except ValueError:
-        raise Dirty(f"without {field}" if not text.strip() else f"whose {field} is not a number") from None
+        raise Dirty(f"without {field}" if not text.strip() else f"with a non-numeric value for {field}") from None
     if not -inf < value < inf:
-        raise Dirty(f"whose {field} is not a number")
+        raise Dirty(f"with a non-numeric value for {field}")
     return value
 
 
@@ -61,7 +61,7 @@ def count(text: str, field: str, least: int = 1, most: int = MOST_INSTANCES) -> 
     """
     value = int(text) if text.isdecimal() and len(text) < 10 else finite_number(text, field)
     if not least <= value <= most or value != int(value):
-        raise Dirty(f"whose {field} is impossible")
+        raise Dirty(f"with an impossible value for {field}")
     return int(value)
 
 
@@ -83,9 +83,11 @@ def seconds_since_1970(text: str, field: str) -> float:
     try:
         moment = datetime.fromisoformat(text.strip()).replace(tzinfo=None)
     except ValueError:
-        raise Dirty(f"without {field}" if text.strip() in ("", "None") else f"whose {field} is not a date") from None
+        raise Dirty(
+            f"without {field}" if text.strip() in ("", "None") else f"with an invalid date in {field}"
+        ) from None
     if moment < _EPOCH:
-        raise Dirty(f"whose {field} is not a date")
+        raise Dirty(f"with an invalid date in {field}")
     return (moment - _EPOCH).total_seconds()
 
 
@@ -135,5 +137,5 @@ def memory_gb(text: str) -> float:
         else finite_number(text, "memory") / 1024
     )
     if not 0 <= size < inf:
-        raise Dirty("whose memory is impossible")
+        raise Dirty("with an impossible value for memory")
     return size

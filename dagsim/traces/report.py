@@ -58,6 +58,7 @@ CONTRADICTIONS: Mapping[str, str] = {
     "partitions": "ran in partitions that the site lacks",
     "accounts": "belong to accounts that the site lacks",
     "qos": "ran under a QOS that the site lacks",
+    "users": "belong to users that their account lacks at the site",
     "reservations": "ran in reservations that the site lacks",
     "columns": "have columns that disagree",
     "times": "have times that cannot be",

@@ -260,7 +260,7 @@ class Checks:
                 texts = self.table.words_of[column]
                 empty = _mask([row for row in np.flatnonzero(faulty).tolist() if not texts[row].strip()], len(faulty))
             self.drop(faulty & empty, f"without {field}")
-            self.drop(faulty & ~empty, f"whose {field} is not a number")
+            self.drop(faulty & ~empty, f"with a non-numeric value for {field}")
         return values
 
     def count(
@@ -276,7 +276,7 @@ class Checks:
         """Return (n,) float64: whole numbers from ``least`` to ``most``. Other rows are dropped."""
         values = self.number(column, field, blank, where)
         faulty = ~are_counts(values, least, most)
-        self.drop(faulty if where is None else faulty & where, f"whose {field} is impossible")
+        self.drop(faulty if where is None else faulty & where, f"with an impossible value for {field}")
         return values
 
     def date(self, column: int, field: str, where: np.ndarray | None = None) -> np.ndarray:
@@ -375,7 +375,7 @@ class JobTimes(NamedTuple):
         return JobTimes(arrival_s, start_s, end_s, ran_s, eligible_s)
 
 
-_AGAIN = ("given twice", RepeatedId("whose id another row has"))
+_AGAIN = ("given twice", RepeatedId("with the same id as another row"))
 
 
 def single_rows(

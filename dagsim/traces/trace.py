@@ -206,7 +206,7 @@ class Trace:
             report.jobs += len(jobs)
             yield self._moved(jobs, origin, scale)
         if report.jobs == 0:
-            raise TraceError(f"{self.source}: no job to keep ({report})")
+            raise TraceError(f"{self.source}: the trace has no usable jobs ({report})")
         if report.open:
             report.skip("after the window", report.open)
 

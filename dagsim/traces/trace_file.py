@@ -277,7 +277,9 @@ class TraceFile:
             return self._offered_by(trace.jobs(), cluster, runtime)
         jobs, begins_s = part
         if not len(jobs) or not jobs.arrival_s[-1] > begins_s:
-            raise WorkloadError(f"{self.path}: {len(jobs)} jobs arrive in its part, whose load cannot be scaled")
+            raise WorkloadError(
+                f"{self.path}: the load cannot be scaled, because {len(jobs)} jobs arrive in this part of the trace"
+            )
         meter = LoadMeter(cluster, runtime)
         meter.arrivals.begins_s = begins_s
         meter.add_arrays(jobs, seconds_of(jobs, runtime, cluster.gpu_types))

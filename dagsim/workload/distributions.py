@@ -208,7 +208,7 @@ class Choice:
 
     def __post_init__(self) -> None:
         if not self.values or not all(map(isfinite, self.values)):
-            raise WorkloadError(f"choice: values must be at least one number, got {self.values!r}")
+            raise WorkloadError(f"choice: values must contain at least one number, got {self.values!r}")
         _weights(self.kind, self.weights or (1.0,) * len(self.values), len(self.values))
 
     def draw(self, rng: np.random.Generator, count: int) -> np.ndarray:

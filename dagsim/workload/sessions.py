@@ -143,7 +143,7 @@ class Sessions:
             raise WorkloadError(f"workload: count must be 1 to {_MOST:,}, got {self.count:,}")
         require(0 < self.load < inf, "workload: load must be above 0", self.load, WorkloadError)
         if not self.kinds:
-            raise WorkloadError("workload: sessions need at least one kind")
+            raise WorkloadError("workload: kinds must contain at least one kind of session")
         require(0 <= self.alike <= 1, "workload: alike must lie in 0..1", self.alike, WorkloadError)
         if self.tenants < 0 or not 0 <= self.zipf < inf:
             raise WorkloadError(f"workload: tenants and zipf must be 0 or more, got {self.tenants!r}, {self.zipf!r}")
@@ -193,7 +193,9 @@ class Sessions:
         meter, last_s = LoadMeter(cluster, runtime), float(drawn.arrival_s[-1] * stretch)
         meter.add_arrays(drawn, seconds_of(drawn, runtime, cluster.gpu_types))
         if not last_s or not meter.busy_s > 0:
-            raise WorkloadError(f"workload: {cluster} cannot run any of this work, or all of it arrives at once")
+            raise WorkloadError(
+                f"workload: {cluster} cannot run any of this work, or all of it arrives at once, so no load can be set"
+            )
         return meter.busy_s / last_s
 
     def _drawn(self, seed: int) -> JobArrays:

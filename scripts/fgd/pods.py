@@ -80,6 +80,6 @@ def _pod(cpu: str, memory: str, gpus: str, milli: str, models: str) -> Pod:
         count(milli or "0", "gpu_milli", 0),
     )
     if not (0 < pod.milli <= GPU if pod.gpus == 1 else pod.milli == (GPU if pod.gpus else 0)):
-        raise Dirty("whose num_gpu and gpu_milli disagree")
+        raise Dirty("with num_gpu and gpu_milli that disagree")
     allowed = "|".join([model.strip() for model in models.split("|") if model.strip()])
     return pod._replace(models=allowed) if pod.gpus else pod

@@ -90,3 +90,8 @@ def test_the_watts_add_up_to_the_energy():
 
     schedule = simulate("heterogeneous", seed=2).schedule
     assert watts(schedule).integral() == pytest.approx(energy(schedule).total_j, rel=1e-9)
+
+
+def test_a_gpu_may_draw_less_than_a_watt_or_nothing_while_it_is_idle():
+    for idle in (0.0, 0.5):
+        assert PowerModel(watts={"T4": (idle, 60.0)}).of(gpu_type("T4")) == Watts(idle, 60.0)

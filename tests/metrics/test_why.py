@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from dagsim.errors import InputError
-from dagsim.metrics.why import Blocker, find_job, wait_reasons
+from dagsim.metrics.why import APART, DOWN, TOO_FEW, UNSEEN, Cause, CauseKind, find_job, wait_reasons
 from dagsim.model import Cluster, Edge, Job, Node, Task, TaskGraph, gpu_type
 from dagsim.model.log import Schedule
 from dagsim.report.tables import why_lines, why_tables
@@ -16,7 +16,7 @@ from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.failures import Maintenance
 from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.waits import Cause, CauseKind, Stretch
+from dagsim.systems.cluster.waits import Stretch
 
 
 def job(name: str, seconds: float, gpus: float, arrival_s: float = 0.0, tenant: str = "") -> Job:
@@ -44,7 +44,7 @@ def test_who_held_the_gpus_is_weighed_by_gpu_seconds() -> None:
         ("a", "ann", 6.0),
         ("b", "", 6.0),
     ]
-    assert reasons.blocked_s == {Blocker.HELD: 3.0}
+    assert reasons.blocked_s == {TOO_FEW: 3.0}
     assert reasons.overtakers == ()
 
 
@@ -55,7 +55,7 @@ def test_free_gpus_on_several_nodes_are_scattered() -> None:
     assert nodes[0] == nodes[1] != nodes[2]
     reasons = wait_reasons(schedule, 3)
     assert reasons.start_s == 6.0
-    assert reasons.blocked_s == {Blocker.SCATTERED: 4.0}
+    assert reasons.blocked_s == {APART: 4.0}
 
 
 def test_a_job_that_fits_and_waits_is_kept_by_the_order() -> None:
@@ -65,7 +65,7 @@ def test_a_job_that_fits_and_waits_is_kept_by_the_order() -> None:
     )
     reasons = wait_reasons(schedule, 2)
     assert reasons.start_s == 13.0
-    assert reasons.blocked_s == {Blocker.ORDER: 8.0, Blocker.HELD: 3.0}
+    assert reasons.blocked_s == {UNSEEN: 8.0, TOO_FEW: 3.0}
 
 
 def test_overtakers_arrived_later_and_started_first() -> None:
@@ -88,7 +88,7 @@ def test_overtakers_arrived_later_and_started_first() -> None:
 def test_nodes_that_are_down_are_named() -> None:
     down = Maintenance(nodes=(0,), start_s=1.0, end_s=6.0)
     schedule = two_nodes(Job.single("b", Task("t", 3, instances=2, gang=True, gpus=2), 2.0), failures=(down,))
-    assert wait_reasons(schedule, 0).blocked_s == {Blocker.DOWN: 4.0}
+    assert wait_reasons(schedule, 0).blocked_s == {DOWN: 4.0}
 
 
 def test_a_node_that_is_back_is_not_down_any_longer() -> None:
@@ -97,7 +97,7 @@ def test_a_node_that_is_back_is_not_down_any_longer() -> None:
     both = Job.single("b", Task("t", 3, instances=2, gang=True, gpus=2), 2.0)
     reasons = wait_reasons(two_nodes(job("a", 8, 2), both, failures=(down,)), 1)
     assert reasons.start_s == 8.0
-    assert reasons.blocked_s == {Blocker.DOWN: 2.0, Blocker.HELD: 4.0}
+    assert reasons.blocked_s == {DOWN: 2.0, TOO_FEW: 4.0}
 
 
 def test_nodes_of_a_type_that_is_not_asked_for_do_not_count() -> None:
@@ -105,7 +105,7 @@ def test_nodes_of_a_type_that_is_not_asked_for_do_not_count() -> None:
     jobs = [Job.single(name, Task("t", 8, gpus=2, gpu_types=("T4",)), at) for name, at in (("a", 0.0), ("b", 2.0))]
     away = Maintenance(nodes=(1,), start_s=3.0, end_s=6.0)
     schedule = ClusterKernel(Cluster(nodes), jobs, Models(failures=(away,))).run(POLICIES.create("fifo"))
-    assert wait_reasons(schedule, 1).blocked_s == {Blocker.HELD: 6.0}
+    assert wait_reasons(schedule, 1).blocked_s == {TOO_FEW: 6.0}
 
 
 def test_who_was_gone_before_held_nothing() -> None:
@@ -150,7 +150,7 @@ def test_an_unfinished_job_that_never_ran_waits_to_the_end() -> None:
     schedule = kernel.run(POLICIES.create("fifo"), until_s=5.0)
     reasons = wait_reasons(schedule, 1)
     assert (reasons.start_s, reasons.queueing_s) == (None, 4.0)
-    assert reasons.to_dict()["blocked_s"] == {"held": 4.0}
+    assert reasons.to_dict()["blocked_s"] == {"gpus": 4.0}
 
 
 def test_names_of_a_log_cannot_steer_a_terminal_or_a_page() -> None:

@@ -60,7 +60,11 @@ def test_a_batsim_workload_is_read_with_reasons_for_what_is_dropped() -> None:
     ]
     assert [job.tasks[0].estimate for job in jobs] == [100, 100, 5, None]
     reasons = " ".join(trace.report.dropped)
-    for reason in ("whose profile is not a delay", "whose profile is not listed", "whose res is impossible"):
+    for reason in (
+        "with a profile that is not a delay",
+        "with a profile that is not listed",
+        "with an impossible value for res",
+    ):
         assert reason in reasons
 
 
@@ -186,25 +190,29 @@ def test_gpus_become_processors(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("format", "job", "reason"),
     [
-        ("swf", Job("j", TWO), "no dependencies"),
-        ("batsim", Job("j", TWO), "no dependencies"),
+        ("swf", Job("j", TWO), "does not support dependencies"),
+        ("batsim", Job("j", TWO), "does not support dependencies"),
         ("swf", Job.single("j", Task("t", 1.0, gpus=0.5)), "0.5 processors"),
         ("swf", Job.single("j", Task("t", 1.0, 3)), "start independently"),
         ("batsim", Job.single("j", Task("t", 1.0, model="bert", batch=8)), "depends on the GPU type"),
         ("wfcommons", Job.single("j", Task("t", 1.0, 3)), "3 instances"),
         ("stg", Job.single("j", Task("t", 1.0, 3)), "several processors"),
         ("tiresias", Job.single("j", Task("t", 1.0, gpus=0, cpus=1)), "no GPU"),
-        ("openb2023", Job("j", TWO), "a pod has only one"),
+        ("openb2023", Job("j", TWO), "a pod can have only one"),
         ("openb2023", Job.single("j", Task("t", 1.0, gpus=0.0001)), "not multiples of"),
         ("sacct", Job.single("j", Task("t", 1.0, cpus=1.5)), "not a whole number"),
-        ("sacct", Job.single("7.1", Task("t", 1.0)), "names parts of jobs"),
+        ("sacct", Job.single("7.1", Task("t", 1.0)), "uses in the names of parts of jobs"),
         ("sacct", Job.single("j", Task("t", 1.0, gpu_types=("T4", "A100"))), "several GPU types"),
         ("sacct", Job.single("j|", Task("t", 1.0)), "separates columns"),
         ("plain", Job.single("j", Task("t", 1.0, speeds={"T4": 1.0})), "speeds"),
         ("slurm-events", Job.single("j", Task("t", 1.0, gpus=1)), "no core"),
         ("slurm-events", Job.single("j", Task("t", 1.0, cpus=1, gpus=0.5)), "0.5 processors"),
-        ("slurm-events", Job.single("j", Task("t", 1.0, cpus=1.5, gpus=2)), "part of a core or of a GPU"),
-        ("slurm-events", Job.single("j", Task("t", 9.0, cpus=1, gpus=0, estimate=2.0)), "a limit in whole seconds"),
+        ("slurm-events", Job.single("j", Task("t", 1.0, cpus=1.5, gpus=2)), "fraction of a core or of a GPU"),
+        (
+            "slurm-events",
+            Job.single("j", Task("t", 9.0, cpus=1, gpus=0, estimate=2.0)),
+            "a time limit in whole seconds",
+        ),
         ("slurm-events", Job.single("j", Task("t", 1.0, cpus=1, gpus=0, memory_gb=0.0001)), "a whole number of MB"),
     ],
 )

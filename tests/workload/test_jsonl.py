@@ -223,7 +223,7 @@ def test_a_damaged_archive_is_a_trace_error(tmp_path, damage):
 def test_a_file_appears_whole_or_not_at_all(tmp_path):
     path = tmp_path / "w.jsonl"
     write_jobs(path, [Job.single("old", Task("t", 1.0))])
-    with pytest.raises(WorkloadError, match="before the job written last"):
+    with pytest.raises(WorkloadError, match="before the job that was written last"):
         write_jobs(path, [Job.single("late", Task("t", 1.0), 5.0), Job.single("early", Task("t", 1.0), 4.0)])
     assert [job.id for job in read_jobs(path)] == ["old"]
     assert [file.name for file in tmp_path.iterdir()] == ["w.jsonl"]

@@ -138,7 +138,7 @@ def _run_tasks(
         if watched:
             say(f"task {number} of {len(plans)}: {name}", err=True)
         store = Store.begin(folder, plan, argv=["dagsim", *sys.argv[1:]])
-        done = carried(store, plan, on, watched=watched)
+        done = carried(store, plan, on, watched=watched).runs
         if broken := next((run.error for run in done.values() if run.error), None):
             raise InputError(f"task {name}: {broken}")
         runs[name] = store, done

@@ -98,6 +98,15 @@ def is_installed() -> bool:
     return find_spec("numba") is not None
 
 
+def why_broken() -> str:
+    """Return why an installed numba cannot be imported, such as a NumPy that is too new; empty if it can be."""
+    try:
+        import numba  # noqa: F401
+    except ImportError as error:
+        return f"numba is installed, but cannot be imported: {error}"
+    return ""
+
+
 @cache
 def costs() -> Mapping[str, Mapping[str, Any]]:
     """Return the measured costs of each loop, and of the kernel under the same policy
@@ -224,8 +233,10 @@ def compiled(
         least = pays(policy)
         if not jobs.may_have(least):
             return _few(least)
-        if not is_warm(plan_for(policy, scenario.preemption)):
-            return BESIDE if warm_beside(policy) else "not compiled yet: `dagsim warm` does it once"
+    if why := why_broken():
+        return why
+    if scenario.engine == "auto" and not is_warm(plan_for(policy, scenario.preemption)):
+        return BESIDE if warm_beside(policy) else "not compiled yet: `dagsim warm` does it once"
     arrays = jobs.arrays()
     if scenario.engine == "auto" and arrays.tasks < least:
         return _few(least)

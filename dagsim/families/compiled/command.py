@@ -30,11 +30,13 @@ def warm(
     Example: dagsim warm --policy sjf
     """
     from dagsim.errors import ConfigError
-    from dagsim.families.compiled.choice import EXAMPLES, INSTALL, is_installed, plan_for
+    from dagsim.families.compiled.choice import EXAMPLES, INSTALL, is_installed, plan_for, why_broken
     from dagsim.systems.cluster.models.failures import Preemption
 
     if not is_installed():
         raise ConfigError(INSTALL)
+    if why := why_broken():
+        raise ConfigError(why)
     from dagsim.families.compiled import drive, jit
 
     if not jit.jitted():

@@ -20,16 +20,18 @@ from dagsim.families.forecast.job_log import JobLog, read_sacct_log, read_snapsh
 from dagsim.families.forecast.members import Forecaster, Past
 from dagsim.families.forecast.planned_jobs import PlannedJob, with_planned
 from dagsim.families.forecast.queue_rows import KINDS, Listed, Rows, read_reasons, rows_of
-from dagsim.families.forecast.reasons import Fate, is_limit, verdict_of
+from dagsim.families.forecast.reasons import UNLISTED, Fate, is_limit, verdict_of
 from dagsim.families.forecast.scores import LEVELS, log_wait, quantiles_of
 from dagsim.model import Cluster, QueueTree
 from dagsim.systems.cluster.past import forgotten
 from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
 from dagsim.systems.cluster.waits import NextStep
+from dagsim.text import on_one_line
 from dagsim.traces import TraceOptions, format_of
 from dagsim.traces.documents import elements
 from dagsim.traces.source import Source
 from dagsim.workload.accept import accepting
+from dagsim.workload.records import clipped
 
 _INSTANTS = 24
 _FUTURES = 10
@@ -161,7 +163,7 @@ class Question(NamedTuple):
         trace = file.open(scenario.cluster, scenario.runtime)
         log, t = read_snapshot(trace)
         listing = read_reasons(trace)
-        remarks = _remarks(log, scenario.cluster) + _missing_limits(listing, scenario.queues)
+        remarks = _remarks(log, scenario.cluster) + _doubtful_reasons(listing, scenario.queues)
         if later := int(np.count_nonzero(log.submit_s > t)):
             remarks.append(f"{later:,} jobs were submitted after the time of the snapshot, so they are left out")
         if trace.report.dropped:
@@ -240,8 +242,10 @@ def _remarks(log: JobLog, cluster: Cluster) -> list[str]:
     return remarks
 
 
-def _missing_limits(listing: Listing, queues: QueueTree | None) -> list[str]:
-    """Return remarks on jobs that are held back by a kind of limit that the configuration lacks."""
+def _doubtful_reasons(listing: Listing, queues: QueueTree | None) -> list[str]:
+    """Return remarks on jobs that are held back by a kind of limit that the configuration lacks, or
+    by a reason that is not listed.
+    """
     tree = queues or QueueTree()
     nodes = [node for node, _ in tree.walk()]
     there = {
@@ -258,6 +262,12 @@ def _missing_limits(listing: Listing, queues: QueueTree | None) -> list[str]:
                 f"{len(reasons):,} jobs wait for a limit such as {reasons[0]}, but the "
                 "configuration has no such limit, so their forecasts are too early"
             )
+    unlisted = [job.reason for job in listing.values() if verdict_of(job.reason) is UNLISTED]
+    if unlisted:
+        remarks.append(
+            f"warning: {len(unlisted):,} jobs wait for reasons that dagsim does not list, such as "
+            f"{clipped(on_one_line(unlisted[0]))!r}: their forecasts assume that only resources and rules keep them"
+        )
     return remarks
 
 

@@ -37,7 +37,7 @@ _LIMIT_REACHED = ReasonKind(Fate.KNOWN, "until less of what a limit counts is in
 _REQUEUED = ReasonKind(Fate.OUTSIDE, "an attempt failed, and the job is held until somebody releases it")
 _NAMES: dict[str, ReasonKind] = {
     **dict.fromkeys(
-        ("", "None", "Prolog", "Cleaning", "SchedDefer", "MPIPortsBusy"), _KNOWN,
+        ("", "None", "Prolog", "Cleaning", "SchedDefer", "MPIPortsBusy", "MpiPortsBusy"), _KNOWN,
     ),
     **dict.fromkeys(
         ("AssociationJobLimit", "AssocJobLimit", "AssociationResourceLimit", "AssocResourceLimit", "QOSJobLimit",
@@ -69,6 +69,8 @@ _NAMES: dict[str, ReasonKind] = {
     "BurstBufferOperation": ReasonKind(Fate.OUTSIDE, "an operation of the burst buffer failed"),
     "PowerNotAvail": ReasonKind(Fate.OUTSIDE, "until there is enough power"),
     "PowerReserved": ReasonKind(Fate.OUTSIDE, "until there is enough power"),
+    "MaxPoweredUpNodes": ReasonKind(Fate.OUTSIDE, "until fewer nodes are powered up"),
+    "NvidiaImexChannels": ReasonKind(Fate.OUTSIDE, "until a channel between nodes is free"),
     "FedJobLock": ReasonKind(Fate.OUTSIDE, "until its federation has decided on a cluster"),
     "QOSUsageThreshold": ReasonKind(Fate.OUTSIDE, "until its share of use is above the threshold of its QOS"),
     "AccountingPolicy": ReasonKind(Fate.OUTSIDE, "until the accounting policy admits it"),
@@ -101,7 +103,7 @@ _FAMILIES: tuple[tuple[re.Pattern[str], ReasonKind], ...] = tuple([
         # time.
         (r"(QOS|Assoc)\w*(PerJob|PerNode|MaxWallDuration)|QOSMin\w+",
          ReasonKind(Fate.NEVER, "it requests more or less than a job may have")),
-        (r"(QOS|Assoc)\w*(Minutes|GrpWall)",
+        (r"(QOS|Assoc)\w*(Minutes|GrpWall)|Max\w+RunMinsPer(User|Account)",
          ReasonKind(Fate.OUTSIDE, "until usage decays, or somebody raises the budget")),
         (r"(QOS|Assoc|Max)\w*(Energy|License|BB|Billing)",
          ReasonKind(Fate.OUTSIDE, "until its users hold less of the limited resource")),
@@ -112,28 +114,64 @@ _FAMILIES: tuple[tuple[re.Pattern[str], ReasonKind], ...] = tuple([
          ReasonKind(Fate.KNOWN, "until nodes are up and not kept for jobs of partitions of higher priority")),
         (r"Job's account not permitted", _NAMES["AccountNotAllowed"]),
         (r"Job's QOS not permitted", _NAMES["QOSNotAllowed"]),
-        (r"(launch|job) failed,? requeued held|user env retrieval failed", _REQUEUED),
+        (r"(launch|job) failed,? requeued held|user env retrieval failed|job requeued in held state", _REQUEUED),
+        (r"Burst buffer|.*[sS]tage-(in|out)", _NAMES["BurstBufferOperation"]),
+        (r"Reservation .* has ended", _NAMES["ReservationInvalid"]),
         # Conditions reported by Kubernetes and Kueue.
-        (r"SchedulingGated|.*admission check", _GATED),
-        (r".*[qQ]ueue.*(is inactive|doesn't exist|is stopped|not started|not enabled)", _STOPPED),
+        (r"SchedulingGated|Admission is gated|.*admission check", _GATED),
+        (r".*[qQ]ueue.*(is inactive|doesn't exist|is stopped|not started|not enabled|missing|not found)|"
+         r"Can't admit new workloads|references (missing|inactive)", _STOPPED),
         (r".*workload is deactivated|Deactivated", ReasonKind(Fate.OUTSIDE, "until somebody activates it")),
         (r".*(request|requests) > maximum capacity|.*insufficient quota .*maximum",
          ReasonKind(Fate.NEVER, "it requests more than the quota of its queue can ever be")),
+        # Before what excludes a flavor or a node: such a message has a part for each of them.
+        (r".*(insufficient unused quota|topology .*(allows|doesn't allow) to fit|preemption|[pP]reempting|"
+         r"LastAcceptableFlavorName|nodes are available)|Unschedulable", _NAMES["Resources"]),
+        (r".*namespace.*(doesn't match|does not exist)|.*LimitRange|.*resource validation",
+         ReasonKind(Fate.NEVER, "the rules of its queue or namespace do not admit it")),
+        (r".*(untolerated taint|doesn't match (with )?node affinity|does not provide resource|unavailable in Cluster|"
+         r"invalid (\w+ )?(node|affinity|namespace)|no TAS flavor|more than one TAS flavor)",
+         ReasonKind(Fate.NEVER, "no flavor of its queue admits it")),
+        (r".*(no (requested )?topology|requested level|there is no Topology|requires Topology|"
+         r"TopologyAwareScheduling|ElasticJobs|slice (layer|topology))",
+         ReasonKind(Fate.NEVER, "no flavor of its queue has the topology that it requests")),
+        (r".*\bDRA\b", ReasonKind(Fate.NEVER, "its claims of devices cannot be counted")),
+        (r"(Evicted|Preempted|Replaced) |Exceeded the PodsReady|Workload was evicted|Quota reserved",
+         ReasonKind(Fate.KNOWN, "until it is admitted again")),
         # Comments written by PBS.
-        (r"Can Never Run", ReasonKind(Fate.NEVER, "it requests more than the site has or allows")),
-        (r"(Job|Not Running: Job) (is )?(held|on hold)", ReasonKind(Fate.OUTSIDE, "until somebody releases it")),
+        (r"Can Never Run|Not enough total nodes",
+         ReasonKind(Fate.NEVER, "it requests more than the site has or allows")),
+        (r"Job (is )?(held|on hold)", ReasonKind(Fate.OUTSIDE, "until somebody releases it")),
+        (r"Insufficient amount of|Not enough|No available resources|Nodes not available", _NAMES["Resources"]),
+        (r"Dedicated|.*dedicated time|Job (only runs|will run) in .*prime|Job (will|would) cross into",
+         ReasonKind(Fate.OUTSIDE, "until the period of the day or the week in which it may run")),
+        (r"Job would (conflict|interfere|break|cross)|.*would immediately be preemptable|Draining",
+         _NAMES["Priority"]),
+        (r"(User|Group|Project|Node) has reached|(Queue|Server) .*limit.*reached", _LIMIT_REACHED),
+        (r"Job (has zero shares|exceeds total mission)", ReasonKind(Fate.NEVER, "its owner has no shares")),
+        (r"Job would exceed mission", ReasonKind(Fate.OUTSIDE, "until its owner has used less of the share")),
+        (r"Job is under job_sort_formula",
+         ReasonKind(Fate.OUTSIDE, "until its priority is above the site's threshold")),
+        (r"Job (is )?(in an invalid state|invalid|not in queued state)",
+         ReasonKind(Fate.OUTSIDE, "until the server has put it into the queue again")),
+        (r"Job (failed to be )?preempted|Job Array Began|Job run at", _KNOWN),
+        (r"Node |Queue not an execution queue", ReasonKind(Fate.OUTSIDE, "until nodes that it needs are eligible")),
     )
 ])  # fmt: skip
 
 
+UNLISTED = ReasonKind(Fate.KNOWN, "for a reason that dagsim does not list")
+
+
 def verdict_of(reason: str) -> ReasonKind:
     """Return the meaning of a reason. A reason that is not listed here has no effect, so the
-    simulation determines the start.
+    simulation determines the start (``UNLISTED``).
     """
+    reason = re.sub(r"^Not Running\s*[:-]\s*", "", reason)
     name = re.split(r"[,:(]", reason, maxsplit=1)[0].strip()
     if (known := _NAMES.get(name)) is not None:
         return known
-    return next((verdict for pattern, verdict in _FAMILIES if pattern.match(reason)), _KNOWN)
+    return next((verdict for pattern, verdict in _FAMILIES if pattern.match(reason)), UNLISTED)
 
 
 _LIMIT = re.compile("Limit|Max|Grp|^quota$")

@@ -67,13 +67,13 @@ def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
     """Build one job per instance."""
     table = checks.table
     unknown = table.blank(_CREATED) | table.blank(_DELETED)
-    checks.drop(unknown, "whose creation or deletion lies outside the trace")
+    checks.drop(unknown, "with a creation or deletion outside the trace")
     created = np.where(unknown, 0.0, checks.number(_CREATED, "creation_time", where=~unknown))
     waited = table.blank(_SCHEDULED)
     begun = np.where(waited, created, checks.number(_SCHEDULED, "scheduled_time", where=~unknown & ~waited))
     seconds = np.where(unknown, 0.0, checks.number(_DELETED, "deletion_time", where=~unknown) - begun)
     checks.drop(
-        ~unknown & ((seconds < 0) | (begun < created) | (created < 0)), ImpossibleTimes("whose times are out of order")
+        ~unknown & ((seconds < 0) | (begun < created) | (created < 0)), ImpossibleTimes("with times out of order")
     )
     checks.note(~unknown & waited, "instances that were never scheduled (run time counted from creation)")
     checks.note(checks.number(_RDMA, "rdma_request") > 0, "instances with a share of RDMA (not modelled)")

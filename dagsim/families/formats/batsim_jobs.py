@@ -72,9 +72,9 @@ def _job(item: Any, profiles: Any, options: TraceOptions) -> Job:
         raise Dirty("that are not objects")
     profile = object_in(profiles, str(item.get("profile", "")))
     if not profile:
-        raise Dirty("whose profile is not listed")
+        raise Dirty("with a profile that is not listed")
     if profile.get("type") != "delay":
-        raise Dirty("whose profile is not a delay")
+        raise Dirty("with a profile that is not a delay")
     arrival_s, seconds = value(item.get("subtime"), "subtime"), value(profile.get("delay"), "delay")
     if arrival_s < 0 or seconds < 0:
         raise Dirty(ImpossibleTimes("with a negative time"))

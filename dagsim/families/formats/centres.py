@@ -102,7 +102,7 @@ class CentreLog(Reader):
         submitted = checks.date(_SUBMIT, self.names.submit, begun)
         start, end = checks.date(_START, self.names.start, begun), checks.date(_END, self.names.end, begun)
         with np.errstate(invalid="ignore"):
-            checks.drop(begun & ((end < start) | (start < submitted)), ImpossibleTimes("whose times are out of order"))
+            checks.drop(begun & ((end < start) | (start < submitted)), ImpossibleTimes("with times out of order"))
         nodes = checks.count(_NODES, self.names.nodes, where=begun)
         cpus, gpus = self._total(checks, _CPUS), self._total(checks, _GPUS)
         if not table.has(_GPUS):
@@ -152,7 +152,7 @@ class CentreLog(Reader):
                     sizes[place] = memory_gb(word) if unit is None else unit * memory_gb(f"{word}G")
             except Dirty:
                 faulty[place] = True
-        checks.drop(faulty[words.place], f"whose {self.names.memory} is not a size")
+        checks.drop(faulty[words.place], f"with an invalid size in {self.names.memory}")
         values: np.ndarray = sizes[words.place]
         return values
 

@@ -86,7 +86,7 @@ def _job(file: Source, options: TraceOptions, report: ReadReport) -> Job | None:
         report.rows += 1
         with report.dropping(f"{file}:{line}"):
             if not id or id in tasks:
-                raise Dirty(RepeatedId("whose id another job has") if id else "without an id")
+                raise Dirty(RepeatedId("with the same id as another job") if id else "without an id")
             seconds = finite_number(runtime, "runtime")
             if seconds < 0:
                 report.note(ImpossibleTimes("jobs with a negative runtime (taken as 0)"), f"{file}:{line}")

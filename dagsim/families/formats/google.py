@@ -346,7 +346,7 @@ def late_rows(checks: Checks, texts: np.ndarray) -> np.ndarray:
     not a number are dropped."""
     times = texts.tolist()
     is_time = [time.isdecimal() and len(time) < 20 for time in times]
-    checks.drop(~np.array(is_time, bool), "whose time is not a number")
+    checks.drop(~np.array(is_time, bool), "with a non-numeric value for time")
     return np.array([is_read and int(time) >= AFTER_US for time, is_read in zip(times, is_time, strict=True)], bool)
 
 

@@ -414,7 +414,7 @@ def _batch(table: Table, options: TraceOptions, is_sample: bool) -> JobBatch:
     checks, groups, names = Checks(table), rows_by_job(*_keys(table)), table.words(_INSTANCE)
     job, count = groups.job_of_row(), len(groups.ids)
     time_us = checks.number(_TIME, "time")
-    checks.drop(~((time_us >= 0) & (time_us < AFTER_US)), "whose time lies outside the trace")
+    checks.drop(~((time_us >= 0) & (time_us < AFTER_US)), "with a time outside the trace")
     checks.drop(np.array([not word.strip() for word in names.words])[names.place], "without instance_index")
     if is_sample:
         amounts = _requests(checks)
@@ -429,7 +429,7 @@ def _batch(table: Table, options: TraceOptions, is_sample: bool) -> JobBatch:
         amounts = [checks.number(column, "request", 0) for column in (_CPUS, _RAM)]
         again = checks.usable.copy()
         again[again] = repeated(job[again] * np.int64(len(table)) + names.place[again])
-        checks.drop(again, RepeatedId("whose instance another row has"))
+        checks.drop(again, RepeatedId("with the same instance as another row"))
 
     rows = groups.row[checks.usable[groups.row]]  # grouped by job, in the order of the file
     number, firsts = combinations((job[rows], names.place[rows]))

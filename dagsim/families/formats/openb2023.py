@@ -103,7 +103,7 @@ def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
     table = checks.table
     whole, share = checks.count(_GPUS, "num_gpu", 0), checks.number(_SHARE, "gpu_milli") / 1000
     fits = np.where(whole == 1, (share > 0) & (share <= 1), share == np.minimum(whole, 1))
-    checks.drop(~fits, Disagreement("whose num_gpu and gpu_milli disagree"))
+    checks.drop(~fits, Disagreement("with num_gpu and gpu_milli that disagree"))
     gpus, specs, qos = whole * share, table.words(_SPEC), table.words(_QOS)
     types = [
         tuple(dict.fromkeys([canonical(text.strip()) for text in spec.split("|") if text.strip()]))
@@ -119,9 +119,7 @@ def _jobs(options: TraceOptions, checks: Checks) -> JobArrays:
     waited = table.blank(_SCHEDULED)
     begun = np.where(waited, created, checks.number(_SCHEDULED, "scheduled_time", where=timed & ~waited))
     seconds = np.where(timed, checks.number(_DELETED, "deletion_time", where=timed) - begun, 0.0)
-    checks.drop(
-        timed & ((seconds < 0) | (begun < created) | (created < 0)), ImpossibleTimes("whose times are out of order")
-    )
+    checks.drop(timed & ((seconds < 0) | (begun < created) | (created < 0)), ImpossibleTimes("with times out of order"))
     checks.note(timed & waited, "pods that were never scheduled (run time counted from creation)")
     measured_on = [kinds[0] if len(kinds) == 1 else None for kinds in types]
     work = options.all_on_reference(seconds, measured_on, specs.place)

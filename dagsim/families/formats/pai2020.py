@@ -243,7 +243,9 @@ def _batch(joined: _Joined, options: TraceOptions, report: ReadReport) -> JobBat
     own[job[rows][::-1]] = rows[::-1]
     submitted = (own >= 0).astype(np.int64)
     head = np.where(own >= 0, own, groups.row[groups.first[:-1]])
-    _drop_again(joined, findings, rows[own[job[rows]] != rows], own[job], "whose job_name another row has", stage=-1)
+    _drop_again(
+        joined, findings, rows[own[job[rows]] != rows], own[job], "with the same job_name as another row", stage=-1
+    )
     possible = np.ones(jobs, bool)
     for missing, reason in (
         ((own < 0) & (joined.tables.job is not None), "of jobs that are missing in the job table"),

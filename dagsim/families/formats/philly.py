@@ -64,7 +64,7 @@ class Philly(Reader):
 
     def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
         if not _is_list(source):
-            again = (RepeatedId("whose jobid another job has"),) * 2
+            again = (RepeatedId("with the same jobid as another job"),) * 2
             times = partial(arrivals, column=_SUBMITTED)
             return row_blocks(partial(_log, source), times, partial(_logged, options), report, most, again)
         parts = in_parts(partial(_rows, source), _keys, report)
@@ -151,7 +151,7 @@ def _ran(attempts: Any) -> tuple[float, int, int, int, str]:
         if not isinstance(attempts, list) or not attempts:
             raise Dirty("without attempts")
         if not all(isinstance(attempt, dict) for attempt in attempts):
-            raise Dirty("whose attempts are not objects")
+            raise Dirty("with attempts that are not objects")
         gpus = _gpus(attempts[0])
         if not gpus:
             raise Dirty("without GPUs")
@@ -163,7 +163,7 @@ def _ran(attempts: Any) -> tuple[float, int, int, int, str]:
                 continue
             span = seconds_since_1970(str(end), "end_time") - seconds_since_1970(str(start), "start_time")
             if span < 0:
-                raise Dirty(ImpossibleTimes("whose times are out of order"))
+                raise Dirty(ImpossibleTimes("with times out of order"))
             seconds += span
         if attempts[-1].get("end_time") in _NO_TIME:
             raise Dirty("without end")

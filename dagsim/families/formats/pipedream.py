@@ -84,9 +84,9 @@ def _job(file: Source, options: TraceOptions, report: ReadReport) -> Job | None:
             rows += 1
             report.rows += 1
             if node is None:
-                raise Dirty("that are neither node nor edge")
+                raise Dirty("that are neither a node nor an edge")
             if int(node[1]) in ops:
-                raise Dirty(RepeatedId("whose id another node has"))
+                raise Dirty(RepeatedId("with the same id as another node"))
             ops[int(node[1])] = _op(node)
     where = f"{file}:1"
     if len(ops) < rows:

@@ -65,7 +65,7 @@ def _job(file: Source, options: TraceOptions, report: ReadReport) -> Job | None:
             report.rows += 1
             name, seconds, parents = _row(fields)
             if name in tasks:
-                raise Dirty(RepeatedId("whose id another row has"))
+                raise Dirty(RepeatedId("with the same id as another row"))
             tasks[name] = Task(name, seconds, gpus=gpus, cpus=cpus)
             edges += [(parent, name, 0.0) for parent in parents]
         except Dirty as reason:

@@ -137,7 +137,10 @@ def _nodes_field(source: Source, options: TraceOptions) -> int | None:
     mapping = options.mapping()
     text = mapping.pop("nodes", "")
     if mapping or (options.map and not (text.isascii() and text.isdecimal() and 1 <= int(text) <= _MOST_FIELDS)):
-        raise ConfigError(f"map: swf takes nodes=NUMBER, a field (from 1) with the nodes of a job, got {options.map!r}")
+        raise ConfigError(
+            "map: swf expects nodes=NUMBER, the number (from 1) of the field with the nodes of a job, got "
+            f"{options.map!r}"
+        )
     if text:
         return int(text)
     described = [match for line in source.head(1000) if (match := _DESCRIBED.match(line))]
@@ -155,7 +158,7 @@ def _node_counts(checks: Checks) -> np.ndarray:
     words = checks.table.words(_NODES)
     counts = [int(match[1]) if (match := _NODE_COUNT.match(word)) else -1 for word in words.words]
     values: np.ndarray = np.array(counts, np.float64)[words.place]
-    checks.drop(values > MOST_INSTANCES, "whose nodes is impossible")
+    checks.drop(values > MOST_INSTANCES, "with an impossible value for nodes")
     return values
 
 

@@ -65,7 +65,7 @@ def _job(entry: Any, options: TraceOptions, report: ReadReport, where: str) -> J
         try:
             task = _task(stage, options)
             if task.name in tasks:
-                raise Dirty(RepeatedId("whose id another stage has"))
+                raise Dirty(RepeatedId("with the same id as another stage"))
             tasks[task.name] = task
         except Dirty as reason:
             report.drop(str(reason), where, detail=id)

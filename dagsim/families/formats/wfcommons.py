@@ -108,7 +108,7 @@ def _tasks(
                 raise Dirty("that are not objects")
             name = str(item.get("id") or item.get("name") or "")
             if not name or name in tasks:
-                raise Dirty(RepeatedId("whose id another task has") if name else "without an id")
+                raise Dirty(RepeatedId("with the same id as another task") if name else "without an id")
             tasks[name] = _task(name, {**item, **execution.get(name, {})}, options)
             parents, children = ([str(other) for other in _list(item.get(of))] for of in ("parents", "children"))
             edges.update(dict.fromkeys((ids.get(parent, parent), name) for parent in parents))

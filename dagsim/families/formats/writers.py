@@ -39,7 +39,11 @@ def _write_batsim(path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> t
     for job in jobs:
         task, width = single_task(job, "batsim")
         if cluster is not None and len(cluster.gpu_types) > 1:
-            raise refused(job, "batsim", "the cluster has several GPU types, but delays are the same on every resource")
+            raise refused(
+                job,
+                "batsim",
+                "the cluster has several GPU types, but a delay profile takes the same time on every resource",
+            )
         widest = max(widest, width)
         profile = number_text(task.work)
         profiles[profile] = {"type": "delay", "delay": task.work}
@@ -103,7 +107,9 @@ def _standard_graph(job: Job) -> str:
     graph = job.graph
     for task in job.tasks:
         if task.instances > 1 or processors(job, task, "stg") > 1:
-            raise refused(job, "stg", f"task {task.name!r} needs several processors, but the format has one per task")
+            raise refused(
+                job, "stg", f"task {task.name!r} needs several processors, but the format supports only one per task"
+            )
     number = {place: row for row, place in enumerate(graph.order, 1)}
     last = len(graph.tasks) + 1
     rows: list[tuple[int, float, list[int]]] = [(0, 0.0, [])]
@@ -122,7 +128,7 @@ def _workflow(job: Job) -> str:
     for place, (task, parents) in enumerate(zip(job.tasks, job.graph.parents, strict=True)):
         if task.instances > 1:
             raise refused(
-                job, "wfcommons", f"task {task.name!r} has {task.instances} instances, but the format has one"
+                job, "wfcommons", f"task {task.name!r} has {task.instances} instances, but the format supports only one"
             )
         cores = processors(job, task, "wfcommons")
         inputs = [edge for edge in job.graph.edges if edge.child == place and edge.bytes]
@@ -159,7 +165,7 @@ def _tiresias_rows(jobs: Iterable[Job]) -> Iterator[list[Any]]:
     for job in jobs:
         task, width = single_task(job, "tiresias")
         if not task.gpus:
-            raise refused(job, "tiresias", "it needs no GPU")
+            raise refused(job, "tiresias", "the task needs no GPU")
         yield [job.id, width, job.arrival_s, task.work, "unknown", task.work, 1]
 
 
@@ -171,15 +177,17 @@ def _openb_rows(jobs: Iterable[Job]) -> Iterator[list[Any]]:
     """Yield a pod for each job, scheduled at the logged time, or else at once."""
     for job in jobs:
         if len(job.tasks) > 1 or job.tasks[0].instances > 1:
-            raise refused(job, "openb2023", "it has several tasks or instances, but a pod has only one")
+            raise refused(job, "openb2023", "the job has several tasks or instances, but a pod can have only one")
         (task,) = job.tasks
         if task.speeds or task.model:
-            raise refused(job, "openb2023", "its duration depends on the GPU type")
+            raise refused(job, "openb2023", "the duration of the task depends on the GPU type")
         gpus = 1 if 0 < task.gpus < 1 else task.gpus
         sizes = (1000 * task.cpus, 1024 * task.memory_gb, gpus, 1000 * min(task.gpus, 1.0))
         if any(abs(size - round(size)) > 1e-6 for size in sizes):
             raise refused(
-                job, "openb2023", "its CPUs, memory or GPUs are not multiples of 0.001 CPU, 1 MiB and 0.001 GPU"
+                job,
+                "openb2023",
+                "the CPUs, memory or GPUs of the task are not multiples of 0.001 CPU, 1 MiB and 0.001 GPU",
             )
         start_s = job.arrival_s if job.observed_start_s is None else job.observed_start_s
         yield [

@@ -361,7 +361,7 @@ class _Reading:
     def _gpus(self, demand: PodDemand) -> float:
         share = demand.share
         if share and not self.options.mig:
-            raise Dirty("on shares of a GPU (option mig)")
+            raise Dirty("on shares of a GPU (--read mig=true keeps them)")
         if demand.shared:
             if self.options.shards is None:
                 raise Dirty("on time slices of a GPU (--read shards=N keeps them)")

@@ -91,7 +91,7 @@ def with_objects(objects: KueueObjects, manifests: Iterable[Mapping[str, Any]]) 
     """
     listed = [manifest for manifest in manifests if text_in(manifest, "kind") in KINDS]
     if not listed:
-        raise TraceError(f"no object of Kueue; known: {', '.join(KINDS)}")
+        raise TraceError(f"none of the manifests is an object of Kueue; known kinds: {', '.join(KINDS)}")
     changed: dict[str, Any] = {}
     for field, kind, read in (
         ("cluster_queues", "ClusterQueue", _cluster_queue),
@@ -301,7 +301,7 @@ def _pod_set(where: str, manifest: Any) -> PodSet:
     try:
         requests = {name: size / (1000 if name == "cpu" else 1) for name, size in pod_requests(spec).items()}
     except Dirty as error:
-        raise TraceError(f"{where}: it has a pod set {error}") from None
+        raise TraceError(f"{where}: the workload has a pod set {error}") from None
     return PodSet(
         text_in(manifest, "name") or "main",
         int(_number(where, "count", object_in(manifest).get("count", 1))),
@@ -401,5 +401,5 @@ def _duration(key: str, value: Any, default: float) -> float:
 
 def _word(owner: str, key: str, word: str, known: Sequence[str]) -> Any:
     if word not in known:
-        raise TraceError(f"{owner}: {key} is {word!r}; known: {', '.join(known)}")
+        raise TraceError(f"{owner}: {key} must be one of {', '.join(known)}, got {word!r}")
     return word

@@ -131,7 +131,9 @@ def _records(source: Source, options: TraceOptions, report: ReadReport) -> Itera
             continue
         report.rows += 1
         if len(line) > _LONGEST:
-            raise TraceError(f"{source.where(place)}: a line of {len(line):,} characters")
+            raise TraceError(
+                f"{source.where(place)}: the line has {len(line):,} characters, but at most {_LONGEST:,} are allowed"
+            )
         if not _LINE.match(line):
             report.drop("that are not records", source.where(place))
             continue
@@ -452,7 +454,7 @@ def _batch(table: Table, options: TraceOptions, keys: Callable[[Table], tuple[np
     )
     limit, user, account, queue, hosts = (table.words(column).chosen(shown) for column in _SHOWN)
     limits, reasons = zip(*map(_seconds, limit.words), strict=True)
-    drop(np.array([bool(reason) for reason in reasons])[limit.place], "whose walltime is not a duration")
+    drop(np.array([bool(reason) for reason in reasons])[limit.place], "with an invalid duration in walltime")
     seconds = np.bincount(owner, ran_s[rows], count) if every else ran_s[shown]
 
     listed, of_job = list(chain.from_iterable(chunks)), np.repeat(np.arange(count), sizes)

@@ -26,7 +26,7 @@ def pbs_memory_gb(text: str) -> float:
     """
     match = _SIZE.fullmatch(text.strip())
     if match is None:
-        raise Dirty("whose memory is not a size")
+        raise Dirty("with an invalid size in memory")
     return int(match[1]) * _UNITS_GB[(match[2] or "b").lower()]
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import MISSING, asdict, fields, is_dataclass
+from dataclasses import MISSING, asdict, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from dagsim.families.site.site_import import log_in, read_site, site_files, site
 from dagsim.files import write_text
 from dagsim.model import GpuType, NodeOutage, NodePartition, NodeReservation, OnDemand, QueueTree
 from dagsim.systems.cluster.audit import Audit
+from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import cluster_scenario_of
 from dagsim.traces import Trace, TraceOptions
@@ -29,15 +29,22 @@ _SHOWN, _NAMED = 20, 8
 
 
 def import_site(
-    paths: Sequence[Path], out: Path, *, gpus: str | None = None, timezone: str | None = None, keep_all: bool = False
+    paths: Sequence[Path],
+    out: Path,
+    *,
+    gpus: str | None = None,
+    timezone: str | None = None,
+    keep_all: bool = False,
+    strict: bool = False,
 ) -> list[str]:
     """Write the configuration of the site, or of the list of nodes, that the files describe; return
     messages about what was read, noted, not modelled, left out or unknown. ``gpus`` identifies the
     site's GPU types (``a100=A100-80``), and ``timezone`` is the time zone of dates; ``keep_all``
-    keeps nodes that are down.
+    keeps nodes that are down. With ``strict``, no file is left if the site's log contradicts it.
 
     Raises:
         InputError: There are several files, and none describes queues.
+        ContradictoryInput: The log and the site contradict each other, and ``strict`` is set.
         TraceError, ConfigError: A file cannot be read, or an argument is wrong.
     """
     named, zone, files = named_gpus(gpus, "--gpu"), TraceOptions(timezone=timezone).zone(), site_files(paths)
@@ -67,8 +74,11 @@ def import_site(
         )
     write_text(out, text)
     config = load_config(out)
-    audit = Audit() if log is None else _audit_of(config, log)
-    lines = [*audit.sentences(), f"{out}: {config.build_cluster()}"]
+    audit, faults = (Audit(), []) if log is None else _audit_of(config, log)
+    if strict and audit.sentences():
+        out.unlink()
+        audit.refuse(origin)
+    lines = [*audit.sentences(), *faults, f"{out}: {config.build_cluster()}"]
     if site is not None:
         lines += [f"read {name}: {content}" for name, content in site.read]
         lines += [f"read {name}: nothing ({why})" for name, why in site.unread]
@@ -92,14 +102,18 @@ def _node_lists(files: Sequence[Path]) -> list[Path]:
     return [file for file in files if (form := node_format(Source(file))) is not None and form.policy]
 
 
-def _audit_of(config: Config, log: Trace) -> Audit:
-    """Return the contradictions in a site's own log."""
-    auditor = cluster_scenario_of(config).auditor(log)
-    log.change = lambda jobs: accepting(jobs, config.cluster.accept, config.runtime, config.build_cluster().gpu_types)
-    log.watcher = auditor
-    with suppress(DagsimError):  # some logs can only be read with an option
+def _audit_of(config: Config, log: Trace) -> tuple[Audit, list[str]]:
+    """Return the contradictions in a site's own log, and the fault because of which some jobs are
+    not checked."""
+    scenario = replace(cluster_scenario_of(config), runtime=Recorded())  # a log has no models
+    log.change = lambda jobs: accepting(jobs, scenario.accept, scenario.runtime, scenario.cluster.gpu_types)
+    log.watcher = auditor = scenario.auditor(log)
+    faults = []
+    try:
         log.arrays()
-    return auditor.audit(log.report)
+    except DagsimError as error:  # some logs can only be read with an option
+        faults.append(f"warning: the log was not compared with the site: {error}")
+    return auditor.audit(log.report), faults
 
 
 def cluster_yaml(

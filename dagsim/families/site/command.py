@@ -9,7 +9,7 @@ import typer
 
 from dagsim.cli.app import App, app, say
 from dagsim.cli.inspect import trace_app
-from dagsim.cli.options import Quiet
+from dagsim.cli.options import Quiet, Strict
 
 site_app = App(help="Import a real cluster: nodes, queues, limits and its scheduler.", no_args_is_help=True)
 app.add_typer(site_app, name="site")
@@ -40,6 +40,7 @@ def site_import(
         typer.Option(metavar="NAME", help="Time zone of dates in listings, such as Europe/Berlin (default: UTC)."),
     ] = None,
     all_: Annotated[bool, typer.Option("--all", help="Keep nodes that are down, drained or in maintenance.")] = False,
+    strict: Strict = False,
     quiet: Quiet = False,
 ) -> None:
     """Write a real cluster as a configuration: nodes, partitions, accounts, limits, scheduler.
@@ -51,7 +52,9 @@ def site_import(
     """
     from dagsim.families.site.cluster_file import import_site
 
-    lines = import_site(paths, out, gpus=",".join(gpu) if gpu else None, timezone=timezone, keep_all=all_)
+    lines = import_site(
+        paths, out, gpus=",".join(gpu) if gpu else None, timezone=timezone, keep_all=all_, strict=strict
+    )
     for line in () if quiet else lines:
         say(line)
 

@@ -258,10 +258,10 @@ def array_tasks(job: str) -> int | None:
         if not all(
             number.isascii() and number.isdecimal() and len(number) < 9 for number in (first, last or "0", step or "1")
         ):
-            raise Dirty("whose array is not a list of tasks")
+            raise Dirty("with an array that is not a list of tasks")
         tasks += max(0, int(last or first) - int(first)) // max(1, int(step or 1)) + 1
     if tasks > _MOST_TASKS:
-        raise Dirty("whose array is not a list of tasks")
+        raise Dirty("with an array that is not a list of tasks")
     return tasks
 
 
@@ -290,7 +290,7 @@ def _pairs(text: str) -> Mapping[str, str]:
     for part in text.split(",") if not is_unset(text) else ():
         name, equals, value = part.partition("=")
         if not equals:
-            raise Dirty("whose resources are not a list of name=value pairs")
+            raise Dirty("with resources that are not a list of name=value pairs")
         listed[name.strip().lower()] = value
     return listed
 
@@ -712,9 +712,8 @@ def _check_header(names: Sequence[str], where: str) -> None:
     ]
     if missing:
         raise TraceError(
-            f"{where}: the header lacks {', '.join(missing)}; it has {clipped(', '.join(names))}; "
-            "this command prints all columns: "
-            f"{COMMAND}"
+            f"{where}: the header lacks {', '.join(missing)}; it contains {clipped(', '.join(names))}; this "
+            f"command prints all columns: {COMMAND}"
         )
 
 

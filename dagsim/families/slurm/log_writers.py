@@ -21,13 +21,15 @@ def _write_slurm_events(path: Path, jobs: Iterable[Job], cluster: Cluster | None
         for job in jobs:
             task, _ = single_task(job, "slurm-events")
             if task.cpus < 1 or task.cpus != int(task.cpus) or task.gpus != int(task.gpus):
-                raise refused(job, "slurm-events", "it needs a part of a core or of a GPU, or no core")
+                raise refused(job, "slurm-events", "the task needs a fraction of a core or of a GPU, or no core")
             if task.memory_gb * 1024 != int(task.memory_gb * 1024):
                 raise refused(job, "slurm-events", f"{task.memory_gb:g} GB is not a whole number of MB")
             limit = task.estimate
             if limit is not None and (limit != int(limit) or limit < task.work):
                 raise refused(
-                    job, "slurm-events", "its estimate is not a limit in whole seconds, or the job exceeds it"
+                    job,
+                    "slurm-events",
+                    "the estimate of the task is not a time limit in whole seconds, or the task runs longer",
                 )
             cores = int(task.cpus)
             words = [f"-sim-walltime {number_text(task.work)} -n {task.instances * cores} --ntasks-per-node={cores}"]
@@ -72,7 +74,7 @@ def _sacct_rows(jobs: Iterable[Job]) -> Iterator[list[Any]]:
         amounts = [nodes * amount for amount in (task.cpus, task.gpus, 1024 * task.memory_gb)]
         cpus, gpus, memory = map(round, amounts)  # per-instance memory may be a fraction, the total is whole
         if any(abs(amount - round(amount)) > 1e-6 for amount in amounts):
-            raise refused(job, "sacct", "its total CPUs, GPUs or memory (in MB) is not a whole number")
+            raise refused(job, "sacct", "the total number of CPUs, of GPUs or of MB of memory is not a whole number")
         limit = (
             ""
             if task.estimate is None
@@ -80,16 +82,18 @@ def _sacct_rows(jobs: Iterable[Job]) -> Iterator[list[Any]]:
         )
         kind = f":{task.gpu_types[0]}" if task.gpu_types else ""
         if len(task.gpu_types or ()) > 1:
-            raise refused(job, "sacct", "it may run on several GPU types")
+            raise refused(job, "sacct", "the task may run on several GPU types")
         tres = [f"cpu={cpus}", f"node={nodes}"]
         tres += [f"mem={memory}M"] if memory else []
         tres += [f"gres/gpu={gpus}"] + ([f"gres/gpu{kind}={gpus}"] if kind else []) if gpus else []
         times = [_slurm_time(seconds) for seconds in (job.arrival_s, eligible_s, start_s, start_s + task.work)]
         named = (job.user, job.account or job.tenant, job.partition, job.qos)
         if any("|" in word or "\n" in word for word in (job.id, *named)):
-            raise refused(job, "sacct", "a name has a |, which separates columns")
+            raise refused(job, "sacct", "a name contains |, which separates columns")
         if set(".+[") & set(job.id):
-            raise refused(job, "sacct", "its id has a sign (. + [) by which Slurm names parts of jobs")
+            raise refused(
+                job, "sacct", "the id contains a character (. + [) that Slurm uses in the names of parts of jobs"
+            )
         demand = ",".join(tres)
         yield [
             *(job.id, *times, task.work, "COMPLETED", limit, nodes, cpus, demand, demand),

@@ -180,7 +180,7 @@ def _settings_of(queues: QueueTree) -> SlurmSettings:
     unknown = [name for name in queues.scheduler if name not in SlurmSettings.__dataclass_fields__]
     if unknown:
         names = ", ".join(SlurmSettings.__dataclass_fields__)
-        raise ConfigError(f"queues.scheduler: slurm-multifactor has no parameter {unknown[0]!r}; it has {names}")
+        raise ConfigError(f"queues.scheduler: slurm-multifactor has no parameter {unknown[0]!r}; allowed: {names}")
     return SlurmSettings(**queues.scheduler)  # type: ignore[arg-type]
 
 

@@ -115,7 +115,7 @@ class ShareTree:
                 raise ConfigError(f"account {account.name!r}: its parent account {account.parent!r} does not exist")
             self._below.setdefault(account.parent, []).append(account.name)
         if self._below.get(None) != [ROOT]:
-            raise ConfigError(f"one account, {ROOT!r}, must stand above all others")
+            raise ConfigError(f"exactly one account, {ROOT!r}, must be the ancestor of all others")
         self.users = [account.name for account in accounts if account.is_user]
         self._whole = {
             above: ordered_sum(self.accounts[account].shares for account in below)

@@ -69,8 +69,8 @@ _PROTOCOLS = ("last-attempt", "all-attempts")
 _NEVER_KEPT = {"BOOT_FAIL": "whose nodes did not boot", "REVOKED": "revoked by another cluster"}
 _HOUR_S = 3600.0
 _MOMENTS = ("Submit", "Eligible", "Start", "End")
-_FAULTS = ("", "whose Suspended is not a duration", "whose ElapsedRaw is not a duration",
-           "whose Elapsed is not a duration", "without End and Elapsed",
+_FAULTS = ("", "with an invalid duration in Suspended", "with an invalid duration in ElapsedRaw",
+           "with an invalid duration in Elapsed", "without End and Elapsed",
            ImpossibleTimes("with an end before the start"))  # fmt: skip
 """Reasons why a run time is unusable; the first is no reason."""
 _NOTES = (
@@ -89,7 +89,7 @@ _NO_LIST = "whose list of nodes cannot be read, so their nodes are unknown"
 _UNFINISHED = "of requeued jobs that are not over at the end, taken to run for as long as their longest attempt"
 _OTHER_CPUS = Disagreement("whose NCPUS and AllocTRES disagree; taken as AllocTRES")
 _OTHER_LENGTH = Disagreement("whose list of nodes and NNodes disagree")
-_DAY_S = 86400.0
+_DAY_S, _REQUEUE_S = 86400.0, 300.0
 _SHORT_TIME = 8  # in characters; a shorter text is a number of seconds, not a date
 _MIXED = Disagreement("that mix GPU types on a node, which all run on one type here")
 _CLOCK_S = 1.0
@@ -278,7 +278,7 @@ class _Times(NamedTuple):
         """
         moment = float(self.moments[name][row])
         if moment == -inf:
-            raise Dirty(f"whose {name} is not a time")
+            raise Dirty(f"with an invalid time in {name}")
         return None if isnan(moment) else moment
 
 
@@ -292,7 +292,8 @@ class _Reuse:
 
     Rows with one id are attempts of one job if they have the same user and cluster, and if each was
     submitted when the previous one ended or up to a day later (Slurm submits a job anew when it
-    requeues it). Otherwise the id has been used again.
+    requeues it); after a completed attempt, up to five minutes later (MinJobAge). Otherwise the id
+    has been used again.
     """
 
     def __init__(self) -> None:
@@ -301,7 +302,7 @@ class _Reuse:
 
     def add(self, *columns: np.ndarray) -> None:
         """Add rows: hashes of their ids, of the ids with the component, and of their owners, then
-        their submission and end times.
+        their submission and end times, and whether they completed.
         """
         self._rows.append(columns)
 
@@ -321,7 +322,13 @@ class _Reuse:
         return self._numbers
 
     def _number(
-        self, ids: list[int], full: list[int], owners: list[int], submit_s: list[float], end_s: list[float]
+        self,
+        ids: list[int],
+        full: list[int],
+        owners: list[int],
+        submit_s: list[float],
+        end_s: list[float],
+        completed: list[bool],
     ) -> None:
         """Number the jobs in rows that are sorted by id and submission."""
         assert self._numbers is not None
@@ -333,7 +340,8 @@ class _Reuse:
                 return False
             if full[row] not in last or submit_s[row] - submit_s[before] <= _CLOCK_S:
                 return True
-            return isnan(end_s[before]) or -_CLOCK_S <= submit_s[row] - end_s[before] <= _DAY_S
+            longest_s = _REQUEUE_S if completed[before] else _DAY_S
+            return isnan(end_s[before]) or -_CLOCK_S <= submit_s[row] - end_s[before] <= longest_s
 
         for row, id in enumerate(ids):
             if row and id != ids[row - 1]:
@@ -410,7 +418,7 @@ class _Reading:
                 report.note("whose Submit is in milliseconds", table.where(row))
             fine = (submit >= 0) & np.array(list(map(bool, ids)))
             for row in np.flatnonzero(~fine & ~steps).tolist():
-                reason = "whose Submit is not a time" if submit[row] == -inf else "without Submit"
+                reason = "with an invalid time in Submit" if submit[row] == -inf else "without Submit"
                 report.drop(reason if ids[row] else "without an id", table.where(row))
             yield table.chosen(np.flatnonzero(fine & ~steps))
 
@@ -503,7 +511,9 @@ class _Reading:
         owners = map(hash, zip(*[table.texts(_AT[name]).tolist() for name in ("User", "Cluster")], strict=True))
         ids = [map(hash, column) for column in (bases, _ids(table).tolist())]
         columns = [np.fromiter(column, np.int64, len(table)) for column in (*ids, owners)]
-        self.reuse.add(*columns, self._moments(table, "Submit"), self._moments(table, "End"))
+        states = table.words(_AT["State"])
+        completed = np.array([word.upper().startswith("COMPLETED") for word in states.words], bool)[states.place]
+        self.reuse.add(*columns, self._moments(table, "Submit"), self._moments(table, "End"), completed)
 
     def note_nodes(self, table: Table, rows: np.ndarray) -> None:
         """Report rows whose list of nodes cannot be read, or does not have as many nodes as the row
@@ -899,7 +909,7 @@ class _Reading:
             return attempt.terms.tasks, 0
         if taken.slices:
             if not self.options.mig:
-                raise Dirty("on MIG slices (option mig)")
+                raise Dirty("on MIG slices (--read mig=true keeps them)")
             if len(taken.slices) > 1:
                 self._note("on MIG slices of several sizes (each taken as the largest)", attempt.place)
             return sum(count for _, count in taken.slices), max(share for share, _ in taken.slices)
@@ -910,7 +920,7 @@ class _Reading:
             return taken.gpus, 1
         if taken.shards:
             if self.options.shards is None:
-                raise Dirty("on shards of a GPU (option shards)")
+                raise Dirty("on shards of a GPU (--read shards=N keeps them)")
             whole, rest = divmod(taken.shards, self.options.shards)
             return 1, whole + (rest > 0) if whole else rest / self.options.shards
         return nodes, self.options.gpus_per_task or 0

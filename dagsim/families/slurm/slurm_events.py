@@ -74,9 +74,9 @@ def _rows(source: Source, report: ReadReport) -> Iterator[Row]:
         match = _EVENT.match(line) if len(line) < _LONGEST else None
         try:
             if match is None:
-                raise Dirty("that are not an event")
+                raise Dirty("that are not events")
             if match[2] != "submit_batch_job":
-                raise Dirty("of other events than submissions")
+                raise Dirty("of events other than submissions")
             columns = _columns(match[1], match[3], line_number := source.where(place).rpartition(":")[2])
         except Dirty as reason:
             report.drop(str(reason), source.where(place))

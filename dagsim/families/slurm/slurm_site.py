@@ -397,7 +397,7 @@ def _naming(what: str) -> Iterator[None]:
     try:
         yield
     except Dirty as error:
-        raise TraceError(f"{what}: {str(error).removeprefix('whose ')}") from None
+        raise TraceError(f"{what}: {str(error).removeprefix('with ')}") from None
 
 
 _WRITTEN = "Configuration data as of"

@@ -130,15 +130,19 @@ def _explained(cols: ScheduleColumns, job: int, explain: Explain | None) -> list
         shares = [(what, seconds / reasons.queueing_s) for what, seconds in explain(job, reasons.periods)]
     except InputError:
         return None
-    return [f"{100 * share:.0f} %: {what}" for what, share in shares if share >= _LEAST]
+    return _worded(shares)
 
 
 def _missing(cols: ScheduleColumns, job: int) -> list[str]:
     """List the shares of the wait by what was missing, largest first, worded like ``dagsim why``."""
     reasons = wait_reasons(cols, job)
-    shares = {blocker: seconds / reasons.queueing_s for blocker, seconds in reasons.blocked_s.items()}
-    ordered = sorted(shares, key=lambda blocker: -shares[blocker])
-    return [f"{100 * shares[blocker]:.0f} %: {blocker}" for blocker in ordered if shares[blocker] >= _LEAST]
+    shares = [(cause.what, seconds / reasons.queueing_s) for cause, seconds in reasons.blocked_s.items()]
+    return _worded(shares)
+
+
+def _worded(shares: Iterable[tuple[str, float]]) -> list[str]:
+    """List the shares of a wait that are large enough."""
+    return [f"{100 * share:.0f} %: {what}" for what, share in shares if share >= _LEAST]
 
 
 def _free(cols: ScheduleColumns) -> Steps:

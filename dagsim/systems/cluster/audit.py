@@ -8,7 +8,7 @@ that affect more than ``URGENT`` of the jobs or of the resource-hours are shown 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, NamedTuple
@@ -240,6 +240,7 @@ class Auditor:
             group.mask |= 1 << index
         self._groups = list(groups.values())
         self._names = {} if queues is None else _names_of(queues)
+        self._users = {} if queues is None else _users_of(queues)
         self._licences = {} if queues is None else dict(queues.licences)
         self._invented = cluster.name == INVENTED
         self._queues, self._set_up = queues, broken
@@ -278,6 +279,8 @@ class Auditor:
         for kind, column in (("partitions", jobs.partition), ("accounts", jobs.account), ("qos", jobs.qos)):
             if column is not None and kind in self._names:
                 self._judge_names(kind, block, column)
+        if jobs.account is not None and jobs.user is not None and self._users:
+            self._judge_users(block, jobs.account, jobs.user)
         if jobs.request is not None and "reservations" in self._names:
             self._judge_names("reservations", block, jobs.request.mapped(lambda own: own.reservation if own else ""))
         if jobs.observed_nodes is not None:
@@ -445,6 +448,16 @@ class Auditor:
             elif word and known and len(places := np.flatnonzero(column.place == place)):
                 chosen[word] = places.tolist()
         self._tell(kind, block, chosen)
+
+    def _judge_users(self, block: _Block, accounts: Labels, users: Labels) -> None:
+        """Find the jobs of users that do not belong to the account of the job."""
+        code, firsts = combinations([accounts.place, users.place])
+        chosen = {}
+        for place, first in enumerate(firsts.tolist()):
+            account, user = accounts.words[accounts.place[first]], users.words[users.place[first]]
+            if user and user not in self._users.get(account, (user,)):
+                chosen[f"{user} in {account}"] = np.flatnonzero(code == place).tolist()
+        self._tell("users", block, chosen)
 
     def _judge_nodes(self, block: _Block, column: Labels) -> None:
         """Find the jobs that ran on nodes that are missing from the cluster, or that held more on
@@ -632,6 +645,13 @@ def _names_of(queues: QueueTree) -> dict[str, dict[str, None]]:
         "qos": {qos.name: None for qos in queues.qos},
         "reservations": {reservation.name: None for reservation in queues.reservations},
     }
+
+
+def _users_of(queues: QueueTree) -> dict[str, Collection[str]]:
+    """Return the users of each account of a site whose scheduler knows all users of an account."""
+    if queues.scheduler.get("order") != "multifactor":
+        return {}  # elsewhere only users with other shares than the rest are named
+    return {node.name: node.users for node, _ in queues.walk() if node.users}
 
 
 _NUMBER = re.compile(r"(?<=< )([\d.e+]+)(?=:| s:)")

@@ -109,5 +109,5 @@ def _percent(part: int, whole: int) -> str:
     """
     share = 100 * part / max(whole, 1)
     if part in (0, whole):
-        return "100 %" if part else "0 %"
-    return f"{min(max(round(share, 0 if 1 <= share < 99 else 1), 0.1), 99.9):g} %"
+        return "100%" if part else "0%"
+    return f"{min(max(round(share, 0 if 1 <= share < 99 else 1), 0.1), 99.9):g}%"

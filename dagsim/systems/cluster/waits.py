@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from enum import IntEnum, StrEnum
+from enum import IntEnum
 from functools import reduce
 from itertools import count
 from math import inf
@@ -17,6 +17,7 @@ import numpy as np
 
 from dagsim.errors import InputError
 from dagsim.family import family_entries, service
+from dagsim.metrics.why import DOWN, TOO_FEW, Cause, CauseKind
 from dagsim.model import Job, Kind, QueueTree, RejectReason, Request, Task
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster.dependencies import Dependencies
@@ -30,40 +31,6 @@ from dagsim.systems.policy_spec import PolicySpec
 
 if TYPE_CHECKING:
     from dagsim.systems.cluster.scenario import ClusterScenario
-
-
-class CauseKind(StrEnum):
-    """A kind of cause."""
-
-    CONDITION = "condition"
-    """It was not eligible: it waited for other jobs, for a time, or for its array."""
-    LIMIT = "limit"
-    """A limit or a quota of the policy was used up."""
-    GPUS = "gpus"
-    """Too few GPUs were free, of the types and on the nodes that the job may use."""
-    SCATTERED = "scattered"
-    """Enough GPUs were free, but too few on any one node."""
-    FRAGMENTED = "fragmented"
-    """Enough was free, but in parts of GPUs that were too small."""
-    CPUS = "cpus"
-    MEMORY = "memory"
-    WHOLE_NODES = "whole_nodes"
-    """The job would have fitted on nodes that could not be shared."""
-    DOWN = "down"
-    """The job would have fitted on nodes that were down."""
-    BOOT = "boot"
-    """It had its nodes, or would have fitted on nodes, that were off or still booting."""
-    ELSEWHERE = "elsewhere"
-    """The job would have fitted, but only where the rules do not allow it."""
-    ORDER = "order"
-    """The job would have fitted, but the policy's order kept it waiting."""
-
-
-class Cause(NamedTuple):
-    """A reason why a job could not start; ``what`` describes it in words."""
-
-    kind: CauseKind
-    what: str
 
 
 Causes: TypeAlias = tuple[Cause, ...]
@@ -669,7 +636,7 @@ def _lacking(tally: RoomTally, elsewhere: str) -> Iterator[Cause]:
     lacking = tally.lacking(*places)
     if lacking is None:  # the nodes that are up would not be enough even if all were empty
         words = f", and all of its nodes must be of {tally.together}" if tally.together else ""
-        yield Cause(CauseKind.DOWN, f"nodes were down{words}")
+        yield Cause(CauseKind.DOWN, f"{DOWN.what}{words}")
         places = (*_UP, NodeStanding.DOWN)
         lacking = () if tally.fits(*places) else tally.lacking(*places)
     for what in lacking or ():
@@ -688,7 +655,7 @@ def _too_little(what: str, tally: RoomTally, places: tuple[NodeStanding, ...], l
             return Cause(CauseKind.SCATTERED, f"enough GPUs were free, but not {where}")
         if free:
             return Cause(CauseKind.FRAGMENTED, "enough was free, but only in parts of shared GPUs")
-        return Cause(CauseKind.GPUS, "too few GPUs were free")
+        return TOO_FEW
     beside = "GPUs were free, but " if tally.task.demand.demand.gpus and "gpus" not in lacking else ""
     if what == "cpus":
         return Cause(CauseKind.CPUS, f"{beside}too few CPUs{' beside them' if beside else ' were free'}")

@@ -189,9 +189,9 @@ def _columns(source: Source, options: TraceOptions) -> NamedColumns:
     columns.check(_COLUMNS)
     if missing := _missing(columns):
         raise TraceError(
-            f"{source}:1: there is no column for {', '.join(missing)}; "
-            f"there are {clipped(', '.join(columns.names))}; "
-            f"say which hold them: {map_command(source, options.mapping(), missing)}"
+            f"{source}:1: there is no column for {', '.join(missing)}; the columns are "
+            f"{clipped(', '.join(columns.names))}; name the right columns with: "
+            f"{map_command(source, options.mapping(), missing)}"
         )
     return columns
 
@@ -245,7 +245,7 @@ class _Rows:
         instances = checks.count(_AT["instances"], "instances", blank=constants.get("instances", 1))
         gang = table.words(_AT["gang"])
         together = [_YES_OR_NO.get(word.strip().lower()) for word in gang.words]
-        checks.drop(np.array([word is None for word in together])[gang.place], "whose gang is neither yes nor no")
+        checks.drop(np.array([word is None for word in together])[gang.place], "with a gang that is neither yes nor no")
         checks.drop(seconds < 0, ImpossibleTimes("with a negative duration_s"))
         claimed = ~table.blank(_AT["estimate_s"])
         estimate = np.where(claimed, self._duration(checks, "estimate_s", claimed), nan)
@@ -317,7 +317,7 @@ class _Rows:
         is_required = [_YES_OR_NO.get(word.strip().lower()) for word in required.words]
         checks.drop(
             np.array([word is None for word in is_required])[required.place],
-            "whose level_required is neither yes nor no",
+            "with a level_required that is neither yes nor no",
         )
         segment = np.where(checks.table.blank(_AT["segment"]), 0.0, checks.count(_AT["segment"], "segment", 0, blank=0))
         place, distinct = numbered(
@@ -370,7 +370,7 @@ class _Rows:
                         seconds[row] = duration_s(texts[row], name) or 0.0
                     except Dirty:
                         wrong[row] = True
-            checks.drop(wrong & where, f"whose {name} is not a duration")
+            checks.drop(wrong & where, f"with an invalid duration in {name}")
         return checks.finite(seconds, column, name, where=where)
 
     def _moments(self, table: Table, name: str) -> np.ndarray:
@@ -477,7 +477,9 @@ def _graphs(table: Table, rows: _Rows, groups: Grouped) -> JobBatch:
     """Build the jobs from rows that each describe a task."""
     checks = Checks(table)
     tasks, group = rows.tasks(checks), groups.job_of_row()
-    checks.drop(repeated(group * np.int64(len(tasks.names)) + tasks.name), RepeatedId("whose task another row has"))
+    checks.drop(
+        repeated(group * np.int64(len(tasks.names)) + tasks.name), RepeatedId("with the same task as another row")
+    )
     checks.impossible(tasks)
     usable = checks.usable[groups.row]
     kept = np.bincount(groups.job, usable, len(groups.ids)).astype(np.int64)

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from check_engine import run
 
-from dagsim.errors import ModelError
+from dagsim.errors import ConfigError, ModelError
 from dagsim.families.compiled import jit
 from dagsim.families.compiled.choice import plan_for, why_not
 from dagsim.families.compiled.drive import compile_loop, is_warm
@@ -242,3 +242,20 @@ def test_without_a_folder_to_write_to_functions_are_compiled_and_not_kept(
         jit.outer(doubled)(numbers := np.array([1.5]))
     assert numbers.tolist() == [3.0]
     assert not jit.is_kept("doubled")
+
+
+def test_a_numba_that_cannot_be_imported_leaves_simpy_and_says_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with a NumPy that is newer than an old numba allows."""
+    (tmp_path / "numba.py").write_text("raise ImportError('Numba needs NumPy 2.3 or less')")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "numba", raising=False)
+    jobs = [Job.single(str(at), Task("t", 5.0), float(at)) for at in range(3)]
+    scenario = ClusterScenario(FOUR, jobs, engine="compiled")
+    with pytest.raises(ConfigError, match="cannot be imported: Numba needs NumPy"):
+        scenario.engaged("fifo", 0)
+    many = [Job.single(str(at), Task("t", 5.0), float(at)) for at in range(20_000)]
+    _, used = ClusterScenario(FOUR, many, engine="auto").engaged("fifo", 0)
+    assert used.used == "simpy"
+    assert "cannot be imported" in used.reason

@@ -293,3 +293,9 @@ def test_the_fluid_is_for_spark() -> None:
 
     with pytest.raises(ConfigError, match="is for the system 'spark'"):
         FluidWitness(ClusterKernel(Cluster.of({"T4": 1}), []))
+
+
+@pytest.mark.parametrize("sizes", [{"hidden": 0}, {"head": 0}, {"hidden": -1}])
+def test_a_net_without_units_is_refused(sizes: dict[str, int]) -> None:
+    with pytest.raises(ConfigError, match=next(iter(sizes))):
+        DecimaNetConfig(**sizes)

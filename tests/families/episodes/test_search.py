@@ -206,7 +206,11 @@ def test_all_futures_are_played_or_the_one_without_arrivals(monkeypatch, budget,
         ({"base": "sjf"}, ConfigError, "base must be eft-wait"),
         ({"base": "eft-wait[order=path]"}, ConfigError, "base must be eft-wait"),
         ({"agent": "nowhere.pt"}, RunFolderError, "no such checkpoint"),
-        ({"agent": "results/agents/independent-0.9.pt"}, ConfigError, "the net scorer and the codec relative"),
+        (
+            {"agent": "dagsim/families/learning/independent-0.9.pt"},
+            ConfigError,
+            "the net scorer and the codec relative",
+        ),
     ],
 )
 def test_a_parameter_out_of_range_is_refused(params, error, message):

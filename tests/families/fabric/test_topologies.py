@@ -161,3 +161,9 @@ def test_latencies_add_up_along_a_path() -> None:
 def test_a_topology_that_does_not_fit_says_why(build: object, message: str) -> None:
     with pytest.raises(ModelError, match=message):
         build()  # type: ignore[operator]
+
+
+def test_links_have_the_bandwidth_and_latency_of_their_topology() -> None:
+    for topology in (Torus((4, 3), 45.0, 2e-6), Island(2, 48.5, 2e-6)):
+        links = topology.routing(hosts(12)).links
+        assert {(link.bandwidth, link.latency_s) for link in links} == {(topology.bandwidth_gb_s * 1e9, 2e-6)}

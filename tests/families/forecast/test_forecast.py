@@ -729,7 +729,7 @@ def test_pages_of_the_queue_and_of_a_back_test(
     assert "AssocMaxJobsLimit" in text
     assert "default-src &#x27;none&#x27;" in text
     audit = ClusterScenario(scenario.cluster, list(some_jobs().jobs())).audit()
-    known = "policies know: limits of the log (100 % of jobs)"
+    known = "policies know: limits of the log (100% of jobs)"
     scores = {"audit": audit.to_dict(), "knowledge": known, **backtest.to_dict()}
     scores["by_partition"]["<script>alert(1)</script>"] = scores["by_partition"].pop("all")
     text = backtest_page("<b>", scores)

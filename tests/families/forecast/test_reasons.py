@@ -15,7 +15,7 @@ from dagsim.cli import app
 from dagsim.config.schema import Setting, load_config
 from dagsim.experiment.simulate import make_policy
 from dagsim.families.forecast.live import workload_of
-from dagsim.families.forecast.reasons import Fate, verdict_of
+from dagsim.families.forecast.reasons import UNLISTED, Fate, verdict_of
 from dagsim.model import Kind
 from dagsim.systems.cluster.scenario import cluster_scenario_of
 from dagsim.systems.seam import drive
@@ -85,6 +85,115 @@ def test_reasons_have_the_fate_that_the_scheduler_means(reason: str, fate: Fate)
     verdict = verdict_of(reason)
     assert verdict.fate is fate
     assert verdict.words or fate is Fate.KNOWN
+
+
+TRES = ("BB", "Billing", "Energy", "GRES", "License", "Unknown")
+NAMES = """
+AccountNotAllowed AccountingPolicy AssociationJobLimit AssociationResourceLimit AssociationTimeLimit BadConstraints
+BeginTime BurstBufferOperation BurstBufferResources BurstBufferStageIn Cleaning Constraints DeadLine Dependency
+DependencyNeverSatisfied FedJobLock InactiveLimit InvalidAccount InvalidQOS JobArrayTaskLimit JobHeldAdmin JobHeldUser
+JobHoldMaxRequeue JobLaunchFailure Licenses MaxMemPerLimit MaxPoweredUpNodes MpiPortsBusy NodeDown NonZeroExitCode
+None NvidiaImexChannels OutOfMemory PartitionConfig PartitionDown PartitionInactive PartitionNodeLimit
+PartitionTimeLimit Priority Prolog QOSJobLimit QOSNotAllowed QOSResourceLimit QOSTimeLimit QOSUsageThreshold
+RaisedSignal ReqNodeNotAvail Reservation ReservationDeleted ReservationInvalid Resources SchedDefer SystemFailure
+TimeLimit AssocGrpCpuLimit AssocGrpMemLimit AssocGrpNodeLimit AssocGrpJobsLimit AssocGrpSubmitJobsLimit
+AssocGrpWallLimit AssocGrpCPUMinutesLimit AssocGrpCPURunMinutesLimit AssocGrpMemMinutes AssocGrpMemRunMinutes
+AssocGrpNodeMinutes AssocGrpNodeRunMinutes AssocMaxCpuMinutesPerJobLimit AssocMaxCpuPerJobLimit AssocMaxCpuPerNode
+AssocMaxJobsLimit AssocMaxMemMinutesPerJob AssocMaxMemPerJob AssocMaxMemPerNode AssocMaxNodeMinutesPerJob
+AssocMaxNodePerJobLimit AssocMaxSubmitJobLimit AssocMaxWallDurationPerJobLimit MaxCpuPerAccount MaxMemoryPerAccount
+MaxNodePerAccount MaxJobsPerAccount MaxSubmitJobsPerAccount QOSGrpCPUMinutesLimit QOSGrpCPURunMinutesLimit
+QOSGrpCpuLimit QOSGrpJobsLimit QOSGrpMemLimit QOSGrpMemoryMinutes QOSGrpMemoryRunMinutes QOSGrpNodeLimit
+QOSGrpNodeMinutes QOSGrpNodeRunMinutes QOSGrpSubmitJobsLimit QOSGrpWallLimit QOSMaxCpuMinutesPerJobLimit
+QOSMaxCpuPerJobLimit QOSMaxCpuPerNode QOSMaxCpuPerUserLimit QOSMaxJobsPerUserLimit QOSMaxMemoryMinutesPerJob
+QOSMaxMemoryPerJob QOSMaxMemoryPerNode QOSMaxMemoryPerUser QOSMaxNodeMinutesPerJob QOSMaxNodePerJobLimit
+QOSMaxNodePerUserLimit QOSMaxSubmitJobPerUserLimit QOSMaxWallDurationPerJobLimit QOSMinCpuNotSatisfied QOSMinMemory
+QOSMinNode
+"""
+OF_SLURM = {
+    *NAMES.split(),
+    *(f"{who}Grp{what}{unit}" for who in ("Assoc", "QOS") for what in TRES for unit in ("", "Minutes", "RunMinutes")),
+    *(f"{who}Max{what}{of}" for who in ("Assoc", "QOS") for what in TRES for of in ("PerJob", "PerNode",
+                                                                                    "MinutesPerJob")),
+    *(f"QOSMax{what}PerUser" for what in TRES), *(f"QOSMin{what}" for what in TRES),
+    *(f"Max{what}PerAccount" for what in TRES),
+    *(f"Max{what}RunMinsPer{who}" for what in (*TRES, "Cpu", "Memory", "Node") for who in ("Account", "User")),
+}  # fmt: skip
+"""All 216 names of Slurm 24.11 but InvalidReason (a number without a name), and three of the same form."""
+OF_PBS = {
+    Fate.KNOWN: (
+        "Insufficient amount of resource: ncpus (R: 8 A: 4 T: 64)", "Insufficient amount of server resource: lic",
+        "Not enough free nodes available", "Not enough of the right type of nodes available", "Nodes not available",
+        "No available resources on nodes", "Job would conflict with reservation or top job",
+        "Job would interfere with a confirmed reservation", "Job would break strict sorted order",
+        "User has reached server running job limit.", "Group has reached queue night running limit.",
+        "Project has reached queue night's running limit.", "Queue night job limit has been reached.",
+        "Server per-user limit reached on resource ngpus", "Server job limit reached for user kit",
+        "Node has reached user run limit", "Job preempted by requeuing", "Job failed to be preempted",
+        "Job not run because it would immediately be preemptable.",
+    ),
+    Fate.OUTSIDE: (
+        "Queue not started.", "Queue not an execution queue.", "Dedicated time conflict", "Job held by kit",
+        "Job would cross dedicated time boundary", "Job would not finish before dedicated time",
+        "Job only runs in primetime", "Job will run in nonprimetime only", "Job would cross into primetime",
+        "Job would exceed mission CPU share", "Job is under job_sort_formula threshold value",
+        "Job is in an invalid state", "Node is in an ineligible state: offline", "Node has no PBS license",
+    ),
+    Fate.NEVER: ("Not enough total nodes available", "Job has zero shares for fairshare"),
+}  # fmt: skip
+OF_KUEUE = {
+    Fate.KNOWN: (
+        "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor a, 4 more needed",
+        "couldn't assign flavors to pod set main: untolerated taint {k v NoSchedule} in flavor spot, insufficient "
+        "unused quota for nvidia.com/gpu in flavor dear, 1 more needed",
+        "couldn't assign flavors to pod set main: topology \"rack\" allows to fit only 1 out of 2 pod(s)",
+        "Preemption is required: insufficient unused quota. Pending the preemption of 2 workload(s)",
+        "Workload has overlapping preemption targets with another workload", "Evicted due to PodsReadyTimeout",
+        "Preempted to accommodate a workload (UID: 1) due to prioritization", "Exceeded the PodsReady timeout a/b",
+        "0/5 nodes are available: 3 Insufficient nvidia.com/gpu, 2 node(s) had untolerated taint {k: v}.",
+    ),
+    Fate.OUTSIDE: (
+        "LocalQueue a is stopped", "ClusterQueue b is inactive", "ClusterQueue b not found", "LocalQueue a is missing",
+        "Can't admit new workloads: references missing ResourceFlavor(s): x.", "Admission is gated by: x",
+        "The workload has failed admission checks", "The workload is deactivated", "Deactivated due to x",
+    ),
+    Fate.NEVER: (
+        "Workload namespace doesn't match ClusterQueue selector", "resource x unavailable in ClusterQueue",
+        "couldn't assign flavors to pod set main: insufficient quota for cpu in flavor a, request > maximum capacity "
+        "(9 > 8)",
+        "couldn't assign flavors to pod set main: untolerated taint {k v NoSchedule} in flavor spot",
+        "couldn't assign flavors to pod set main: flavor a doesn't match node affinity",
+        "resources didn't satisfy LimitRange constraints: x", "resource validation failed: x",
+        "Flavor \"a\" does not support TopologyAwareScheduling", "no requested topology level: rack",
+        "DRA resource claims not supported",
+    ),
+}  # fmt: skip
+
+
+def test_every_reason_of_slurm_is_listed() -> None:
+    assert len(OF_SLURM) == 219
+    assert [reason for reason in sorted(OF_SLURM) if verdict_of(reason) is UNLISTED] == []
+    assert verdict_of("MaxCpuRunMinsPerUser").fate is Fate.OUTSIDE  # as for QOSGrpCPURunMinutesLimit
+
+
+@pytest.mark.parametrize("before", ["", "Not Running: ", "Not Running - "])
+def test_every_comment_of_pbs_is_listed(before: str) -> None:
+    for fate, comments in OF_PBS.items():
+        for comment in comments:
+            assert verdict_of(before + comment).fate is fate, comment
+            assert verdict_of(before + comment) is not UNLISTED, comment
+
+
+def test_every_message_of_kueue_about_a_workload_is_listed() -> None:
+    for fate, messages in OF_KUEUE.items():
+        for message in messages:
+            assert verdict_of(message).fate is fate, message
+            assert verdict_of(message) is not UNLISTED, message
+
+
+def test_a_reason_that_is_not_listed_is_forecast_with_a_warning(tmp_path: Path) -> None:
+    answer = Answer(tmp_path, [queued(1, state_reason="WaitingForTheMoon"), queued(2, state_reason="Priority")])
+    assert answer.medians_s == {"1": 0.0, "2": 0.0}
+    assert "warning: 1 jobs wait for reasons that dagsim does not list, such as 'WaitingForTheMoon'" in answer.warnings
 
 
 @pytest.mark.parametrize("reason", ["BeginTime", "Priority", "None"])

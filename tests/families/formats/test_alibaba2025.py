@@ -30,7 +30,7 @@ def test_an_instance_is_a_job_from_scheduling_or_creation_to_deletion(sample: An
 def test_instances_beyond_the_trace_and_out_of_order_are_dropped_with_reasons(sample: Any) -> None:
     assert [job.id for job in sample.jobs] == ["instance_b", "instance_a"]
     text = str(sample.trace.report)
-    assert "dropped 2 whose creation or deletion lies outside the trace, 1 whose times are out of order" in text
+    assert "dropped 2 with a creation or deletion outside the trace, 1 with times out of order" in text
     assert "2 instances with a share of RDMA (not modelled)" in text
 
 

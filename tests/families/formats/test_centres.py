@@ -99,11 +99,11 @@ def test_wrong_rows_are_dropped_with_reasons(read: Reading, samples: Path, tmp_p
     head, row, *_ = (samples / "pm100" / "job_table.csv").read_text(encoding="utf-8").splitlines()
     wrong = (
         ("", "", ""),
-        (",2,256,", ",0,256,", "whose num_nodes_alloc is impossible"),
-        (",474,", ",-3,", "whose mem_alloc is not a size"),
-        ("09:10:30", "08:10:30", "whose times are out of order"),
-        ("2020-05-10 09:00:00+00:00", "soon", "whose submit_time is not a date"),
-        (",256,8,", ",256,x,", "whose num_gpus_alloc is not a number"),
+        (",2,256,", ",0,256,", "with an impossible value for num_nodes_alloc"),
+        (",474,", ",-3,", "with an invalid size in mem_alloc"),
+        ("09:10:30", "08:10:30", "with times out of order"),
+        ("2020-05-10 09:00:00+00:00", "soon", "with an invalid date in submit_time"),
+        (",256,8,", ",256,x,", "with a non-numeric value for num_gpus_alloc"),
     )
     rows = [f"{place}{row[1:].replace(old, new, 1)}" for place, (old, new, _) in enumerate(wrong)]
     path = tmp_path / "jobs.csv"
@@ -139,6 +139,6 @@ def test_slurm_events(read: Reading, samples: Path) -> None:
     assert reading.job("jobid_2").arrival_s == 3
     assert (reading.job("7").tenant, reading.job("7").partition) == ("account2", "debug")
     assert reading.dropped == {
-        "of other events than submissions": 1,
-        "whose time limit is not a duration": 1,
+        "of events other than submissions": 1,
+        "with an invalid duration in time limit": 1,
     }

@@ -64,7 +64,7 @@ def test_every_event_has_a_fate(sample: Any) -> None:
         "of tasks that began before the trace": 1,
         "of impossible tasks": 3,
         "with an unknown event type": 1,
-        "whose time is not a number": 1,
+        "with a non-numeric value for time": 1,
         "with a wrong number of fields": 1,
     }
     assert sample.trace.report.skipped == {"joined from the job events": 5, "after the end of the trace": 1}

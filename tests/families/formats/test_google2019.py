@@ -64,7 +64,7 @@ def test_every_event_has_a_fate(sample: Any) -> None:
     assert sample.dropped == {
         "of jobs that outlive the trace": 2,
         "with an unknown event type": 1,
-        "whose time is not a number": 1,
+        "with a non-numeric value for time": 1,
         "without collection_id": 1,
         "with a wrong number of fields": 1,
     }
@@ -106,7 +106,7 @@ def test_the_kaggle_sample_counts_usage_windows(read: Reading, samples: Path) ->
     assert got.dropped == {
         "with an end before the start": 1,
         "without start_time": 1,
-        "whose time lies outside the trace": 1,
+        "with a time outside the trace": 1,
     }
     assert got.noted == {"tasks inside alloc sets (treated as ordinary tasks)": 1}
     assert "lower bound" in got.trace.assumptions["work"]
@@ -136,7 +136,7 @@ def test_requests_have_no_end_and_shapes_are_machines(read: Reading, samples: Pa
         ("401", 0, ["1", "0"]), ("402", 80, ["0"]),
     ]  # fmt: skip
     assert got.job("401").tasks[0].work == 10
-    assert got.dropped == {"whose instance another row has": 1, "that describe an impossible job": 1}
+    assert got.dropped == {"with the same instance as another row": 1, "that describe an impossible job": 1}
     cluster = got.trace.cluster()
     assert [(node.cpus, node.memory_gb) for node in cluster.nodes] == [(1, 0.5)] * 3 + [(0.5, 0.25)] * 2
 
@@ -223,7 +223,7 @@ def test_alloc_sets_and_machine_events_may_be_named(read: Reading, tmp_path: Pat
     [
         ("900000000,1,,JOB,ida,0.1,0.1", "without instance_index"),
         ("900000000,,0,JOB,ida,0.1,0.1", "without collection_id"),
-        ("-5,1,0,JOB,ida,0.1,0.1", "whose time lies outside the trace"),
+        ("-5,1,0,JOB,ida,0.1,0.1", "with a time outside the trace"),
     ],
 )
 def test_a_request_without_what_it_needs_is_dropped(read: Reading, tmp_path: Path, row: str, reason: str) -> None:

@@ -37,7 +37,7 @@ def test_a_missing_duration_is_end_minus_start(sample: Any) -> None:
 def test_every_dirty_row_is_dropped_for_its_reason(sample: Any) -> None:
     assert sample.dropped == {
         "without submit_time": 1,
-        "whose gpu_num is not a number": 1,
+        "with a non-numeric value for gpu_num": 1,
         "with a negative duration": 1,
     }
 

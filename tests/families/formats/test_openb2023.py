@@ -52,13 +52,13 @@ def test_pending_pods_count_from_creation_and_an_unknown_qos_is_noted(sample: An
 
 def test_every_dirty_row_is_dropped_for_its_reason(sample: Any) -> None:
     assert sample.dropped == {
-        "whose times are out of order": 2,
-        "whose num_gpu and gpu_milli disagree": 2,
+        "with times out of order": 2,
+        "with num_gpu and gpu_milli that disagree": 2,
         "with a gpu_spec but no GPU": 1,
-        "whose id another row has": 1,
+        "with the same id as another row": 1,
         "without cpu_milli": 1,
         "that describe an impossible job": 1,
-        "whose num_gpu is not a number": 1,
+        "with a non-numeric value for num_gpu": 1,
         "without deletion_time": 1,
         "without creation_time": 1,
         "with a wrong number of fields": 1,
@@ -83,7 +83,7 @@ def test_one_gpu_may_be_shared_and_several_are_whole(read: Reading, samples: Pat
     assert {job.id: job.tasks[0].gpus for job in got.jobs} == {
         pod: gpus for pod, gpus in asked.items() if gpus is not None
     }
-    assert got.dropped == {"whose num_gpu and gpu_milli disagree": 4}
+    assert got.dropped == {"with num_gpu and gpu_milli that disagree": 4}
 
 
 def test_the_nodes_beside_the_pods_are_the_cluster(sample: Any) -> None:
@@ -109,7 +109,7 @@ def test_work_of_a_known_type_is_counted_on_the_reference(read: Reading, samples
 
 def test_a_node_of_a_million_gpus_is_damage(tmp_path: Path) -> None:
     (tmp_path / "nodes.csv").write_text("sn,cpu_milli,memory_mib,gpu,model\na,1,1,1000000,T4\n")
-    with pytest.raises(TraceError, match=r"nodes\.csv:2: a node whose gpu is impossible"):
+    with pytest.raises(TraceError, match=r"nodes\.csv:2: a node with an impossible value for gpu"):
         read_openb_nodes(Source(tmp_path / "nodes.csv"))
 
 

@@ -136,8 +136,8 @@ def test_the_list_of_the_simulator(read: Reading, samples: Path) -> None:
     assert (old.gpus, old.gpu_types) == (2, ("K80",))
     assert got.dropped == {
         "with a negative duration": 1,
-        "whose num_gpu is not a number": 1,
-        "whose id another row has": 1,
+        "with a non-numeric value for num_gpu": 1,
+        "with the same id as another row": 1,
     }
 
 

@@ -32,10 +32,10 @@ def test_work_is_all_attempts_on_the_gpus_of_the_first(log: Any) -> None:
 def test_every_unusable_job_is_dropped_for_its_reason(log: Any) -> None:
     assert log.dropped == {
         "without submitted_time": 1,
-        "whose jobid another job has": 1,
+        "with the same jobid as another job": 1,
         "without attempts": 1,
         "without end": 1,
-        "whose times are out of order": 1,
+        "with times out of order": 1,
         "without GPUs": 1,
     }
     assert log.noted == {
@@ -59,9 +59,9 @@ def test_equal_rows_of_a_list_are_kept_and_noted(read: Reading, samples: Path) -
     ]  # fmt: skip
     assert got.noted == {"rows that are identical to another (kept)": 1}
     assert got.dropped == {
-        "whose timestamp is not a date": 1,
+        "with an invalid date in timestamp": 1,
         "with a negative duration": 1,
-        "whose num_gpus is impossible": 1,
+        "with an impossible value for num_gpus": 1,
     }
 
 
@@ -87,4 +87,4 @@ def test_the_earliest_of_the_jobs_of_one_id_is_kept(read: Reading, tmp_path: Pat
     (tmp_path / "cluster_job_log").write_text("[" + ",\n".join(jobs) + "]")
     got = read(tmp_path / "cluster_job_log")
     assert [(job.id, job.arrival_s) for job in got.jobs] == [("a", 0), ("b", 10)]
-    assert got.dropped == {"whose jobid another job has": 1}
+    assert got.dropped == {"with the same jobid as another job": 1}

@@ -28,9 +28,9 @@ def test_every_file_of_a_folder_is_a_job(read: Reading, samples: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("1\n0 0 0\n1 x 1 0\n2 0 1 1\n", "whose processing time is not a number"),
+        ("1\n0 0 0\n1 x 1 0\n2 0 1 1\n", "with a non-numeric value for processing time"),
         ("1\n0 0 0\n1 4 2 0\n2 0 1 1\n", "with a different number of predecessors than stated"),
-        ("1\n0 0 0\n1 4 1 0\n1 4 1 0\n", "whose id another row has"),
+        ("1\n0 0 0\n1 4 1 0\n1 4 1 0\n", "with the same id as another row"),
         ("5\n0 0 0\n1 4 1 0\n2 0 1 1\n", "with a different number of rows than stated"),
         ("1\n0 0 0\n1 4 2 0 2\n2 0 1 1\n", "of jobs that are not a DAG"),
     ],

@@ -49,10 +49,10 @@ def test_every_dirty_row_is_dropped_or_noted_for_its_reason(sample: Any) -> None
     assert sample.dropped == {
         "that never ran": 1,
         "without processors": 1,
-        "whose id another row has": 1,
+        "with the same id as another row": 1,
         "with a negative submit time": 1,
         "with a wrong number of fields": 1,
-        "whose run time is not a number": 1,
+        "with a non-numeric value for run time": 1,
     }
     assert sample.noted == {
         "that got a different number of processors than requested": 1,
@@ -164,7 +164,7 @@ def test_a_map_of_swf_names_a_field_by_its_number(tmp_path: Path) -> None:
     path = tmp_path / "a.swf"
     path.write_text(_FURTHER.format(1, 0, 16))
     for text in ("nodes=x", "gpus=20", "nodes=0"):
-        with pytest.raises(ConfigError, match="map: swf takes nodes=NUMBER"):
+        with pytest.raises(ConfigError, match="map: swf expects nodes=NUMBER"):
             list(open_trace(path, options=TraceOptions(map=text)).jobs())
     with pytest.raises(TraceError, match=r"a\.swf:1: there is no field 22 \(nodes\), because the row has only 21"):
         list(open_trace(path, options=TraceOptions(map="nodes=22")).jobs())

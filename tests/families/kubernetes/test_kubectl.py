@@ -34,7 +34,7 @@ def test_every_pod_has_its_fate(pods: Any) -> None:
         "of jobs that did not finish as a whole": 1,
         "that never ran": 1,
         "of jobs that outlive the trace": 1,
-        "on shares of a GPU (option mig)": 1,
+        "on shares of a GPU (--read mig=true keeps them)": 1,
         "on time slices of a GPU (--read shards=N keeps them)": 1,
     }
     assert dict(pods.trace.report.skipped) == {"of pods without a GPU": 1, "of daemon sets": 1}

@@ -130,7 +130,7 @@ def test_a_manager_that_ends_is_an_error_with_its_log(tmp_path: Path) -> None:
 
 
 def test_a_wrong_version_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="version 'v2' is none of v1beta2, v1beta1"):
+    with pytest.raises(ConfigError, match="version must be one of v1beta2, v1beta1, got 'v2'"):
         KueueManager(fake(tmp_path), version="v2")
 
 
@@ -169,3 +169,14 @@ def test_a_workload_becomes_a_manifest_that_is_read_again(version: str) -> None:
     read = kueue_workload_object({**manifest, "kind": "Workload"})
     assert read is not None
     assert (read.pod_sets, read.assignments, read.priority) == ((pod_set,), (held,), 7.0)
+
+
+def test_only_flavors_without_a_topology_get_a_label_of_their_own() -> None:
+    """A flavor with a topology takes the nodes of all its labels, so that a further one would leave it none."""
+    flavors = (ResourceFlavor("plain", {"pool": "p"}), ResourceFlavor("racks", {"pool": "q"}, topology_name="tree"))
+    manifests = manifests_of(KueueObjects(resource_flavors=flavors), "v1beta1")
+    made = {one["metadata"]["name"]: one["spec"] for _, plural, one in manifests if plural == "resourceflavors"}
+    assert made["racks"]["topologyName"] == "tree"
+    assert made["racks"]["nodeLabels"] == {"pool": "q"}
+    assert "topologyName" not in made["plain"]
+    assert "plain" in made["plain"]["nodeLabels"].values()

@@ -9,6 +9,7 @@ import pytest
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, UnknownName
 from dagsim.families.learning.codecs.candidates import Candidates
+from dagsim.families.learning.env_settings import EnvConfig
 from dagsim.families.learning.episode import Episode, Reward, RewardConfig
 from dagsim.metrics import summarize
 from dagsim.metrics.columns import columns
@@ -215,3 +216,10 @@ def test_unfairness_counts_the_tenants_with_jobs_in_the_system() -> None:
     reward = Reward(RewardConfig({"unfairness": 1.0}), kernel, TERMS)
     kernel.run(POLICIES.create("fifo"))
     assert reward.step() == pytest.approx(-8 * 0.5)
+
+
+def test_an_environment_refuses_a_wrong_reward_when_it_is_described() -> None:
+    with pytest.raises(ConfigError, match="at least one term"):
+        EnvConfig(reward={})
+    with pytest.raises(ConfigError, match="scale must be positive"):
+        EnvConfig(reward_scale=0.0)

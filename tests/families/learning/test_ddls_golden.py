@@ -1,4 +1,4 @@
-"""Kept agents play the same schedules as when they were published, to the last digit."""
+"""Shipped agents play the same schedules as when they were published, to the last digit."""
 
 from __future__ import annotations
 
@@ -16,27 +16,21 @@ from dagsim.families.learning.checkpoint import Checkpoint
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[2]
-SHIPPED = ROOT / "dagsim" / "families" / "learning" / "ppo.pt"
-KEPT = [SHIPPED, *sorted((ROOT / "results" / "agents").glob("*.pt"))]
-ALL = sorted([*(ROOT / "results").rglob("*.pt"), *(ROOT / "dagsim").rglob("*.pt")])
+SHIPPED = sorted((ROOT / "dagsim" / "families" / "learning").glob("*.pt"))
+ALL = sorted((ROOT / "dagsim").rglob("*.pt"))
 GOLDEN: dict[str, Any] = json.loads((HERE / "golden.json").read_text())
 
 
-@pytest.mark.parametrize(
-    "path", [SHIPPED, *sorted((ROOT / "results" / "agents").glob("*.pt"))], ids=lambda path: path.stem
-)
-def test_kept_agents_play_the_same_schedules(path: Path) -> None:
-    workload = "heterogeneous-dag" if "dag" in path.stem else "heterogeneous"
-    config = load_config(None, [f"workload={workload}", "workload.count=60"])
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_shipped_agents_play_the_same_schedules(path: Path) -> None:
+    config = load_config(None, ["workload=heterogeneous", "workload.count=60"])
     for seed in (1, 2):
         result = run_policy(config, f'ppo[checkpoint="{path}"]', seed)
         assert result.summary.jct_s.mean == GOLDEN["schedules"][f"agents/{path.name} {seed}"]
 
 
-@pytest.mark.parametrize(
-    "path", sorted([*(ROOT / "results").rglob("*.pt"), *(ROOT / "dagsim").rglob("*.pt")]), ids=lambda path: path.stem
-)
-def test_every_kept_agent_has_a_digest_that_protects_it(path: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("path", ALL, ids=lambda path: path.stem)
+def test_every_shipped_agent_has_a_digest_that_protects_it(path: Path, tmp_path: Path) -> None:
     Checkpoint.load(path)
     content = torch.load(path, weights_only=True)
     next(iter(content["weights"].values())).view(-1)[0] += 1e-3

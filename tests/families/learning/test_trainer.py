@@ -76,7 +76,6 @@ def test_a_training_leaves_its_best_agent_and_a_log(folder: Store) -> None:
 
 def test_a_resumed_training_ends_bit_for_bit_as_one_that_was_not_stopped(folder: Store, tmp_path: Path) -> None:
     stopped = RunStore.create(tmp_path, "train", tiny(), argv=[], label="ppo")
-    session = TrainingRun(stopped)
 
     def stop(progress: Progress) -> None:
         if progress.what == "training":
@@ -84,9 +83,8 @@ def test_a_resumed_training_ends_bit_for_bit_as_one_that_was_not_stopped(folder:
             if progress.done == 2:
                 raise KeyboardInterrupt
 
-    session._tell = stop
     with pytest.raises(KeyboardInterrupt):
-        session.run()
+        TrainingRun(stopped, tell=stop).run()
     assert stopped.state == "interrupted"
     assert len(read_log(stopped.path)) == 2
     TrainingRun(Store.open(stopped.path)).run(resume=True)

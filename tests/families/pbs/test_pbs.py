@@ -108,7 +108,7 @@ def test_memory_has_the_units_of_pbs(read: Reading, ended: Callable[[str], Path]
 
 def test_lines_of_100_kb_are_read_and_of_a_megabyte_refused(read: Reading, ended: Callable[[str], Path]) -> None:
     assert len(read(ended("exec_host=" + "n0001/0+" * 15_000)).jobs) == 1
-    with pytest.raises(TraceError, match=r"20260105:1: a line of"):
+    with pytest.raises(TraceError, match=r"20260105:1: the line has"):
         read(ended("exec_host=" + "n0001/0+" * 150_000))
 
 

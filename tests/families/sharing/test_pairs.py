@@ -11,13 +11,13 @@ from scripted_policy import Scripted, ends, rates
 
 from dagsim.errors import ConfigError, IllegalDecision, ModelError
 from dagsim.families.sharing.pairs import MeasuredPairs, PairTable
-from dagsim.metrics.why import wait_reasons
+from dagsim.metrics.why import CauseKind, wait_reasons
 from dagsim.model import Cluster, Decision, Job, Join, Kind, Node, Preempt, Share, Start, Task, gpu_type
 from dagsim.systems.cluster import ClusterKernel, ClusterView, Maintenance
 from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
-from dagsim.systems.cluster.waits import CauseKind, binding_causes
+from dagsim.systems.cluster.waits import binding_causes
 from dagsim.testing.violations import as_recorded, violations
 
 T4 = gpu_type("T4")

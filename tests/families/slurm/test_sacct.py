@@ -70,8 +70,8 @@ def test_the_sample_is_kept_and_dropped_for_its_reasons(sample: Any) -> None:
     assert sample.dropped == {
         "of array tasks that never ran": 1,
         "cancelled before they started": 1,
-        "on MIG slices (option mig)": 1,
-        "on shards of a GPU (option shards)": 1,
+        "on MIG slices (--read mig=true keeps them)": 1,
+        "on shards of a GPU (--read shards=N keeps them)": 1,
         "that outlive the trace": 1,
     }
     assert dict(sample.trace.report.skipped) == {"of steps": 2}
@@ -391,13 +391,13 @@ def test_at_the_change_to_summer_time_elapsed_is_trusted(read: Reading, log: Log
 
 
 def test_relative_dates_are_no_times(read: Reading, log: Log) -> None:
-    assert read(log({}, {"JobID": "8", "Submit": "02:53:32"})).dropped == {"whose Submit is not a time": 1}
+    assert read(log({}, {"JobID": "8", "Submit": "02:53:32"})).dropped == {"with an invalid time in Submit": 1}
 
 
 def test_nan_is_no_time_whatever_the_other_rows_are(read: Reading, log: Log) -> None:
     wrong = {"JobID": "8", "Submit": "nan"}
     for other in ({}, {"JobID": "9", "Submit": "Unknown"}):
-        assert read(log({}, wrong, other)).dropped["whose Submit is not a time"] == 1
+        assert read(log({}, wrong, other)).dropped["with an invalid time in Submit"] == 1
 
 
 def test_rows_with_a_last_empty_column_are_read(read: Reading, log: Log) -> None:
@@ -441,7 +441,9 @@ def test_without_allocated_resources_those_asked_for_count(read: Reading, log: L
 
 
 def test_a_file_that_lacks_columns_is_told_the_command(read: Reading, log: Log) -> None:
-    with pytest.raises(TraceError, match=r"the header lacks Submit, AllocTRES or NCPUS; it has .*sacct --allusers"):
+    with pytest.raises(
+        TraceError, match=r"the header lacks Submit, AllocTRES or NCPUS; it contains .*sacct --allusers"
+    ):
         read(log({}, without=("Submit", "AllocTRES", "NCPUS")))
 
 
@@ -519,8 +521,8 @@ def test_real_runs_are_read_whole_and_alike_as_text_and_json(read: Reading, data
         "of array tasks that never ran",
         "cancelled before they started",
         "that ended before they started",
-        "on MIG slices (option mig)",
-        "on shards of a GPU (option shards)",
+        "on MIG slices (--read mig=true keeps them)",
+        "on shards of a GPU (--read shards=N keeps them)",
     }
     by_id = {job.id: job for job in document.jobs}
     # The text has no column SubmitLine, so only the JSON says what was requested beside resources.

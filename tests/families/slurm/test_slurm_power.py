@@ -131,3 +131,10 @@ def test_the_cloud_nodes_of_a_real_site_boot_about_as_often_as_they_did(tmp_path
     rows = kernel.schedule.log.rows()
     boots = int(((rows["kind"] == Kind.POWER) & (rows["value"] == PowerState.BOOTING)).sum())
     assert abs(boots - (folder / "power.log").read_text().count("booted")) <= 8
+
+
+@pytest.mark.parametrize(("rate", "named"), [("1", True), ("3", True), ("0", False), ("300", False)])
+def test_a_rate_that_would_hold_nodes_back_is_named_as_not_kept(rate: str, named: bool) -> None:
+    """Slurm powers up that many nodes per minute; 0 means any number."""
+    _, dropped = rules({"suspendtime": "600", "resumerate": f"{rate} nodes"})
+    assert any(what.startswith(f"resumerate={rate}:") for what in dropped) == named

@@ -276,7 +276,7 @@ def test_events_of_nodes_are_outages_of_the_site(folder: Path) -> None:
     assert "sacctmgr show event: 1 nodes that are not in the cluster, such as x9" in unmodelled
     assert "sacctmgr show event: state 'PLANNED'" in unmodelled
     (folder / "events.txt").write_text(EVENTS.replace("1772460000", "yesterday"))
-    with pytest.raises(TraceError, match=r"events\.txt:5: an event whose start is not a time"):
+    with pytest.raises(TraceError, match=r"events\.txt:5: an event with an invalid time in start"):
         read_slurm_site(site_files([folder]))
 
 
@@ -348,21 +348,36 @@ _HUGE = "9" * 5000
 @pytest.mark.parametrize(
     ("name", "old", "new", "words"),
     [
-        ("nodes.conf", "Sockets=2", f"Sockets={_HUGE}", "node n1: sockets is not a number"),
-        ("nodes.conf", "RealMemory=65536", "RealMemory=nan", "node n1: realmemory is not a number"),
-        ("nodes.conf", "a100:2", f"a100:{_HUGE}", "node g1: number of GPUs is not a number"),
-        ("nodes.conf", "Weight=9", "Weight=heavy", "node g1: weight is not a number"),
-        ("slurm.conf", "PriorityTier=3", f"PriorityTier={_HUGE}", "partition side: prioritytier is not a number"),
+        ("nodes.conf", "Sockets=2", f"Sockets={_HUGE}", "node n1: a non-numeric value for sockets"),
+        ("nodes.conf", "RealMemory=65536", "RealMemory=nan", "node n1: a non-numeric value for realmemory"),
+        ("nodes.conf", "a100:2", f"a100:{_HUGE}", "node g1: a non-numeric value for number of GPUs"),
+        ("nodes.conf", "Weight=9", "Weight=heavy", "node g1: a non-numeric value for weight"),
+        (
+            "slurm.conf",
+            "PriorityTier=3",
+            f"PriorityTier={_HUGE}",
+            "partition side: a non-numeric value for prioritytier",
+        ),
         ("slurm.conf", "MaxTime=1-0", "MaxTime=-5", "partition (main|side): without duration"),
-        ("slurm.conf", "GRES/gpu=8", "GRES/gpu=x", "partition main: tresbillingweights is not a number"),
-        ("slurm.conf", "bf_interval=45", f"bf_interval={_HUGE}", "slurm.conf: bf_interval is not a number"),
-        ("slurm.conf", "default_queue_depth=50", "default_queue_depth=-1", "default_queue_depth is impossible"),
-        ("slurm.conf", "PriorityWeightAge=500", "PriorityWeightAge=x", "slurm.conf: priorityweightage is not a number"),
-        ("slurm.conf", "Licenses=solver:3", "Licenses=solver:x", "slurm.conf: licences is not a number"),
-        ("dump.txt", "cpu=12", "cpu=twelve", "account lab: cpu is not a number"),
-        ("dump.txt", "MaxJobs=2", f"MaxJobs={_HUGE}", "account sub: limit of jobs is not a number"),
-        ("qos.txt", "normal|10", f"normal|{_HUGE}", "QOS normal: priority is not a number"),
-        ("qos.txt", "cpu=4|1", "cpu=4|many", "QOS side: limit of jobs is not a number"),
+        ("slurm.conf", "GRES/gpu=8", "GRES/gpu=x", "partition main: a non-numeric value for tresbillingweights"),
+        ("slurm.conf", "bf_interval=45", f"bf_interval={_HUGE}", "slurm.conf: a non-numeric value for bf_interval"),
+        (
+            "slurm.conf",
+            "default_queue_depth=50",
+            "default_queue_depth=-1",
+            "an impossible value for default_queue_depth",
+        ),
+        (
+            "slurm.conf",
+            "PriorityWeightAge=500",
+            "PriorityWeightAge=x",
+            "slurm.conf: a non-numeric value for priorityweightage",
+        ),
+        ("slurm.conf", "Licenses=solver:3", "Licenses=solver:x", "slurm.conf: a non-numeric value for licences"),
+        ("dump.txt", "cpu=12", "cpu=twelve", "account lab: a non-numeric value for cpu"),
+        ("dump.txt", "MaxJobs=2", f"MaxJobs={_HUGE}", "account sub: a non-numeric value for limit of jobs"),
+        ("qos.txt", "normal|10", f"normal|{_HUGE}", "QOS normal: a non-numeric value for priority"),
+        ("qos.txt", "cpu=4|1", "cpu=4|many", "QOS side: a non-numeric value for limit of jobs"),
     ],
 )
 def test_a_value_that_cannot_be_read_is_an_error_that_names_its_owner(

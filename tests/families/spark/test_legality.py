@@ -69,13 +69,15 @@ class Spoilt:
 
     def __init__(self, at: int, seed: int) -> None:
         self.at, self.asked, self.anything = at, 0, Anything(seed, parity=False)
+        self.kernel: SparkKernel
+        """The kernel that asks, set before it runs."""
         self.state: object = None
 
     def decide(self, view: SparkView) -> Iterable[Commit]:
         self.asked += 1
         if self.asked < self.at:
             return self.anything.decide(view)
-        self.state = spark_state(view._simulation)
+        self.state = spark_state(self.kernel)
         stage = next(stage for job in view.jobs for stage in view.schedulable(job))
         return [Commit(stage, view.committable + 1)]
 
@@ -83,7 +85,7 @@ class Spoilt:
 @pytest.mark.parametrize("seed", range(8))
 def test_what_is_refused_leaves_the_state_as_it_was(seed: int) -> None:
     policy = Spoilt(3 + 4 * seed, seed)
-    kernel = SparkKernel(5, random_jobs(seed), moving_delay_ms=20)
+    policy.kernel = kernel = SparkKernel(5, random_jobs(seed), moving_delay_ms=20)
     with pytest.raises(IllegalDecision, match=r"^policy Spoilt: at "):
         kernel.run(policy)
     assert spark_state(kernel) == policy.state

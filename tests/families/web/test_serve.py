@@ -236,7 +236,7 @@ def test_events_bring_all_runs_first_and_then_what_changes(tmp_path: Path) -> No
 
     def enough(answer: Answer) -> bool:
         messages = [json.loads(line[6:]) for line in answer.text.split("\n\n") if line.startswith("data: ")]
-        if len(messages) == 1 and folder._count == 1:
+        if len(messages) == 1 and len(folder.lines()) == 1:
             folder.add(extra)
         return len(messages) == 2
 

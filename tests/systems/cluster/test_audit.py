@@ -33,6 +33,7 @@ from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import Conversation
+from dagsim.traces.report import CONTRADICTIONS
 from dagsim.workload.arrays import JobArrays
 
 V100, T4 = gpu_type("V100-16"), gpu_type("T4")
@@ -273,3 +274,133 @@ def test_what_breaks_a_rule_for_single_jobs_never_starts_and_holds_nobody_up() -
     Conversation(kernel).follow(POLICIES.create("slurm-multifactor"))
     ends = {row.job: row.kind.name for row in kernel.schedule.log if row.kind.name in ("REJECTED", "COMPLETED")}
     assert ends == {0: "REJECTED", 1: "COMPLETED"}
+
+
+SITE = {
+    "slurm.conf": """ClusterName=kite
+SelectType=select/cons_tres
+PriorityType=priority/multifactor
+PriorityWeightFairshare=1000
+AccountingStorageEnforce=limits,qos,associations
+GresTypes=gpu
+NodeName=n[1-2] CPUs=16 RealMemory=64000 Gres=gpu:a100:2
+NodeName=c1 CPUs=16 RealMemory=64000
+PartitionName=gpu Nodes=n[1-2] Default=YES MaxTime=1-00:00:00
+PartitionName=cpu Nodes=c1 MaxTime=02:00:00
+""",
+    "assoc.txt": """Cluster|Account|User|Share|ParentName|MaxTRES|QOS
+kite|root||1|||normal
+kite|bio||10|root||normal
+kite|bio|ana|1|||normal
+kite|bio|ben|1||cpu=8|normal
+""",
+    "qos.txt": "Name|Priority|Flags|MaxWall\nnormal|0||1-00:00:00\n",
+}
+COLUMNS = (
+    "JobID|User|Account|Partition|QOS|State|Submit|Eligible|Start|End|ElapsedRaw|TimelimitRaw|NNodes|NCPUS|ReqTRES|"
+    "AllocTRES|NodeList|SubmitLine"
+)
+ROW = {
+    "User": "ana", "Account": "bio", "Partition": "gpu", "QOS": "normal", "State": "COMPLETED",
+    "Submit": 0, "Eligible": 0, "Start": 60, "End": 660, "ElapsedRaw": 600, "TimelimitRaw": 60, "NNodes": 1,
+    "NCPUS": 4, "ReqTRES": "cpu=4,mem=8G,node=1,gres/gpu:a100=1", "NodeList": "n1", "SubmitLine": "sbatch a.sh",
+}  # fmt: skip
+WRONG: dict[str, dict[str, object]] = {
+    "impossible": {"ReqTRES": "cpu=4,mem=8G,node=1,gres/gpu:a100=8"},
+    "rules": {"User": "ben", "NCPUS": 16, "ReqTRES": "cpu=16,mem=8G,node=1,gres/gpu:a100=1"},
+    "partitions": {"Partition": "big"},
+    "accounts": {"Account": "zoo"},
+    "users": {"User": "nemo"},
+    "qos": {"QOS": "urgent"},
+    "nodes": {"NodeList": "x9"},
+    "gpu types": {"ReqTRES": "cpu=4,mem=8G,node=1,gres/gpu:h100=1"},
+    "columns": {"NCPUS": 8},
+    "times": {"Start": -7200, "End": -6600},
+    "ids": {"JobID": "900"},
+    "text": {"ReqTRES": "cpu=4,mem=8G,node=1", "SubmitLine": "sbatch --gres=gpu:1 a.sh"},
+}
+"""Columns of a row for each kind of contradiction."""
+
+
+@pytest.fixture
+def kite(tmp_path: Path) -> Path:
+    """A Slurm site whose log has every kind of contradiction in one of 25 jobs."""
+    folder = tmp_path / "kite"
+    folder.mkdir()
+    for name, text in SITE.items():
+        (folder / name).write_text(text)
+    rows = [ROW | wrong for _ in range(4) for wrong in ({}, *WRONG.values())]
+    lines = [COLUMNS]
+    for number, row in enumerate(rows):
+        arrival_s = 1_772_438_400 + 4000 * number
+        values = {"JobID": str(900 + number), "AllocTRES": row["ReqTRES"]} | row
+        values |= {name: arrival_s + int(str(row[name])) for name in ("Submit", "Eligible", "Start", "End")}
+        lines.append("|".join(str(values[name]) for name in COLUMNS.split("|")))
+    (folder / "sacct.txt").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def site_commands(kite: Path, tmp_path: Path) -> dict[str, list[str]]:
+    """Commands that read a log, with one that reads the log of the site."""
+    log, config = str(kite / "sacct.txt"), str(tmp_path / "kite.yaml")
+    run("site", "import", str(kite), "--out", config)
+    trace = {"kind": "trace", "path": log, "format": "sacct"}
+    written = tmp_path / "trace.yaml"
+    written.write_text(Path(config).read_text() + f"workload: {json.dumps(trace)}\n")
+    grid = tmp_path / "grid.yaml"
+    grid.write_text(json.dumps({"base": str(written), "over": {"policy": ["fifo", "easy"]}}))
+    site, out = ["--config", config, "--trace", log], ["--out", str(tmp_path / "out")]
+    return {
+        "site import": ["site", "import", str(kite), "--out", str(tmp_path / "again.yaml")],
+        "trace info": ["trace", "info", log, "--no-plots"],
+        "trace convert": ["trace", "convert", log, str(tmp_path / "converted.jsonl")],
+        "replay": ["replay", *site, "--policy", "slurm-multifactor", *out],
+        "eval": ["eval", "--config", str(written), "--policy", "easy", *out],
+        "baseline": ["baseline", "--config", str(written), "--policy", "fifo", "--policy", "easy", *out],
+        "sweep": ["sweep", str(grid), *out],
+        "whatif": ["whatif", *site, "--policy", "fifo", "--policy", "easy", *out],
+        "plan": ["plan", *site, "--policy", "easy", "--target", "wait_s.p95<600", *out],
+        "calibrate": ["calibrate", *site, "--out", str(tmp_path / "fitted.yaml")],
+    }
+
+
+OF_READERS = ("columns", "times", "ids", "text")
+
+
+@pytest.mark.family("slurm", "capacity")
+def test_every_command_that_reads_a_log_begins_with_all_contradictions(kite: Path, tmp_path: Path) -> None:
+    for name, command in site_commands(kite, tmp_path).items():
+        kinds = OF_READERS if name.startswith("trace") else [*WRONG, "smaller nodes"]
+        expected = [text for kind, text in CONTRADICTIONS.items() if kind in kinds]
+        lines = run(*command).splitlines()
+        assert all(line.startswith("warning: ") for line in lines[: len(expected)]), name
+        for text, line in zip(expected, lines, strict=False):
+            assert text in line, (name, text)
+
+
+@pytest.mark.family("slurm", "capacity")
+def test_every_command_that_reads_a_log_has_the_contradictions_in_json_and_refuses_if_strict(
+    kite: Path, tmp_path: Path
+) -> None:
+    for name, command in site_commands(kite, tmp_path).items():
+        error = run(*command, "--strict", code=2)
+        assert CONTRADICTIONS["times" if name.startswith("trace") else "impossible"] in error, name
+        assert not (tmp_path / "again.yaml").exists()
+        assert not (tmp_path / "converted.jsonl").exists()
+        if name not in ("site import", "trace convert"):
+            found = json.loads(run(*command, "--json"))["audit"]
+            assert {"times", "columns", "ids", "text"} <= {of["kind"] for of in found["contradictions"]}, name
+
+
+@pytest.mark.family("slurm")
+def test_why_names_the_rule_because_of_which_a_job_was_rejected(kite: Path, tmp_path: Path) -> None:
+    run(*site_commands(kite, tmp_path)["replay"])
+    (folder,) = (tmp_path / "out").glob("*-replay-*")
+    ben = 900 + 1 + list(WRONG).index("rules")
+    text = run("why", str(folder), str(ben))
+    assert text.startswith("warning: ")
+    assert "was rejected on arrival" in text
+    assert "never: AssocMaxCpuPerJob (8) < 16" in text
+    facts = json.loads(run("why", str(folder), "901", "--json"))
+    assert facts["never"].endswith("has no room for 8 GPUs (A100-40), 4 CPUs, 8 GB")
+    assert facts["audit"]["urgent"]

@@ -177,11 +177,11 @@ def with_limit(job: Job, limit_s: float | None) -> Job:
 @pytest.mark.parametrize(
     ("kind", "limited", "line"),
     [
-        ("predicted", 100, "policies know: limits of the log (100 % of jobs)"),
-        ("predicted", 97, "limits of the log (97 % of jobs; the others have the limit of their partition, or a year)"),
+        ("predicted", 100, "policies know: limits of the log (100% of jobs)"),
+        ("predicted", 97, "limits of the log (97% of jobs; the others have the limit of their partition, or a year)"),
         ("predicted", 0, "policies know: true run times (the log has no limits)"),
         ("exact", 0, "policies know: true run times"),
-        ("exact", 97, "hindsight: policies know: true run times, and not the limits that 97 % of the log's jobs have"),
+        ("exact", 97, "hindsight: policies know: true run times, and not the limits that 97% of the log's jobs have"),
         ("noisy", 0, "policies know: true run times x log-normal noise (sigma 0.5)"),
         ("noisy", 100, "hindsight: policies know: true run times x log-normal noise (sigma 0.5), and not the limits"),
         ("hidden", 97, "policies know: nothing of run times"),
@@ -192,8 +192,8 @@ def test_one_line_says_what_policies_know(kind: str, limited: int, line: str) ->
 
 
 def test_only_all_is_100_percent() -> None:
-    assert "(99.9 % of jobs;" in str(Knowledge("predicted", 0.5, 100_000, 99_999, of_log=True))
-    assert "(0.1 % of jobs;" in str(Knowledge("predicted", 0.5, 100_000, 1, of_log=True))
+    assert "(99.9% of jobs;" in str(Knowledge("predicted", 0.5, 100_000, 99_999, of_log=True))
+    assert "(0.1% of jobs;" in str(Knowledge("predicted", 0.5, 100_000, 1, of_log=True))
 
 
 def test_windows_are_counted_together() -> None:
@@ -206,7 +206,7 @@ def test_windows_are_counted_together() -> None:
 CSV = "id,arrival_s,gpus,duration_s,estimate_s\na,0,4,100,300\nb,1,4,50,{limit}\n"
 
 
-@pytest.mark.parametrize(("limit", "share"), [("300", "100 %"), ("", "50 %")])
+@pytest.mark.parametrize(("limit", "share"), [("300", "100%"), ("", "50%")])
 def test_a_replay_says_what_policies_know(tmp_path: Path, limit: str, share: str) -> None:
     (tmp_path / "log.csv").write_text(CSV.format(limit=limit))
     (tmp_path / "c.yaml").write_text("cluster: {groups: [{name: n, gpu: T4, gpus: 4}]}\n")

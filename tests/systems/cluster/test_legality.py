@@ -285,7 +285,8 @@ class Corrupting:
     def __init__(self, at: int, draw: Callable[[ClusterView], object]) -> None:
         self.at, self.draw, self.asked = at, draw, 0
         self.fifo = POLICIES.create("fifo-fit")
-        self.kernel: ClusterKernel | None = None
+        self.kernel: ClusterKernel
+        """The kernel that asks, set before it runs."""
         self.state: object = None
 
     def decide(self, view: ClusterView) -> Iterable[object]:
@@ -293,7 +294,6 @@ class Corrupting:
         if self.asked < self.at:
             return self.fifo.decide(view)
         decision = self.draw(view)
-        self.kernel = view._simulation
         self.state = cluster_state(self.kernel)
         return [decision]
 
@@ -333,7 +333,7 @@ def test_what_is_refused_leaves_the_state_as_it_was(
     cluster: Cluster, jobs: list[Job], models: dict[str, object], at: int, decide: Callable[[ClusterView], object]
 ) -> None:
     policy = Corrupting(at, decide)
-    kernel = simulation(cluster, jobs, models)
+    policy.kernel = kernel = simulation(cluster, jobs, models)
     refusal = ""
     try:
         kernel.run(policy)  # type: ignore[arg-type]

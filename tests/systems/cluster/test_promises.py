@@ -96,13 +96,15 @@ class ForkingAt:
 
     def __init__(self, name: str, at: int) -> None:
         self.policy, self.at, self.asked = make(name), at, 0
+        self.kernel: ClusterKernel
+        """The kernel that asks, set before it runs."""
         self.fork: ClusterKernel | None = None
         self.copied: ClusterPolicy | None = None
 
     def decide(self, view: ClusterView) -> Iterable[Decision]:
         self.asked += 1
         if self.asked == self.at:
-            self.fork, self.copied = view._simulation.fork(), copy.deepcopy(self.policy)
+            self.fork, self.copied = self.kernel.fork(), copy.deepcopy(self.policy)
         return self.policy.decide(view)
 
 
@@ -113,6 +115,7 @@ def test_a_fork_goes_on_to_the_same_log(
     cluster: Cluster, jobs: list[Job], models: dict[str, object], name: str, at: int
 ) -> None:
     forking = ForkingAt(name, at)
-    original = simulation(cluster, jobs, models).run(forking)
+    forking.kernel = simulation(cluster, jobs, models)
+    original = forking.kernel.run(forking)
     if forking.fork is not None and forking.copied is not None:
         assert forking.fork.run(forking.copied).log == original.log

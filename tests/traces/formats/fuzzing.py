@@ -144,7 +144,7 @@ _TABLES = ("alibaba2017", "alibaba2018", "gavel", "google2011", "google2019", "h
 _MANY_JOBS = 100_000  # more than any damage to a sample can make
 
 _WHOLE = (
-    "no job to keep",
+    "the trace has no usable jobs",
     "not recognised",
     "which dagsim cannot read",
     "could be any of",

@@ -184,7 +184,7 @@ def test_a_date_where_a_number_belongs_is_dropped_with_its_line(tmp_path: Path) 
     trace = open_trace(written(arrow.table(table), tmp_path / "a.parquet"))
     assert len(list(trace.jobs())) == 1
     (detail,) = trace.report.details
-    assert detail.startswith(f"{tmp_path / 'a.parquet'}:3: dropped, whose submission_time")
+    assert detail.startswith(f"{tmp_path / 'a.parquet'}:3: dropped, with a non-numeric value for submission_time")
 
 
 def test_a_damaged_or_packed_file_is_refused_with_a_reason(tmp_path: Path) -> None:
@@ -211,3 +211,11 @@ def test_without_pyarrow_the_error_says_how_to_install_it(tmp_path: Path, monkey
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(TraceError, match=r"a.parquet: reading Parquet .* needs pyarrow: pip install -e '.\[parquet\]'"):
         recognise(tmp_path / "a.parquet")
+
+
+def test_lists_become_words_and_empty_lists_are_empty(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.parquet"
+    columns = {"id": ["a", "b", "c"], "arrival_s": [0.0, 1.0, 2.0], "gpus": [1, 1, 1], "duration_s": [5.0, 5.0, 5.0]}
+    parquet.write_table(arrow.table(columns | {"gpu_type": [["T4", "V100-16"], [], None]}), path)
+    jobs = list(open_trace(path, "plain").jobs())
+    assert [job.tasks[0].gpu_types for job in jobs] == [("T4", "V100-16"), None, None]

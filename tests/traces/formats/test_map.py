@@ -36,7 +36,7 @@ def test_fields_of_json_lines_are_those_of_the_map(read: Reading, samples: Path)
         "run-1", 1800, ("H100",), 300,
     )  # fmt: skip
     assert (second.arrival_s, second.tasks[0].work, second.observed_start_s) == (600, 60, 600)
-    assert got.dropped == {"whose arrival_s is not a number": 1, "without gpus": 1}
+    assert got.dropped == {"with a non-numeric value for arrival_s": 1, "without gpus": 1}
 
 
 def test_a_map_that_names_what_is_not_there_is_refused(samples: Path) -> None:
@@ -134,7 +134,7 @@ def test_rows_with_impossible_nodes_or_gpus_are_dropped(read: Reading, tmp_path:
     (tmp_path / "x.csv").write_text(f"id,arrival_s,gpus,duration_s,nodes\n{rows}")
     got = read(tmp_path / "x.csv")
     assert [(job.id, job.tasks[0].instances, job.tasks[0].gpus) for job in got.jobs] == [("e", 2, 2)]
-    assert got.dropped == {"whose nodes is impossible": 2, "whose gpus is not a number": 2}
+    assert got.dropped == {"with an impossible value for nodes": 2, "with a non-numeric value for gpus": 2}
 
 
 RECORDS = '{"Nr": 5, "queued": 100, "cards": 2, "ran": 60}', '{"Nr": 6, "queued": 130, "cards": 1, "ran": 30}'

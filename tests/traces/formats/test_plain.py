@@ -51,12 +51,12 @@ def test_every_dirty_row_is_dropped_for_its_reason(sample: Any) -> None:
         "that describe an impossible job": 2,
         "given twice": 1,
         "with a negative arrival_s": 1,
-        "whose gpus is not a number": 1,
-        "whose instances is impossible": 1,
-        "whose gang is neither yes nor no": 1,
+        "with a non-numeric value for gpus": 1,
+        "with an impossible value for instances": 1,
+        "with a gang that is neither yes nor no": 1,
         "with a wrong number of fields": 1,
         "without an id": 1,
-        "whose duration_s is not a number": 1,
+        "with a non-numeric value for duration_s": 1,
     }
 
 
@@ -71,7 +71,7 @@ def test_rows_of_tasks_make_a_dag(read: Reading, samples: Path) -> None:
         "of jobs that are not a DAG": 3,
         "without duration_s": 1,
         "of jobs that lost another row": 2,
-        "whose task another row has": 1,
+        "with the same task as another row": 1,
     }
 
 
@@ -106,7 +106,10 @@ def test_levels_and_segments_have_columns(read: Reading, tmp_path: Path) -> None
     assert [job.request for job in got.jobs] == [
         Request(level="rack"), Request("a100", level="rack", level_required=False, segment=2), None
     ]  # fmt: skip
-    assert got.dropped == {"whose level_required is neither yes nor no": 1, "whose segment is impossible": 1}
+    assert got.dropped == {
+        "with a level_required that is neither yes nor no": 1,
+        "with an impossible value for segment": 1,
+    }
 
 
 def test_a_table_of_a_cpu_cluster_needs_no_column_of_gpus(read: Reading, tmp_path: Path) -> None:
@@ -166,7 +169,7 @@ def test_rows_of_one_id_that_arrive_at_different_times_are_jobs_of_their_own(rea
     assert [(job.id, job.arrival_s, job.tasks[0].gpus) for job in got.jobs] == [
         ("9", 0, 1), ("4", 5, 1), ("9#2", 700, 2), ("9#3", 900, 3),
     ]  # fmt: skip
-    assert got.dropped == {"given twice": 1, "whose id another row has": 1}
+    assert got.dropped == {"given twice": 1, "with the same id as another row": 1}
     assert got.trace.report.contradictions["ids"].count == 3
 
 

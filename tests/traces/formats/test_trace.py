@@ -74,7 +74,7 @@ def test_the_window_counts_jobs_and_the_clock_starts_with_its_first(read: Readin
 
 def test_a_window_behind_the_last_job_is_an_error_with_the_counts(log: Path) -> None:
     with pytest.raises(
-        TraceError, match=r"log\.csv: no job to keep \(read 5 rows: kept 0; skipped 5 before the window\)"
+        TraceError, match=r"log\.csv: the trace has no usable jobs \(read 5 rows: kept 0; skipped 5 before the window\)"
     ):
         list(open_trace(log, options=TraceOptions(start=9)).jobs())
 

@@ -84,7 +84,7 @@ class KueueManager(Kueue):
         for name, seconds in (("still_s", still_s), ("return_s", return_s)):
             require(0 < seconds < 60, f"{self.name}: {name} must be a number of seconds above 0", seconds)
         if version not in _VERSIONS:
-            raise ConfigError(f"{self.name}: version {version!r} is none of {', '.join(_VERSIONS)}")
+            raise ConfigError(f"{self.name}: version must be one of {', '.join(_VERSIONS)}, got {version!r}")
         self._binary = checked_program(self.name, binary or command, timeout_s)
         self._arguments, self._version = shlex.split(arguments), version
         self._timeout_s, self._still_s, self._return_s = timeout_s, still_s, return_s
