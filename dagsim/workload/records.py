@@ -86,7 +86,10 @@ def job_of(record: dict[str, Any]) -> Job:
         record["observed_nodes"] = tuple(record["observed_nodes"])
     if "observed_attempts" in record:
         record["observed_attempts"] = tuple(
-            [Attempt(*times, tuple(nodes)) for *times, nodes in record["observed_attempts"]]
+            [
+                Attempt(eligible_s, start_s, end_s, tuple(nodes))
+                for eligible_s, start_s, end_s, nodes in record["observed_attempts"]
+            ]
         )
     if "request" in record:
         record["request"] = _request(record["request"])

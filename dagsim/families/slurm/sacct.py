@@ -461,10 +461,10 @@ class _Reading:
         words["Partition"] = words["Partition"].mapped(lambda text: text.partition(",")[0])
         hosts, end = words["NodeList"].mapped(readable_hosts), times.moments["End"][first]
         suspended = (end - start[first] - times.ran_s[first] > _CLOCK_S) & np.isfinite(end)
-        attempts = [()] * len(first)
+        attempts: list[tuple[Attempt, ...]] = [()] * len(first)
         for job in np.flatnonzero(suspended).tolist():
-            seconds = eligible_s[job], start[first[job]], end[job]
-            attempts[job] = (Attempt(*map(float, seconds), hosts.words[hosts.place[job]]),)
+            moments = float(eligible_s[job]), float(start[first[job]]), float(end[job])
+            attempts[job] = (Attempt(*moments, hosts.words[hosts.place[job]]),)
         every = JobArrays.of_single_tasks(
             groups.ids,
             arrival,

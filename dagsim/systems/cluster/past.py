@@ -561,9 +561,9 @@ def _in_attempt_at(jobs: JobArrays, begins_s: float) -> JobArrays:
     """
     if jobs.observed_attempts is None or jobs.observed_start_s is None:
         return jobs
-    start_s, eligible_s, nodes = jobs.observed_start_s.copy(), jobs.eligible_s, [()] * len(jobs)
-    eligible_s = jobs.arrival_s.copy() if eligible_s is None else eligible_s.copy()
-    nodes = nodes if jobs.observed_nodes is None else jobs.observed_nodes.tolist()
+    start_s = jobs.observed_start_s.copy()
+    eligible_s = (jobs.arrival_s if jobs.eligible_s is None else jobs.eligible_s).copy()
+    nodes: list[tuple[str, ...]] = [()] * len(jobs) if jobs.observed_nodes is None else jobs.observed_nodes.tolist()
     for number, attempts in enumerate(jobs.observed_attempts.tolist()):
         if attempts and jobs.arrival_s[number] < begins_s:
             attempt = _attempt_at(attempts, begins_s)
@@ -582,8 +582,9 @@ def _end_s_at(jobs: JobArrays, at_s: float) -> np.ndarray:
     if jobs.observed_attempts is None:
         return np.full(len(jobs), np.nan)
     labels = jobs.observed_attempts
-    ends = [_attempt_at(attempts, at_s).end_s if attempts else np.nan for attempts in labels.words]
-    return np.array(ends, float)[labels.place]
+    ends_s = [_attempt_at(attempts, at_s).end_s if attempts else np.nan for attempts in labels.words]
+    by_job: np.ndarray = np.array(ends_s, float)[labels.place]
+    return by_job
 
 
 def _own_runs(jobs: JobArrays) -> dict[int, tuple[InFlight, ...]]:
