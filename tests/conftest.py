@@ -100,3 +100,8 @@ def pinned(request: pytest.FixtureRequest) -> Callable[[str, Any], None]:
             path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
     return check
+
+
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One worker more than processors, because some tests wait for other programs."""
+    return (os.cpu_count() or 1) + 1

@@ -61,6 +61,7 @@ SPELLINGS = {
     "--report": ("--dropped",),
     "--prices": ("--price",),
     "--cost": ("--price",),
+    "--energy-prices": ("--price",),
     "--every": ("--interval",),
     "--futures": ("--samples",),
     "--arrivals": ("--samples-with-arrivals",),

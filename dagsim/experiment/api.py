@@ -46,8 +46,8 @@ def simulate(
     or ``Sessions`` object, or jobs in order of arrival. ``cluster`` may be GPU counts by type.
     ``runtime`` defaults to the measured throughputs for ``Synthetic`` workloads and to the recorded
     seconds for all others. ``models`` contains the other keyword arguments of ``ClusterKernel``,
-    and ``engine`` (``auto``, ``simpy`` or ``compiled``). The same arguments give the same schedule,
-    byte for byte.
+    and ``engine`` (``auto``, ``simpy`` or ``compiled``). Metrics count the jobs that the workload
+    measures, as in ``dagsim eval``. The same arguments give the same schedule, byte for byte.
 
     Raises:
         InputError: A name, file or value is not valid.
@@ -69,7 +69,8 @@ def simulate(
         kernel, decider = scenario.kernel(seed, observers=observers), scenario.fitted(policy)
     schedule = drive(kernel, decider)
     name = policy if isinstance(policy, str) else type(policy).__name__
-    return Outcome(schedule, summarize(schedule), name, seed, decider=facts_of(decider))
+    measured = getattr(jobs, "measure", None)  # a plain list of jobs counts in full
+    return Outcome(schedule, summarize(schedule, measured=measured), name, seed, decider=facts_of(decider))
 
 
 def _workload(

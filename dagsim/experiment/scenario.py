@@ -4,6 +4,7 @@ its workload.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 
 from dagsim.config.bundled import WORKLOADS
@@ -18,12 +19,22 @@ from dagsim.systems.seam import Scenario
 
 def scenario_of(config: Config) -> Scenario:
     """Return the scenario that builds the kernels for ``config``. Every command uses the same
-    scenario.
+    scenario. The policies and seeds of one configuration share it, so that the same jobs are drawn
+    or read only once.
 
     Raises:
         InputError: The scenario cannot be built.
     """
-    return config.world.scenario()
+    for known, scenario in _recent:
+        if known is config:
+            return scenario
+    scenario = config.world.scenario()
+    _recent.append((config, scenario))
+    return scenario
+
+
+_recent: deque[tuple[Config, Scenario]] = deque(maxlen=2)
+"""Configurations and their scenarios; two, because some commands alternate between two clusters."""
 
 
 def on_its_cluster(

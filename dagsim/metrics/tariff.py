@@ -138,6 +138,19 @@ def read_tariff(path: Path | str, repeats: bool = True, least: float | None = No
     return Tariff(str(path), (*times_s, times_s[-1] + lasts_s), tuple(values), repeats)
 
 
+def is_series(path: Path) -> bool:
+    """Return True if the file contains a series, by its name (.csv) or by its first row."""
+    if path.suffix.lower() == ".csv":
+        return True
+    try:
+        if not path.is_file():
+            return False
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            return [cell.strip().lower() for cell in file.readline(80).split(",")] == ["time", "value"]
+    except (OSError, ValueError):
+        return False
+
+
 def _rows(lines: Iterable[list[str]], path: Path, least: float | None) -> tuple[list[float], list[float]]:
     times_s: list[float] = []
     values: list[float] = []

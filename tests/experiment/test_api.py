@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,13 @@ from typer.testing import CliRunner, Result
 import dagsim
 from dagsim import Job, Task, simulate
 from dagsim.cli import app
+from dagsim.config.schema import Setting, load_config
 from dagsim.errors import DagsimError, InputError, RunFolderError
+from dagsim.experiment.scenario import scenario_of
+from dagsim.experiment.simulate import run_policy
 from dagsim.experiment.store import Store
+from dagsim.systems.cluster.policies import POLICIES
+from dagsim.workload.presets import PRESETS
 
 CLUSTER = "cluster:\n  groups: [{name: t4, gpu: T4, gpus: 4, count: 2}]\n"
 
@@ -42,6 +48,23 @@ def test_simulate_gives_a_policy_the_seed_of_the_run() -> None:
     jobs = [Job.single(f"j{number}", Task("t", 60.0, gpus=1), float(number)) for number in range(40)]
     logs = [simulate(jobs, {"A100-40": 2, "T4": 2}, "random", seed).schedule.log for seed in (1, 1, 2)]
     assert logs[0] == logs[1] != logs[2]
+
+
+def test_simulate_counts_the_jobs_that_the_command_counts() -> None:
+    kept = {"preset": "steady", "count": 300, "measure": [50, -50]}
+    config = load_config(None, [Setting("jobs", "workload", kept)])
+    workload = replace(PRESETS["steady"].workload, count=300, measure=(50, -50))
+    theirs = run_policy(config, "sjf", 3).summary
+    assert theirs.jobs_completed == 200
+    for policy in ("sjf", POLICIES.create("sjf")):
+        mine = simulate(workload, config.build_cluster(), policy, 3).summary
+        assert mine.to_dict() | {"decision_time_us": 0} == theirs.to_dict() | {"decision_time_us": 0}
+
+
+def test_policies_of_one_configuration_share_its_jobs() -> None:
+    config = load_config()
+    assert scenario_of(config) is scenario_of(config)
+    assert scenario_of(config) is not scenario_of(load_config())
 
 
 def test_simulate_admits_all_jobs_under_a_policy_that_only_starts_tasks() -> None:

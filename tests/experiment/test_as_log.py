@@ -82,3 +82,13 @@ def test_what_is_no_log_is_said(tmp_path: Path) -> None:
         ended = CliRunner().invoke(app, ["trace", "convert", str(folder), str(tmp_path / "x.txt"), *options])
         assert ended.exit_code == 2
         assert text in " ".join(ended.output.split())
+
+
+def test_the_first_run_of_a_folder_is_written(tmp_path: Path) -> None:
+    many = ["--set", "workload.count=20", "--seeds", "2", "--workers", "1", "--no-plots", "--quiet"]
+    run("eval", "--policy", "sjf", *many, "--out", str(tmp_path / "runs"))
+    (folder,) = (tmp_path / "runs").iterdir()
+    first, second = [line.seed for line in Store.open(folder).lines()]
+    output = run("trace", "convert", str(folder), str(tmp_path / "log.csv"), "--to-format", "plain")
+    assert f"seed {first}:" in output
+    assert f"seed {second}:" not in output

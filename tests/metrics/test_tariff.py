@@ -14,7 +14,7 @@ from dagsim.cli import app
 from dagsim.errors import ConfigError
 from dagsim.metrics import energy
 from dagsim.metrics.own import METRICS
-from dagsim.metrics.tariff import read_tariff
+from dagsim.metrics.tariff import is_series, read_tariff
 from dagsim.model import Cluster
 
 SERIES = Path(__file__).parent / "series"
@@ -142,3 +142,28 @@ def test_whatif_adds_the_cost_and_the_carbon_of_every_alternative(tmp_path, monk
     for choice in choices:
         assert choice["energy_cost"] == pytest.approx(0.5 * choice["energy_kwh"])
         assert choice["carbon_kg"] == pytest.approx(0.0005 * choice["energy_kwh"])
+
+
+@pytest.mark.parametrize("name", ["prices.csv", "prices.txt"])
+def test_a_file_of_prices_is_a_series_by_its_name_or_its_first_row(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(HEAD + "2026-03-01T00:00Z,0.5\n")
+    (tmp_path / "rates.yaml").write_text("rent: {T4: 1.0}\n")
+    assert is_series(tmp_path / name)
+    assert not is_series(tmp_path / "rates.yaml")
+    assert not is_series(Path("T4=1.0," * 100))
+
+
+@pytest.mark.family("capacity")
+@pytest.mark.parametrize("spelling", ["--price", "--energy-prices"])
+def test_hourly_prices_of_energy_are_prices(spelling: str, tmp_path: Path) -> None:
+    wrong = written(tmp_path, "hour,eur\n")
+    log = tmp_path / "log.csv"
+    log.write_text("id,arrival_s,gpus,duration_s\na,0,1,9\n")
+    asked = ["whatif", "--trace", str(log), "--cluster", "sized", "--add", "8xT4", spelling, str(wrong)]
+    ended = CliRunner().invoke(app, asked, env={"COLUMNS": "200"})
+    assert (ended.exit_code, "expected the columns time,value, got 'hour,eur'" in ended.output) == (2, True), (
+        ended.output
+    )
+    target = ["--target", "wait_s.p95<600", spelling, str(wrong)]
+    ended = CliRunner().invoke(app, ["plan", "--trace", str(log), *target], env={"COLUMNS": "200"})
+    assert (ended.exit_code, "hourly prices are for whatif" in ended.output) == (2, True), ended.output

@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 from math import isfinite
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -39,16 +39,11 @@ if TYPE_CHECKING:
     from dagsim.workload.load import Load
 
 TheLog = Annotated[Path, typer.Option("--trace", "-t", help="The log of the cluster.")]
-Prices_ = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="TYPE=PRICE,...|YAML",
-        help=(
-            "Prices per GPU hour, such as H200=3.5,A100-40=1.4, a file with prices for renting or buying "
-            "GPUs and for power, or the word none (default: list prices in US dollars); repeatable."
-        ),
-    ),
-]
+_PRICES = (
+    "Prices per GPU hour, such as H200=3.5,A100-40=1.4, a file with prices for renting or buying GPUs and for power, "
+    "or the word none (default: list prices in US dollars); "
+)
+Prices_ = Annotated[list[str] | None, typer.Option(metavar="TYPE=PRICE,...|YAML", help=f"{_PRICES}repeatable.")]
 
 
 def _with_series(config: Config, prices: Path | None, carbon: Path | None) -> Config:
@@ -64,23 +59,40 @@ def _with_series(config: Config, prices: Path | None, carbon: Path | None) -> Co
         if path is None:
             continue
         if name in map(value_name, metrics):
-            option = "--energy-prices" if path is prices else "--carbon"
+            option = "--price" if path is prices else "--carbon"
             raise ConfigError(f"{option}: the configuration already has the metric {name}; leave one of them out")
         metrics.append(f"{name}[series={json.dumps(str(path))}]")
         METRICS.create(metrics[-1])
     return config.model_copy(update={"metrics": tuple(metrics)})
 
 
-def _priced(texts: Sequence[str] | None) -> tuple[tuple[str, ...], Path | None]:
-    """Split the values of ``--price`` into prices and a file.
+class _Priced(NamedTuple):
+    """The values of ``--price``."""
 
-    Raises:
-        BadParameter: There is more than one file.
-    """
-    files = [text for text in texts or () if "=" not in text and text != "none"]
-    if len(files) > 1:
-        raise typer.BadParameter(f"one file of prices is enough, got {' and '.join(files)}", param_hint="'--price'")
-    return tuple(text for text in texts or () if text not in files), Path(files[0]) if files else None
+    rented: tuple[str, ...]
+    file: Path | None
+    """Prices for renting, buying and power, in YAML."""
+    energy: Path | None
+    """Hourly prices per kWh, in CSV."""
+
+    @classmethod
+    def of(cls, texts: Sequence[str] | None) -> _Priced:
+        """Split the values into prices and files.
+
+        Raises:
+            BadParameter: There is more than one file of a kind.
+        """
+        from dagsim.metrics.tariff import is_series
+
+        series = [text for text in texts or () if is_series(Path(text))]
+        others = [text for text in texts or () if text not in series]
+        files = [text for text in others if "=" not in text and text != "none"]
+        for several in (series, files):
+            if len(several) > 1:
+                said = " and ".join(several)
+                raise typer.BadParameter(f"one file of prices is enough, got {said}", param_hint="'--price'")
+        rented = tuple([text for text in others if text not in files])
+        return cls(rented, *(Path(one[0]) if one else None for one in (files, series)))
 
 
 Growth = Annotated[
@@ -145,13 +157,11 @@ def whatif(
     ] = None,
     growth: Growth = None,
     accept: Accept_ = None,
-    price: Prices_ = None,
-    prices: Annotated[
-        Path | None,
+    price: Annotated[
+        list[str] | None,
         typer.Option(
-            "--energy-prices",
-            metavar="CSV",
-            help="Hourly prices per kWh (columns time,value); adds the cost of energy.",
+            metavar="TYPE=PRICE,...|YAML|CSV",
+            help=f"{_PRICES}a CSV of hourly prices per kWh (columns time,value) adds the cost of energy; repeatable.",
         ),
     ] = None,
     carbon: Annotated[
@@ -178,9 +188,10 @@ def whatif(
 
     policies = _names(policy)
     chosen, audit = _configured(reading, trace, config, set_, policies[:1], growth, watched=shown.watched)
-    chosen = _with_series(chosen, prices, carbon)
+    priced = _Priced.of(price)
+    chosen = _with_series(chosen, priced.energy, carbon)
     checked("--metric", metric, chosen)
-    changes = (add or (), remove or (), accept or (), *_priced(price))
+    changes = (add or (), remove or (), accept or (), priced.rented, priced.file)
     asked = WhatIf.of(with_memberships(chosen), policies, *changes, alternatives=alternative or (), cloud=cloud or ())
     asked.demand.check(metric)
     folder, runs = swept(Plan.of_grid(asked.grid(trace, shown.name), "whatif"), shown)
@@ -265,16 +276,22 @@ def plan_capacity(
 
     # Check the target before the trace is read, because reading may take long.
     Targets.read(target, bounded=budget is None)
+    priced = _Priced.of(price)
+    if priced.energy is not None:
+        raise typer.BadParameter(
+            f"{priced.energy}: plan takes one price of power, in a YAML file; hourly prices are for whatif",
+            param_hint="'--price'",
+        )
     chosen, audit = _configured(reading, trace, config, set_, [policy] if policy else [], growth, watched=shown.watched)
-    file, (rented, file_of_prices) = None if plot is None else _drawable(plot), _priced(price)
+    file = None if plot is None else _drawable(plot)
     with progress(wanted=shown.watched, every_run=True) as watch:
         planned = plan_size(
             chosen,
             target,
             (types or "").split(","),
             max_gpus,
-            rented,
-            price_file=file_of_prices,
+            priced.rented,
+            price_file=priced.file,
             budget=budget,
             accept=read_accept(accept or ()),
             name=shown.name,
