@@ -196,7 +196,7 @@ def test_a_checkpoint_imports_nothing(part: str, folder: Path) -> None:
     write_plain(folder / "evil.pt", plain)
     ended = run("eval", "--algo", "ppo", "--checkpoint", "evil.pt", *SHORT)
     assert ended.exit_code == 2
-    assert f"evil.pt: its {part} 'evil_policy:Codec' is code outside dagsim" in ended.output
+    assert f"evil.pt: the {part} 'evil_policy:Codec' of the agent is code outside dagsim" in ended.output
     assert imported(folder) == []
 
 

@@ -17,7 +17,7 @@ from dagsim.model.decision import (
 )
 from dagsim.model.elastic import Elastic, Pace, TrainingModel, TrainingState
 from dagsim.model.gpu import GPU_TYPES, GpuType, gpu_type
-from dagsim.model.job import Condition, Demand, Edge, InFlight, Job, Request, Task, TaskGraph, canonical_json
+from dagsim.model.job import Attempt, Condition, Demand, Edge, InFlight, Job, Request, Task, TaskGraph, canonical_json
 from dagsim.model.log import JobFacts, Kind, Record, RejectReason
 from dagsim.model.queues import (
     OVERDUE_S,
@@ -38,6 +38,7 @@ __all__ = [
     "OVERDUE_S",
     "UNLIMITED_S",
     "Admit",
+    "Attempt",
     "Caps",
     "Cluster",
     "Condition",

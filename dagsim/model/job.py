@@ -575,6 +575,17 @@ class InFlight(NamedTuple):
     the row is unknown."""
 
 
+class Attempt(NamedTuple):
+    """A recorded run of a job, from its start to its end on these nodes. The job was in the queue
+    for this run since ``eligible_s``.
+    """
+
+    eligible_s: float
+    start_s: float
+    end_s: float
+    nodes: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """A DAG of tasks that arrives at ``arrival_s`` and is done when all its tasks are done.
@@ -583,9 +594,10 @@ class Job:
     - ``deadline_s`` is a point in time, not a duration.
     - ``weight`` is the cost of each second for which this job waits.
     - ``observed_start_s``, ``observed_nodes`` and ``observed_gpu`` come from the log of a real
-      cluster. They are the time at which the recorded attempt started there, its nodes, and its GPU
-      type. The job may not start before ``eligible_s``, because of a dependency, a hold or a begin
-      time.
+      cluster. They are the time at which the first recorded attempt started there, its nodes, and
+      its GPU type. The job may not start before ``eligible_s``, because of a dependency, a hold or
+      a begin time. ``observed_attempts`` are all attempts of a job that was requeued or suspended;
+      they are left out if the only attempt lasted for as long as its work.
     - ``user``, ``account``, ``partition`` (a queue in a batch system) and ``qos`` come from the
       submission of the job, if they are known. ``request`` contains the other terms. Metrics are
       grouped by ``tenant``.
@@ -615,6 +627,7 @@ class Job:
     in_flight: tuple[InFlight, ...] = ()
     request: Request | None = None
     observed_gpu: str = ""
+    observed_attempts: tuple[Attempt, ...] = ()
 
     def __post_init__(self) -> None:
         try:

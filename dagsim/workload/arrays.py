@@ -148,6 +148,8 @@ def _numbers(values: Iterable[float | None], none: float) -> np.ndarray | None:
     return np.array([none if value is None else value for value in listed] if None in distinct else listed, np.float64)
 
 
+_MOMENTS = ("eligible_s", "start_s", "end_s")
+"""The times of an ``Attempt``."""
 _BLOCK = 1024
 """Number of jobs whose tasks are created at once."""
 
@@ -227,6 +229,7 @@ class JobArrays:
     """When a simulation of these jobs begins; earlier arrivals are in the system then."""
     request: Labels | None = None  # labels are ``Request`` or None
     observed_gpu: Labels | None = None
+    observed_attempts: Labels | None = None  # labels are tuples of ``Attempt``
 
     @classmethod
     def of(cls, jobs: Sequence[Job]) -> JobArrays:
@@ -430,7 +433,10 @@ class JobArrays:
         if deadline_s is not None:
             deadline_s = np.where(still, deadline_s, arrival_s + (deadline_s - self.arrival_s))
         observed, eligible = seen(self.observed_start_s), seen(self.eligible_s)
-        nodes = self.observed_nodes if scale == 1 else None
+        nodes, attempts = (self.observed_nodes, self.observed_attempts) if scale == 1 else (None, None)
+        attempts = attempts and attempts.mapped(
+            lambda runs: tuple([run._replace(**{at: getattr(run, at) - origin for at in _MOMENTS}) for run in runs])
+        )
         in_flight = self.in_flight and self.in_flight.mapped(
             lambda runs: tuple(
                 [
@@ -446,6 +452,7 @@ class JobArrays:
             observed_start_s=observed,
             eligible_s=eligible,
             observed_nodes=nodes,
+            observed_attempts=attempts,
             begins_s=begins_s,
             in_flight=in_flight,
         )

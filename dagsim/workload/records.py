@@ -30,7 +30,7 @@ from typing import IO, Any, NamedTuple
 
 from dagsim.errors import ModelError, TraceError, WorkloadError
 from dagsim.files import replaced, whole_characters
-from dagsim.model import Edge, InFlight, Job, Request, Share, Task, TaskGraph, canonical_json
+from dagsim.model import Attempt, Edge, InFlight, Job, Request, Share, Task, TaskGraph, canonical_json
 from dagsim.model.job_fields import JOB_FIELDS
 
 MOST_INSTANCES = 2**31 - 1
@@ -84,6 +84,13 @@ def job_of(record: dict[str, Any]) -> Job:
     _check(record, _JOB_FIELDS, ("id",), "")
     if "observed_nodes" in record:
         record["observed_nodes"] = tuple(record["observed_nodes"])
+    if "observed_attempts" in record:
+        record["observed_attempts"] = tuple(
+            [
+                Attempt(eligible_s, start_s, end_s, tuple(nodes))
+                for eligible_s, start_s, end_s, nodes in record["observed_attempts"]
+            ]
+        )
     if "request" in record:
         record["request"] = _request(record["request"])
     if "in_flight" in record:
@@ -191,6 +198,13 @@ def _are_counts(value: Any) -> bool:
     )
 
 
+def _are_attempts(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(run, list) and len(run) == 4 and all(map(_is_number, run[:3])) and _are_texts(run[3])
+        for run in value
+    )
+
+
 def _are_flights(value: Any) -> bool:
     return isinstance(value, list) and all(map(_is_flight, value))
 
@@ -226,6 +240,7 @@ _TRUTH = _Field(lambda value: isinstance(value, bool), "true or false")
 
 _STRUCTURES = {
     "observed_nodes": _Field(_are_texts, "a list of names"),
+    "observed_attempts": _Field(_are_attempts, "a list of [eligible_s, start_s, end_s, names of nodes]"),
     "in_flight": _Field(
         _are_flights,
         "a list of [since_s, [[node, instances, gpu], ...], task]; of past runs [..., until_s, stopped, rows, resumes]",

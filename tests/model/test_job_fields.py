@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dagsim.model import InFlight, Job, Request, Share, Task
+from dagsim.model import Attempt, InFlight, Job, Request, Share, Task
 from dagsim.model.job_fields import JOB_FIELDS
 from dagsim.traces import open_trace
 from dagsim.traces.export import export
@@ -18,6 +18,7 @@ from dagsim.workload.records import job_of, record_of
 
 STRUCTURES: dict[str, Any] = {
     "observed_nodes": ("n1",),
+    "observed_attempts": (Attempt(1.0, 2.5, 4.0, ("n1",)), Attempt(7.0, 8.0, 9.5)),
     "in_flight": (InFlight(0.0, (Share(0, 1, None),), 0),),
     "request": Request(constraint="a100"),
 }

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,12 +17,12 @@ from dagsim.config.schema import Setting, load_config
 from dagsim.errors import ConfigError, ModelError, TraceError
 from dagsim.experiment.scenario import on_its_cluster
 from dagsim.metrics.series import JobSeries
-from dagsim.model import Cluster, Job, Kind, Node, Task, gpu_type
+from dagsim.model import Attempt, Cluster, Job, Kind, Node, Task, gpu_type
 from dagsim.model.log import Schedule
 from dagsim.report.tables import workload_notes
 from dagsim.seeds import WINDOWS
 from dagsim.systems.cluster.models.runtime import Recorded
-from dagsim.systems.cluster.past import jobs_at
+from dagsim.systems.cluster.past import JobsLeft, jobs_at
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import drive
@@ -123,6 +124,68 @@ def test_without_node_names_the_largest_jobs_get_a_place_first() -> None:
     ]
     state = list(jobs_at(JobArrays.of(jobs), 50.0, 99.0, CLUSTER, Recorded()).jobs())
     assert [(job.id, len(job.in_flight)) for job in state] == [("small", 0), ("wide", 1), ("waits", 0)]
+
+
+def requeued() -> Job:
+    """Build a job that ran from 10 to 40 s, from 60 to 70 s and from 90 to 190 s, in three places."""
+    attempts = (
+        Attempt(5.0, 10.0, 40.0, ("n0",)),
+        Attempt(55.0, 60.0, 70.0, ("n1",)),
+        Attempt(85.0, 90.0, 190.0, ("n2",)),
+    )
+    seen: dict[str, Any] = {"observed_start_s": 10.0, "observed_nodes": ("n0",), "observed_attempts": attempts}
+    return Job.single("again", Task("t", 100.0, gpus=4), 0.0, eligible_s=5.0, **seen)
+
+
+@pytest.mark.parametrize(
+    ("at_s", "eligible_s", "start_s", "node"),
+    [(20.0, 5.0, 10.0, 0), (50.0, 55.0, 60.0, None), (65.0, 55.0, 60.0, 1), (150.0, 85.0, 90.0, 2)],
+)
+def test_a_requeued_job_is_in_the_attempt_of_that_time(
+    at_s: float, eligible_s: float, start_s: float, node: int | None
+) -> None:
+    (job,) = jobs_at(JobArrays.of([requeued()]), at_s, 999.0, CLUSTER, Recorded()).jobs()
+    assert (job.eligible_s, job.observed_start_s) == (eligible_s, start_s)
+    assert [(run.since_s, run.placement[0].node) for run in job.in_flight] == (
+        [] if node is None else [(start_s, node)]
+    )
+
+
+def test_a_requeued_job_is_over_after_its_last_attempt() -> None:
+    assert not len(jobs_at(JobArrays.of([requeued()]), 200.0, 999.0, CLUSTER, Recorded()))
+
+
+def test_earlier_attempts_count_as_use_of_the_past() -> None:
+    (job,) = JobsLeft(JobArrays.of([requeued()]), 80.0, CLUSTER, Recorded())
+    assert [(run.since_s, run.until_s, run.stopped) for run in job.in_flight] == [
+        (10.0, 40.0, "preempted"),
+        (60.0, 70.0, "preempted"),
+    ]
+    (job,) = JobsLeft(JobArrays.of([requeued()]), 200.0, CLUSTER, Recorded())
+    assert [run.stopped for run in job.in_flight] == ["preempted", "preempted", ""]
+
+
+@pytest.mark.parametrize("at_s", [50.0, 90.0, 149.0])
+def test_a_suspended_job_runs_to_its_recorded_end(at_s: float) -> None:
+    seen: dict[str, Any] = {"observed_start_s": 0.0, "observed_attempts": (Attempt(0.0, 0.0, 150.0, ("n3",)),)}
+    arrays = JobArrays.of([Job.single("naps", Task("t", 40.0, gpus=4), 0.0, **seen)])
+    (job,) = jobs_at(arrays, at_s, 999.0, CLUSTER, Recorded()).jobs()
+    (run,) = job.in_flight
+    assert run.placement[0].node == 3
+    assert run.since_s == pytest.approx(min(110.0, at_s))
+    assert not len(jobs_at(arrays, 150.0, 999.0, CLUSTER, Recorded()))
+
+
+def test_every_node_that_a_log_names_holds_an_instance() -> None:
+    """Five instances on three nodes, of which one is nearly full: 1, 2, 2 and not 1, 4, 0."""
+    jobs = [
+        Job.single("first", Task("t", 100.0, gpus=3), 0.0, observed_start_s=0.0, observed_nodes=("n0",)),
+        Job.single(
+            "five", Task("t", 100.0, instances=5, gpus=1), 1.0, observed_start_s=1.0, observed_nodes=("n0", "n1", "n2")
+        ),
+    ]
+    _, five = jobs_at(JobArrays.of(jobs), 50.0, 99.0, CLUSTER, Recorded()).jobs()
+    assert [(share.node, share.instances) for share in five.in_flight[0].placement] == [(0, 1), (1, 2), (2, 2)]
 
 
 def test_growth_scales_only_what_arrives_later(log: Path) -> None:

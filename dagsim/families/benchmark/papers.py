@@ -160,7 +160,7 @@ def sequence_means(
     """
     jobs = sequence_jobs(trace, log)[:first]
     if len(jobs) < 2 * _LENGTH + 2:
-        raise InputError(f"{log}: {len(jobs)} jobs are too few for sequences of {_LENGTH}")
+        raise InputError(f"{log}: the log has {len(jobs)} jobs, which are too few for sequences of {_LENGTH}")
 
     def means(score: str, backfill: str) -> SequenceMeans:
         policy = f"committed[score={score},backfill={backfill}]"
@@ -266,7 +266,7 @@ def against_optimum(jobs: list[Job], cores: int, optimum: dict[str, float]) -> O
             schedule = drive(ClusterScenario(cluster, [job]).kernel(0), POLICIES.create("critical-path"))
             ratios.append(makespan(schedule) / optimum[job.id])
     if not ratios:
-        raise TraceError(f"no optimum for any of the {len(jobs)} graphs on {cores} cores")
+        raise TraceError(f"the folder has no optimum for any of the {len(jobs)} graphs on {cores} cores")
     return {
         "graphs": len(ratios),
         "mean_ratio": mean(ratios),

@@ -150,7 +150,7 @@ class _Replay:
         observed = started_s, self._eligible_s, self._partitions
         waits = observed_against_simulated(self.schedule, *observed, self._became_eligible_s)
         if waits is None:
-            raise InputError("calibrate: no job of this part has both an observed and a simulated start")
+            raise InputError("calibrate: no job in this part of the log has both an observed and a simulated start")
         return waits
 
     def most_gpus(self) -> dict[str, float]:

@@ -90,7 +90,9 @@ class _Priced(NamedTuple):
         for several in (series, files):
             if len(several) > 1:
                 said = " and ".join(several)
-                raise typer.BadParameter(f"one file of prices is enough, got {said}", param_hint="'--price'")
+                raise typer.BadParameter(
+                    f"at most one file of prices of a kind is allowed, got {said}", param_hint="'--price'"
+                )
         rented = tuple([text for text in others if text not in files])
         return cls(rented, *(Path(one[0]) if one else None for one in (files, series)))
 
@@ -253,7 +255,7 @@ def plan_capacity(
     price: Prices_ = None,
     budget: Annotated[
         float | None,
-        typer.Option(min=0, help="Find the best value of the --target metric for this monthly cost."),
+        typer.Option(min=0, help="Find the best value of the --target metric that is possible at this monthly cost."),
     ] = None,
     plot: Annotated[
         Path | None,
@@ -382,7 +384,7 @@ def _configured(
     if growth is None:
         return chosen, audit
     if reading.load is not None:
-        raise typer.BadParameter("--growth: scales the demand in the log, so leave out --load")
+        raise typer.BadParameter("--growth: already scales the demand in the log, so leave out --load")
     from dagsim.families.capacity.whatif import with_growth
 
     return with_growth(chosen, _percent(growth)), audit
@@ -469,7 +471,10 @@ def calibrate_site(
     config: ConfigFile = None,
     set_: Settings = None,
     fit: Annotated[
-        float, typer.Option(min=0.1, max=0.9, help="Fraction of the jobs, from the beginning of the log, to fit on.")
+        float,
+        typer.Option(
+            min=0.1, max=0.9, help="Fraction of the jobs, from the beginning of the log, that the rules are fitted to."
+        ),
     ] = 0.5,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="YAML", help="File for the fitted configuration.")

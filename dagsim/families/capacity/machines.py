@@ -86,7 +86,9 @@ def read_on_demand(text: str, own: Collection[str] = ()) -> OnDemandGpus:
     gpus, *parts = text.split(",")
     counted = read_gpus(gpus, "--cloud", own)
     if counted.when:
-        raise ConfigError(f"--cloud {text!r}: nodes on demand are there from the beginning; leave {counted.when!r} out")
+        raise ConfigError(
+            f"--cloud {text!r}: nodes on demand are available from the beginning, so leave out {counted.when!r}"
+        )
     trigger: Literal["placed", "pending"] = "placed"
     stated: dict[str, float] = {}
     for part in parts:
@@ -100,8 +102,9 @@ def read_on_demand(text: str, own: Collection[str] = ()) -> OnDemandGpus:
             stated[name] = -1.0
         if not (stated[name] >= 0 and isfinite(stated[name])):
             raise ConfigError(
-                f"--cloud {text!r}: {part.strip()!r} is not {'=NUMBER, '.join(_POWERED)}=NUMBER (seconds; a price per "
-                "GPU hour) or trigger=placed|pending, each at most once, such as 16xH100,boot=300,idle=600"
+                f"--cloud {text!r}: expected {'=NUMBER, '.join(_POWERED)}=NUMBER (seconds, or a price per GPU "
+                f"hour) or trigger=placed|pending, each at most once, got {part.strip()!r}; example: "
+                "16xH100,boot=300,idle=600"
             )
     times: dict[str, Any] = {f"{name}_s": stated[name] for name in ("boot", "idle", "shutdown") if name in stated}
     return OnDemandGpus(counted, OnDemand(**times, trigger=trigger), stated.get("price"))
@@ -147,7 +150,7 @@ def read_accept(texts: Iterable[str]) -> dict[str, dict[str, float | None]]:
             speed = 0.0
         if match is None or speed == 0:
             raise ConfigError(
-                f"--accept {part!r}: expected two GPU types and optionally a relative speed, such as A100=H200:1.8"
+                f"--accept {part!r}: expected two GPU types and optionally a relative speed, for example A100=H200:1.8"
             )
         accept.setdefault(gpu_type(match[1]).name, {})[gpu_type(match[2]).name] = speed
     return accept

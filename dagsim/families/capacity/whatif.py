@@ -681,7 +681,9 @@ def trials_of(store: Store, runs: Mapping[Cell, CellRun], config: Config, demand
             load = demand.on(cell.config.cluster)
             series = replace(series, labels=demand.labels, goes_on=not demand.is_snapshot, load=load.offered)
         except (OSError, ValueError, KeyError) as error:
-            raise RunFolderError(f"{path}: cannot be read as per-job values ({error}); delete the folder") from None
+            raise RunFolderError(
+                f"{path}: cannot be read as a table of values per job ({error}); delete the folder"
+            ) from None
         measure = config.trace().measure
         series = series if measure is None else series.between(*measure)
         trials.append(Trial(run, series, load))

@@ -97,7 +97,7 @@ def plan_of(policy: object, *, keeps: bool = True) -> EnginePlan:
         case _:
             pass
     if loop is None:
-        raise ConfigError("its decisions are not compiled")
+        raise ConfigError("the decisions of this policy are not compiled")
     rule: object = policy.order.placement if isinstance(policy, LeastRemaining) else policy.placement  # type: ignore[attr-defined]
     return EnginePlan(policy, loop, placement_number(rule), keeps)
 
@@ -109,7 +109,7 @@ def placement_number(rule: object) -> int:
         UncompiledPlacement: The rule is not compiled. The message completes a sentence about its owner.
     """
     if type(rule) not in _PLACEMENTS:
-        raise UncompiledPlacement(f"its placement {type(rule).__name__} is not compiled")
+        raise UncompiledPlacement(f"the placement {type(rule).__name__} is not compiled")
     return _PLACEMENTS[type(rule)]
 
 
@@ -230,5 +230,6 @@ def _check(loop: Loop) -> None:
     waiting = np.flatnonzero((s.jobs.left[:-1] > 0) & (s.jobs.rejected[:-1] == 0))
     if len(waiting):
         raise Stalled(
-            f"at {s.clock.now_s:g} s: job {waiting[0]} and {len(waiting) - 1} others are not done, nothing runs"
+            f"at {s.clock.now_s:g} s: job {waiting[0]} and {len(waiting) - 1} others are not done, but nothing is "
+            "running"
         )

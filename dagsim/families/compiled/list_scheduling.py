@@ -120,7 +120,7 @@ def key_columns(order: Ordered | TypedOrdered, columns: KeyColumns) -> np.ndarra
             f"{type(error).__name__}: {error}"
         ) from error
     if not all(isinstance(key, np.ndarray) and key.shape == (count,) for key in keys):
-        raise ConfigError(f"its key must return one number per task, got {keys[0]!r} for {count} tasks")
+        raise ConfigError(f"the key of the policy must return one number per task, got {keys[0]!r} for {count} tasks")
     for place, expected in singly.items():
         answers = [float(key[place]) for key in keys]
         if not np.array_equal(answers, np.array(expected, float), equal_nan=True):

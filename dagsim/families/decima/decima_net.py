@@ -256,7 +256,9 @@ class DecimaNet(ActorNet):
         self, batch: StageBatch, rng: np.random.Generator | None, explore: float | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
         if explore is not None:
-            raise ConfigError("net 'decima' has no values to explore by; use ppo or reinforce, which draw choices")
+            raise ConfigError(
+                "net 'decima' has no action values, so train it with ppo or reinforce, which sample actions"
+            )
         observations, graphs = batch
         with torch.inference_mode():
             embedded = self.embed(graphs)

@@ -208,7 +208,7 @@ class EpochProgress:
                 GPUs.
         """
         if self._gpu is None or self.done:
-            raise ModelError(f"a training job that {'is done' if self.done else 'is not running'} has no rate")
+            raise ModelError(f"the training job {'is done' if self.done else 'is not running'}, so it has no rate")
         batch = self.task.schedule[int(self._changes[self._phase])]
         rate = (1.0 - interference) / self.task.seconds(self._gpu, batch)
         if self._pauses:

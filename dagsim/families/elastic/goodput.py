@@ -214,7 +214,9 @@ def _columns(measurements: Sequence[StepMeasurement]) -> tuple[np.ndarray, ...]:
         raise ModelError("a throughput model needs at least one measured iteration")
     nodes, replicas, local, step_s, sync_s = map(np.array, zip(*measurements, strict=True))
     if (step_s <= sync_s).any():
-        raise ModelError("a measured iteration has no computing time: its synchronisation takes all of it")
+        raise ModelError(
+            "a measured iteration has no computing time, because the synchronisation takes all of its time"
+        )
     return nodes, replicas, local, step_s - sync_s, step_s
 
 

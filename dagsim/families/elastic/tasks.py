@@ -239,7 +239,7 @@ def _scaled(name: str, asked: int, slower: tuple[tuple[str, int, float], ...]) -
     goodputs = {gpu: float(model.best(-(-asked // size), asked).goodput) for gpu, size, _ in slower}
     fastest = next(gpu for gpu, _, factor in slower if factor == 1.0)
     if not min(goodputs.values()):
-        raise ModelError(f"elastic: {name} has no batch that fits {asked} GPUs")
+        raise ModelError(f"elastic: {name} has no batch size that can be split over {asked} GPUs")
     models = {
         gpu: replace(model, throughput=model.throughput.slower(goodputs[gpu] / goodputs[fastest] * factor))
         for gpu, _, factor in slower

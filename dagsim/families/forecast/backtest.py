@@ -208,7 +208,7 @@ def run_backtest(
     """
     if not instants:
         raise InputError(
-            "there is no time to forecast at: nothing is submitted between --forecast-from and --forecast-until"
+            "no forecasts can be made, because no jobs are submitted between --forecast-from and --forecast-until"
         )
     count = min(workers, len(instants))
     forecasts = (

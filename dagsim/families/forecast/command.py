@@ -91,7 +91,10 @@ _Job = Annotated[
 ]
 _Shapes = Annotated[
     bool,
-    typer.Option("--alternatives", help="With --job: show which size, type or partition would start or end soonest."),
+    typer.Option(
+        "--alternatives",
+        help="With --job: show for which size, GPU type or partition the job would start or end soonest.",
+    ),
 ]
 _Page = Annotated[
     Path | None, typer.Option("--html", metavar="FILE", help=("Write the forecasts or scores to an HTML page."))

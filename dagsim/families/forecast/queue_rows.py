@@ -75,7 +75,7 @@ def read_queue_log(path: Path) -> QueueLog:
     with open_lines(path, TraceError) as stream:
         names = stream.readline().strip().split("|")
         if missing := [name for name in _COLUMNS if name not in names]:
-            raise TraceError(f"{path}: the header lacks {', '.join(missing)}; it has {', '.join(names)}")
+            raise TraceError(f"{path}: the header lacks {', '.join(missing)}; it contains {', '.join(names)}")
         at = [names.index(name) for name in _COLUMNS]
         for number, line in enumerate(stream, 2):
             fields = line.rstrip("\n").split("|")

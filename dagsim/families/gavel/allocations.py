@@ -173,7 +173,9 @@ class AlloXShares(_Rule):
         jobs, types = situation.jobs, list(situation.gpus)
         wide = next((job for job in jobs.values() if job.gpus != 1), None)
         if wide and not self._gangs:
-            raise ConfigError(f"gavel: allox only places jobs with one GPU, but job {wide.number} has {wide.gpus}")
+            raise ConfigError(
+                f"gavel: allox supports only jobs with one GPU, but job {wide.number} requests {wide.gpus}"
+            )
         self._placed = {number: name for number, name in self._placed.items() if number in jobs}
         free = dict(situation.gpus)
         for name in self._placed.values():

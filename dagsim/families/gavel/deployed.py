@@ -189,7 +189,7 @@ class DeployedGavel(Gavel):
     def _job(self, task: TaskState) -> GavelJob:
         if task.demand.demand.gpus != 1:
             raise ConfigError(
-                f"gavel on a real cluster only supports instances with one GPU, but those of {task.name} "
+                f"gavel on a real cluster supports only instances with one GPU, but the instances of {task.name} "
                 f"need {task.demand.demand.gpus:g} GPUs each"
             )
         return super()._job(task)

@@ -233,7 +233,7 @@ class KueueObjects:
             while parent := parents.get(line[-1]):
                 line.append(parent)
                 if parent in line[:-1]:
-                    raise ModelError(f"Cohort {name!r}: it is its own ancestor ({' > '.join(line)})")
+                    raise ModelError(f"Cohort {name!r}: the cohort is its own ancestor ({' > '.join(line)})")
         for local in self.local_queues:
             if local.cluster_queue not in kinds["ClusterQueue"]:
                 raise ModelError(f"LocalQueue {local.name!r}: there is no ClusterQueue {local.cluster_queue!r}")

@@ -290,7 +290,9 @@ def _finite(path: Path, parts: Mapping[str, Mapping[str, torch.Tensor]]) -> None
     for part, tensors in parts.items():
         for name, tensor in tensors.items():
             if not bool(torch.isfinite(tensor).all()):
-                raise RunFolderError(f"{path}: {name!r} in its {part} contains numbers that are not finite")
+                raise RunFolderError(
+                    f"{path}: {name!r} in the {part} of the agent contains numbers that are not finite"
+                )
 
 
 def _codecs_of(path: Path, name: str, system: System | type[System] | None) -> Registry[Any]:
@@ -316,11 +318,11 @@ def _settings_from(registry: Registry[Any], settings: Mapping[str, Any], own: st
     part = registry.kind
     if registry.is_own(kind) and own is None and kind not in _NETS_OF_ALGORITHMS:
         raise CodeNotAllowed(
-            f"its {part} {kind!r} is code outside dagsim, but a checkpoint may only contain data. If you "
-            f"trust that code, name it yourself with the parameter {part}={kind} (docs/security.md)"
+            f"the {part} {kind!r} of the agent is code outside dagsim, but a checkpoint may only contain data. If "
+            f"you trust that code, name it yourself with the parameter {part}={kind} (docs/security.md)"
         )
     if own not in (None, kind) and not registry.is_own(kind):
-        raise ConfigError(f"its {part} is {kind!r}, which comes with dagsim; leave out {own!r}")
+        raise ConfigError(f"the {part} of the agent is {kind!r}, which comes with dagsim, so leave out {own!r}")
     cls: Any = registry.get(kind if own is None else own)
     has_kind = any(field.name == "kind" and field.default == kind for field in fields(cls))
     return cls(**{name: value for name, value in settings.items() if has_kind or name != "kind"})

@@ -98,7 +98,7 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
             InputError: The environment cannot be built.
         """
         if env is not None:
-            raise ConfigError(f"env: {cls.__name__} has no EnvConfig, so give its settings one by one")
+            raise ConfigError(f"env: {cls.__name__} has no EnvConfig, so pass the settings one by one")
         make: Any = cls
         return make(scenario=scenario, render_mode=render_mode, **settings)
 

@@ -242,7 +242,7 @@ def check_placement(
     for block in placement.blocks:
         for server in block:
             if not 0 <= server < fabric.servers:
-                raise IllegalDecision(f"{where}: there is no server {server}; there are {fabric.servers}")
+                raise IllegalDecision(f"{where}: there is no server {server}; the cluster has {fabric.servers}")
             if occupied >> server & 1:
                 raise IllegalDecision(f"{where}: server {fabric.topology.server_names[server]} already has a job")
         if len(set(block)) < len(block):

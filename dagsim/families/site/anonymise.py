@@ -244,6 +244,12 @@ def _renamed(job: Job, names: Names) -> Job:
         qos=names.new("qos", job.qos),
         request=None,
         observed_nodes=tuple([names.new("node", name) for name in job.observed_nodes]),
+        observed_attempts=tuple(
+            [
+                run._replace(nodes=tuple([names.new("node", name) for name in run.nodes]))
+                for run in job.observed_attempts
+            ]
+        ),
         graph=replace(
             job.graph, tasks=tuple([replace(t, name=f"task-{n}", manifest="") for n, t in enumerate(job.tasks)])
         ),

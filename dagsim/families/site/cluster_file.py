@@ -69,7 +69,7 @@ def import_site(
         read = [f"{name}: {content}" for site in sites for name, content in site.read]
         read += [f"{name}: nothing ({why})" for site in sites for name, why in site.unread]
         raise InputError(
-            f"{origin}: no site among the files ({'; '.join(read) or 'nothing recognised'}); it needs "
+            f"{origin}: the files do not describe a site ({'; '.join(read) or 'nothing recognised'}); needed: "
             f"{', or '.join(site_parts())}"
         )
     write_text(out, text)

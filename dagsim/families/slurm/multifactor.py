@@ -327,8 +327,8 @@ class SlurmMultifactor:
         """``ClusterState.released`` at the last look; it changes when a node comes back."""
         self._main_s = -inf
         """Time of the last main loop."""
-        self._rounds = self._charged = 0
-        """Numbers of calculations up to those by which the pending jobs are sorted and the budgets charged."""
+        self._rounds = 0
+        """Number of calculations up to the one by which the pending jobs are sorted."""
         self.forgets = ""
         self.latest = "main"
         """The part that made the latest start: ``main`` (the main loop) or ``backfill``."""
@@ -399,6 +399,8 @@ class SlurmMultifactor:
         """Add a run."""
         if self._book.knows(run.id):
             return
+        if self._rules.holdings.budgets:
+            self._calculate(now)
         task, rules = run.task, self._rules
         part, qos = self._part_of(run), rules.quality(run.job)
         alone = rules.alone(run.job, part)
@@ -458,6 +460,8 @@ class SlurmMultifactor:
 
     def ended(self, run: Run, now: float) -> None:
         """Remove a run."""
+        if self._rules.holdings.budgets:
+            self._calculate(now)
         self._book.end(run.id, now)
         self._rules.holdings.give(run.id, now)
         self._table.ended(run)
@@ -498,10 +502,7 @@ class SlurmMultifactor:
         # a node may have come back into service
         if view.machines.released != self._released:
             self._released, self._changed = view.machines.released, True
-        self._book.calculate(now)
-        if self._rules.holdings.budgets and self._book.rounds != self._charged:
-            self._charged = self._book.rounds
-            self._rules.holdings.charge(self._book.calculated_s, decay_per_second(self._priorities.half_life_s))
+        self._calculate(now)
         if self._idle_s < now - _LATE_S:
             self._cycle_s, self._rested = self._idle_s, True
         self._idle_s = inf
@@ -561,7 +562,6 @@ class SlurmMultifactor:
             view, kill=self._set.kill, distinct=self._set.distinct, safe=self._set.limits == "safe"
         )
         self._rules.remember(self.past_use)
-        self._charged = 0
         self._table: RunTable = RunTable(len(nodes))
         self._roomy: dict[tuple[DemandClass, str, bool, int, int], int] = {}
         """Nodes with room for an instance now, by demand, partition, exclusive use, type and barred nodes; of
@@ -657,6 +657,16 @@ class SlurmMultifactor:
             self._rules.limit_s(task, task.demand.types[0]),
             -job.priority,
         )
+
+    def _calculate(self, now: float) -> None:
+        """Calculate usage up to ``now``. Budgets are charged once per period (the decay thread in
+        priority_multifactor.c), before the runs of the next period begin or end.
+        """
+        holdings, period_s = self._rules.holdings, self._priorities.calc_period_s
+        while holdings.budgets and self._book.calculated_s + period_s <= now:
+            self._book.calculate(self._book.calculated_s + period_s)
+            holdings.charge(self._book.calculated_s, decay_per_second(self._priorities.half_life_s))
+        self._book.calculate(now)
 
     def _tick_s(self, now: float) -> float:
         """Return the time of the next backfill cycle after a change: at once, but at least

@@ -41,7 +41,7 @@ from dagsim.families.slurm.accounting import (
     with_older_columns,
 )
 from dagsim.families.slurm.submission import Submission, begin_after_s, submission
-from dagsim.model import Job, Request, Task, TaskGraph
+from dagsim.model import Attempt, Job, Request, Task, TaskGraph
 from dagsim.model.arithmetic import numbered, ordered_sum
 from dagsim.traces.batch import NOT_OVER
 from dagsim.traces.chunks import Table, local_seconds
@@ -209,6 +209,7 @@ class _Attempt:
     submit_s: float
     eligible_s: float
     start_s: float | None
+    end_s: float | None
     ran_s: float
     limit_s: float | None
     nodes: int
@@ -458,6 +459,12 @@ class _Reading:
         words = {name: table.words(_AT[name]).chosen(first) for name in labels}
         priority, request = self._submitted_terms(table, groups.ids, first, words["Partition"], words["User"])
         words["Partition"] = words["Partition"].mapped(lambda text: text.partition(",")[0])
+        hosts, end = words["NodeList"].mapped(readable_hosts), times.moments["End"][first]
+        suspended = (end - start[first] - times.ran_s[first] > _CLOCK_S) & np.isfinite(end)
+        attempts: list[tuple[Attempt, ...]] = [()] * len(first)
+        for job in np.flatnonzero(suspended).tolist():
+            moments = float(eligible_s[job]), float(start[first[job]]), float(end[job])
+            attempts[job] = (Attempt(*moments, hosts.words[hosts.place[job]]),)
         every = JobArrays.of_single_tasks(
             groups.ids,
             arrival,
@@ -476,7 +483,8 @@ class _Reading:
             request=request,
             observed_start_s=np.maximum(arrival, start[first]),
             eligible_s=np.maximum(arrival, np.fmin(eligible_s, start[first])),
-            observed_nodes=words["NodeList"].mapped(readable_hosts),
+            observed_nodes=hosts,
+            observed_attempts=Labels.of(attempts),
             observed_gpu=Labels(kinds.place, tuple([kind or "" for kind in kinds.measured_on])).chosen(first),
         )
         kept = plain[first] & (np.diff(groups.first) == 1)
@@ -643,7 +651,7 @@ class _Reading:
         """
         word = state(row["State"])
         allocated = resources(row["AllocTRES"])
-        start_s, _, submit_s = (self.times.moment(name, place) for name in ("Start", "End", "Submit"))
+        start_s, end_s, submit_s = (self.times.moment(name, place) for name in ("Start", "End", "Submit"))
         nowhere = row["NodeList"].lower() == "none assigned"
         ran = word != "PENDING" and start_s is not None and not nowhere
         if row["ReqTRES"] or row["AllocTRES"]:  # both are empty if the file lacks these columns
@@ -684,6 +692,7 @@ class _Reading:
             submit_s or 0.0,
             self.times.moment("Eligible", place) or submit_s or 0.0,
             start_s,
+            end_s,
             self._ran_s(place) if ran else 0.0,
             limit_s(row["TimelimitRaw"], row["Timelimit"]),
             nodes,
@@ -808,7 +817,24 @@ class _Reading:
             eligible_s=max(time, first.eligible_s if first.start_s is None else min(first.eligible_s, first.start_s)),
             observed_nodes=self._nodes(first),
             observed_gpu=self._measured_on(first) or "",
+            observed_attempts=self._attempts(attempts),
         )
+
+    def _attempts(self, attempts: list[_Attempt]) -> tuple[Attempt, ...]:
+        """Return the attempts of a job that was requeued or suspended; none if its start and its
+        work already describe its only attempt.
+        """
+        runs: list[Attempt] = []
+        for attempt in attempts:
+            if attempt.start_s is None:
+                continue
+            since_s = max(attempt.start_s, attempt.submit_s)
+            end_s = since_s + attempt.ran_s if attempt.end_s is None else max(since_s, attempt.end_s)
+            eligible_s = max(attempt.submit_s, min(attempt.eligible_s, since_s))
+            runs.append(Attempt(eligible_s, since_s, end_s, readable_hosts(attempt.node_list)))
+        if len(runs) == 1 and runs[0].end_s - runs[0].start_s - attempts[0].ran_s <= _CLOCK_S:
+            return ()
+        return tuple(runs)
 
     def _tenant(self, user: str, account: str, partition: str) -> str:
         owners = {"user": user, "account": account, "partition": partition}

@@ -119,7 +119,8 @@ class SparkKernel:
         episode.ended_ms = cluster.now_ms
         if cluster.jobs and until_ms == inf:
             raise Stalled(
-                f"at {cluster.now_ms / 1000:g} s the policy leaves all executors idle; {len(cluster.jobs)} jobs wait"
+                f"at {cluster.now_ms / 1000:g} s: the policy leaves all executors idle although "
+                f"{len(cluster.jobs)} jobs wait"
             )
 
     @property

@@ -277,7 +277,7 @@ class SharedStream:
         bits = rng.bit_generator
         state = bits.state
         if state["bit_generator"] != "PCG64":
-            raise ValueError(f"SharedStream reads only PCG64, got {state['bit_generator']}")
+            raise ValueError(f"SharedStream supports only PCG64 generators, got {state['bit_generator']}")
         self._fetch = bits.random_raw
         self._words: list[int] = []
         self._half: int | None = state["uinteger"] if state["has_uint32"] else None

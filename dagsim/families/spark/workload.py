@@ -49,7 +49,7 @@ def read_profiles(path: Path, *, warmup_ms: float = 1000.0) -> list[SparkJob]:
     except (ValueError, TypeError, KeyError, EOFError) as error:
         raise TraceError(f"{file}: cannot be read as Spark profiles ({type(error).__name__}: {error})") from None
     if not jobs:
-        raise TraceError(f"{file}: the file contains no profile")
+        raise TraceError(f"{file}: the file contains no Spark profiles")
     return jobs
 
 

@@ -99,7 +99,7 @@ def serve(
     elif history is not None or policy is not None:
         raise typer.BadParameter("--history and --policy can only be used with --config", param_hint="'--config'")
     if watch and settings is None:
-        raise typer.BadParameter("needs the configuration of the site: --config site.yaml", param_hint="'--watch'")
+        raise typer.BadParameter("requires the configuration of the site (--config site.yaml)", param_hint="'--watch'")
     if command is not None and not watch:
         raise typer.BadParameter("can only be used with --watch", param_hint="'--command'")
     if watch:

@@ -103,7 +103,7 @@ class Audit:
         """
         if sentences := self.sentences():
             text = "; ".join(sentence.removeprefix("warning: ") for sentence in sentences)
-            raise ContradictoryInput(f"{what}: {text} (--strict refuses above {URGENT:.0%} of the jobs or hours)")
+            raise ContradictoryInput(f"{what}: {text} (--strict allows at most {URGENT:.0%} of the jobs or hours)")
 
     def to_dict(self) -> dict[str, Any]:
         """Return the audit as plain data."""

@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from heapq import merge
-from math import inf, nextafter
+from math import inf, isnan, nan, nextafter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from dagsim.errors import ModelError
-from dagsim.model import Cluster, Demand, InFlight, Job, Kind, Placement, Record, RejectReason, Share
+from dagsim.model import Attempt, Cluster, Demand, InFlight, Job, Kind, Placement, Record, RejectReason, Share
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster.forks import Forked
 from dagsim.systems.cluster.models.runtime import Runtime
@@ -374,7 +374,7 @@ def check_in_flight(job: Job, run: InFlight, demand: DemandClass | None, machine
                 f"{demand_words(demand.demand)}"
             )
         if machine.type != machines.list[nodes[0]].type and not may_mix_types(job, demand.demand):
-            raise ModelError(f"{where} {machine.node.name!r} and on one of another GPU type")
+            raise ModelError(f"{where} {machine.node.name!r} and on a node with another GPU type")
         if gpu is not None and machine.room_on(gpu, demand) < instances:
             raise ModelError(f"{where} {machine.node.name!r}, whose GPU {gpu} has no room for {instances} such shares")
         if (room := _room_for_run(machine, demand)) < instances:
@@ -425,19 +425,22 @@ def jobs_at(
     """Return the jobs in a log that are in the system at ``begins_s``, with their instances in
     flight, and those that arrive later but before ``until_s``.
 
-    A single-task job that started earlier is in flight if its work is not done by then. Other jobs
-    that started earlier are left out, because the log does not record what remains of them. A job
-    in flight runs on the nodes that the log names. If these are unknown or full, the job is placed
-    by best fit once all other jobs are placed, and the largest such jobs come first. A job that
-    fits nowhere waits. A job without a start keeps the runs in flight that it states itself, if
-    any. Other jobs without a start wait if the jobs are ``stated`` to be a snapshot at a single
-    time. In a log, the time at which they ran is unknown, so they are left out.
+    A single-task job that started earlier is in flight if its work is not done by then. A job that
+    was requeued or suspended is in flight from the start to the end of each of its attempts, and it
+    waits between two attempts. Other jobs that started earlier are left out, because the log does
+    not record what remains of them. A job in flight runs on the nodes that the log names. If these
+    are unknown or full, the job is placed by best fit once all other jobs are placed, and the
+    largest such jobs come first. A job that fits nowhere waits. A job without a start keeps the runs
+    in flight that it states itself, if any. Other jobs without a start wait if the jobs are
+    ``stated`` to be a snapshot at a single time. In a log, the time at which they ran is unknown, so
+    they are left out.
 
     Raises:
         ModelError: With ``exact``, a node that the log names does not exist or is too full; the
             message names the job and the node.
     """
     first, last = np.searchsorted(jobs.arrival_s, [begins_s, until_s]).tolist()
+    jobs = _in_attempt_at(jobs, begins_s)
     earlier = jobs.between(0, first)
     own = _own_runs(earlier)
     start_s = _observed_start_s(earlier)
@@ -456,8 +459,8 @@ def jobs_at(
 
 
 class JobsLeft:
-    """The single-task jobs that ran in a log and had left by ``begins_s``, each with its run. The
-    job objects are created on demand.
+    """The single-task jobs that ran in a log and had left by ``begins_s``, each with its run, and the
+    earlier attempts of requeued jobs. The job objects are created on demand.
     """
 
     def __init__(self, jobs: JobArrays, begins_s: float, cluster: Cluster, runtime: Runtime) -> None:
@@ -472,15 +475,25 @@ class JobsLeft:
         by_name = nodes_by_name(machine.node.name for machine in machines.list)
         starts_s = _observed_start_s(jobs).tolist()
         for job, start_s, lasts_s in zip(jobs.jobs(), starts_s, seconds.tolist(), strict=True):
-            task, type_ = job.graph.tasks[0], min(range(len(lasts_s)), key=lasts_s.__getitem__)
-            named = [number for name in job.observed_nodes for number in by_name.get(name, ())]
-            nodes = [number for number in named if lasts_s[machines.list[number].type] < inf]
-            nodes = nodes or [machine.index for machine in machines.list if machine.type == type_][:1]
-            end_s = start_s + lasts_s[machines.list[nodes[0]].type]
-            if end_s <= self._begins_s:
-                nodes, (each, more) = nodes[: task.instances], divmod(task.instances, min(len(nodes), task.instances))
+            type_, runs = min(range(len(lasts_s)), key=lasts_s.__getitem__), list[InFlight]()
+            for attempt in job.observed_attempts or [Attempt(start_s, start_s, nan, job.observed_nodes)]:
+                named = [number for name in attempt.nodes for number in by_name.get(name, ())]
+                nodes = [number for number in named if lasts_s[machines.list[number].type] < inf]
+                nodes = nodes or [machine.index for machine in machines.list if machine.type == type_][:1]
+                work_s = lasts_s[machines.list[nodes[0]].type]
+                end_s = attempt.start_s + work_s if isnan(attempt.end_s) else attempt.end_s
+                if end_s > self._begins_s:
+                    break
+                instances = job.graph.tasks[0].instances
+                nodes, (each, more) = nodes[:instances], divmod(instances, min(len(nodes), instances))
                 placement = tuple([Share(node, each + (place < more)) for place, node in enumerate(nodes)])
-                yield replace(job, in_flight=(InFlight(start_s, placement, 0, max(end_s, start_s)),))
+                # time in suspension, before which the work of the last attempt began, is no use
+                since_s = attempt.start_s if len(job.observed_attempts) > 1 else max(attempt.start_s, end_s - work_s)
+                runs.append(InFlight(since_s, placement, 0, max(end_s, since_s), "preempted"))
+            if runs:
+                if len(runs) == max(len(job.observed_attempts), 1):
+                    runs[-1] = runs[-1]._replace(stopped="")
+                yield replace(job, in_flight=tuple(runs))
 
 
 def first_full_s(jobs: JobArrays, cluster: Cluster, runtime: Runtime) -> float | None:
@@ -542,6 +555,38 @@ def _observed_start_s(jobs: JobArrays) -> np.ndarray:
     return np.full(len(jobs), np.nan) if jobs.observed_start_s is None else jobs.observed_start_s
 
 
+def _in_attempt_at(jobs: JobArrays, begins_s: float) -> JobArrays:
+    """Return the jobs with the observations of the attempt in which they were at ``begins_s``: the
+    first one that had not ended by then, or the last one.
+    """
+    if jobs.observed_attempts is None or jobs.observed_start_s is None:
+        return jobs
+    start_s = jobs.observed_start_s.copy()
+    eligible_s = (jobs.arrival_s if jobs.eligible_s is None else jobs.eligible_s).copy()
+    nodes: list[tuple[str, ...]] = [()] * len(jobs) if jobs.observed_nodes is None else jobs.observed_nodes.tolist()
+    for number, attempts in enumerate(jobs.observed_attempts.tolist()):
+        if attempts and jobs.arrival_s[number] < begins_s:
+            attempt = _attempt_at(attempts, begins_s)
+            eligible_s[number], start_s[number], _, nodes[number] = attempt
+    return replace(jobs, observed_start_s=start_s, eligible_s=eligible_s, observed_nodes=Labels.of(nodes))
+
+
+def _attempt_at(attempts: Sequence[Attempt], at_s: float) -> Attempt:
+    return next((attempt for attempt in attempts if attempt.end_s > at_s), attempts[-1])
+
+
+def _end_s_at(jobs: JobArrays, at_s: float) -> np.ndarray:
+    """Return the recorded end of the attempt in which each job was at that time, (J,); NaN for a
+    job whose only attempt lasted for as long as its work.
+    """
+    if jobs.observed_attempts is None:
+        return np.full(len(jobs), np.nan)
+    labels = jobs.observed_attempts
+    ends_s = [_attempt_at(attempts, at_s).end_s if attempts else np.nan for attempts in labels.words]
+    by_job: np.ndarray = np.array(ends_s, float)[labels.place]
+    return by_job
+
+
 def _own_runs(jobs: JobArrays) -> dict[int, tuple[InFlight, ...]]:
     """Return the runs in flight that jobs state themselves, by number of the job, for the jobs
     without a start in the log.
@@ -572,7 +617,8 @@ def _may_run_at(jobs: JobArrays, begins_s: float, runtime: Runtime, machines: Cl
     single = np.diff(jobs.first) == 1
     seconds = seconds_of(jobs, runtime, machines.types)
     slowest_s = np.where(np.isfinite(seconds), seconds, 0.0).max(axis=1)[jobs.first[:-1]]
-    may_run: np.ndarray = single & (_observed_start_s(jobs) + slowest_s > begins_s)
+    end_s = np.fmax(_observed_start_s(jobs) + slowest_s, _end_s_at(jobs, begins_s))
+    may_run: np.ndarray = single & (end_s > begins_s)
     return may_run
 
 
@@ -585,6 +631,8 @@ def _flights(
     seconds = seconds_of(jobs, runtime, machines.types)
     by_name = nodes_by_name(machine.node.name for machine in machines.list)
     listed_s: list[float] = [] if jobs.observed_start_s is None else jobs.observed_start_s.tolist()
+    ends_s = _end_s_at(jobs, begins_s).tolist()
+    before_s = nextafter(begins_s, -inf)
     flights: dict[int, tuple[InFlight, ...]] = {}
     unplaced: list[tuple[float, int, Job, DemandClass]] = []
     listed = list(jobs.jobs())
@@ -596,7 +644,12 @@ def _flights(
         mixes = may_mix_types(job, task.demand)
         placement = placement_on(job.observed_nodes, by_name, machines, demand, task.instances, mixes=mixes)
         type_ = machines.list[placement[0].node].type if placement else int(np.argmin(lasts_s))
-        if since_s + lasts_s[type_] <= begins_s or demand.rejected is not None:
+        if ends_s[number] > begins_s:
+            # a suspended job ends later than its work alone explains
+            since_s = max(since_s, min(ends_s[number] - lasts_s[type_], before_s))
+        elif ends_s[number] <= begins_s or since_s + lasts_s[type_] <= begins_s:
+            continue
+        if demand.rejected is not None:
             continue
         if placement is None or sum(share.instances for share in placement) < task.instances:
             if exact and job.observed_nodes:
@@ -671,17 +724,15 @@ def placement_on(
 
 
 def _spread(room: list[tuple[int, int]], waiting: int) -> Placement:
-    """Distribute the waiting instances over the nodes. They are distributed evenly if that fits, as
-    in a batch system; otherwise, one node is filled after the other.
+    """Distribute the waiting instances over the nodes, as evenly as the room on them allows: a node
+    that a log names holds at least one instance. With equal room, the first nodes hold more.
     """
-    per_node, rest = divmod(waiting, len(room))
-    even = [per_node + (place < rest) for place in range(len(room))]
-    if all(count <= free for count, (_, free) in zip(even, room, strict=True)):
-        return tuple([Share(index, count) for count, (index, _) in zip(even, room, strict=True) if count])
-    shares = []
-    for index, free in room:
-        count = min(free, waiting)
-        waiting -= count
-        if count:
-            shares.append(Share(index, count))
-    return tuple(shares)
+    counts, left = [0] * len(room), min(waiting, sum(free for _, free in room))
+    while left:
+        roomy = [place for place, (_, free) in enumerate(room) if counts[place] < free]
+        level = max(left // len(roomy), 1)
+        for place in roomy[:left]:
+            more = min(room[place][1] - counts[place], level)
+            counts[place] += more
+            left -= more
+    return tuple([Share(index, count) for count, (index, _) in zip(counts, room, strict=True) if count])

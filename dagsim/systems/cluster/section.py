@@ -130,7 +130,7 @@ class NodeGroup(Section):
     @after_all(mode="after")
     def _whole(self) -> NodeGroup:
         if self.hosts is not None and len(self.nodes) != self.count:
-            raise ModelError(f"hosts: {self.hosts[:80]!r} names {len(self.nodes)} nodes, but count is {self.count}")
+            raise ModelError(f"hosts: {self.hosts[:80]!r} lists {len(self.nodes)} nodes, but count is {self.count}")
         if (self.gpu is None) != (self.gpus == 0):
             raise ModelError("gpu (a type) and gpus (the number per node) belong together, so give both or neither")
         for key, most in _MOST.items():

@@ -79,11 +79,11 @@ class Wakes(Forked):
         self.least_s = min(self.least_s, left_s)
         if self.idle >= _IDLE:
             raise Stalled(
-                f"at {now:g} s: the policy has been called {self.count:,} times since {self.since_s:g} s "
-                f"without any progress, because runs of {len(kernel.frontier.jobs)} jobs take turns and "
-                "each is stopped before it has computed anything lasting (preemption.restart_s is "
-                f"{kernel.preemption.restart_s:g}, on_resume {kernel.preemption.on_resume}). Choose a "
-                "longer quantum_s (round_s, interval_s), or a lower price"
+                f"at {now:g} s: the policy has been called {self.count:,} times since {self.since_s:g} s without "
+                f"any progress, because runs of {len(kernel.frontier.jobs)} jobs take turns and each is stopped "
+                f"before it makes lasting progress (preemption.restart_s is {kernel.preemption.restart_s:g}, "
+                f"on_resume {kernel.preemption.on_resume}). Choose a longer quantum_s (round_s, interval_s), or a "
+                "lower price"
             )
 
 

@@ -216,7 +216,7 @@ class TaskState(Forked):
             IllegalDecision: The policy has not declared ``clairvoyant = True``.
         """
         if not self.job.shows_truth:
-            raise hidden_truth("task.truth", self, "task.seconds, the estimates")
+            raise hidden_truth("task.truth", self, "the estimates in task.seconds")
         return self._truth
 
     @property

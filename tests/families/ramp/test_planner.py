@@ -93,7 +93,7 @@ def test_an_unknown_option_is_refused(options: dict[str, str], error: type[Excep
     ("placement", "words"),
     [
         (OpPlacement(0, ((0, 2),), (0,)), "1 of 2 operations have a block"),
-        (OpPlacement(0, ((0, 9),), (0, 0)), "there is no server 9; there are 4"),
+        (OpPlacement(0, ((0, 9),), (0, 0)), "there is no server 9; the cluster has 4"),
         (OpPlacement(0, ((0, 3),), (0, 0)), "server 1-1-0 already has a job"),
         (OpPlacement(0, ((1, 1),), (0, 0)), "contains a server twice"),
         (OpPlacement(0, ((0, 1),), (0, 1)), "op '2' names block 1, which does not exist"),

@@ -30,8 +30,10 @@ SUBMITTED = ("user", "account", "partition", "qos")
 def nameless(jobs: list[Job]) -> list[Job]:
     unnamed = dict.fromkeys(("id", "tenant", *SUBMITTED), "")
     requests = [None if job.request is None else replace(job.request, partitions=()) or None for job in jobs]
+    times = [tuple([run._replace(nodes=()) for run in job.observed_attempts]) for job in jobs]
     return [
-        replace(job, observed_nodes=(), request=request, **unnamed) for job, request in zip(jobs, requests, strict=True)
+        replace(job, observed_nodes=(), observed_attempts=attempts, request=request, **unnamed)
+        for job, attempts, request in zip(jobs, times, requests, strict=True)
     ]
 
 

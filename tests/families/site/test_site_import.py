@@ -246,7 +246,7 @@ def test_jobs_reach_their_cluster_queue_by_their_local_queue(tmp_path: Path) -> 
             "Cohort: Sometimes",
             r"ClusterQueue vision: reclaimWithinCohort must be one of Never, LowerPriority, Any, got 'Sometimes'",
         ),
-        ("parentName: site", "parentName: team", r"Cohort 'team': it is its own ancestor \(team > team\)"),
+        ("parentName: site", "parentName: team", r"Cohort 'team': the cohort is its own ancestor \(team > team\)"),
         ("metadata: {name: vision}", "metadata: {name: vision", r"kueue:16: invalid YAML"),
         ("cohort: site", "cohort: *site", r"kueue(:\d+)?: not YAML|aliases"),
     ],

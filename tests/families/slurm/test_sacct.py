@@ -179,6 +179,33 @@ def test_a_requeued_job_that_waits_at_the_end_runs_as_long_as_its_longest_attemp
     assert sum("not over at the end" in note for note in got.noted) == 1
 
 
+def test_a_requeued_job_has_all_its_attempts(read: Reading, log: Log) -> None:
+    first = {"State": "REQUEUED", "Start": "1150", "End": "1200", "ElapsedRaw": "50", "NodeList": "n1"}
+    again = {
+        "Submit": "1200",
+        "Eligible": "1320",
+        "Start": "1400",
+        "End": "1500",
+        "ElapsedRaw": "100",
+        "NodeList": "n2",
+    }
+    (job,) = read(log(first, again)).jobs
+    origin_s = 1150 - job.observed_start_s
+    _, run = job.observed_attempts
+    assert (run.eligible_s + origin_s, run.start_s + origin_s, run.end_s + origin_s) == (1320, 1400, 1500)
+    assert [run.nodes for run in job.observed_attempts] == [("n1",), ("n2",)]
+
+
+@pytest.mark.parametrize(("suspended", "attempts"), [("00:00:00", 0), ("00:00:40", 1)])
+def test_a_suspended_job_has_its_attempt_to_the_end(read: Reading, log: Log, suspended: str, attempts: int) -> None:
+    end = 1200 + 100 + 40 * attempts
+    row = {"Start": "1200", "End": str(end), "ElapsedRaw": "100", "Elapsed": "", "Suspended": suspended}
+    (job,) = read(log(row)).jobs
+    lasted_s = [run.end_s - run.start_s for run in job.observed_attempts]
+    assert lasted_s == [140.0] * attempts
+    assert job.tasks[0].work == 100
+
+
 def test_a_requeued_job_that_is_cancelled_while_it_waits_keeps_what_ran(read: Reading, log: Log) -> None:
     again = {"State": "CANCELLED by 0", "Submit": "1200", **_NEVER}
     assert _only(read(log({"State": "REQUEUED"}, again))).work == 100
@@ -507,7 +534,7 @@ def test_real_runs_are_read_whole_and_alike_as_text_and_json(read: Reading, data
             assert [task.work for task in full.graph.tasks] == [task.work for task in job.graph.tasks]
             full = replace(full, graph=job.graph)
         if abs(full.tasks[0].work - job.tasks[0].work) == 2:  # requeued, it ran on while the files were written
-            full = replace(full, graph=job.graph)
+            full = replace(full, graph=job.graph, observed_attempts=job.observed_attempts)
         if full.tasks[0].estimate is None:  # 22.05 writes null for UNLIMITED
             full = replace(full, graph=job.graph)
         if full.request is not None:  # so is --nice

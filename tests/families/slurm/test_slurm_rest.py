@@ -4,6 +4,7 @@ heterogeneous jobs, and what slurmctld's log says about nodes.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,8 @@ from dagsim.model.log import Schedule
 from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.traces.trace_file import TraceFile
+from dagsim.workload.records import write_jobs
 
 FIFO = "slurm-multifactor[order=basic,bf_interval_s=1,bf_resolution_s=1,gangs=distinct]"
 
@@ -83,6 +86,21 @@ def test_usage_decays_until_a_job_fits_and_never_for_a_qos_that_keeps_it() -> No
     schedule = played(jobs, kept, spec)
     assert "new" not in first(schedule)
     assert [row.value for row in schedule.log if row.kind == Kind.REJECTED] == [RejectReason.CANCELLED]
+
+
+def test_a_state_from_a_log_knows_the_decayed_usage_of_a_budget(tmp_path: Path) -> None:
+    jobs = [job("old", 0, 500, account="lab"), job("more", 520, 50, account="lab")]
+    jobs += [job("new", 530, 10, limit_s=420, account="lab")]
+    spec = "slurm-multifactor[half_life_s=1000,calc_period_s=10,bf_interval_s=1]"
+    whole = first(played(jobs, BUDGET, spec))
+    assert whole["more"] < 550 < 600 < whole["new"]
+    log = [replace(job, observed_start_s=whole[job.id], observed_nodes=("n0",)) for job in jobs]
+    write_jobs(tmp_path / "log.jsonl", log)
+    scenario = ClusterScenario(
+        Cluster((Node("n0", None, 0, 4, 64),)), TraceFile(str(tmp_path / "log.jsonl"), since=580), queues=BUDGET
+    )
+    rest = scenario.kernel(0).run(POLICIES.create(spec))
+    assert first(rest)["new"] == pytest.approx(whole["new"], abs=20)
 
 
 def test_different_nodes_count_against_a_limit_on_nodes() -> None:

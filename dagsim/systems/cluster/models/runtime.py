@@ -275,9 +275,9 @@ class Throughput(_ByType):
             )
         at = "" if task.batch is None else f" at batch {task.batch}"
         raise ModelError(
-            f"task {task.name!r}: the throughput table does not compare model {task.model!r} on "
-            f"{gpu.name} with the reference {reference.name}{at}; give the task's speeds, leave that type "
-            "out of gpu_types, or set missing: flops"
+            f"task {task.name!r}: the throughput table does not compare model {task.model!r} on {gpu.name} with "
+            f"the reference {reference.name}{at}; give the task's speeds, leave this GPU type out of gpu_types, "
+            "or set missing: flops"
         )
 
     def _ratio(self, model: str, batch: int | None, gpu: GpuType, reference: GpuType) -> float | None:

@@ -551,4 +551,4 @@ def _pick(bags: _Bags, fitting: list[tuple[DemandClass, int]], at: int) -> tuple
         if at < size:
             return demand, type_, at
         at -= size
-    raise AssertionError("more pairs drawn than there are")
+    raise AssertionError("more pairs were drawn than exist")
