@@ -83,7 +83,8 @@ def convert(
                 f"{path}: cannot be written as {to_format}, because that format stores durations, which "
                 f"depend on the GPU type here (the runtime model is {saved!r})"
             )
-        return trace.report, export(to_format, to, counted(jobs), trace.cluster())
+        written = export(to_format, to, counted(jobs), trace.cluster())
+        return trace.report, written  # of the reading that the export has made
     write = write_parquet if to_format == "parquet" else write_jobs
     meta = {"format": trace.format, "assumptions": trace.assumptions}
     if (begins_s := trace.begins_s) is not None:

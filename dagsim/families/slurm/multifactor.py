@@ -309,6 +309,7 @@ class SlurmMultifactor:
             ConfigError: A value is out of range.
         """
         self._set = SlurmSettings(**settings)
+        self.forgets = "when its last backfill cycle began" if self._set.backfill else ""
         self._priorities = self._set.priorities()
         self.past_usage: Mapping[str, float] = {}
         """Usage at 0 s, in billed seconds, by ``account/user``: the usage of jobs that ended before
