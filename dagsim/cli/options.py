@@ -105,7 +105,7 @@ On = Annotated[
     _output(
         "--executor",
         metavar="WHERE",
-        help="Where to run: local, local:N processes, ray, ray://HOST:PORT or slurm (dagsim list executors).",
+        help="Where to run: local, local:N (N processes), ray, ray://HOST:PORT or slurm (dagsim list executors).",
     ),
 ]
 Resume = Annotated[Path | None, _output(metavar="RUN", help="Continue an interrupted run with its own configuration.")]

@@ -289,7 +289,7 @@ def resume_policies(command: str, output: Output, *groups: Experiment | TraceFla
     made_by = folder.manifest["command"]
     if made_by != command:
         raise InputError(
-            f"{folder.path}: was created by dagsim {made_by}; to continue it, run dagsim {made_by} --resume "
+            f"{folder.path} was created by dagsim {made_by}; to continue it, run dagsim {made_by} --resume "
             f"{folder.path}"
         )
     where = output.where()

@@ -452,11 +452,12 @@ def _unset(value: Any) -> tuple[str, ...]:
 
 def _any_of(schema: Any) -> Any:
     """Replace ``oneOf`` with ``anyOf`` in a schema, because without ``kind`` several branches may
-    match.
+    match. Leave out private fields, which no configuration can set.
     """
     match schema:
         case dict():
-            return {"anyOf" if key == "oneOf" else key: _any_of(part) for key, part in schema.items()}
+            public = {key: part for key, part in schema.items() if not key.startswith("_")}
+            return {"anyOf" if key == "oneOf" else key: _any_of(part) for key, part in public.items()}
         case list():
             return [_any_of(part) for part in schema]
     return schema

@@ -469,9 +469,9 @@ def _autocorrelation_time(values: Floats) -> float:
     """Return 1 + 2 x the sum of the autocorrelations, which is truncated after ``_SOKAL`` times the
     result (at least 1).
 
-    The mean of a short series follows the series, which makes its autocorrelations too small. The
-    factor 1 + (2 w + 1) / n for a sum of w of them corrects this (Wolff 2004, "Monte Carlo errors
-    with less errors", equation 49).
+    The mean is estimated from the series itself, which biases the autocorrelations of a short
+    series downwards. The factor 1 + (2 w + 1) / n for a sum of w of them corrects this (Wolff 2004,
+    "Monte Carlo errors with less errors", equation 49).
     """
     centred, n = values - values.mean(), len(values)
     if not np.ptp(values) > 0:

@@ -62,7 +62,7 @@ others are pooled.
 """
 _OTHER = "(other)"
 _WAIT = "start of the job's first run - submission"
-_BOUNDED_SLOWDOWN = "max(1, (wait + run) / max(run, 10 s)); wait + run: JCT, run: time with a run running"
+_BOUNDED_SLOWDOWN = "max(1, JCT / max(run time, 10 s)); run time: time during which a task of the job is running"
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,9 +185,9 @@ Unfinished = Literal["refuse", "horizon", "drop"]
 class Summary:
     """Every metric of one schedule. ``glossary()`` lists the meaning and unit of each field.
 
-    If there are unfinished jobs, averages over jobs (from JCT to stretch, makespan, rho, joules per
-    job) are NaN, unless ``unfinished`` selects another way to count these jobs. ``jobs_unfinished``
-    is their number.
+    If any job is unfinished, the metrics of jobs (``jct_s`` to ``bounded_stretch``, rho, joules per
+    job) and the makespan are NaN, unless ``unfinished`` selects another way to count these jobs.
+    ``jobs_unfinished`` is their number.
     """
 
     unfinished: Annotated[Unfinished, "", "how unfinished jobs were counted: refuse, horizon or drop"]
@@ -207,7 +207,7 @@ class Summary:
         float, "s", "sum of area x JCT / sum of areas; area: GPU-seconds with each task on its fastest allowed GPU type"
     ]
     wait_s: Annotated[Distribution, "s", _WAIT]
-    queueing_s: Annotated[Distribution, "s", "time in the system with no run of the job running: queueing + run = JCT"]
+    queueing_s: Annotated[Distribution, "s", "time in the system during which no task of the job is running"]
     bounded_slowdown: Annotated[Distribution, "", _BOUNDED_SLOWDOWN]
     stretch: Annotated[Distribution, "", "JCT / ideal time (critical path, each task on its fastest allowed GPU type)"]
     bounded_stretch: Annotated[Distribution, "", "max(1, JCT / max(ideal time, 10 s))"]

@@ -423,4 +423,4 @@ def _check(where: str, numbers: Mapping[str, float]) -> None:
 def _known(where: str, names: Mapping[str, float], allowed: tuple[str, ...] = ("gpus", "cpus", "memory_gb")) -> None:
     for name in names:
         if name not in allowed:
-            raise ModelError(f"{where}: there is no {name!r}; allowed: {', '.join(allowed)}")
+            raise ModelError(f"{where}: unknown key {name!r}; allowed: {', '.join(allowed)}")

@@ -37,8 +37,8 @@ from dagsim.testing.violations import as_recorded, stuck, violations
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A cluster, jobs, and the models of the kernel. With ``admission``, the policy must admit each
-    job before it can run.
+    """A test case: a cluster, jobs, and the kernel's settings (``models``: failures, preemption and so
+    on). With ``admission``, the policy must admit each job before it can run.
     """
 
     cluster: Cluster

@@ -1,7 +1,4 @@
-"""Parquet and Arrow (Feather, IPC) files: their columns as numbers and text, in batches.
-
-Reading them requires pyarrow, which is only imported when such a file is opened.
-"""
+"""Read Parquet and Arrow (Feather, IPC) files in batches, with columns as numbers or text."""
 
 from __future__ import annotations
 

@@ -167,7 +167,7 @@ CATALOGUE: dict[str, PublishedTrace] = {
         "see its page",
     ),
     "frontier": PublishedTrace(
-        "Frontier (OLCF): 152,400 jobs of whole nodes, January 2024 to December 2025",
+        "Frontier (OLCF): 152,400 whole-node jobs, January 2024 to December 2025",
         "frontier",
         "https://doi.org/10.13139/OLCF/3013979",
         "free to use and reuse; the job table is frontier-completed-job-info.parquet",

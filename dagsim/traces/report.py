@@ -164,8 +164,8 @@ class ReadReport:
         impossible: str = "that describe an impossible job",
     ) -> Dropping:
         """Return a context that drops rows if its body raises ``Dirty`` (for the reason in the error,
-        with the start of ``detail``) or ``ModelError`` (as ``impossible``). Each of ``places``, a
-        ``file:line`` or a function that returns one, represents ``rows`` rows.
+        with the start of ``detail``) or ``ModelError`` (as ``impossible``). Each entry of
+        ``places`` (a ``file:line``, or a function that returns one) counts as ``rows`` rows.
         """
         return Dropping(self, places, rows, detail, impossible)
 

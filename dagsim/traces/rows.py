@@ -295,7 +295,7 @@ class Checks:
         return seconds
 
     def impossible(self, jobs: JobArrays) -> None:
-        """Drop the rows whose jobs are impossible. There is one job per row."""
+        """Drop rows that describe invalid jobs. There is one job per row."""
         details = {row: str(error) for row, error in jobs.faults(self.usable)}
         self.drop(_mask(list(details), len(self.usable)), "that describe an impossible job", details)
 

@@ -34,7 +34,7 @@ def test_queues_reach_the_policy_with_their_nodes_by_name() -> None:
         ("{tree: [{name: root}]}", "the name 'root' is reserved"),
         ("{qos: [{name: q, preempts: [r]}]}", "qos 'q' preempts 'r', which does not exist; known: q"),
         ("{partitions: [{name: p, max_time_s: 0}]}", "max_time_s must be above 0"),
-        ("{partitions: [{name: p, billing: {gpu: 1}}]}", "there is no 'gpu'; allowed: gpus, cpus, memory_gb"),
+        ("{partitions: [{name: p, billing: {gpu: 1}}]}", "unknown key 'gpu'; allowed: gpus, cpus, memory_gb"),
     ],
 )
 def test_what_cannot_be_is_refused_with_its_place(queues: str, why: str) -> None:

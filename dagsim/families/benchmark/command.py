@@ -51,7 +51,7 @@ def show_tasks(json_: Json = False) -> None:
 def run_bench(
     policy: Annotated[
         str | None,
-        typer.Option("--policy", "-a", metavar="NAME", help="Policy for the tasks of the GPU cluster."),
+        typer.Option("--policy", "-a", metavar="NAME", help="Policy for the benchmark's tasks on the GPU cluster."),
     ] = None,
     spark: Annotated[str | None, typer.Option(metavar="NAME", help="Policy for the task on Spark.")] = None,
     ramp: Annotated[str | None, typer.Option(metavar="NAME", help="Policy for the task on RAMP.")] = None,

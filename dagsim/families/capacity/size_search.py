@@ -404,8 +404,8 @@ class _Search:
         largest = list(self._largest((), budget))
         if not largest:
             raise ConfigError(
-                f"--budget {budget:g}: no cluster that keeps the other nodes costs so little; today's cluster "
-                "may cost more as well"
+                f"--budget {budget:g}: too low, because the nodes that stay cost more than that; today's cluster may "
+                "be over the budget, too"
             )
         step = -(-len(largest) // _MOST_MIXES)
         self.progress.exhausted = step > 1

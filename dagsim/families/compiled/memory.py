@@ -70,7 +70,7 @@ class Work(NamedTuple):
     # (n + 1,) TASK; the last record only marks where the children of the task before it end
     tasks: np.recarray
     child: np.ndarray  # (edges,) int32: children
-    truth: np.ndarray  # (n, types) float64: seconds of an instance; inf on types that cannot run it
+    truth: np.ndarray  # (n, types) float64: run time of one instance in seconds; inf on types that cannot run it
     seconds: np.ndarray  # (n, types) float64: the same as estimated for policies; may be the same array
     # (n,) int32: all tasks job by job, parents first; (0,) if the tasks are already in this order
     order: np.ndarray

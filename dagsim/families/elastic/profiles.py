@@ -243,7 +243,7 @@ def read_applications(
     ending = "" if cluster is None else f"-{cluster}"
     if not any(f"placements{ending}" in parts for parts in files.values()):
         raise TraceError(
-            f"{shown}: there are no profiles in it (APP__placements{ending}.csv or APP/placements{ending}.csv)"
+            f"{shown}: no profiles found (expected APP__placements{ending}.csv or APP/placements{ending}.csv)"
         )
     profiles = {}
     for name in names if names is not None else APPLICATIONS:

@@ -88,7 +88,7 @@ class EpisodeState(NamedTuple):
     log: np.recarray  # ROW
     # Constants.
     facts: np.recarray  # (n,) FACT
-    slowdown: np.ndarray  # (n, types) float64: logarithm of the seconds divided by the best
+    slowdown: np.ndarray  # (n, types) float64: log(seconds / seconds on the best type)
     slowdown_units: np.ndarray  # (n, types, 2) int64: the same, as exact sums
     fixed: np.ndarray  # (n, types, 10) float32: the columns that do not change while a task waits
     # (J,) float64: critical path of each job on arrival; 0 for jobs that can never run

@@ -126,8 +126,8 @@ def print_eta(
     """Forecast when waiting jobs will start, as distributions, and check such forecasts on a log.
 
     A folder with Slurm's files (docs/forecast.md) provides the site, the log and listings of the
-    queue. For other logs, --policy replaces the starts by those of a scheduler, which is then known
-    exactly.
+    queue. For other logs, --policy simulates the log under a scheduler and forecasts the simulated
+    starts, so that the scheduler is known exactly.
 
     Without a log, --state forecasts the jobs that wait now; --history calibrates these forecasts.
 

@@ -220,7 +220,7 @@ class FrontierJobs(CentreLog):
     """OLCF's Frontier, 2024 to 2025 (doi 10.13139/OLCF/3013979): whole nodes of four MI250X."""
 
     name = "frontier"
-    summary = "Frontier 2024-2025 (OLCF): frontier-completed-job-info.parquet, 152,400 jobs of whole nodes"
+    summary = "Frontier 2024-2025 (OLCF): frontier-completed-job-info.parquet, 152,400 whole-node jobs"
     names = _Names(
         *("job_idx", "submit_time", "start_time", "end_time", "node_count", "completion_state"),
         user="user_id",

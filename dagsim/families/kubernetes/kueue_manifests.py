@@ -91,7 +91,7 @@ def with_objects(objects: KueueObjects, manifests: Iterable[Mapping[str, Any]]) 
     """
     listed = [manifest for manifest in manifests if text_in(manifest, "kind") in KINDS]
     if not listed:
-        raise TraceError(f"none of the manifests is an object of Kueue; known kinds: {', '.join(KINDS)}")
+        raise TraceError(f"no manifest is a Kueue object; known kinds: {', '.join(KINDS)}")
     changed: dict[str, Any] = {}
     for field, kind, read in (
         ("cluster_queues", "ClusterQueue", _cluster_queue),

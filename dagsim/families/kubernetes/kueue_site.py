@@ -380,7 +380,7 @@ def _refuse_other_queues(source: Source) -> None:
     for group, queues in names.items():
         raise TraceError(
             f"{source}: it contains {len(queues)} queues of {_OTHER_QUEUES[group]} ({group}), such as "
-            f"{queues[0]!r}, but dagsim only models queues of Kueue. Leave out the file to import the "
+            f"{queues[0]!r}, but dagsim only models Kueue's queues. Leave out the file to import the "
             "nodes, and enter the quotas under queues.tree"
         )
 

@@ -258,8 +258,9 @@ def play_stage(
 
 
 class _Moment(NamedTuple):
-    """One choice in each live episode of a stage. All fields except the first are as in
-    ``EpisodeSteps``."""
+    """One decision step of a stage: a choice in every episode that is still running. All fields except
+    the first are as in ``EpisodeSteps``.
+    """
 
     live: Sequence[int]
     observations: Sequence[Any]

@@ -160,7 +160,7 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
         """
         if self._single is None:
             raise ConfigError(
-                "the environments were not created by make_vec, so it is unknown how to create one of them"
+                "cannot create a single environment, because the vector environment was not created by make_vec"
             )
         env = self._single()
         env.set_state(self.get_state()[number])

@@ -77,7 +77,7 @@ class Pbs(Reader):
     """
 
     name = "pbs"
-    summary = "PBS (OpenPBS, PBS Pro, Torque): server_priv/accounting/YYYYMMDD, or finished jobs of qstat -x -f"
+    summary = "PBS (OpenPBS, PBS Pro, Torque): server_priv/accounting/YYYYMMDD, or finished jobs from qstat -x -f"
     uses = frozenset(
         {"protocol", "keep_partial", "gpus_per_task", "reference_gpu", "floor_s", "tenant", "arrival", "gpu_names"}
         | {"timezone"}

@@ -97,8 +97,8 @@ class LookaheadJct(_PerDecision):
 class MultiObjective(_PerDecision):
     """The completion time of an accepted job divided by its sequential time.
 
-    For a blocked job, the value is ``weight`` x (1 + its sequential time, scaled to the range among
-    the examples). Inversion, sign and logarithm are then applied.
+    For a blocked job, the value is ``weight`` x (1 + s), where s is its sequential time, min-max
+    scaled over the example jobs. Inversion, sign and logarithm are then applied.
 
     Raises:
         ConfigError: The kernel has no examples of jobs.

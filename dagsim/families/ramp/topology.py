@@ -100,7 +100,7 @@ class Switch:
     a ring.
 
     Raises:
-        ConfigError: There are no servers, or a rate or latency is impossible.
+        ConfigError: There are no servers, the rate is not positive, or the latency is negative.
     """
 
     anywhere = True

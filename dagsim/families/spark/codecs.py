@@ -183,8 +183,9 @@ def _job_rows(
 ) -> np.ndarray:
     """Return the features of each job, (jobs, len(JOB)) float32.
 
-    These are the seconds left (in total and on the longest path), the stages that can take
-    executors, the executors that the job keeps, and its fair shares.
+    They are derived from the arguments, which state for each job the remaining seconds (in total
+    and on the longest path), the number of stages that can take executors, the executors that it
+    keeps, and its fair shares.
     """
     can, cluster, starts = graph.schedulable, graph.executors, graph.first[:-1]
     jobs = len(starts)

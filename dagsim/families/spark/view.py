@@ -186,7 +186,9 @@ the executors of its job (parallelism limit, Mao et al. 2019, section 5.2)."""
 
 
 class Commit(NamedTuple):
-    """Commit ``executors`` of the source to ``stage``, at most as many as the stage can use."""
+    """Commit up to ``executors`` of the source's executors to ``stage``, but no more than the stage
+    can use.
+    """
 
     stage: StageState
     executors: int

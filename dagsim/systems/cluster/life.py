@@ -213,7 +213,7 @@ class Life(Forked):
             self.set_rate(run, 1.0)
 
     def settle(self, run: Run, progress: WorkProgress) -> None:
-        """Add up the work that a run has done so far."""
+        """Bring the progress of a run up to date: add the work done since the last call."""
         now, training = self._kernel.now, run.task.training
         work = (now - progress.since_s) * progress.rate
         if training is None:

@@ -296,8 +296,8 @@ class SiteState(Forked):
         return nodes & self._satisfying(request.constraint) if request.constraint else nodes
 
     def refuses(self, job: Job, now: float) -> RejectReason | None:
-        """Return the reason why a job that arrives now can never run, apart from its resources: it
-        needs more licences than exist, or its reservation is over.
+        """Return why a job that arrives now can never run, for reasons other than its GPUs, CPUs and
+        memory (it needs more licences than exist, or its reservation is over); None if it can.
         """
         request = job.request or _NO_REQUEST
         if any(count > self._owned.get(name, inf) for name, count in request.licences):

@@ -153,7 +153,7 @@ class Transfers(Forked):
             return [0.0] * len(groups)
         return self.carrier.expected_s(groups)
 
-    # Checkpoints of continuing runs.
+    # Periodic checkpoints, after which the run continues.
 
     def saves(self, run: Run) -> bool:
         """Let a run write its state to the storage. Return False if that takes no time."""

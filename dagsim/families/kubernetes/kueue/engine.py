@@ -76,8 +76,8 @@ class Cycle:
 
 class _Answer(NamedTuple):
     """The flavors and preemption targets found for a workload, and the reason why it does not fit.
-    ``inert`` means that the workload, when it is the head of its queue, is neither admitted nor
-    preempts others, and that all flavors have been tried.
+    ``inert`` means that the workload, as the head of its queue, can neither be admitted nor preempt
+    others, and that all flavors have been tried.
     """
 
     assignment: Assignment

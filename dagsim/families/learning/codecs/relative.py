@@ -47,7 +47,7 @@ _SHORTEST_WORK = "srpt-work"
 
 
 class Relative(Candidates):
-    """The choices of ``candidates`` with unit-free features.
+    """The same choices as the ``candidates`` codec, with dimensionless features.
 
     Times are divided by the median, over the waiting tasks, of the seconds on the fastest type;
     numbers of GPUs are divided by the total of the type or the cluster. Other features are ranks

@@ -20,7 +20,7 @@ _COSTLY = ("estimates", "costly")
 POLICIES: Registry[ClusterPolicy] = Registry(
     "policy",
     [
-        Entry("fifo", ".orders:fifo", "oldest first; it blocks all later tasks until it fits"),
+        Entry("fifo", ".orders:fifo", "oldest first; a task that does not fit blocks all later ones"),
         Entry("fifo-fit", ".orders:fifo_fit", "oldest first among those that fit"),
         Entry(
             "easy",

@@ -24,10 +24,10 @@ class PlacementRule(Protocol):
 
 
 class BestFit:
-    """Use the fastest type on which the task fits, and on this type the node with the fewest idle
-    GPUs. If several types are equally fast, all their nodes are compared. Gangs go to a single node
-    if they fit, or else to as few nodes as possible. Cost: O(1) for tasks without CPU and memory
-    demands, O(nodes of the type) for others.
+    """Use the fastest type that has space for the task and, among its nodes, the one with the fewest
+    idle GPUs. If several types are equally fast, all their nodes are compared. Gangs go to a single
+    node if they fit, or else to as few nodes as possible. Cost: O(1) for tasks without CPU and
+    memory demands, O(nodes of the type) for others.
     """
 
     place = staticmethod(ClusterView.fit)
