@@ -124,7 +124,7 @@ def test_files_of_another_cluster_are_read_by_its_name(tmp_path: Path) -> None:
     assert list(profiles) == ["ncf"]
     assert profiles["ncf"].times((1,), 8) == (0.1, 0.0)
     assert profiles["ncf"].progress_at(2) == 100
-    with pytest.raises(TraceError, match=r"no profiles found \(APP__placements-rtx\.csv"):
+    with pytest.raises(TraceError, match=r"no profiles found \(expected APP__placements-rtx\.csv"):
         read_applications(tmp_path, cluster="rtx")
 
 
