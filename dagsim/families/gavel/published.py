@@ -258,7 +258,7 @@ class Gavel:
                         break
                     yield Start(piece, placement)
         # if the rules of the site, or other resources, hold up all of them, however little each has left
-        if not any(run.task.order in micro_of for run in view.running.values()):
+        if chosen and not any(run.task.order in micro_of for run in view.running.values()):
             self._ends_s = max(self._ends_s, now_s + self.round_s)
 
 

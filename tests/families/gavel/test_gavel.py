@@ -81,7 +81,7 @@ def test_fifo_skips_a_job_that_only_free_types_without_a_rate_could_hold():
 
 
 def test_allox_refuses_gangs():
-    with pytest.raises(ConfigError, match="jobs with one GPU, but job 0 has 2"):
+    with pytest.raises(ConfigError, match="jobs with one GPU, but job 0 requests 2"):
         allocator("allox").allocate(situation(job(0, 4.0, 1.0, gpus=2)))
 
 

@@ -50,5 +50,5 @@ def test_a_larger_task_moves_smaller_ones():
 
 
 def test_tasks_of_several_gpus_per_instance_are_refused():
-    with pytest.raises(ConfigError, match="those of 0/a need 2 GPUs each"):
+    with pytest.raises(ConfigError, match="instances of 0/a need 2 GPUs each"):
         _ends_s(2, Task("a", 10.0, gpus=2))
