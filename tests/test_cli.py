@@ -170,6 +170,7 @@ def test_replay_keeps_the_cluster_of_its_configuration(tmp_path: Path) -> None:
     assert run_folder(tmp_path / "two").config.build_cluster().gpus_by_type() == {"T4": 40}
 
 
+@pytest.mark.family("formats")
 def test_replay_takes_the_machines_of_the_trace(tmp_path: Path) -> None:
     fine("replay", "-t", TRACE.parents[1] / "google2011", "--out", tmp_path / "one", "--no-plots")
     folder = run_folder(tmp_path / "one")

@@ -153,7 +153,7 @@ def test_a_file_of_prices_is_a_series_by_its_name_or_its_first_row(name: str, tm
     assert not is_series(Path("T4=1.0," * 100))
 
 
-@pytest.mark.family("capacity")
+@pytest.mark.family("capacity", "slurm")
 @pytest.mark.parametrize("spelling", ["--price", "--energy-prices"])
 def test_hourly_prices_of_energy_are_prices(spelling: str, tmp_path: Path) -> None:
     wrong = written(tmp_path, "hour,eur\n")
