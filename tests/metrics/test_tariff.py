@@ -129,6 +129,7 @@ def test_a_wrong_series_ends_a_command_before_it_simulates(tmp_path, monkeypatch
     assert not (tmp_path / "results").exists()
 
 
+@pytest.mark.family("capacity", "slurm")
 def test_whatif_adds_the_cost_and_the_carbon_of_every_alternative(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     run = CliRunner().invoke
@@ -153,7 +154,7 @@ def test_a_file_of_prices_is_a_series_by_its_name_or_its_first_row(name: str, tm
     assert not is_series(Path("T4=1.0," * 100))
 
 
-@pytest.mark.family("capacity", "slurm")
+@pytest.mark.family("capacity")
 @pytest.mark.parametrize("spelling", ["--price", "--energy-prices"])
 def test_hourly_prices_of_energy_are_prices(spelling: str, tmp_path: Path) -> None:
     wrong = written(tmp_path, "hour,eur\n")
