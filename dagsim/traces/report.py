@@ -61,7 +61,7 @@ CONTRADICTIONS: Mapping[str, str] = {
     "users": "belong to users that their account lacks at the site",
     "reservations": "ran in reservations that the site lacks",
     "columns": "have columns that disagree",
-    "times": "have times that cannot be",
+    "times": "have impossible times",
     "ids": "have the id of another row",
     "text": "state their GPUs only in text",
 }
