@@ -57,6 +57,7 @@ def test_a_command_has_few_options(path: str) -> None:
 def test_the_help_shows_no_type_of_a_switch(path: str) -> None:
     text = said(*path.split(), "--help", code=0)
     assert "<bool>" not in text
+    assert "<bool>" not in said(*path.split()[:-1], "--help", code=0)
     assert "<int range>" not in text
 
 

@@ -197,6 +197,9 @@ class CommandGroup(typer.core.TyperGroup):
             raise _ended(InputError(), f"{path}: there is no command {args[0]!r}{near} ({path} --help)", 2)
         return super().resolve_command(ctx, args)
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_types(super().get_params(ctx))
+
 
 class App(typer.Typer):
     """A Typer app whose commands are instances of ``Command``."""
@@ -242,9 +245,6 @@ class _Guarded(CommandGroup):
             except _UsageError as error:
                 raise _told(error, self) from None
         return rest
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        return _without_types(super().get_params(ctx))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         command: Any = super().get_command(ctx, ALIASES.get(cmd_name, cmd_name))
