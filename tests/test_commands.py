@@ -173,7 +173,7 @@ def test_train_keeps_the_settings_of_the_algorithm_or_refuses_them(algo: list[st
     setting = ["--set", "train.algorithm.updates=-1"]
     ended = CliRunner().invoke(app, ["train", *setting, *algo, "--out", str(tmp_path)])
     lost = "would undo --set train.algorithm.updates=-1" in ended.output
-    kept = "--set train.algorithm.updates=-1: train.algorithm.updates:" in ended.output
+    kept = "--set train.algorithm.updates=-1: " in ended.output
     assert (ended.exit_code, lost, kept) == (2, algo[0] == "--set", algo[0] == "--algo"), ended.output
 
 
@@ -196,7 +196,7 @@ def test_read_takes_every_option_of_reading(tmp_path: Path) -> None:
     assert all(key in ended.output for key in READ_KEYS)
     wrong = CliRunner().invoke(app, ["replay", "--trace", SWF, "--read", "time_zone=Mars"])
     assert wrong.exit_code == 2
-    assert "--read time_zone=Mars: workload.options.time_zone: there is no such key; did you mean" in wrong.output
+    assert "--read: there is no key 'time_zone'; did you mean 'timezone'?" in wrong.output
     for text, what in (("time_scale=x", "a number"), ("=3", "expected KEY=VALUE"), ("mig=7", "true or false")):
         wrong = CliRunner().invoke(app, ["replay", "--trace", SWF, "--read", text])
         assert (wrong.exit_code, what in wrong.output) == (2, True), wrong.output

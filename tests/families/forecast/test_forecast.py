@@ -803,7 +803,7 @@ def children(parent: int) -> list[int]:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "give either --state SNAPSHOT"),
+        ([], "give --state SNAPSHOT"),
         (["--backtest", "x", "--history", "y"], "can only be used with --state"),
         (["--state", "x", "--every", "1h"], "can only be used with --backtest"),
         (["--backtest", "x", "--job", "gpus=1"], "can only be used with --state"),
