@@ -63,7 +63,7 @@ def with_sixth_digit(content: Any, place: tuple[Any, ...]) -> Any:
 
 
 @pytest.mark.family("ramp", "spark")  # the suite has tasks of both
-@pytest.mark.parametrize("path", map(entry, ENTRIES), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [*map(entry, ENTRIES)], ids=lambda path: path.stem)
 def test_an_entry_with_other_last_digits_follows_from_its_runs(path: Path) -> None:
     content, towards = read_entry(path), inf if ENTRIES.index(path) % 2 else -inf
     assert list(check_file(content)) == []
@@ -73,7 +73,7 @@ def test_an_entry_with_other_last_digits_follows_from_its_runs(path: Path) -> No
 
 
 @pytest.mark.family("ramp", "spark")
-@pytest.mark.parametrize("path", map(entry, ENTRIES[::32]), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [*map(entry, ENTRIES[::32])], ids=lambda path: path.stem)
 def test_an_entry_with_another_sixth_digit_does_not(path: Path) -> None:
     content = read_entry(path)
     facts = {key: content[key] for key in ("score", "scores", "bounds")}
