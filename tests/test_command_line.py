@@ -185,6 +185,16 @@ def test_a_price_without_a_number_is_refused(tmp_path: Path) -> None:
     assert "error: --price: 'H200': expected TYPE=PRICE (H200=3.5), a file, or none" in text
 
 
+@pytest.mark.family("capacity")
+def test_plan_suggests_a_gpu_type_and_runs_one_scheduler(tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    rows = "".join(f"j{place},{600 * place},1,300\n" for place in range(60))
+    log.write_text(f"id,arrival_s,gpus,duration_s\n{rows}", encoding="utf-8")
+    plan = ("plan", "--trace", str(log), "--cluster", "sized", "--target", "wait_s.mean<9")
+    assert "error: --types: unknown GPU type 'A300'; did you mean 'A30'?" in said(*plan, "--types", "A300")
+    assert "--policy: plan runs a single scheduler, got fifo and easy" in said(*plan, "--policy", "fifo,easy")
+
+
 def test_the_sample_is_not_written_among_other_files(tmp_path: Path) -> None:
     said("trace", "sample", "-q", "--out", str(tmp_path), code=0)
     said("trace", "sample", "-q", "--out", str(tmp_path), code=0)
