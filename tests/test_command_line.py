@@ -101,7 +101,7 @@ def test_a_command_has_its_plain_name_too(other: str, name: str) -> None:
         (("eval", "sjf"), "error: dagsim eval takes no argument 'sjf'; to choose a scheduler, use --policy sjf"),
         (("eval", "--seeds", "0"), "error: --seeds: must be 1 or more, got 0"),
         (("eval", "--seeds", "three"), "error: --seeds: must be a whole number, got 'three'"),
-        (("eval", "--set", "seed=-1"), "error: --set seed=-1: must be 0 or more, got -1"),
+        (("eval", "--set", "seed=-1"), "error: --set seed: must be 0 or more, got -1"),
         (("eval", "--policy", "SJF"), "error: unknown policy 'SJF'; did you mean 'sjf'?"),
         (("eval", "--policy", "eft-wait[theta=-3]"), "error: eft-wait: theta must be 0 or more, got -3"),
         (("eval", "--policy"), "--policy needs a value"),
@@ -116,7 +116,7 @@ def test_a_command_has_its_plain_name_too(other: str, name: str) -> None:
             "whatif --policy fifo,easy[delay=0]",
         ),
         (("eval", "--precision", "200%"), "error: --precision: must lie between 0% and 100%, got 200%"),
-        (("eval", "--set", "workload.count=-5"), "error: --set workload.count=-5: must be at least 1, got -5"),
+        (("eval", "--set", "workload.count=-5"), "error: --set workload.count: must be at least 1, got -5"),
         (("replay", "--trace", "x.csv", "--load", "0"), "error: --load: must be positive, got 0"),
         (("replay", "--trace", "x.csv", "--max-jobs", "0"), "error: --max-jobs: must be 1 or more, got 0"),
         (
