@@ -170,6 +170,7 @@ def test_replay_keeps_the_cluster_of_its_configuration(tmp_path: Path) -> None:
     assert run_folder(tmp_path / "two").config.build_cluster().gpus_by_type() == {"T4": 40}
 
 
+@pytest.mark.family("formats")
 def test_replay_takes_the_machines_of_the_trace(tmp_path: Path) -> None:
     fine("replay", "-t", TRACE.parents[1] / "google2011", "--out", tmp_path / "one", "--no-plots")
     folder = run_folder(tmp_path / "one")
@@ -266,12 +267,16 @@ def test_the_configuration_shown_is_the_configuration_used(tmp_path: Path) -> No
 def test_shipped_configurations_hold() -> None:
     assert load_config(ROOT / "configs" / "default.yaml") == load_config()
     assert load_config(ROOT / "configs" / "large.yaml").build_cluster().gpus == 6000
-    names = [row["config"] for row in json.loads(fine("list", "configs", "--json").stdout)]
-    assert {"default", "homogeneous", "large"} <= set(names)
-    assert fine("config", "check", *names).stdout.count(": fine") == len(names)
     for path in (ROOT / "configs").rglob("*.yaml"):
         schema = path.read_text().splitlines()[0].removeprefix("# yaml-language-server: $schema=")
         assert (path.parent / schema).is_file(), path
+
+
+@pytest.mark.whole
+def test_every_shipped_configuration_is_listed_and_fine() -> None:
+    names = [row["config"] for row in json.loads(fine("list", "configs", "--json").stdout)]
+    assert {"default", "homogeneous", "large"} <= set(names)
+    assert fine("config", "check", *names).stdout.count(": fine") == len(names)
 
 
 @pytest.mark.whole
@@ -364,6 +369,7 @@ def wait_for(claim: Any) -> None:
     raise AssertionError("it never came")
 
 
+@pytest.mark.family("decima", "pac_ml")
 def test_agents_that_come_with_dagsim_run_by_name(tmp_path: Path) -> None:
     small = ("--seeds", "1", "--no-plots", "--json", "--out", str(tmp_path))
     of_ramp = ("--system", "ramp", "--set", "system.jobs=2")

@@ -262,6 +262,7 @@ def test_a_parameter_out_of_its_range_is_refused(policy: str) -> None:
     assert "must be" in said("eval", "--policy", policy, "--seeds", "1")
 
 
+@pytest.mark.family("capacity")
 def test_errors_name_the_program_under_python_m_too() -> None:
     ended = subprocess.run([sys.executable, "-m", "dagsim", "whatif", "--no-such"], capture_output=True, text=True)
     assert ended.returncode == 2

@@ -41,6 +41,7 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.family("capacity", "site", "slurm")
 @pytest.mark.slow
 def test_the_operators_pages_run_from_an_empty_directory(empty: Path) -> None:
     readme = [line for line in commands("README.md", "sh") if line.startswith("dagsim ")]  # others install it

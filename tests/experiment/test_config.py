@@ -233,6 +233,7 @@ def test_an_integer_of_thousands_of_digits_is_a_fault_like_others(digits: str, t
         load_config(None, [f"seeds={digits}"])
 
 
+@pytest.mark.family("decima")
 def test_the_codecs_of_a_system_of_ones_own_are_known_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "own_world.py").write_text(
         "from dataclasses import dataclass, field\n"
