@@ -355,7 +355,9 @@ def _of_option(place: str, path: Key, what: str) -> str:
     """
     option, _, typed = place.partition(" ")
     key = ".".join(map(str, path))
-    what = re.sub(r"\b(\d+)\.0(?=$|[],;])", r"\1", what.removeprefix(f"{path[-1]} "))
+    if what.startswith(f"{path[-1]} must "):
+        what = what.removeprefix(f"{path[-1]} ")
+    what = re.sub(r"\b(\d+)\.0(?=$|[],;])", r"\1", what)
     if option in ("--set", "--read"):
         name, _, typed = typed.partition("=")
         option = f"{option} {name}" if option == "--read" or name == key else f"{place}: {key}"
