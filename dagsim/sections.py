@@ -37,7 +37,8 @@ def fault_in_words(fault: Mapping[str, Any]) -> str:
     kind, context = fault["type"], fault.get("ctx", {})
     if kind in _LIMITS:
         key, words = _LIMITS[kind]
-        what = words.format(f"{context[key]:,}" if isinstance(context[key], int) else context[key])
+        bound = context[key]
+        what = words.format(f"{int(bound):,}" if bound == int(bound) else bound)
     elif kind in ("literal_error", "enum"):
         what = context["expected"]
     elif kind == "value_error":

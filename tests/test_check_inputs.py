@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from scripting import run_script
+
+pytestmark = pytest.mark.family("formats", "kubernetes", "pbs", "slurm")  # the script writes logs of each
 
 
 def test_no_variant_differs_in_silence() -> None:

@@ -57,6 +57,7 @@ def test_a_command_has_few_options(path: str) -> None:
 def test_the_help_shows_no_type_of_a_switch(path: str) -> None:
     text = said(*path.split(), "--help", code=0)
     assert "<bool>" not in text
+    assert "<bool>" not in said(*path.split()[:-1], "--help", code=0)
     assert "<int range>" not in text
 
 
@@ -100,10 +101,35 @@ def test_a_command_has_its_plain_name_too(other: str, name: str) -> None:
         (("eval", "sjf"), "error: dagsim eval takes no argument 'sjf'; to choose a scheduler, use --policy sjf"),
         (("eval", "--seeds", "0"), "error: --seeds: must be 1 or more, got 0"),
         (("eval", "--seeds", "three"), "error: --seeds: must be a whole number, got 'three'"),
-        (("eval", "--set", "seed=-1"), "error: --set seed=-1: seed: must be 0 or more, got -1"),
+        (("eval", "--set", "seed=-1"), "error: --set seed=-1: must be 0 or more, got -1"),
         (("eval", "--policy", "SJF"), "error: unknown policy 'SJF'; did you mean 'sjf'?"),
         (("eval", "--policy", "eft-wait[theta=-3]"), "error: eft-wait: theta must be 0 or more, got -3"),
         (("eval", "--policy"), "--policy needs a value"),
+        (
+            ("eval", "--policy", "sjf", "-afifo"),
+            "error: --policy: eval runs a single scheduler, got sjf and fifo; to compare them: dagsim baseline "
+            "--policy sjf --policy fifo",
+        ),
+        (
+            ("replay", "--policy", "fifo,easy[delay=0]"),
+            "error: --policy: replay runs a single scheduler, got fifo and easy[delay=0]; to compare them: dagsim "
+            "whatif --policy fifo,easy[delay=0]",
+        ),
+        (("eval", "--precision", "200%"), "error: --precision: must lie between 0% and 100%, got 200%"),
+        (("eval", "--set", "workload.count=-5"), "error: --set workload.count=-5: must be at least 1, got -5"),
+        (("replay", "--trace", "x.csv", "--load", "0"), "error: --load: must be positive, got 0"),
+        (("replay", "--trace", "x.csv", "--max-jobs", "0"), "error: --max-jobs: must be 1 or more, got 0"),
+        (
+            ("replay", "--trace", "x.csv", "--map", "duration_s"),
+            "error: --map: must be pairs like arrival_s=submitted_at, separated by commas, got 'duration_s'",
+        ),
+        (
+            ("replay", "--trace", "x.csv", "--read", "tz=UTC"),
+            "error: --read: there is no key 'tz'; did you mean 'timezone'?",
+        ),
+        (("replay",), "error: dagsim replay: give --trace FILE, or --resume RUN to continue a run"),
+        (("workload", "info", "like-phily"), "error: NAME: no workload 'like-phily'; did you mean 'like-philly'?"),
+        (("list", "polices"), "error: WHAT: there is no list 'polices'; did you mean 'policies'?"),
         (("list", "Policies"), "error: WHAT: there is no list 'Policies'; did you mean 'policies'?"),
         (("compare", "."), "not a run folder, because it has no manifest.json"),
         (("tune", "--policy", "eft-wait", "--metric", "wait"), "no metric 'wait'; did you mean 'wait_s.mean'?"),
@@ -113,6 +139,57 @@ def test_a_fault_is_one_plain_sentence(args: tuple[str, ...], sentence: str) -> 
     text = said(*args)
     assert sentence in text
     assert "╭" not in text
+
+
+def test_a_file_with_a_mistake_in_its_name_or_of_another_kind_is_recognised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("jobs.csv").write_text(LOG.format(gpus=1), encoding="utf-8")
+    Path("grid.yaml").write_text("base: first.yaml\nover: {policy: [fifo, sjf]}\n", encoding="utf-8")
+    Path("first.yaml").write_text("seed: 3\n", encoding="utf-8")
+    Path("rest.yaml").write_text("base: first.yaml\n", encoding="utf-8")
+    Path("empty.yaml").touch()
+    Path("tab.yaml").write_text("workload:\n\tcount: 3\n", encoding="utf-8")
+    assert "--workload: no such file 'jobs.cvs'; did you mean 'jobs.csv'?" in said("eval", "--workload", "jobs.cvs")
+    sweep = said("eval", "--config", "grid.yaml")
+    assert "grid.yaml: this is a sweep (it has base and over); run it with: dagsim sweep grid.yaml" in sweep
+    assert "run it with: dagsim eval --config first.yaml" in said("sweep", "first.yaml")
+    assert "rest.yaml: over is missing" in said("sweep", "rest.yaml")
+    assert "did you mean 'sacct'" in said("replay", "--trace", "jobs.csv", "--format", "slurm")
+    assert "empty.yaml: fine (empty: every value is the default)" in said("config", "check", "empty.yaml", code=0)
+    assert "tab.yaml:2:1: invalid YAML: YAML cannot be indented with tabs" in said("config", "check", "tab.yaml")
+
+
+def test_a_quote_that_is_not_closed_and_an_endless_job_are_named(tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text('id,arrival_s,gpus,duration_s\n"a,0,1,100\nb,5,1,60\n', encoding="utf-8")
+    assert "dropped 1 with a quote that is not closed" in said("replay", "--trace", str(log), "--out", str(tmp_path))
+    log.write_text(LOG.format(gpus=1) + "d,30,1,1e308\n", encoding="utf-8")
+    text = said("replay", "--trace", str(log), "--out", str(tmp_path), "--no-plots", code=0)
+    assert "have impossible times: that take more than 100 years (1 row" in text
+    assert "3 of 3 jobs completed" in text
+
+
+def test_an_option_whose_value_is_replaced_causes_a_warning(tmp_path: Path) -> None:
+    text = said("eval", "--seeds", "2", "--seeds=1", "--plots", "--no-plots", "-o", str(tmp_path), code=0)
+    assert "warning: --seeds is given several times: 1 replaces 2" in text
+    assert "warning: --plots and --no-plots: only the last one counts" in text
+
+
+@pytest.mark.family("capacity")
+def test_a_price_without_a_number_is_refused(tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text(LOG.format(gpus=1), encoding="utf-8")
+    text = said("whatif", "--trace", str(log), "--cluster", "sized", "--policy", "fifo,easy", "--price", "H200")
+    assert "error: --price: 'H200': expected TYPE=PRICE (H200=3.5), a file, or none" in text
+
+
+def test_the_sample_is_not_written_among_other_files(tmp_path: Path) -> None:
+    said("trace", "sample", "-q", "--out", str(tmp_path), code=0)
+    said("trace", "sample", "-q", "--out", str(tmp_path), code=0)
+    (tmp_path / "mine.txt").touch()
+    assert "already holds other files, such as mine.txt" in said("trace", "sample", "--out", str(tmp_path))
 
 
 @pytest.mark.parametrize("text", ["2%", "2", "0.02"])
@@ -175,6 +252,7 @@ def test_a_parameter_out_of_its_range_is_refused(policy: str) -> None:
     assert "must be" in said("eval", "--policy", policy, "--seeds", "1")
 
 
+@pytest.mark.family("capacity")
 def test_errors_name_the_program_under_python_m_too() -> None:
     ended = subprocess.run([sys.executable, "-m", "dagsim", "whatif", "--no-such"], capture_output=True, text=True)
     assert ended.returncode == 2

@@ -274,6 +274,7 @@ def test_the_page_shows_a_policy_that_preempts() -> None:
     check_policy(written_out("Oracle"))
 
 
+@WHOLE
 def test_the_page_on_traces_says_what_replay_takes() -> None:
     page = (ROOT / "docs" / "reference" / "traces.md").read_text(encoding="utf-8")
     options, keys = set(re.findall(r"`--([a-z-]+)", page)), set(re.findall(r"`--read ([a-z_]+)=", page))
@@ -289,6 +290,7 @@ def commands(*names: str) -> list[str]:
     return [line.removeprefix("$ ").partition("   #")[0].strip() for line in lines if line.startswith("$ ")]
 
 
+@pytest.mark.family("formats", "site", "slurm")
 @pytest.mark.parametrize("command", commands("reference/traces"))
 def test_every_command_on_traces_runs(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "workloads").symlink_to(ROOT / "workloads")
@@ -297,6 +299,7 @@ def test_every_command_on_traces_runs(command: str, tmp_path: Path, monkeypatch:
     assert result.exit_code == 0, result.output
 
 
+@pytest.mark.family("kubernetes", "slurm")
 @pytest.mark.parametrize("command", commands("reference/schedulers"))
 def test_every_command_on_schedulers_runs(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "workloads").symlink_to(ROOT / "workloads")
@@ -306,6 +309,7 @@ def test_every_command_on_schedulers_runs(command: str, tmp_path: Path, monkeypa
     assert "observed and simulated waits" in result.output
 
 
+@pytest.mark.family("slurm")
 def test_the_queues_of_the_page_are_read_and_its_options_exist(tmp_path: Path) -> None:
     page = (ROOT / "docs" / "reference" / "schedulers.md").read_text(encoding="utf-8")
     queues = re.search(r"```yaml\n(.*?)```", page, re.DOTALL)

@@ -41,6 +41,7 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.family("capacity", "site", "slurm")
 @pytest.mark.slow
 def test_the_operators_pages_run_from_an_empty_directory(empty: Path) -> None:
     readme = [line for line in commands("README.md", "sh") if line.startswith("dagsim ")]  # others install it
@@ -65,6 +66,14 @@ def test_the_operators_pages_run_from_an_empty_directory(empty: Path) -> None:
     assert "job 1465 of vision" in why
     assert re.search(r"\d % of the wait \([\d,]+ s\): too few GPUs were free", why)
     assert all(len(line) <= 80 for text in outputs.values() for line in text.splitlines() if "─" in line)
+
+
+def test_answers_that_the_page_quotes_stand_on_the_page_of_the_long_log() -> None:
+    blocks = re.findall(r"```text\n(.*?)```", (ROOT / "docs/operators.md").read_text(encoding="utf-8"), re.DOTALL)
+    quoted = [line for block in blocks for line in block.splitlines() if line != "..."]
+    shown = (ROOT / "docs" / "operators-sample.md").read_text(encoding="utf-8").splitlines()
+    assert quoted
+    assert [line for line in quoted if line not in shown] == []
 
 
 def test_the_page_on_sweeps_runs(empty: Path) -> None:

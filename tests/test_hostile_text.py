@@ -238,6 +238,7 @@ def elements(text: str) -> Elements:
     return parser
 
 
+@pytest.mark.family("web")
 def test_a_page_has_the_elements_that_it_has_with_harmless_names(made: dict[str, Path]) -> None:
     hostile, harmless = elements(page(made["hostile"])), elements(page(made["harmless"]))
     for page_elements in (hostile, harmless):
@@ -246,6 +247,7 @@ def test_a_page_has_the_elements_that_it_has_with_harmless_names(made: dict[str,
     assert any(HOSTILE["HTML"] in word for word in hostile.words)
 
 
+@pytest.mark.family("web")
 def test_in_chromium_pages_run_no_code_of_names(made: dict[str, Path], tmp_path: Path) -> None:
     if (program := check_page.chromium()) is None:
         pytest.skip("no Chromium, or no Playwright")
@@ -269,6 +271,7 @@ def test_in_chromium_pages_run_no_code_of_names(made: dict[str, Path], tmp_path:
             shown.close()
 
 
+@pytest.mark.family("web")
 def test_what_serve_prints_is_plain(made: dict[str, Path], tmp_path: Path) -> None:
     root = tmp_path / (HOSTILE["escape sequences"] + HOSTILE["right to left"])
     shutil.copytree(made["hostile"].parent, root)

@@ -31,6 +31,8 @@ from typer.testing import CliRunner
 from dagsim.cli import app
 from dagsim.families.web.charts import Packer
 
+pytestmark = pytest.mark.whole  # lists and pages name what all families add
+
 ROOT = Path(__file__).parents[1]
 Pinned = Callable[[str, Any], None]
 

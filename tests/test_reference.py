@@ -26,6 +26,7 @@ def test_the_page_of_options_has_every_option_of_every_command() -> None:
                 assert all(f"`{option}`" in text for option in parameter.opts), (name, parameter.opts)
 
 
+@pytest.mark.whole
 def test_the_page_of_keys_has_every_key_of_the_schema() -> None:
     schema = json.loads((ROOT / "configs" / "dagsim.schema.json").read_text(encoding="utf-8"))
     page = "\n".join(reference.configuration())
@@ -49,7 +50,7 @@ def test_the_page_of_metrics_has_every_metric() -> None:
 def test_the_page_of_parameters_says_what_each_may_be_and_does() -> None:
     rows = [line for line in reference.parameters() if line.startswith("| `")]
     cells = [row.strip("| ").split(" | ") for row in rows]
-    assert len(cells) > 100
+    assert len(cells) > 50
     assert [row for row, parts in zip(rows, cells, strict=True) if len(parts) != 5] == []
     page = "\n".join(rows)
     assert "| `eft-wait` | `theta` | a number, 0 or more | `0.75` |" in page

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+import pytest
 from sources import PACKAGE, trees
 
 from dagsim.config.schema import Config, load_config
@@ -47,6 +48,7 @@ def through_gymnasium(config: Config, seed: int) -> Schedule:
     return env.simulation.schedule
 
 
+@pytest.mark.family("formats")
 def test_a_traces_outages_hit_everybody_who_asks() -> None:
     """Training and Gymnasium once ran without the outages that heuristics in the same table suffered."""
     sample = ROOT / "workloads" / "samples" / "google2011"

@@ -20,7 +20,15 @@ from dagsim.model.arithmetic import differences
 
 ROOT = Path(__file__).parents[1]
 ENTRIES = sorted((ROOT / "results" / "bench").glob("*.json"))
+POLICY_FAMILIES = {"decima": "decima", "ppo": "learning", "ppo-RAMP": "pac_ml", "search": "episodes"}
+"""Families whose policies entries name, by the name of the entry."""
 PINS = [path for path in sorted((ROOT / "tests").rglob("test_*.json")) if path.with_suffix(".py").exists()]
+
+
+def entry(path: Path) -> Any:
+    """The path as a parameter that is skipped without the family of its policy."""
+    family = POLICY_FAMILIES.get(path.stem.removeprefix("bench-").rsplit("-", 2)[0])
+    return pytest.param(path, marks=pytest.mark.family(family) if family else ())
 
 
 def changed(value: Any, change: Callable[[float], Any]) -> Any:
@@ -54,7 +62,8 @@ def with_sixth_digit(content: Any, place: tuple[Any, ...]) -> Any:
     return copy
 
 
-@pytest.mark.parametrize("path", ENTRIES, ids=lambda path: path.stem)
+@pytest.mark.family("ramp", "spark")  # the suite has tasks of both
+@pytest.mark.parametrize("path", [*map(entry, ENTRIES)], ids=lambda path: path.stem)
 def test_an_entry_with_other_last_digits_follows_from_its_runs(path: Path) -> None:
     content, towards = read_entry(path), inf if ENTRIES.index(path) % 2 else -inf
     assert list(check_file(content)) == []
@@ -63,7 +72,8 @@ def test_an_entry_with_other_last_digits_follows_from_its_runs(path: Path) -> No
     assert list(check_file(changed(content, lambda value: nextafter(value, towards)))) == []
 
 
-@pytest.mark.parametrize("path", ENTRIES[::32], ids=lambda path: path.stem)
+@pytest.mark.family("ramp", "spark")
+@pytest.mark.parametrize("path", [*map(entry, ENTRIES[::32])], ids=lambda path: path.stem)
 def test_an_entry_with_another_sixth_digit_does_not(path: Path) -> None:
     content = read_entry(path)
     facts = {key: content[key] for key in ("score", "scores", "bounds")}

@@ -149,6 +149,7 @@ def test_an_interval_that_is_not_positive_is_refused() -> None:
         Preemption(checkpoint_interval_s=0)
 
 
+@pytest.mark.family("kubernetes")
 def test_jobs_of_higher_priority_take_the_gpus_of_lower_ones_when_a_spot_node_goes() -> None:
     """Three nodes of one GPU, two of them reserved; three priorities, and nothing else to run on."""
     cluster = Cluster(tuple(Node(f"n{place}", gpu_type("T4"), 1) for place in range(3)))

@@ -13,6 +13,7 @@ def validated(trace: Path) -> dict[str, float]:
     return json.loads(run_script("validate_span", "--trace", trace, "--json").stdout)
 
 
+@pytest.mark.family("formats")
 def test_span_is_the_critical_path(tmp_path: Path) -> None:
     # M1 takes 10 s and M2 20 s side by side; R3 follows both and takes 5 s: 25 s.
     rows = ("M1,1,j_1,1,Terminated,100,110,50,0.1", "M2,1,j_1,1,Terminated,100,120,50,0.1")
@@ -21,6 +22,7 @@ def test_span_is_the_critical_path(tmp_path: Path) -> None:
     assert validated(trace) | {"trace": ""} == {"trace": "", "jobs": 1, "mean_s": 25.0, "median_s": 25.0}
 
 
+@pytest.mark.family("formats")
 @pytest.mark.data
 def test_alibaba_2018_takes_95_seconds_on_average(data: Path) -> None:
     span = validated(data / "traces" / "alibaba-v2018" / "batch_task_random6600.csv.gz")

@@ -12,13 +12,14 @@ import sys
 import traceback
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from inspect import cleandoc
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
 
-from dagsim.cli.options import READ_KEYS
+from dagsim.cli.options import READ_KEYS, refuse_several
 from dagsim.errors import DagsimError, InputError
 from dagsim.family import refuse_missing
 from dagsim.own_code import Allowed, allow
@@ -91,8 +92,36 @@ class Command(typer.core.TyperCommand):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         names = {name for param in self.params for name in (*param.opts, *getattr(param, "secondary_opts", ()))}
         end = args.index("--") if "--" in args else len(args)
-        rest: list[str] = super().parse_args(ctx, [*_in_new_spelling(args[:end], names), *args[end:]])
+        args = [*_in_new_spelling(args[:end], names), *args[end:]]
+        self._judge_repeated(ctx, args)
+        rest: list[str] = super().parse_args(ctx, args)
         return rest
+
+    def _judge_repeated(self, ctx: Any, args: list[str]) -> None:
+        """Reject several schedulers for a command that runs one, and warn about any other option whose
+        last value replaces different values before it.
+        """
+        collecting = copy(self)
+        collecting.params = [copy(param) for param in self.params]
+        single = [param for param in collecting.params if param.param_type_name == "option" and not param.multiple]
+        for param in single:
+            param.multiple = True
+        try:
+            values = collecting.make_parser(ctx).parse_args(args=list(args))[0]
+        except _UsageError:  # the actual parsing reports it
+            return
+        for param in single:
+            several = list(dict.fromkeys(values.get(param.name, ())))
+            if len(several) < 2:
+                continue
+            option = next((name for name in param.opts if name.startswith("--")), param.opts[0])
+            if option == "--policy":
+                refuse_several(ctx, several)
+            if getattr(param, "is_flag", False):
+                say(f"warning: {param.opts[0]} and {param.secondary_opts[0]}: only the last one counts", err=True)
+            else:
+                ignored = ", ".join(several[:-1])
+                say(f"warning: {option} is given several times: {several[-1]} replaces {ignored}", err=True)
 
     def get_params(self, ctx: Any) -> list[Any]:
         return _without_types(super().get_params(ctx))
@@ -168,6 +197,9 @@ class CommandGroup(typer.core.TyperGroup):
             raise _ended(InputError(), f"{path}: there is no command {args[0]!r}{near} ({path} --help)", 2)
         return super().resolve_command(ctx, args)
 
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _without_types(super().get_params(ctx))
+
 
 class App(typer.Typer):
     """A Typer app whose commands are instances of ``Command``."""
@@ -213,9 +245,6 @@ class _Guarded(CommandGroup):
             except _UsageError as error:
                 raise _told(error, self) from None
         return rest
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        return _without_types(super().get_params(ctx))
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         command: Any = super().get_command(ctx, ALIASES.get(cmd_name, cmd_name))

@@ -85,7 +85,7 @@ def baseline(
     ] = None,
     windows: Windows = None,
 ) -> None:
-    """Run every heuristic on the same seeds, and print one table in which the best is marked.
+    """Run every heuristic on the same seeds, and print one table sorted from best to worst.
 
     Example: dagsim baseline --workload heterogeneous-dag --seeds 10
     """
@@ -151,7 +151,7 @@ def replay_trace(
         tell(resume_policies("replay", output, what, reading, **options, reference=reference, blocks=blocks), output)
         return
     if trace is None:
-        raise typer.BadParameter("give --trace FILE or --resume RUN", param_hint="'--trace'")
+        raise typer.BadParameter("dagsim replay: give --trace FILE, or --resume RUN to continue a run")
     chosen = experiment(what, reading, policy, windows=windows, first=trace_at(trace), watched=output.watched)
     if dropped is not None:
         _list_dropped(chosen, dropped, watched=output.watched)

@@ -41,7 +41,9 @@ def config_check(
 
     Example: dagsim config check my.yaml
     """
+    from dagsim.config.bundled import find_config
     from dagsim.config.schema import foreign_parts, plain
+    from dagsim.config.yaml import read_yaml
     from dagsim.errors import CodeNotAllowed, ConfigError
     from dagsim.experiment.simulate import check
     from dagsim.own_code import own_names
@@ -61,7 +63,10 @@ def config_check(
         except InputError as error:
             faults += error.args
             continue
-        if unchecked:
+        path = find_config(file)
+        if path is not None and path.is_file() and read_yaml(path).value is None:
+            say(f"{file}: fine (empty: every value is the default)")
+        elif unchecked:
             say(f"{file}: valid, but code outside dagsim was not checked: {', '.join(unchecked)}")
         else:
             say(f"{file}: fine")
@@ -107,7 +112,7 @@ def show_workload(
     from dagsim.systems.cluster.scenario import cluster_scenario_of
     from dagsim.workload import workload_info
 
-    chosen = configured(config, set_, given(seed=seed), workload)
+    chosen = configured(config, set_, given(seed=seed), workload, named="NAME")
     cluster = chosen.build_cluster()
     jobs = cluster_scenario_of(chosen).jobs(chosen.seed)
     info = workload_info(jobs, cluster, chosen.runtime, whole=jobs.are_whole)
@@ -152,7 +157,7 @@ def workload_save(
     from dagsim.workload.records import write_jobs
 
     path = one_output(path, out)
-    chosen = configured(config, set_, given(seed=seed), workload)
+    chosen = configured(config, set_, given(seed=seed), workload, named="NAME")
     jobs = cluster_scenario_of(chosen).jobs(chosen.seed)
     meta = {key: plain(getattr(chosen, key)) for key in ("workload", "runtime", "cluster", "seed")}
     if jobs.begins_s:
@@ -164,7 +169,8 @@ def _known(what: str) -> str:
     if what not in LISTINGS:
         from dagsim.registry import nearest
 
-        raise typer.BadParameter(f"there is no list {what!r}{nearest(what, LISTINGS)}; allowed: {', '.join(LISTINGS)}")
+        allowed = f"; allowed: {', '.join(LISTINGS)}"
+        raise typer.BadParameter(f"there is no list {what!r}{nearest(what, LISTINGS) or allowed}")
     return what
 
 

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 
-from dagsim.registry import scalar
+from dagsim.registry import nearest, scalar
 from dagsim.report.grid import TableFormat
 
 if TYPE_CHECKING:
@@ -35,14 +36,53 @@ def fraction(text: str) -> float:
     """Convert ``2%``, ``2`` or ``0.02`` to 0.02: a number of 1 or more is a percentage."""
     try:
         value = float(text.rstrip().removesuffix("%"))
-        return value / (100 if "%" in text or value >= 1 else 1)
     except ValueError:
         raise typer.BadParameter(f"expected a percentage such as 2%, got {text!r}") from None
+    value /= 100 if "%" in text or value >= 1 else 1
+    if not 0 < value < 1:
+        raise typer.BadParameter(f"must lie between 0% and 100%, got {text.strip()}")
+    return value
+
+
+_SEVERAL = {
+    "eval": "dagsim baseline --policy {}",
+    "replay": "dagsim whatif --policy {}",
+}
+"""By command, the command that compares several schedulers."""
+
+
+def refuse_several(ctx: typer.Context, policies: Sequence[str]) -> None:
+    """Reject several schedulers for a command that runs one.
+
+    Raises:
+        BadParameter: Always.
+    """
+    command = ctx.info_name or ""
+    parts = (" --policy " if command == "eval" else ",").join(policies)
+    hint = f"; to compare them: {_SEVERAL[command].format(parts)}" if command in _SEVERAL else ""
+    raise typer.BadParameter(
+        f"{command} runs a single scheduler, got {' and '.join(policies)}{hint}", ctx, param_hint="'--policy'"
+    )
+
+
+def _one_scheduler(ctx: typer.Context, text: str | None) -> str | None:
+    """Return the scheduler, after checking that it is a single one."""
+    from dagsim.systems.policy_spec import split_policies
+
+    if text is not None and len(names := split_policies([text])) > 1:
+        refuse_several(ctx, names)
+    return text
 
 
 Algo = Annotated[
     str | None,
-    typer.Option("--policy", "-a", metavar="NAME", help="Scheduler: name, name\\[param=value] or module:attr."),
+    typer.Option(
+        "--policy",
+        "-a",
+        metavar="NAME",
+        callback=_one_scheduler,
+        help="Scheduler: name, name\\[param=value] or module:attr.",
+    ),
 ]
 ConfigFile = Annotated[
     str | None,
@@ -84,7 +124,7 @@ Within = Annotated[
         "side, given as 2%, 2 or 0.02.",
     ),
 ]
-Out = Annotated[Path, _output("--out", "-o", help="Folder for the run folder.")]
+Out = Annotated[Path, _output("--out", "-o", help="Folder in which the run folder is created.")]
 OutFile = Annotated[Path | None, _output("--out", "-o", metavar="FILE", help="The file to write.")]
 Plots = Annotated[
     bool | None,
@@ -212,15 +252,21 @@ def read_settings(texts: Iterable[str]) -> Iterator[Setting]:
     """Yield the settings for the values of ``--read``.
 
     Raises:
-        BadParameter: A value has no key.
+        BadParameter: A value has no key, or there is no such key.
     """
     from dagsim.config.schema import Setting
+    from dagsim.traces import TraceOptions
 
     for text in texts:
         key, equals, value = text.partition("=")
         if not key.strip():
             raise typer.BadParameter(f"expected KEY=VALUE, got {text!r}", param_hint="'--read'")
-        setting = f"workload.options.{key.strip().replace('-', '_')}"
+        name = key.strip().replace("-", "_")
+        if name not in {field.name for field in fields(TraceOptions)}:
+            near = "; did you mean 'timezone'?" if name == "tz" else nearest(name, READ_KEYS)
+            allowed = f"; allowed: {', '.join(READ_KEYS)}"
+            raise typer.BadParameter(f"there is no key {key.strip()!r}{near or allowed}", param_hint="'--read'")
+        setting = f"workload.options.{name}"
         yield Setting(f"--read {text}", setting, scalar(value.strip()) if equals else True)
 
 
@@ -329,7 +375,7 @@ class TraceFlags(NamedTuple):
             "--until": ("until", self.until),
         }
         settings = [
-            Setting(f"{option} {value}", f"workload.{key}", value)
+            Setting(f"{option} {f'{value:g}' if isinstance(value, float) else value}", f"workload.{key}", value)
             for option, (key, value) in own.items()
             if value is not None
         ]

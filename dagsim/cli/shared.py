@@ -55,12 +55,14 @@ def configured(
     options: Iterable[Setting] = (),
     workload: str | None = None,
     *,
+    named: str = "--workload",
     own: bool = True,
 ) -> Config:
     """Return the configuration in ``file``, modified first by the workload, then by ``--set``, then
     by the other options.
 
-    With ``own=False``, for commands that run nothing, no code outside dagsim is imported.
+    ``named`` is the option or argument for the workload. With ``own=False``, for commands that run
+    nothing, no code outside dagsim is imported.
     """
     from dagsim.config.bundled import find_config
     from dagsim.config.schema import Setting, load_config
@@ -68,7 +70,7 @@ def configured(
     path = None if file is None else find_config(file)
     if own:
         trust(*([] if path is None else [path]))
-    jobs = [] if workload is None else [Setting(f"--workload {workload}", "workload", workload)]
+    jobs = [] if workload is None else [Setting(f"{named} {workload}", "workload", workload)]
     return load_config(path, [*jobs, *(settings or ()), *options], own=own)
 
 

@@ -61,8 +61,11 @@ def _spelled_out(workload: Any) -> Any:
     path = Path(name) if is_there(name) else shipped("workloads").get(name)
     if path is not None:
         return {"kind": "trace", "path": str(path)} | changes
-    names = f"{nearest(name, WORKLOADS)}; allowed: {', '.join(WORKLOADS)}"
-    raise WorkloadError(f"no workload {name!r}{names}, or a file (dagsim list workloads)")
+    if "." in name or "/" in name:  # a file was meant
+        files = sorted(map(str, Path(name).parent.glob("*"))) if Path(name).parent.is_dir() else ()
+        raise WorkloadError(f"no such file {name!r}{nearest(name, files)} (or a name from dagsim list workloads)")
+    names = nearest(name, WORKLOADS) or f"; allowed: {', '.join(WORKLOADS)}, or a file"
+    raise WorkloadError(f"no workload {name!r}{names} (dagsim list workloads)")
 
 
 class Config(TopKeys):
@@ -254,7 +257,11 @@ def load_config(path: Path | None = None, settings: Iterable[str | Setting] = ()
         ConfigError: Something is wrong; the message has one line per fault.
         CodeNotAllowed: The file names code that this process may not import.
     """
-    return config_in(yaml.Document({}, "defaults") if path is None else yaml.read_yaml(path), settings, own=own)
+    document = yaml.Document({}, "defaults") if path is None else yaml.read_yaml(path)
+    if isinstance(document.value, dict) and "over" in document.value:
+        keys = "base and over" if "base" in document.value else "the key over"
+        raise ConfigError(f"{path}: this is a sweep (it has {keys}); run it with: dagsim sweep {path}")
+    return config_in(document, settings, own=own)
 
 
 def config_in(document: yaml.Document, settings: Iterable[str | Setting] = (), *, own: bool = True) -> Config:

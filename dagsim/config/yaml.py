@@ -176,9 +176,10 @@ def load(text: str, source: str) -> Document:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         at = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
-        raise ConfigError(
-            f"{source}{at}: invalid YAML: {', '.join(filter(None, (error.context, error.problem)))}"
-        ) from None
+        words = ", ".join(filter(None, (error.context, error.problem)))
+        if "'\\t' that cannot start" in words:
+            words = "YAML cannot be indented with tabs; use spaces"
+        raise ConfigError(f"{source}{at}: invalid YAML: {words}") from None
     except yaml.YAMLError as error:
         raise ConfigError(f"{source}: invalid YAML: {' '.join(str(error).split())}") from None
     except RecursionError:
@@ -343,7 +344,21 @@ def _line(fault: ErrorDetails, document: Document, schema: Schema) -> str:
             what = fault_in_words(fault)
     while (said := what.partition(": "))[2] and said[0] in path:  # the path already states this
         what = said[2]
+    if place.startswith(("--", "NAME ")) and document.values.get(path) == place:
+        return _of_option(place, path, what)
     return f"{place}: {'.'.join(map(str, path)) or 'the file'}: {what}"
+
+
+def _of_option(place: str, path: Key, what: str) -> str:
+    """Return the line for a fault in the value of an option, in the words of the command line: without
+    the key that the option sets, unless ``--set`` names another key.
+    """
+    option, _, typed = place.partition(" ")
+    key = ".".join(map(str, path))
+    what = re.sub(r"\b(\d+)\.0(?=$|[,;])", r"\1", what.removeprefix(f"{path[-1]} "))
+    if option in ("--set", "--read"):
+        return f"{place}: {what}" if option == "--read" or typed.startswith(f"{key}=") else f"{place}: {key}: {what}"
+    return f"{option}: {what if ', got ' in what or typed in what else f'{what}, got {typed}'}"
 
 
 def _path(fault: ErrorDetails, value: Any) -> Key:

@@ -214,9 +214,15 @@ def read_grid(path: Path, name: str | None = None) -> SweepGrid:
         raise ConfigError(f"{document.place(())}: expected keys and values ({', '.join(_KEYS)}), got {content!r}")
     for key in content:
         if key not in _KEYS:
+            if key in Config.model_fields and not {"base", "over"} & content.keys():
+                raise ConfigError(
+                    f"{path}: this is a configuration, not a sweep; run it with: dagsim eval --config {path}"
+                )
             at = document.key_place((key,))
             raise ConfigError(f"{at}: unknown key {key!r}{nearest(key, _KEYS)}; allowed: {', '.join(_KEYS)}")
     over = content.get("over")
+    if "over" not in content:
+        raise ConfigError(f"{path}: over is missing: it lists values of keys, such as over: {{policy: [fifo, sjf]}}")
     if not isinstance(over, dict) or not over:
         raise ConfigError(f"{document.place(('over',))}: over: expected configuration keys with their values")
     axes = tuple(

@@ -110,7 +110,7 @@ class RejectReason(IntEnum):
 
 
 _REJECTED_BECAUSE = {
-    RejectReason.TOO_LARGE: "it asks for more than all nodes that it may use, or all licences, are",
+    RejectReason.TOO_LARGE: "it requests more than all the nodes or licences that it may use",
     RejectReason.NO_SUCH_GPU: "the cluster has no GPU type that it may use",
     RejectReason.BY_POLICY: "the policy rejected it",
     RejectReason.NO_PLACE: "there was no room for it, and it could not wait",

@@ -460,7 +460,8 @@ def why_lines(wait: WaitReasons, run: str, bound: Sequence[Stretch] | None = Non
 
 def _lines(wait: WaitReasons, run: str, bound: Sequence[Stretch] | None, unknown: str) -> Iterator[str]:
     who = f" of {wait.tenant}" if wait.tenant else ""
-    yield f"{run}: job {wait.job}{who}, {number(wait.gpus)} GPUs, arrived at {number(wait.arrival_s)} s"
+    gpus = f"{number(wait.gpus)} GPU{'s' * (wait.gpus != 1)}"
+    yield f"{run}: job {wait.job}{who}, {gpus}, arrived at {number(wait.arrival_s)} s"
     if wait.start_s is None:
         yield f"It never started; it waited {number(wait.queueing_s)} s to the end of the log."
     elif not wait.queueing_s:

@@ -489,7 +489,10 @@ class _File:
                     lines.append(line)
                     rows.append(row)
                 else:
-                    report.drop("with a wrong number of fields", self._where(line), detail=f"{len(row)}")
+                    # a quote that is not closed joins all lines up to the next quote, or to the end
+                    open_quote = len(row) < self._layout.width and any("\n" in field for field in row)
+                    reason = "with a quote that is not closed" if open_quote else "with a wrong number of fields"
+                    report.drop(reason, self._where(line), detail=f"{len(row)} fields" if open_quote else f"{len(row)}")
             if not rows:
                 continue
             columns = dict(enumerate(zip(*rows, strict=True)))

@@ -61,7 +61,7 @@ CONTRADICTIONS: Mapping[str, str] = {
     "users": "belong to users that their account lacks at the site",
     "reservations": "ran in reservations that the site lacks",
     "columns": "have columns that disagree",
-    "times": "have times that cannot be",
+    "times": "have impossible times",
     "ids": "have the id of another row",
     "text": "state their GPUs only in text",
 }
@@ -215,7 +215,7 @@ class ReadReport:
         for verb, counts in (("dropped", self.dropped), ("skipped", self.skipped), ("noted", self.noted)):
             if counts:
                 parts.append(f"{verb} " + ", ".join(f"{count:,} {reason}" for reason, count in counts.most_common()))
-        return f"read {self.rows:,} rows: " + "; ".join(parts)
+        return f"read {self.rows:,} row{'s' * (self.rows != 1)}: " + "; ".join(parts)
 
     def _contradict(self, reason: str, where: str, rows: int) -> None:
         if isinstance(reason, Contradictory):

@@ -28,6 +28,8 @@ from dagsim.traces.report import NO_HOURS, Contradictory, Hours, ImpossibleTimes
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations, objects, ranges
 from dagsim.workload.records import MOST_INSTANCES
 
+MOST_WORK_S = 100 * 365.25 * 86_400
+"""A job that takes longer, 100 years, is a fault in the trace."""
 ROWS_IN_MEMORY = 1 << 21
 """Maximum number of rows of a table that is read at once."""
 
@@ -295,7 +297,12 @@ class Checks:
         return seconds
 
     def impossible(self, jobs: JobArrays) -> None:
-        """Drop rows that describe invalid jobs. There is one job per row."""
+        """Drop rows that describe invalid or endless jobs. There is one job per row."""
+        with np.errstate(invalid="ignore"):
+            endless = (jobs.work > MOST_WORK_S) & (jobs.work < inf)
+        if endless.any():
+            job = np.repeat(np.arange(len(jobs)), np.diff(jobs.first))
+            self.drop(_mask(job[endless].tolist(), len(jobs)), ImpossibleTimes("that take more than 100 years"))
         details = {row: str(error) for row, error in jobs.faults(self.usable)}
         self.drop(_mask(list(details), len(self.usable)), "that describe an impossible job", details)
 

@@ -84,12 +84,14 @@ class NamedColumns:
         """
         for ours, theirs in self._mapping.items():
             if ours not in allowed:
+                near = get_close_matches(ours, allowed, 1)
+                hint = f"did you mean {near[0]!r}?" if near else f"allowed: {', '.join(allowed)}"
                 raise TraceError(
-                    f"{self._source}:1: --map {clipped_repr(ours)}: no such column; allowed: {', '.join(allowed)}"
+                    f"--map {clipped(f'{ours}={theirs}')}: dagsim has no field {clipped_repr(ours)}; {hint}"
                 )
             if theirs.lower() not in self.names:
                 raise TraceError(
-                    f"{self._source}:1: --map {ours}={theirs}: no such column; "
+                    f"--map {ours}={theirs}: {self._source} has no column {clipped_repr(theirs)}; "
                     f"there are {clipped(', '.join(self.names))}"
                 )
         twice = [name for name in dict.fromkeys(self.names) if self.names.count(name) > 1]

@@ -105,8 +105,8 @@ class TraceFile:
         zone = self.options.zone()
         begins_s = 0.0 if stated_s is None else max(stated_s - origin_s, 0.0)
         if self.since is not None:
-            begins_s = instant_s("from", self.since, origin_s, zone)
-        until_s = inf if self.until is None else instant_s("until", self.until, origin_s, zone)
+            begins_s = instant_s("--from", self.since, origin_s, zone)
+        until_s = inf if self.until is None else instant_s("--until", self.until, origin_s, zone)
         if not 0 <= begins_s < until_s:
             raise ConfigError(
                 f"{self.path}: from {self.since!r} until {self.until!r}: the period is {begins_s:,.0f} s "

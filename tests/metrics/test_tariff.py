@@ -129,6 +129,7 @@ def test_a_wrong_series_ends_a_command_before_it_simulates(tmp_path, monkeypatch
     assert not (tmp_path / "results").exists()
 
 
+@pytest.mark.family("capacity", "slurm")
 def test_whatif_adds_the_cost_and_the_carbon_of_every_alternative(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     run = CliRunner().invoke

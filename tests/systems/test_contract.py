@@ -37,6 +37,15 @@ SETTINGS = {
 """A small configuration of every system, and a policy for it."""
 
 
+TRAINED = [
+    "cluster",
+    "mixture",
+    pytest.param("ramp", marks=pytest.mark.family("pac_ml")),
+    pytest.param("spark", marks=pytest.mark.family("decima")),
+]
+"""Systems, of which some have nets and environments in families of their own."""
+
+
 class Idle:
     """Decides nothing, ever."""
 
@@ -86,6 +95,7 @@ def test_a_system_says_the_same_of_itself_before_and_after_its_world_is_built(sy
     assert sample_of(config) is Sample.SEED
 
 
+@pytest.mark.parametrize("system", TRAINED)
 def test_a_training_of_every_system_has_defaults_that_fit_it(system: str) -> None:
     config = load_config(None, SETTINGS[system][0])
     train = replace(config.training(), reference=SETTINGS[system][1])
@@ -98,12 +108,14 @@ def test_a_training_of_every_system_has_defaults_that_fit_it(system: str) -> Non
                 check_training(train, scenario(other))
 
 
+@pytest.mark.parametrize("system", TRAINED)
 def test_the_agents_that_ship_with_a_system_decide_in_it(system: str) -> None:
     world = scenario(system)
     for name in shipped_agents(world):
         drive(world.kernel(1), make_policy(world, name), 2000.0)
 
 
+@pytest.mark.parametrize("system", TRAINED)
 def test_every_system_has_an_environment_that_keeps_gymnasium_s_contract(system: str) -> None:
     codec = {"codec": "relative"} if system == "mixture" else {}
     check_env(lambda: make_env(load_config(None, SETTINGS[system][0]), **codec))

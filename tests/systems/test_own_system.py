@@ -128,7 +128,14 @@ def test_every_command_of_the_guide_runs(command: str, tmp_path: Path, monkeypat
     assert "in-order" in result.output
 
 
-@pytest.mark.parametrize("name", ["dagsim/Scheduling-v0", "dagsim/Decima-v0", "dagsim/Partition-v0"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "dagsim/Scheduling-v0",
+        pytest.param("dagsim/Decima-v0", marks=pytest.mark.family("decima")),
+        pytest.param("dagsim/Partition-v0", marks=pytest.mark.family("pac_ml")),
+    ],
+)
 def test_the_environments_pass_the_check_that_users_have(name: str) -> None:
     assert dagsim.envs
     check_env(lambda: gymnasium.make(name), steps=60)
@@ -148,6 +155,7 @@ def test_an_environment_that_does_not_repeat_is_noticed() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.family("decima", "ramp")
 def test_a_system_of_ones_own_trains_agents_that_decide_only_in_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,6 +19,7 @@ from dagsim.workload.records import read_jobs
 SAMPLES = Path(__file__).parents[2] / "workloads" / "samples"
 
 
+@pytest.mark.family("formats")
 @pytest.mark.parametrize("ending", [".jsonl", ".jsonl.gz"])
 def test_the_jobs_are_those_of_the_trace(tmp_path: Path, ending: str) -> None:
     source = next(path for path in sorted((SAMPLES / "swf").iterdir()) if ".swf" in path.name)
@@ -33,6 +34,7 @@ def test_another_ending_is_refused(tmp_path: Path) -> None:
         convert(SAMPLES / "swf", tmp_path / "out.csv")
 
 
+@pytest.mark.family("formats")
 def test_jobs_are_counted_as_they_are_written(tmp_path: Path) -> None:
     seen: list[Job] = []
 
@@ -45,6 +47,7 @@ def test_jobs_are_counted_as_they_are_written(tmp_path: Path) -> None:
     assert seen == list(read_jobs(tmp_path / "out.jsonl"))
 
 
+@pytest.mark.family("formats")
 def test_without_pyarrow_it_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ConfigError, match=r"pip install -e '\.\[parquet\]'"):

@@ -87,6 +87,11 @@ class _Priced(NamedTuple):
         series = [text for text in texts or () if is_series(Path(text))]
         others = [text for text in texts or () if text not in series]
         files = [text for text in others if "=" not in text and text != "none"]
+        for text in files:
+            if "." not in text and "/" not in text and not Path(text).exists():
+                raise typer.BadParameter(
+                    f"{text!r}: expected TYPE=PRICE ({text}=3.5), a file, or none", param_hint="'--price'"
+                )
         for several in (series, files):
             if len(several) > 1:
                 said = " and ".join(several)
@@ -135,8 +140,8 @@ def whatif(
         typer.Option(
             metavar="16xH200[:PARTITION],boot=300,idle=600",
             help=(
-                "GPUs on nodes that are powered up when work needs them and down when idle, at most so many, as an "
-                "alternative of its own; also shutdown=, price= (per GPU hour) and trigger=pending; repeatable."
+                "The largest number of GPUs on nodes that are powered up for waiting jobs and down when idle. This "
+                "is a separate alternative. Also: shutdown=, price= (per GPU hour), trigger=pending; repeatable."
             ),
         ),
     ] = None,
@@ -153,8 +158,8 @@ def whatif(
         list[Path] | None,
         typer.Option(
             metavar="FILE",
-            help="Kueue's objects (YAML or JSON), such as a ClusterQueue with another quota, in the place of those of "
-            "the same name; each file is an alternative; repeatable.",
+            help="A file with objects of Kueue (YAML or JSON), such as a ClusterQueue with another quota, that replace "
+            "those with the same names. Each file is an alternative; repeatable.",
         ),
     ] = None,
     growth: Growth = None,

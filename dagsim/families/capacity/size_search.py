@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from dagsim.config.schema import Config
-from dagsim.errors import ConfigError, InputError
+from dagsim.errors import ConfigError, InputError, ModelError
 from dagsim.experiment.carry_out import Watch
 from dagsim.experiment.executors import executor_for
 from dagsim.families.capacity.machines import GpuCount, Prices, proportional, with_added, with_nodes
@@ -301,7 +301,10 @@ def _known_types(config: Config, types: Sequence[str]) -> list[str]:
     names = list(dict.fromkeys(canonical(name.strip()) for name in types if name.strip()))
     for name in names:
         if name not in own:
-            gpu_type(name)
+            try:
+                gpu_type(name)
+            except ModelError as error:
+                raise ConfigError(f"--types: {error}") from None
     if len(names) > 3:
         raise ConfigError(f"--types: at most three types can be mixed, got {', '.join(names)}")
     return names

@@ -129,12 +129,18 @@ def print_eta(
     queue. For other logs, --policy simulates the log under a scheduler and forecasts the simulated
     starts, so that the scheduler is known exactly.
 
-    Without a log, --state forecasts the jobs that wait now; --history calibrates these forecasts.
+    Without a log, --state forecasts the jobs waiting now; --history calibrates these forecasts.
 
     Example: dagsim eta --backtest sacct.txt --cluster cluster.yaml --policy easy --interval 2h
     """
-    if (backtest is None) == (state is None):
-        raise typer.BadParameter("give either --state SNAPSHOT or --backtest LOG|DIR", param_hint="'--state'")
+    if backtest is not None and state is not None:
+        raise typer.BadParameter(
+            "--state and --backtest cannot be combined: --state forecasts now, --backtest the past"
+        )
+    if backtest is None and state is None:
+        raise typer.BadParameter(
+            "dagsim eta: give --state SNAPSHOT to forecast now, or --backtest LOG|DIR to check forecasts on the past"
+        )
     _refuse(
         backtest is None, {"--interval": every, "--oracle": oracle, "--forecast-from": since, "--forecast-until": until}
     )

@@ -29,7 +29,8 @@ class SchedulingEnv(EpisodeEnv):
     """Every step is one choice: which task to start and where, or to wait for a change. Waiting is the
     last action, and is legal as long as any event is still to come. ``action_masks()``,
     ``info["action_mask"]`` and the observation (except ``flat``) indicate which actions are legal.
-    A masked action is replaced by the first legal one and counted in ``info["illegal_actions"]``.
+    A masked action is replaced by the first legal one and counted in ``info["illegal_actions"]``. The
+    first one in an episode causes a warning.
 
     An episode is ``terminated`` when every job has left, and ``truncated`` at ``max_steps`` or
     ``horizon_s``. ``reset(seed=n)`` starts the job sequence with the seed n. ``info`` contains the
@@ -143,6 +144,11 @@ class SchedulingEnv(EpisodeEnv):
             return action
         if action == self.config.slots - 1 and wait is not None:
             return wait
+        if not self._illegal:  # once per episode
+            gymnasium.logger.warn(
+                f"action {action} is not legal now, so the first legal choice is taken; legal actions are "
+                "True in info['action_mask']"
+            )
         self._illegal += 1
         return 0
 

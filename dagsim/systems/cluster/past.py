@@ -287,7 +287,7 @@ def unknown_past(kernel: ClusterKernel, policy: object) -> list[str]:
         return []
     notes = [f"it begins anew: a log does not hold {words}" for words in forgotten(policy)]
     unknown = kernel.frontier.unknown
-    notes += [f"what it remembers is not known to it: {words} before the beginning" for words in unknown]
+    notes += [f"it starts without what it would remember: {words} before the beginning" for words in unknown]
     if kernel.on_demand is not None:
         notes.append(
             "nodes on demand that ran nothing then begin as configured: a log of jobs does not say which were up"

@@ -7,6 +7,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pytest
 from typer.testing import CliRunner
 
 from dagsim.cli import app
@@ -15,6 +16,8 @@ from dagsim.model import Caps, Cluster, Job, Kind, Node, QueueNode, QueueTree, T
 from dagsim.model.gpu import gpu_type
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
+
+pytestmark = pytest.mark.family("slurm")  # the logs are Slurm's, and so is the policy
 
 HEADS = "JobIDRaw|User|Account|Partition|State|Submit|Eligible|Start|End|TimelimitRaw|NNodes|NCPUS|AllocTRES|NodeList"
 STATED = {"order": "basic", "gangs": "packed", "place": "first", "bf_ties": "wait", "kill": "never", "bf_phase_s": 0}

@@ -131,6 +131,7 @@ def test_other_algorithms_say_what_they_need(tmp_path: Path) -> None:
             TrainingRun(folder).run()
 
 
+@pytest.mark.family("formats")
 def test_jobs_can_come_from_a_trace() -> None:
     sample = Path(__file__).parents[3] / "workloads" / "samples" / "alibaba2018" / "batch_task.csv"
     scenario = SparkScenario(executors=5, jobs=4, trace=str(sample), max_tasks=100)

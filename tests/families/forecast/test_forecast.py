@@ -491,6 +491,7 @@ def test_listings_of_a_queue(tmp_path: Path) -> None:
     assert (queue.latest(99.0), queue.latest(150.0), queue.latest(200.0)) == (-1, 0, 1)
 
 
+@pytest.mark.family("formats")
 def test_the_command(tmp_path: Path) -> None:
     lines = ["; MaxProcs: 16"]
     jobs = some_jobs(150)
@@ -512,6 +513,7 @@ def test_the_command(tmp_path: Path) -> None:
         assert {"raw", "calibrated"} <= set(entry)
 
 
+@pytest.mark.family("formats")
 def test_starts_of_an_archive_log_are_its_waits(tmp_path: Path) -> None:
     """Without --algo: the third field; a log whose waits are all unknown has nothing to forecast."""
     jobs = some_jobs(120)
@@ -687,6 +689,7 @@ def test_snapshots_without_waiting_jobs(snapshot: list[str], tmp_path: Path) -> 
     assert "1 jobs were submitted after the time" in result.stderr
 
 
+@pytest.mark.family("kubernetes")
 def test_a_snapshot_of_kueue(tmp_path: Path) -> None:
     """The format is detected, Kueue simulates the futures, and what its condition says is shown."""
     pod = {"containers": [{"resources": {"requests": {"nvidia.com/gpu": "2"}}}]}
@@ -800,7 +803,7 @@ def children(parent: int) -> list[int]:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "give either --state SNAPSHOT"),
+        ([], "give --state SNAPSHOT"),
         (["--backtest", "x", "--history", "y"], "can only be used with --state"),
         (["--state", "x", "--every", "1h"], "can only be used with --backtest"),
         (["--backtest", "x", "--job", "gpus=1"], "can only be used with --state"),

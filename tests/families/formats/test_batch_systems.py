@@ -39,9 +39,9 @@ def hours(jobs: list[Any]) -> tuple[float, float]:
         # 64 cores and 8 GPUs for 1 h; 4 cores for 5 min
         ("flux/jobs.json", "flux", 2, 64 + 1 / 3, 8),
         # 298: 8 cores, 1 GPU, 1.5 h; 299: 32 cores 5 min
-        ("pbs/qstat-x.json", "pbs", 2, 12 + 32 / 12, 1.5),
+        pytest.param("pbs/qstat-x.json", "pbs", 2, 12 + 32 / 12, 1.5, marks=pytest.mark.family("pbs")),
         # 310: 32 cores, 4 GPUs, limit 2 h; 311: 16 cores, 2 GPUs, limit 1 h
-        ("qstat/qstat.txt", "qstat", 2, 64 + 16, 8 + 2),
+        pytest.param("qstat/qstat.txt", "qstat", 2, 64 + 16, 8 + 2, marks=pytest.mark.family("pbs")),
     ],
 )
 def test_jobs_and_hours_are_those_of_the_records(
@@ -112,6 +112,7 @@ def test_flux_names_the_user_and_else_the_number_of_the_user(samples: Path, tmp_
     assert [job.user for job in open_trace(tmp_path / "jobs.json").jobs()] == ["ida", "32"]
 
 
+@pytest.mark.family("pbs")
 def test_the_queue_of_pbs_is_a_state(samples: Path) -> None:
     trace = open_trace(samples / "qstat" / "qstat.txt")
     running, waiting = list(trace.jobs())
@@ -122,6 +123,7 @@ def test_the_queue_of_pbs_is_a_state(samples: Path) -> None:
     assert dict(trace.report.skipped) == {"that are held": 1}
 
 
+@pytest.mark.family("pbs")
 def test_text_and_json_of_qstat_are_the_same_jobs(read: Reading, samples: Path, tmp_path: Path) -> None:
     lines = []
     for id, job in json.loads((samples / "pbs" / "qstat-x.json").read_text())["Jobs"].items():
@@ -173,6 +175,7 @@ def test_a_cut_record_is_dropped_or_named(samples: Path, tmp_path: Path, name: s
             assert trace.report.open == 0
 
 
+@pytest.mark.family("pbs", "forecast")
 def test_the_queue_of_pbs_can_be_forecast(samples: Path, tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text(
         "cluster:\n  groups:\n  - {name: p, hosts: 'p[1-2]', count: 2, gpu: V100-16, gpus: 2, cpus: 16}\n"

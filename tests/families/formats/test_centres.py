@@ -129,6 +129,7 @@ def test_alibaba2026(read: Reading, samples: Path) -> None:
     assert (len(cluster.nodes), cluster.gpus) == (4, 22)
 
 
+@pytest.mark.family("slurm")
 def test_slurm_events(read: Reading, samples: Path) -> None:
     reading = read(samples / "slurm-events" / "small.events")
     assert task(reading, "jobid_1") == (50, 2, 0, 12, 0)

@@ -152,6 +152,7 @@ def test_own_codec_net_reward_and_algorithm_train_and_decide() -> None:
     assert run_policy(config, f'ppo[checkpoint="{run / "best.pt"}",{own}]', 1).summary.jobs_completed == 8
 
 
+@pytest.mark.family("decima")
 def test_a_system_brings_codecs_along_that_a_training_can_name(tmp_path: Path) -> None:
     for setting, columns in (("narrow", 4), ("{kind: narrow, columns: 6}", 6)):
         config = load_config(None, ["system=somebodys:World", f"train.codec={setting}"])
@@ -182,6 +183,7 @@ def test_own_codec_and_reward_in_gymnasium() -> None:
     env.close()
 
 
+@pytest.mark.family("decima")
 def test_a_part_of_another_system_is_refused() -> None:
     from dagsim.experiment.scenario import scenario_of
     from dagsim.families.learning.train_section import check_training

@@ -26,6 +26,7 @@ COMMANDS = [line.removeprefix("$ ") for line in PAGE.splitlines() if line.starts
 LONG_COMMANDS = [line.removeprefix("$ ") for line in RESULTS.splitlines() if line.startswith("$ ")]
 
 
+@pytest.mark.family("pac_ml")
 def test_the_examples_run(capsys: pytest.CaptureFixture[str]) -> None:
     names: dict[str, object] = {}
     for code in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL):

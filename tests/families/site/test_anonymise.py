@@ -37,6 +37,7 @@ def nameless(jobs: list[Job]) -> list[Job]:
     ]
 
 
+@pytest.mark.family("slurm")
 @pytest.mark.parametrize("file", ["sacct/jobs.txt", "sacct/jobs.json"])
 def test_a_log_of_slurm_gives_the_same_jobs(tmp_path: Path, file: str) -> None:
     (copy,) = anonymise([SAMPLES / file], tmp_path)
@@ -50,6 +51,7 @@ def test_a_log_of_slurm_gives_the_same_jobs(tmp_path: Path, file: str) -> None:
     }
 
 
+@pytest.mark.family("slurm")
 def test_no_name_is_left(tmp_path: Path) -> None:
     (copy,) = anonymise([SAMPLES / "sacct" / "jobs.txt"], tmp_path)
     words = set(re.findall(r"[A-Za-z][A-Za-z0-9]*", copy.read_text()))
@@ -57,6 +59,7 @@ def test_no_name_is_left(tmp_path: Path) -> None:
     assert "4242" not in copy.read_text()  # CANCELLED by a user id
 
 
+@pytest.mark.family("slurm")
 def test_the_same_name_is_the_same_in_all_files(tmp_path: Path) -> None:
     (tmp_path / "nodes.txt").write_text(
         "NodeName=n03 CPUTot=8 RealMemory=1024 Gres=gpu:t4:4 State=IDLE Partitions=gpu\n"
@@ -68,6 +71,7 @@ def test_the_same_name_is_the_same_in_all_files(tmp_path: Path) -> None:
     assert node.gpus == (("t4", 4),)
 
 
+@pytest.mark.family("slurm")
 def test_nodes_keep_what_they_have(tmp_path: Path) -> None:
     (copy,) = anonymise([SAMPLES / "nodes" / "scontrol.txt"], tmp_path)
     before, after = (read_nodes(Source(path)) for path in (SAMPLES / "nodes" / "scontrol.txt", copy))
@@ -78,7 +82,13 @@ def test_nodes_keep_what_they_have(tmp_path: Path) -> None:
     assert "Xid" not in copy.read_text()
 
 
-@pytest.mark.parametrize("file", ["pbs/20260105", "kubernetes/pods.json"])
+@pytest.mark.parametrize(
+    "file",
+    [
+        pytest.param("pbs/20260105", marks=pytest.mark.family("pbs")),
+        pytest.param("kubernetes/pods.json", marks=pytest.mark.family("kubernetes")),
+    ],
+)
 def test_other_logs_become_json_lines_of_the_same_jobs(tmp_path: Path, file: str) -> None:
     (copy,) = anonymise([SAMPLES / file], tmp_path)
     before, after = (list(open_trace(path).jobs()) for path in (SAMPLES / file, copy))
@@ -95,6 +105,7 @@ def test_what_is_no_log_is_refused(tmp_path: Path) -> None:
         anonymise([tmp_path / "x"], tmp_path / "out")
 
 
+@pytest.mark.family("slurm")
 def test_the_command_says_what_it_wrote(tmp_path: Path) -> None:
     arguments = ["trace", "anonymise", str(SAMPLES / "sacct" / "jobs.txt"), "--to", str(tmp_path)]
     result = CliRunner().invoke(app, arguments)
@@ -102,6 +113,7 @@ def test_the_command_says_what_it_wrote(tmp_path: Path) -> None:
     assert re.search(r"\d+ names replaced", result.output)
 
 
+@pytest.mark.family("slurm")
 @pytest.mark.data
 def test_real_runs_are_the_same_without_names(tmp_path: Path, data: Path) -> None:
     for run in ("states-24.11", "preempt-24.11", "multifactor-classic-22.05"):
@@ -155,6 +167,7 @@ def waits(log: Path, config: Path, out: Path) -> dict[str, Any]:
     return {name: value for name, value in metrics.items() if name.startswith(("wait_s", "jct_s", "makespan_s"))}
 
 
+@pytest.mark.family("fabric", "slurm")
 def test_a_folder_of_a_site_becomes_a_log_and_a_configuration_that_replay_alike(tmp_path: Path) -> None:
     folder = site_folder(tmp_path)
     result = CliRunner().invoke(app, ["trace", "anonymise", str(folder), "--to", str(tmp_path / "out")])
@@ -176,6 +189,7 @@ def test_a_folder_of_a_site_becomes_a_log_and_a_configuration_that_replay_alike(
     ]
 
 
+@pytest.mark.family("slurm")
 def test_the_terms_of_submissions_keep_their_shape_under_new_names(tmp_path: Path) -> None:
     (copy,) = anonymise([site_folder(tmp_path) / "sacct.txt"], tmp_path / "out")
     requests = [job.request for job in open_trace(copy).jobs()]
@@ -194,6 +208,7 @@ def test_a_folder_without_a_log_or_site_is_refused(tmp_path: Path) -> None:
         anonymise([tmp_path / "in"], tmp_path / "out")
 
 
+@pytest.mark.family("slurm")
 def test_dependencies_and_singletons_stay_in_the_lines_of_submissions(tmp_path: Path) -> None:
     head = "JobIDRaw|User|State|Submit|Start|End|ElapsedRaw|NNodes|NCPUS|AllocTRES|SubmitLine"
     lines = ["sbatch -J secret a.sh", "sbatch -d afterok:1 b.sh", "sbatch -d singleton -J secret a.sh"]

@@ -21,12 +21,18 @@ from dagsim.traces.sites import folded, hosts
 from dagsim.traces.source import Source
 
 SAMPLES = Path(__file__).parents[3] / "workloads" / "samples" / "nodes"
+FILES = [
+    *(pytest.param(name, marks=pytest.mark.family("slurm")) for name in ("scontrol.txt", "scontrol.json", "sinfo.txt")),
+    pytest.param("kubectl.json", marks=pytest.mark.family("kubernetes")),
+    pytest.param("pbsnodes.txt", marks=pytest.mark.family("pbs")),
+]
 
 
 def nodes(path: Path) -> dict[str, FoundNode]:
     return {node.name: node for node in read_nodes(Source(path))}
 
 
+@pytest.mark.family("slurm")
 def test_scontrol_gives_gres_effective_cores_and_memory_less_what_is_kept() -> None:
     by_name = nodes(SAMPLES / "scontrol.txt")
     assert list(by_name) == ["p01", "p02", "p03", "d01", "m01", "x01", "u01", "c01"]
@@ -37,6 +43,7 @@ def test_scontrol_gives_gres_effective_cores_and_memory_less_what_is_kept() -> N
     assert by_name["c01"].gpus == ()
 
 
+@pytest.mark.family("slurm")
 def test_a_drained_node_is_not_idle_and_a_reason_is_no_state() -> None:
     by_name = nodes(SAMPLES / "scontrol.txt")
     assert {name for name, node in by_name.items() if not node.usable} == {"p03", "d01"}
@@ -44,12 +51,14 @@ def test_a_drained_node_is_not_idle_and_a_reason_is_no_state() -> None:
     assert by_name["p01"].state == "MIXED+PLANNED"  # the name of its system says State=FAKE
 
 
+@pytest.mark.family("slurm")
 def test_lines_give_what_blocks_give(tmp_path: Path) -> None:
     blocks = (SAMPLES / "scontrol.txt").read_text().split("NodeName=")[1:]
     (tmp_path / "lines.txt").write_text("".join("NodeName=" + " ".join(block.split("\n")) + "\n" for block in blocks))
     assert nodes(tmp_path / "lines.txt") == nodes(SAMPLES / "scontrol.txt")
 
 
+@pytest.mark.family("slurm")
 def test_json_gives_what_blocks_give() -> None:
     text, document = nodes(SAMPLES / "scontrol.txt"), nodes(SAMPLES / "scontrol.json")
     assert [(node.gpus, node.cpus, node.memory_gb, node.usable) for node in document.values()][:2] == [
@@ -58,6 +67,7 @@ def test_json_gives_what_blocks_give() -> None:
     assert not document["p03"].usable
 
 
+@pytest.mark.family("slurm")
 def test_a_node_of_two_partitions_is_one_node_of_sinfo(tmp_path: Path) -> None:
     by_name = nodes(SAMPLES / "sinfo.txt")
     assert (list(by_name), by_name["p01"].partitions) == (["p01", "p03", "d01", "c01"], ("gpu", "debug"))
@@ -67,6 +77,7 @@ def test_a_node_of_two_partitions_is_one_node_of_sinfo(tmp_path: Path) -> None:
     assert nodes(tmp_path / "sinfo.txt") == by_name
 
 
+@pytest.mark.family("kubernetes")
 def test_kubernetes_gives_what_can_be_allocated() -> None:
     by_name = nodes(SAMPLES / "kubectl.json")
     first = by_name["k-1.local"]
@@ -83,6 +94,7 @@ def test_kubernetes_gives_what_can_be_allocated() -> None:
     assert [node.state for node in by_name.values() if not node.usable] == ["NotReady"]
 
 
+@pytest.mark.family("pbs")
 def test_pbs_and_torque_give_what_is_available(tmp_path: Path) -> None:
     by_name = nodes(SAMPLES / "pbsnodes.txt")
     assert [(node.gpus, node.cpus, node.memory_gb, node.usable) for node in by_name.values()] == [
@@ -97,6 +109,7 @@ def test_pbs_and_torque_give_what_is_available(tmp_path: Path) -> None:
     assert nodes(tmp_path / "nodes.json")["q1"].gpus == (("", 4),)
 
 
+@pytest.mark.family("slurm")
 def test_equal_nodes_are_a_group_and_mig_profiles_slots() -> None:
     cluster = grouped(read_nodes(Source(SAMPLES / "scontrol.txt")), {"gpu": "T4"})
     assert [(group.hosts, group.gpu, group.gpus) for group in cluster.groups] == [
@@ -122,7 +135,7 @@ def test_a_slot_has_its_share_of_the_compute_slices() -> None:
         mig_slice(gpu_type("A100-80"), "8g.80gb")
 
 
-@pytest.mark.parametrize("file", ["scontrol.txt", "scontrol.json", "sinfo.txt", "kubectl.json", "pbsnodes.txt"])
+@pytest.mark.parametrize("file", FILES)
 def test_what_is_written_is_a_configuration(tmp_path: Path, file: str) -> None:
     out = tmp_path / "cluster.yaml"
     result = CliRunner().invoke(app, ["site", "import", str(SAMPLES / file), "-o", str(out), "--gpu", "gpu=T4"])
@@ -132,6 +145,7 @@ def test_what_is_written_is_a_configuration(tmp_path: Path, file: str) -> None:
     assert {node.name.partition(":")[0] for node in cluster.nodes} == usable
 
 
+@pytest.mark.family("slurm")
 def test_a_type_that_is_not_known_is_said_and_to_be_filled_in(tmp_path: Path) -> None:
     (tmp_path / "n.txt").write_text("NodeName=a1 CPUTot=4 RealMemory=1024 Gres=gpu:warp9:2 State=IDLE\n")
     result = CliRunner().invoke(app, ["site", "import", str(tmp_path / "n.txt"), "-o", str(tmp_path / "c.yaml")])
@@ -141,12 +155,14 @@ def test_a_type_that_is_not_known_is_said_and_to_be_filled_in(tmp_path: Path) ->
     assert load_config(tmp_path / "c.yaml").build_cluster().gpus_by_type() == {"warp9": 2}
 
 
+@pytest.mark.family("slurm")
 def test_nodes_that_are_down_are_kept_if_all_are(tmp_path: Path) -> None:
     out = tmp_path / "c.yaml"
     CliRunner().invoke(app, ["site", "import", str(SAMPLES / "sinfo.txt"), "-o", str(out), "--all"])
     assert len(load_config(out).build_cluster().nodes) == 4
 
 
+@pytest.mark.family("slurm")
 def test_nodes_that_are_down_are_left_out_and_named(tmp_path: Path) -> None:
     whole, up = (tmp_path / name for name in ("whole.yaml", "up.yaml"))
     import_site([SAMPLES / "sinfo.txt"], whole, keep_all=True)
@@ -156,6 +172,7 @@ def test_nodes_that_are_down_are_left_out_and_named(tmp_path: Path) -> None:
     assert any("down" in line.lower() for line in lines)
 
 
+@pytest.mark.family("slurm")
 @pytest.mark.parametrize("name", ["a\\nb", "x: !!python/object", "../../etc", "$(id)", "a b", ""])
 def test_names_that_could_do_harm_are_refused(tmp_path: Path, name: str) -> None:
     node = f'{{"name": "{name}", "gres": "", "state": ["IDLE"], "cpus": 1, "real_memory": 1024}}'
@@ -164,6 +181,7 @@ def test_names_that_could_do_harm_are_refused(tmp_path: Path, name: str) -> None
         grouped(read_nodes(Source(tmp_path / "n.json")))
 
 
+@pytest.mark.family("slurm")
 def test_what_a_state_says_cannot_leave_its_comment(tmp_path: Path) -> None:
     node = '{"name": "%s", "gres": "", "state": ["%s"], "cpus": 1, "real_memory": 1024}'
     evil = "DOWN+\\ncluster: {name: evil}\\n#"
@@ -203,18 +221,21 @@ def test_a_list_of_too_many_nodes_is_cut_off() -> None:
     assert len(hosts("h[0-999999999999]", 10)) == 10
 
 
+@pytest.mark.family("slurm")
 def test_gres_conf_is_not_taken_for_a_list_of_nodes(tmp_path: Path) -> None:
     (tmp_path / "gres.conf").write_text("AutoDetect=off\nNodeName=n[1-3] Name=gpu Type=a100 File=/dev/nvidia[0-3]\n")
     with pytest.raises(TraceError, match=r"not a list of nodes; supported formats: .*scontrol show nodes;"):
         read_nodes(Source(tmp_path / "gres.conf"))
 
 
+@pytest.mark.family("slurm")
 def test_what_is_no_list_of_a_scheduler_is_told_the_commands(tmp_path: Path) -> None:
     (tmp_path / "x").write_text("hello\n")
     with pytest.raises(TraceError, match=r"not a list of nodes; supported formats: .*scontrol show nodes;"):
         read_nodes(Source(tmp_path / "x"))
 
 
+@pytest.mark.family("slurm")
 @pytest.mark.data
 def test_real_slurm_says_the_same_in_every_form(data: Path) -> None:
     for run in ("states-24.11", "arrays-24.11", "multifactor-fairtree-24.11", "preempt-24.11"):
@@ -228,6 +249,7 @@ def test_real_slurm_says_the_same_in_every_form(data: Path) -> None:
                 assert (node.gpus, node.usable) == (blocks[name].gpus, blocks[name].usable), (other, name)
 
 
+@pytest.mark.family("slurm")
 @pytest.mark.data
 def test_the_hand_written_samples_give_what_was_expected_of_them(data: Path) -> None:
     by_name = nodes(data / "traces" / "intake-samples" / "scontrol-show-nodes.txt")
@@ -239,7 +261,7 @@ def test_the_hand_written_samples_give_what_was_expected_of_them(data: Path) -> 
     assert len(nodes(data / "traces" / "intake-samples" / "sinfo-N.txt")) == 3
 
 
-@pytest.mark.parametrize("file", ["scontrol.txt", "scontrol.json", "sinfo.txt", "kubectl.json", "pbsnodes.txt"])
+@pytest.mark.parametrize("file", FILES)
 def test_damage_is_read_over_or_named(tmp_path: Path, file: str) -> None:
     content = (SAMPLES / file).read_bytes()
     for seed in range(300):
@@ -255,6 +277,7 @@ def test_damage_is_read_over_or_named(tmp_path: Path, file: str) -> None:
             raise
 
 
+@pytest.mark.family("kubernetes")
 def test_kubernetes_nodes_are_read_as_yaml_with_their_taints_and_labels(tmp_path: Path) -> None:
     (tmp_path / "nodes.yaml").write_text(
         """

@@ -258,6 +258,7 @@ def test_faults_of_kueue_s_objects_are_named(tmp_path: Path, old: str, new: str,
         read_site(site_files([folder])).queues()  # type: ignore[union-attr]
 
 
+@pytest.mark.family("pbs")
 def test_queues_of_pbs_are_partitions_with_priorities_and_limits(tmp_path: Path) -> None:
     output, out = _imported(_folder(tmp_path, qmgr=QMGR, nodes=PBSNODES), tmp_path)
     queues = load_config(out).queues
@@ -276,6 +277,7 @@ def test_queues_of_pbs_are_partitions_with_priorities_and_limits(tmp_path: Path)
     assert "not modelled: queue express: acl_group_enable = True" in output
 
 
+@pytest.mark.family("pbs")
 def test_faults_of_qmgr_are_named(tmp_path: Path) -> None:
     folder = _folder(tmp_path, qmgr=QMGR.replace("72:00:00", "long"), nodes=PBSNODES)
     with pytest.raises(TraceError, match=r"queue long: resources_max\.walltime = 'long' cannot be read"):
@@ -288,6 +290,7 @@ def test_faults_of_qmgr_are_named(tmp_path: Path) -> None:
         read_site(site_files([folder])).found_nodes()  # type: ignore[union-attr]
 
 
+@pytest.mark.family("pbs")
 def test_limits_that_are_no_list_are_an_error(tmp_path: Path) -> None:
     text = QMGR.replace(
         "set queue long max_run = [u:PBS_GENERIC=5]\nset queue long max_run +=", "set queue long max_run ="
@@ -317,12 +320,14 @@ def test_keys_of_kueue_that_have_no_effect_are_listed(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.family("pbs")
 def test_files_of_two_schedulers_are_refused(tmp_path: Path) -> None:
     folder = _folder(tmp_path, qmgr=QMGR, kueue=KUEUE)
     with pytest.raises(TraceError, match=r"from several schedulers \(Kueue: kueue; PBS: qmgr\)"):
         read_site(site_files([folder]))
 
 
+@pytest.mark.family("slurm")
 def test_settings_that_are_not_modelled_come_with_their_jobs(tmp_path: Path) -> None:
     conf = "NodeName=n1 CPUs=8 RealMemory=1000\nPartitionName=main Nodes=n1 ReqResv=YES Default=YES\n"
     head = "JobIDRaw|JobID|User|Account|Partition|State|Submit|Start|End|ElapsedRaw|NNodes|NCPUS|AllocTRES\n"
@@ -336,6 +341,7 @@ def test_settings_that_are_not_modelled_come_with_their_jobs(tmp_path: Path) -> 
     assert "ran in partitions that the site lacks: old (1 job: 3)" in output
 
 
+@pytest.mark.family("slurm")
 @pytest.mark.parametrize("date", ["1772431951", "2026-03-02T06:12:31"])
 def test_a_configuration_that_is_older_than_jobs_of_the_log_is_named(tmp_path: Path, date: str) -> None:
     conf = "NodeName=n1 CPUs=8 RealMemory=1000\nPartitionName=main Nodes=n1 Default=YES\n"
@@ -374,6 +380,7 @@ def _labelled(name: str, **labels: str) -> dict[str, object]:
     return NODE | {"metadata": {"name": name, "labels": {"nvidia.com/gpu.product": "Tesla-T4"} | topology}}
 
 
+@pytest.mark.family("fabric")
 def test_kueue_s_topology_is_a_tree_with_its_levels(tmp_path: Path) -> None:
     nodes = [
         _labelled("a", block="b1", rack="r1"),

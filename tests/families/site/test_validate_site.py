@@ -23,6 +23,7 @@ def relative(pair: Any) -> float:
     return float(pair["simulated_s"]["mean"] / pair["observed_s"]["mean"] - 1)
 
 
+@pytest.mark.family("benchmark", "slurm")
 @pytest.mark.data
 def test_an_imported_site_waits_as_long_as_its_log(data: Path) -> None:
     waits = validated(data / "golden" / "slurm" / "site-A")
@@ -35,6 +36,7 @@ def test_an_imported_site_waits_as_long_as_its_log(data: Path) -> None:
     assert waits["early"] == 0
 
 
+@pytest.mark.family("benchmark", "slurm")
 def test_a_site_that_misses_its_gates_ends_with_1(tmp_path: Path) -> None:
     # The log of this sample comes from EASY, not from Slurm
     for name in ("sacct.txt.gz", "nodes.txt"):

@@ -203,6 +203,7 @@ def test_profiles_are_listed_by_query_and_size(tmp_path: Path) -> None:
     assert jobs[0].graph.depth() == 2
 
 
+@pytest.mark.family("formats")
 def test_alibaba_tasks_become_stages() -> None:
     jobs = trace_jobs(SAMPLES / "alibaba2018" / "batch_task.csv")
     assert jobs
@@ -211,6 +212,7 @@ def test_alibaba_tasks_become_stages() -> None:
     assert all(job.completed_ms is not None for job in episode.jobs)
 
 
+@pytest.mark.family("formats")
 def test_a_trace_without_jobs_small_enough_is_refused() -> None:
     with pytest.raises(TraceError, match="no jobs are left"):
         trace_jobs(SAMPLES / "alibaba2018" / "batch_task.csv", most_tasks=0)

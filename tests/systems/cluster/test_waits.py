@@ -204,6 +204,7 @@ def test_room_outside_the_partition_and_on_whole_nodes_is_told() -> None:
     assert why([job("a", 10, 1), job("b", 1, 1, 1.0)], "b", nodes(1), FIFO, alone) == [(1, 10, ("whole_nodes",))]
 
 
+@pytest.mark.family("kubernetes")
 def test_quotas_of_kueue_are_told_used_up_or_lent() -> None:
     tree = QueueNode("cohort", children=(QueueNode("a", quota={"gpus": 2}), QueueNode("b", quota={"gpus": 1})))
     queues = QueueTree(tree=(tree,))

@@ -229,6 +229,7 @@ def pai_tables(rng: random.Random, dirt: float, folder: Path) -> None:
             (folder / f"pai_{name}_table.csv").write_text("\n".join(lines) + "\n")
 
 
+@pytest.mark.family("formats")
 def test_the_tables_of_pai_are_joined_alike_in_any_way(tmp_path: Path) -> None:
     for seed in range(25):
         rng, folder = random.Random(seed), tmp_path / str(seed)
@@ -272,6 +273,7 @@ def test_damaged_bytes_are_the_same_error(tmp_path: Path, name: str) -> None:
         assert isinstance(first, str) or data.startswith(b";")
 
 
+@pytest.mark.family("formats")
 def test_an_unknown_protocol_is_refused_in_columns_too(tmp_path: Path) -> None:
     path = tmp_path / "trace.swf"
     path.write_text("\n".join(FORMATS["swf"].rows))

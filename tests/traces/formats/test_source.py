@@ -148,6 +148,7 @@ def test_a_quote_that_never_closes_is_an_error_and_no_hang(tmp_path: Path) -> No
         fields(Source(tmp_path / "t.csv"), "id size")
 
 
+@pytest.mark.family("formats")
 @pytest.mark.parametrize("name", ["alibaba2017", "alibaba2018"])
 def test_the_task_table_is_found_in_an_archive_of_all_tables(samples: Path, tmp_path: Path, name: str) -> None:
     other = tmp_path / "batch_instance.csv"
@@ -161,6 +162,7 @@ def test_the_task_table_is_found_in_an_archive_of_all_tables(samples: Path, tmp_
     assert together.report.rows == alone.report.rows
 
 
+@pytest.mark.family("formats")
 def test_the_machines_are_found_in_an_archive_beside_the_tasks(samples: Path, tmp_path: Path) -> None:
     for table in ("batch_task", "machine_meta"):
         with tarfile.open(tmp_path / f"{table}.tar.gz", "w:gz") as tar:
