@@ -296,7 +296,7 @@ def test_the_schema_has_a_line_for_each_key_so_that_two_changes_can_be_merged() 
         (["eval", "--algo", "sfj"], "error: unknown policy 'sfj'; did you mean 'sjf'? (dagsim list policies)"),
         (["eval", "--algo", "sjf[x=1]"], "error: policy 'sjf' has no parameter 'x'"),
         (["eval", "--algo", "no_module:X"], "error: policy 'no_module:X': there is no module 'no_module'"),
-        (["eval", "--set", "sed=1"], "error: --set sed=1: there is no such key; did you mean 'seed'?"),
+        (["eval", "--set", "sed=1"], "error: --set sed: there is no such key; did you mean 'seed'?"),
         (
             ["eval", "--workload", "stedy"],
             "error: --workload: no workload 'stedy'; did you mean 'steady'",

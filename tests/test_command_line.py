@@ -101,7 +101,7 @@ def test_a_command_has_its_plain_name_too(other: str, name: str) -> None:
         (("eval", "sjf"), "error: dagsim eval takes no argument 'sjf'; to choose a scheduler, use --policy sjf"),
         (("eval", "--seeds", "0"), "error: --seeds: must be 1 or more, got 0"),
         (("eval", "--seeds", "three"), "error: --seeds: must be a whole number, got 'three'"),
-        (("eval", "--set", "seed=-1"), "error: --set seed=-1: must be 0 or more, got -1"),
+        (("eval", "--set", "seed=-1"), "error: --set seed: must be 0 or more, got -1"),
         (("eval", "--policy", "SJF"), "error: unknown policy 'SJF'; did you mean 'sjf'?"),
         (("eval", "--policy", "eft-wait[theta=-3]"), "error: eft-wait: theta must be 0 or more, got -3"),
         (("eval", "--policy"), "--policy needs a value"),
@@ -116,7 +116,7 @@ def test_a_command_has_its_plain_name_too(other: str, name: str) -> None:
             "whatif --policy fifo,easy[delay=0]",
         ),
         (("eval", "--precision", "200%"), "error: --precision: must lie between 0% and 100%, got 200%"),
-        (("eval", "--set", "workload.count=-5"), "error: --set workload.count=-5: must be at least 1, got -5"),
+        (("eval", "--set", "workload.count=-5"), "error: --set workload.count: must be at least 1, got -5"),
         (("replay", "--trace", "x.csv", "--load", "0"), "error: --load: must be positive, got 0"),
         (("replay", "--trace", "x.csv", "--max-jobs", "0"), "error: --max-jobs: must be 1 or more, got 0"),
         (
@@ -183,6 +183,16 @@ def test_a_price_without_a_number_is_refused(tmp_path: Path) -> None:
     log.write_text(LOG.format(gpus=1), encoding="utf-8")
     text = said("whatif", "--trace", str(log), "--cluster", "sized", "--policy", "fifo,easy", "--price", "H200")
     assert "error: --price: 'H200': expected TYPE=PRICE (H200=3.5), a file, or none" in text
+
+
+@pytest.mark.family("capacity")
+def test_plan_suggests_a_gpu_type_and_runs_one_scheduler(tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    rows = "".join(f"j{place},{600 * place},1,300\n" for place in range(60))
+    log.write_text(f"id,arrival_s,gpus,duration_s\n{rows}", encoding="utf-8")
+    plan = ("plan", "--trace", str(log), "--cluster", "sized", "--target", "wait_s.mean<9")
+    assert "error: --types: unknown GPU type 'A300'; did you mean 'A30'?" in said(*plan, "--types", "A300")
+    assert "--policy: plan runs a single scheduler, got fifo and easy" in said(*plan, "--policy", "fifo,easy")
 
 
 def test_the_sample_is_not_written_among_other_files(tmp_path: Path) -> None:

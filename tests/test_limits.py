@@ -60,8 +60,8 @@ def refused(result: Result, *texts: str) -> None:
         (["--algo", "tiresias[thresholds=3250/7200]"], "thresholds must be a number or numbers in brackets ([1,2])"),
         (["--set", "cluster.groups=[{name: a, gpu: T4, gpus: 100000000000}]"], "gpus must be at most 1,024"),
         (["--set", "cluster.groups=[{name: a, gpu: T4, gpus: 8, count: 100000000}]"], "count must be at most 100,000"),
-        (["--set", "workload.count=100000000"], "count=100000000: must be at most 10,000,000"),
-        (["--set", "seeds=10000000000"], "seeds=10000000000: must be at most 1,000,000"),
+        (["--set", "workload.count=100000000"], "count: must be at most 10,000,000"),
+        (["--set", "seeds=10000000000"], "seeds: must be at most 1,000,000"),
     ],
 )
 def test_what_nobody_can_mean_is_refused(arguments: list[str], text: str, tmp_path: Path) -> None:

@@ -255,9 +255,10 @@ def read_settings(texts: Iterable[str]) -> Iterator[Setting]:
         BadParameter: A value has no key, or there is no such key.
     """
     from dagsim.config.schema import Setting
-    from dagsim.traces import TraceOptions
 
     for text in texts:
+        from dagsim.traces import TraceOptions  # only here, because a run without traces does not need it
+
         key, equals, value = text.partition("=")
         if not key.strip():
             raise typer.BadParameter(f"expected KEY=VALUE, got {text!r}", param_hint="'--read'")

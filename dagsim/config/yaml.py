@@ -355,10 +355,13 @@ def _of_option(place: str, path: Key, what: str) -> str:
     """
     option, _, typed = place.partition(" ")
     key = ".".join(map(str, path))
-    what = re.sub(r"\b(\d+)\.0(?=$|[,;])", r"\1", what.removeprefix(f"{path[-1]} "))
+    if what.startswith(f"{path[-1]} must "):
+        what = what.removeprefix(f"{path[-1]} ")
+    what = re.sub(r"\b(\d+)\.0(?=$|[],;])", r"\1", what)
     if option in ("--set", "--read"):
-        return f"{place}: {what}" if option == "--read" or typed.startswith(f"{key}=") else f"{place}: {key}: {what}"
-    return f"{option}: {what if ', got ' in what or typed in what else f'{what}, got {typed}'}"
+        name, _, typed = typed.partition("=")
+        option = f"{option} {name}" if option == "--read" or name == key else f"{place}: {key}"
+    return f"{option}: {what}, got {typed}" if what.startswith("must") and ", got " not in what else f"{option}: {what}"
 
 
 def _path(fault: ErrorDetails, value: Any) -> Key:

@@ -17,6 +17,7 @@ import typer
 
 from dagsim.cli.app import app, say
 from dagsim.cli.options import (
+    Algo,
     ConfigFile,
     Experiment,
     Json,
@@ -252,9 +253,7 @@ def plan_capacity(
     max_gpus: Annotated[
         int | None, typer.Option(min=1, help="The largest cluster to try, in GPUs (default: four times today's).")
     ] = None,
-    policy: Annotated[
-        str | None, typer.Option("--policy", "-a", metavar="NAME", help="Scheduler (default: as configured).")
-    ] = None,
+    policy: Algo = None,
     growth: Growth = None,
     accept: Accept_ = None,
     price: Prices_ = None,

@@ -19,7 +19,7 @@ from dagsim.families.capacity.whatif import SECONDS, TODAY, Beginning, Fit, Tria
 from dagsim.metrics import glossary
 from dagsim.metrics.series import Period
 from dagsim.metrics.standings import lower_is_better
-from dagsim.model.gpu import canonical, gpu_type
+from dagsim.model.gpu import GPU_TYPES, canonical, gpu_type
 from dagsim.registry import nearest
 from dagsim.systems.cluster.section import ClusterSection
 from dagsim.workload.accept import Accept
@@ -304,7 +304,10 @@ def _known_types(config: Config, types: Sequence[str]) -> list[str]:
             try:
                 gpu_type(name)
             except ModelError as error:
-                raise ConfigError(f"--types: {error}") from None
+                near = nearest(name, (*own, *GPU_TYPES))
+                raise ConfigError(
+                    f"--types: unknown GPU type {name!r}{near}" if near else f"--types: {error}"
+                ) from None
     if len(names) > 3:
         raise ConfigError(f"--types: at most three types can be mixed, got {', '.join(names)}")
     return names

@@ -67,6 +67,7 @@ def assert_equal(one: Any, other: Any) -> None:
     ],
     ids=str,
 )
+@pytest.mark.filterwarnings("ignore:.*is not legal now")  # actions are drawn at random
 def test_compiled_environments_equal_those_played_one_after_another(mode: str, changes: dict[str, Any]) -> None:
     compiled, single = both(3, mode, **changes)
     assert isinstance(compiled.unwrapped, VectorSchedulingEnv)
