@@ -90,6 +90,7 @@ def test_the_grids_files_come_out_to_the_last_digit(tmp_path: Path, monkeypatch:
     assert (tmp_path / "baselines" / "grid.png").stat().st_size > 1000
 
 
+@pytest.mark.family("spark")
 def test_decimas_table_comes_out_to_the_last_digit(tmp_path: Path) -> None:
     published = json.loads((RESULTS / "decima" / "held-out-synthetic.json").read_text())
     sweep = narrowed(tables.sweep_of("decima/synthetic", range(3_025_000, 3_025_001)), policy=["srpt-cp"])

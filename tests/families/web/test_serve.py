@@ -398,6 +398,7 @@ def test_the_guard_answers_nothing_but_http() -> None:
     asyncio.run(Guard(app, "127.0.0.1")({"type": "websocket"}, None, None))
 
 
+@pytest.mark.family("learning")
 def test_trainings_count_iterations_and_sweeps_cells(tmp_path: Path) -> None:
     from dagsim.config.schema import load_config
     from dagsim.experiment.carry_out import carry_out

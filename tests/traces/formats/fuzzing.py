@@ -153,6 +153,7 @@ _WHOLE = (
     "contains no files",
     "JSON Lines can only be read from a single file",
     "the time scale",
+    "has no column",
 )
 """What is said of a trace as a whole, without a line."""
 
@@ -214,6 +215,7 @@ def _read_all(sample: Sample, path: Path, folder: Path, rng: Random) -> str:
 
 def _check_that_it_names_the_place(message: str, folder: Path) -> None:
     """``file:line``, or for what is wrong with a trace as a whole its path and the counts or formats."""
+    message = re.sub(r"^--map \S+: ", "", message)  # the option is named first
     assert message.startswith(str(folder)), message
     place = message.removeprefix(str(folder))
     assert re.match(r"[^:]*(:[^:]*)?:\d+: ", place) or any(words in place for words in _WHOLE), message
