@@ -249,7 +249,8 @@ def shortest(task: TaskState) -> float:
 
 def test_reading_the_truth_is_an_error_that_names_the_estimates() -> None:
     with pytest.raises(
-        IllegalDecision, match=r"policy ByTruth: .*task\.truth of .*use task\.seconds.*clairvoyant = True"
+        IllegalDecision,
+        match=r"policy ByTruth: .*task\.truth of .*use the estimates in task\.seconds.*clairvoyant = True",
     ):
         check_policy(ByTruth(shortest), workloads=0)
     with pytest.raises(IllegalDecision, match=r"run\.ends_s of .*use run\.estimated_end_s\(view\.now\)"):

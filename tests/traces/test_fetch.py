@@ -182,7 +182,7 @@ def test_a_wrong_part_is_not_resumed_twice(tmp_path: Path, publisher: Publisher)
 
 def test_another_length_is_refused_before_it_is_downloaded(tmp_path: Path, publisher: Publisher) -> None:
     publisher.content = CONTENT * 2
-    with pytest.raises(FetchError, match=r"now has [\d,]+ bytes, not"):
+    with pytest.raises(FetchError, match=r"now has [\d,]+ bytes instead of"):
         fetch_file(remote(publisher), tmp_path / "trace.csv")
     assert not list(tmp_path.iterdir())
 

@@ -460,7 +460,8 @@ class _Reading:
         priority, request = self._submitted_terms(table, groups.ids, first, words["Partition"], words["User"])
         words["Partition"] = words["Partition"].mapped(lambda text: text.partition(",")[0])
         hosts, end = words["NodeList"].mapped(readable_hosts), times.moments["End"][first]
-        suspended = (end - start[first] - times.ran_s[first] > _CLOCK_S) & np.isfinite(end)
+        with np.errstate(invalid="ignore"):  # rows with impossible times are dropped later
+            suspended = (end - start[first] - times.ran_s[first] > _CLOCK_S) & np.isfinite(end)
         attempts: list[tuple[Attempt, ...]] = [()] * len(first)
         for job in np.flatnonzero(suspended).tolist():
             moments = float(eligible_s[job]), float(start[first[job]]), float(end[job])

@@ -331,7 +331,7 @@ def test_what_is_no_agent_is_refused_with_the_reason(folder: Store, tmp_path: Pa
     other = read_plain(folder.path / "best.pt")
     next(iter(other["weights"].values()))[0] = float("nan")
     write_plain(tmp_path / "nan.pt", other)
-    with pytest.raises(RunFolderError, match="in its weights contains numbers that are not finite"):
+    with pytest.raises(RunFolderError, match="in the weights of the agent contains numbers that are not finite"):
         Checkpoint.load(tmp_path / "nan.pt")
     shutil.copytree(folder.path, tmp_path / "run")
     (tmp_path / "run" / "checkpoint.pt").write_bytes(b"nonsense")
