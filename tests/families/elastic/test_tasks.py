@@ -104,6 +104,7 @@ def test_a_job_that_asks_for_more_than_the_cluster_has_is_rejected_as_when_it_is
         assert [row.kind for row in log] == [Kind.ARRIVED, Kind.REJECTED]
 
 
+@pytest.mark.family("compiled")
 def test_a_configuration_makes_its_tasks_elastic_and_plays_in_simpy(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text("elastic: {least: 2}\nworkload: {count: 5}\n")
     scenario = cluster_scenario_of(load_config(tmp_path / "c.yaml"))

@@ -197,6 +197,7 @@ def test_a_wait_for_shared_gpus_is_explained() -> None:
     assert [cause.kind for cause in stretch.causes] == [CauseKind.GPUS]
 
 
+@pytest.mark.family("compiled")
 def test_the_compiled_engine_refuses_rates() -> None:
     cluster = Cluster((Node("n", T4, 4),))
     shared = ClusterScenario(cluster, [job("a", 1, "bert")], sharing=PAIRS, engine="compiled")

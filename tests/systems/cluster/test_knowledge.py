@@ -154,6 +154,7 @@ def test_true_run_times_are_known_only_if_no_job_states_a_limit() -> None:
     assert seconds_of(QUEUES, single("a", None, partition="long"), single("b", None)) == [100.0, 100.0]
 
 
+@pytest.mark.family("compiled")
 @pytest.mark.parametrize("policy", ["sjf", "easy", "srpt-work", "srtf", "las[quantum_s=40]", "easy-sjf"])
 def test_both_engines_know_the_same(policy: str) -> None:
     rng = np.random.default_rng(5)

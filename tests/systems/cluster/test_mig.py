@@ -241,6 +241,7 @@ def test_a_configuration_names_the_line(tmp_path):
     assert load_config(path).build_cluster().nodes[0].mig_s == 5
 
 
+@pytest.mark.family("compiled")
 def test_the_compiled_engine_leaves_parts_to_the_kernel():
     scenario = ClusterScenario(machine(), jobs((0, 100, 3 / 7)), engine="compiled")
     with pytest.raises(ConfigError, match=r"the compiled engine does not support parts of GPUs \(mig_s\)"):

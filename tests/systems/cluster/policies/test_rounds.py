@@ -97,6 +97,7 @@ def test_rounds_that_change_nothing_take_no_time(spec, jobs, gpus):
     assert asked.times < 200
 
 
+@pytest.mark.family("compiled")
 @pytest.mark.parametrize(("jobs", "gpus"), HELD_UP.values(), ids=HELD_UP)
 @pytest.mark.parametrize("spec", ["las", "2d-las"])
 def test_the_compiled_rounds_skip_the_same(spec, jobs, gpus):
@@ -115,6 +116,7 @@ def test_turns_that_would_take_for_ever_are_refused_at_once(spec):
         ClusterKernel(Cluster.of({"T4": 1}), TURNS).run(POLICIES.create(spec))
 
 
+@pytest.mark.family("compiled")
 @pytest.mark.parametrize("spec", ["las", "2d-las"])
 def test_the_compiled_turns_are_refused_for_the_same_reason(spec):
     cluster = Cluster.of({"T4": 1})
