@@ -17,7 +17,7 @@ from dagsim.config.schema import Setting, load_config
 from dagsim.errors import ConfigError, ModelError, TraceError
 from dagsim.experiment.scenario import on_its_cluster
 from dagsim.metrics.series import JobSeries
-from dagsim.model import Attempt, Cluster, Job, Kind, Node, Task, gpu_type
+from dagsim.model import Attempt, Cluster, Job, Kind, Node, Request, Task, gpu_type
 from dagsim.model.log import Schedule
 from dagsim.report.tables import workload_notes
 from dagsim.seeds import WINDOWS
@@ -177,15 +177,20 @@ def test_a_suspended_job_runs_to_its_recorded_end(at_s: float) -> None:
 
 
 def test_every_node_that_a_log_names_holds_an_instance() -> None:
-    """Five instances on three nodes, of which one is nearly full: 1, 2, 2 and not 1, 4, 0."""
+    """Five instances of a batch job on three nodes, of which one is nearly full: 1, 3, 1 and not 1, 4, 0."""
     jobs = [
         Job.single("first", Task("t", 100.0, gpus=3), 0.0, observed_start_s=0.0, observed_nodes=("n0",)),
         Job.single(
-            "five", Task("t", 100.0, instances=5, gpus=1), 1.0, observed_start_s=1.0, observed_nodes=("n0", "n1", "n2")
+            "five",
+            Task("t", 100.0, instances=5, gpus=1),
+            1.0,
+            observed_start_s=1.0,
+            observed_nodes=("n0", "n1", "n2"),
+            request=Request(),
         ),
     ]
     _, five = jobs_at(JobArrays.of(jobs), 50.0, 99.0, CLUSTER, Recorded()).jobs()
-    assert [(share.node, share.instances) for share in five.in_flight[0].placement] == [(0, 1), (1, 2), (2, 2)]
+    assert [(share.node, share.instances) for share in five.in_flight[0].placement] == [(0, 1), (1, 3), (2, 1)]
 
 
 def test_growth_scales_only_what_arrives_later(log: Path) -> None:

@@ -642,7 +642,10 @@ def _flights(
         demand = machines.compile(task.demand, task.instances if task.gang else 0)
         demand = machines.narrowed(demand, lasts_s)
         mixes = may_mix_types(job, task.demand)
-        placement = placement_on(job.observed_nodes, by_name, machines, demand, task.instances, mixes=mixes)
+        batch = job.request is not None
+        placement = placement_on(
+            job.observed_nodes, by_name, machines, demand, task.instances, mixes=mixes, batch=batch
+        )
         type_ = machines.list[placement[0].node].type if placement else int(np.argmin(lasts_s))
         if ends_s[number] > begins_s:
             # a suspended job ends later than its work alone explains
@@ -708,10 +711,12 @@ def placement_on(
     waiting: int,
     *,
     mixes: bool = False,
+    batch: bool = False,
 ) -> Placement | None:
     """Place the waiting instances on the nodes that a log names: as many of them as possible, or
     all of them for a gang. The nodes must be of a single type, unless the placement ``mixes``
-    types. Return ``None`` if the nodes do not exist or are full.
+    types. Each node holds at least one instance of a ``batch`` job, if there are enough. Return
+    ``None`` if the nodes do not exist or are full.
     """
     listed = [machines.list[number] for name in names for number in by_name.get(name, ())]
     types = dict.fromkeys([machine.type for machine in listed if machine.type in demand.types])
@@ -719,20 +724,21 @@ def placement_on(
         room = [(node.index, node.room(demand)) for node in listed if node.type in chosen]
         room = [(node, instances) for node, instances in room if instances]
         if sum(count for _, count in room) >= (waiting if demand.gang else 1):
-            return _spread(room, waiting)
+            return _spread(room, waiting, 1 if batch else 0)
     return None
 
 
-def _spread(room: list[tuple[int, int]], waiting: int) -> Placement:
-    """Distribute the waiting instances over the nodes, as evenly as the room on them allows: a node
-    that a log names holds at least one instance. With equal room, the first nodes hold more.
+def _spread(room: list[tuple[int, int]], waiting: int, least: int) -> Placement:
+    """Distribute the waiting instances over the nodes: evenly if that fits, as in a batch system.
+    Otherwise, each node first holds ``least`` of them, and then one node after the other is filled.
     """
-    counts, left = [0] * len(room), min(waiting, sum(free for _, free in room))
-    while left:
-        roomy = [place for place, (_, free) in enumerate(room) if counts[place] < free]
-        level = max(left // len(roomy), 1)
-        for place in roomy[:left]:
-            more = min(room[place][1] - counts[place], level)
+    per_node, rest = divmod(waiting, len(room))
+    counts = [per_node + (place < rest) for place in range(len(room))]
+    if any(count > free for count, (_, free) in zip(counts, room, strict=True)):
+        counts = [least if place < waiting else 0 for place in range(len(room))]
+        left = waiting - sum(counts)
+        for place, (_, free) in enumerate(room):
+            more = min(free - counts[place], left)
             counts[place] += more
             left -= more
     return tuple([Share(index, count) for count, (index, _) in zip(counts, room, strict=True) if count])
