@@ -186,7 +186,7 @@ def test_every_node_that_a_log_names_holds_an_instance() -> None:
             1.0,
             observed_start_s=1.0,
             observed_nodes=("n0", "n1", "n2"),
-            request=Request(),
+            request=Request(partitions=("batch",)),
         ),
     ]
     _, five = jobs_at(JobArrays.of(jobs), 50.0, 99.0, CLUSTER, Recorded()).jobs()
