@@ -50,6 +50,8 @@ __all__ = ["SlurmMultifactor", "SlurmSettings", "rules_of_site"]
 
 _LATE_S = 1e-6
 _COARSE = 0.1
+_CYCLE = "when its last backfill cycle began"
+_PARTITION = "in which of several partitions a job had started"
 _RESERVED = 1 << 20
 """Added to the tier of jobs in reservations, which are sorted before all other jobs
 (sort_job_queue2)."""
@@ -309,7 +311,6 @@ class SlurmMultifactor:
             ConfigError: A value is out of range.
         """
         self._set = SlurmSettings(**settings)
-        self.forgets = "when its last backfill cycle began" if self._set.backfill else ""
         self._priorities = self._set.priorities()
         self.past_usage: Mapping[str, float] = {}
         """Usage at 0 s, in billed seconds, by ``account/user``: the usage of jobs that ended before
@@ -330,7 +331,7 @@ class SlurmMultifactor:
         """Time of the last main loop."""
         self._rounds = 0
         """Number of calculations up to the one by which the pending jobs are sorted."""
-        self.forgets = ""
+        self.forgets = _CYCLE if self._set.backfill else ""
         self.latest = "main"
         """The part that made the latest start: ``main`` (the main loop) or ``backfill``."""
 
@@ -456,7 +457,7 @@ class SlurmMultifactor:
         parts = [part for part in self._rules.parts(run.job) if self._rules.has(part, run.nodes)]
         # the run started before the log begins, and the log does not record in which partition
         if len(parts) > 1:
-            self.forgets = "in which of several partitions a job had started"
+            self.forgets = " and ".join([*([_CYCLE] if self._set.backfill else []), _PARTITION])
         return parts[0] if parts else self._rules.partition(run.job)
 
     def ended(self, run: Run, now: float) -> None:

@@ -27,6 +27,7 @@ from dagsim.model import (
 )
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster.models.failures import Preemption
+from dagsim.systems.cluster.past import forgotten
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.traces.trace_file import TraceFile
@@ -209,3 +210,8 @@ def test_the_log_of_slurmctld_says_when_nodes_were_away_and_how_long_they_boot(t
     ]  # fmt: skip
     assert (log.made_s, log.boot_s) == ({"fix": at + 1}, 80.0)
     assert log.reservations["fix"]["starttime"] == "2026-03-02T11:00:00"
+
+
+def test_the_policy_says_that_it_forgets_its_last_backfill_cycle() -> None:
+    assert forgotten(POLICIES.create("slurm-multifactor")) == ["when its last backfill cycle began"]
+    assert forgotten(POLICIES.create("slurm-multifactor[backfill=false]")) == []
