@@ -233,10 +233,11 @@ def compiled(
         least = pays(policy)
         if not jobs.may_have(least):
             return _few(least)
-    if why := why_broken():
-        return why
-    if scenario.engine == "auto" and not is_warm(plan_for(policy, scenario.preemption)):
-        return BESIDE if warm_beside(policy) else "not compiled yet: `dagsim warm` does it once"
+    if not is_warm(plan_for(policy, scenario.preemption)):  # compiled code is loaded without numba
+        if why := why_broken():
+            return why
+        if scenario.engine == "auto":
+            return BESIDE if warm_beside(policy) else "not compiled yet: `dagsim warm` does it once"
     arrays = jobs.arrays()
     if scenario.engine == "auto" and arrays.tasks < least:
         return _few(least)

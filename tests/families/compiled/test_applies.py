@@ -251,6 +251,7 @@ def test_a_numba_that_cannot_be_imported_leaves_simpy_and_says_why(
     (tmp_path / "numba.py").write_text("raise ImportError('Numba needs NumPy 2.3 or less')")
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "numba", raising=False)
+    monkeypatch.setattr("dagsim.families.compiled.drive.is_warm", lambda plan: False)
     jobs = [Job.single(str(at), Task("t", 5.0), float(at)) for at in range(3)]
     scenario = ClusterScenario(FOUR, jobs, engine="compiled")
     with pytest.raises(ConfigError, match="cannot be imported: Numba needs NumPy"):

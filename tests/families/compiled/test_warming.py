@@ -19,10 +19,10 @@ EVAL = (
 )
 
 
-def begun(folder: Path, jobs: int) -> subprocess.Popen[str]:
-    """An evaluation whose compiled functions would be kept in ``folder``."""
+def begun(folder: Path, jobs: int, first: str = "") -> subprocess.Popen[str]:
+    """An evaluation whose compiled functions would be kept in ``folder``, with modules ``first`` before all others."""
     words = [word % jobs if "%d" in word else word for word in EVAL]
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder / "cache"), "DAGSIM_WARM": "1"}
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(folder / "cache"), "DAGSIM_WARM": "1", "PYTHONPATH": first}
     return subprocess.Popen(
         [sys.executable, *words, "--out", str(folder / "results")],
         env=environment,
@@ -67,6 +67,13 @@ def test_the_next_run_is_compiled(tmp_path: Path) -> None:
     assert "in the background" not in second
     manifests = sorted(tmp_path.glob("results/*/manifest.json"), key=os.path.getmtime)
     assert ['"used": "compiled"' in path.read_text() for path in manifests] == [False, True]
+    # compiled code is loaded without numba, which takes longer to import than a small run
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    (broken / "numba.py").write_text("raise ImportError('imported')")
+    begun(tmp_path, 8000, str(broken)).communicate(timeout=300)
+    third = max(tmp_path.glob("results/*/manifest.json"), key=os.path.getmtime)
+    assert '"used": "compiled"' in third.read_text()
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
