@@ -191,6 +191,9 @@ def test_every_node_that_a_log_names_holds_an_instance() -> None:
     ]
     _, five = jobs_at(JobArrays.of(jobs), 50.0, 99.0, CLUSTER, Recorded()).jobs()
     assert [(share.node, share.instances) for share in five.in_flight[0].placement] == [(0, 1), (1, 3), (2, 1)]
+    played = drive(ClusterScenario(CLUSTER, jobs, runtime=Recorded()).kernel(0), POLICIES.create("recorded"))
+    starts = [(row.node, row.instances) for row in played.log if row.kind == Kind.STARTED and row.job == 1]
+    assert starts == [(0, 1), (1, 3), (2, 1)]
 
 
 def test_growth_scales_only_what_arrives_later(log: Path) -> None:

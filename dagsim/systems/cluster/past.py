@@ -641,11 +641,7 @@ def _flights(
         task = job.graph.tasks[0]
         demand = machines.compile(task.demand, task.instances if task.gang else 0)
         demand = machines.narrowed(demand, lasts_s)
-        mixes = may_mix_types(job, task.demand)
-        batch = job.request is not None
-        placement = placement_on(
-            job.observed_nodes, by_name, machines, demand, task.instances, mixes=mixes, batch=batch
-        )
+        placement = placement_on(job, by_name, machines, demand, task.instances)
         type_ = machines.list[placement[0].node].type if placement else int(np.argmin(lasts_s))
         if ends_s[number] > begins_s:
             # a suspended job ends later than its work alone explains
@@ -704,27 +700,20 @@ def nodes_by_name(names: Iterable[str]) -> dict[str, list[int]]:
 
 
 def placement_on(
-    names: Sequence[str],
-    by_name: Mapping[str, Sequence[int]],
-    machines: ClusterState,
-    demand: DemandClass,
-    waiting: int,
-    *,
-    mixes: bool = False,
-    batch: bool = False,
+    job: Job, by_name: Mapping[str, Sequence[int]], machines: ClusterState, demand: DemandClass, waiting: int
 ) -> Placement | None:
-    """Place the waiting instances on the nodes that a log names: as many of them as possible, or
-    all of them for a gang. The nodes must be of a single type, unless the placement ``mixes``
-    types. Each node holds at least one instance of a ``batch`` job, if there are enough. Return
+    """Place the waiting instances of a job's task on the nodes that the log names: as many of them as
+    possible, or all of them for a gang. The nodes must be of a single type, unless the job may mix
+    types. Each node holds at least one instance of a batch job, if there are enough. Return
     ``None`` if the nodes do not exist or are full.
     """
-    listed = [machines.list[number] for name in names for number in by_name.get(name, ())]
+    listed = [machines.list[number] for name in job.observed_nodes for number in by_name.get(name, ())]
     types = dict.fromkeys([machine.type for machine in listed if machine.type in demand.types])
-    for chosen in [tuple(types)] if mixes else [(type_,) for type_ in types]:
+    for chosen in [tuple(types)] if may_mix_types(job, demand.demand) else [(type_,) for type_ in types]:
         room = [(node.index, node.room(demand)) for node in listed if node.type in chosen]
         room = [(node, instances) for node, instances in room if instances]
         if sum(count for _, count in room) >= (waiting if demand.gang else 1):
-            return _spread(room, waiting, 1 if batch else 0)
+            return _spread(room, waiting, 0 if job.request is None else 1)
     return None
 
 

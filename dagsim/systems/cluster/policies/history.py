@@ -45,12 +45,12 @@ class AsObserved:
         """Return a placement on the nodes named in the log; ``None`` if they do not exist or are
         full.
         """
-        names = task.job.job.observed_nodes
-        if not names:
+        job = task.job.job
+        if not job.observed_nodes:
             return None
         if not self._nodes:
             self._nodes = nodes_by_name(node.name for node in view.cluster.nodes)
-        return placement_on(names, self._nodes, view.machines, task.demand, task.waiting)
+        return placement_on(job, self._nodes, view.machines, task.demand, task.waiting)
 
 
 class DueTasks:
