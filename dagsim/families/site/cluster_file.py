@@ -10,7 +10,8 @@ from typing import Any
 
 import yaml
 
-from dagsim.config.schema import Config, load_config
+from dagsim.config.schema import Config, config_in
+from dagsim.config.yaml import load
 from dagsim.errors import DagsimError, InputError
 from dagsim.families.site.node_lists import ImportedCluster, grouped, node_format, read_nodes
 from dagsim.families.site.site_import import log_in, read_site, site_files, site_parts, sites_in, with_jobs
@@ -72,12 +73,11 @@ def import_site(
             f"{origin}: the files do not describe a site ({'; '.join(read) or 'nothing recognised'}); needed: "
             f"{', or '.join(site_parts())}"
         )
-    write_text(out, text)
-    config = load_config(out)
+    config = config_in(load(text, str(out)))
     audit, faults = (Audit(), []) if log is None else _audit_of(config, log)
-    if strict and audit.sentences():
-        out.unlink()
+    if strict:
         audit.refuse(origin)
+    write_text(out, text)
     lines = [*audit.sentences(), *faults, f"{out}: {config.build_cluster()}"]
     if site is not None:
         lines += [f"read {name}: {content}" for name, content in site.read]

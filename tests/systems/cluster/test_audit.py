@@ -383,7 +383,12 @@ def test_every_command_that_reads_a_log_has_the_contradictions_in_json_and_refus
     kite: Path, tmp_path: Path
 ) -> None:
     for name, command in site_commands(kite, tmp_path).items():
+        if name == "site import":
+            (tmp_path / "again.yaml").write_text("mine")
         error = run(*command, "--strict", code=2)
+        if name == "site import":  # a refusal leaves what was there
+            assert (tmp_path / "again.yaml").read_text() == "mine"
+            (tmp_path / "again.yaml").unlink()
         assert CONTRADICTIONS["times" if name.startswith("trace") else "impossible"] in error, name
         assert not (tmp_path / "again.yaml").exists()
         assert not (tmp_path / "converted.jsonl").exists()
