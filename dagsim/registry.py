@@ -20,7 +20,7 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from dagsim.errors import CodeNotAllowed, ConfigError, PluginError, UnknownName, one_line
 from dagsim.family import Entry as Entry
-from dagsim.family import family_entries, refuse_missing
+from dagsim.family import all_names, family_entries, refuse_missing
 from dagsim.own_code import allowed, attribute, is_own
 from dagsim.renamed import new_name
 
@@ -264,7 +264,9 @@ class Registry(Generic[T]):
     def _unknown(self, name: str) -> UnknownName:
         refuse_missing(self._own_group, name)
         names = self.names()
-        hint = nearest(name, names) or f"; known: {', '.join(names)}"
+        of_family = all_names().get(name, {}).get(self._own_group, ())  # such as the formats of Slurm
+        near = f"; did you mean {' or '.join(map(repr, of_family))}?" if of_family else nearest(name, names)
+        hint = near or f"; known: {', '.join(names)}"
         return UnknownName(f"unknown {self.kind} {name!r}{hint}" + (f" ({self.listing})" if self.listing else ""))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dagsim.errors import ConfigError, NotRecognised, TraceError, UnknownName
+from dagsim.errors import ConfigError, NotRecognised, TraceError
 from dagsim.registry import Entry, Registry
 from dagsim.traces.reader import Downtime, Reader
 from dagsim.traces.report import ReadReport
@@ -48,11 +48,6 @@ def reader(name: str) -> Reader:
     Raises:
         UnknownName: There is no such format; the message suggests the nearest.
     """
-    if name == "slurm":
-        raise UnknownName(
-            "unknown trace format 'slurm'; did you mean 'sacct' (the accounting log) or 'slurm-events' (the log "
-            "of the controller)? (dagsim list readers)"
-        )
     return READERS.create("plain" if name == "csv" else name)
 
 
