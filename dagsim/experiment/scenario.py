@@ -25,8 +25,8 @@ def scenario_of(config: Config) -> Scenario:
     Raises:
         InputError: The scenario cannot be built.
     """
-    for known, scenario in _recent:
-        if known is config:
+    for earlier, scenario in _recent:
+        if earlier is config:
             return scenario
     scenario = config.world.scenario()
     _recent.append((config, scenario))

@@ -109,8 +109,8 @@ class PolicyResult:
 
     @property
     def verdict(self) -> Verdict | None:
-        """Whether the policy is better, worse or neither. None for the reference, for a single trace,
-        and if there is no ratio.
+        """Better, worse or neither. None for the reference, for a single trace, and if there is no
+        ratio.
         """
         if self.pair is None or self.is_reference or self.sample is Sample.TRACE:
             return None

@@ -95,9 +95,9 @@ class _Priced(NamedTuple):
                 )
         for several in (series, files):
             if len(several) > 1:
-                said = " and ".join(several)
+                files_given = " and ".join(several)
                 raise typer.BadParameter(
-                    f"at most one file of prices of a kind is allowed, got {said}", param_hint="'--price'"
+                    f"at most one file of prices of a kind is allowed, got {files_given}", param_hint="'--price'"
                 )
         rented = tuple([text for text in others if text not in files])
         return cls(rented, *(Path(one[0]) if one else None for one in (files, series)))

@@ -162,7 +162,7 @@ def print_eta(
 
 
 class _Output(NamedTuple):
-    """Where the results go: a page, JSON or the terminal."""
+    """The destination of the results: a page, JSON or the terminal."""
 
     page: Path | None
     json: bool

@@ -18,8 +18,8 @@ from dagsim.families.forecast.scores import LEVELS, log_wait, quantiles_of
 
 @dataclass(slots=True)
 class Past:
-    """What a log contains up to a certain time: the run times of ended jobs, and the waits of started
-    ones. The time only moves forward.
+    """The contents of a log up to a certain time: the run times of ended jobs, and the waits of
+    started ones. The time only moves forward.
     """
 
     log: JobLog

@@ -353,8 +353,7 @@ class PodSet:
 
 @dataclass(frozen=True, slots=True)
 class PodSetAssignment:
-    """What was assigned to a pod set: flavors and total usage by resource, and pods by topology
-    domain."""
+    """The assignment to a pod set: flavors and usage by resource, and pods by topology domain."""
 
     name: str
     flavors: Mapping[str, str]

@@ -545,7 +545,7 @@ class Budget:
 
 
 class Holdings:
-    """What each holder has in total, against its limits. Plain data; O(holders of a job) per query,
+    """The resources of each holder, against its limits. Plain data; O(holders of a job) per query,
     start and end. With ``safe``, a run may not exceed a budget even if it lasts until its time
     limit (AccountingStorageEnforce).
     """

@@ -323,7 +323,7 @@ class OnDemandNodes(Forked):
         instance could be placed, or the whole gang: on these nodes and on those that are up, within
         one of its domains, and as its counts require.
         """
-        demand = task.demand
+        demand, machines = task.demand, self._kernel.machines.list
         domains = demand.terms.domains if demand.terms is not None and demand.bound else (ALL,)
         for type_, domain in product(demand.types, domains):
             there = self._with_room(demand, type_, domain, [*coming, *empty])
@@ -332,7 +332,7 @@ class OnDemandNodes(Forked):
             for machine, room in there:
                 count = min(room, missing)
                 missing -= count
-                if count and (machine in coming or machine in empty):
+                if count and machine is not machines[machine.index]:  # a copy of a node that is not up
                     filled.append((machine, count))
             if not filled or (demand.gang and missing > 0):
                 continue

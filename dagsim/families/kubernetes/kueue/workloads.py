@@ -37,8 +37,9 @@ class Choice:
 
 @dataclass(slots=True)
 class SetAssignment:
-    """What would be assigned to a pod set. ``totals`` are the requests of all its pods. The pod set
-    fits if there are no reasons against it."""
+    """A possible assignment to a pod set. ``totals`` are the requests of all its pods. The pod set
+    fits if there are no reasons against it.
+    """
 
     name: str
     count: int
@@ -59,8 +60,9 @@ class SetAssignment:
 
 @dataclass(slots=True)
 class Assignment:
-    """What would be assigned to a workload: ``usage`` is the quota by slot, and ``pods`` are the
-    topology domains of each flavor with the requests of one pod and the number of pods."""
+    """A possible assignment to a workload: ``usage`` is the quota by slot, and ``pods`` are the
+    topology domains of each flavor with the requests of one pod and the number of pods.
+    """
 
     sets: list[SetAssignment] = field(default_factory=list)
     mode: Mode = Mode.NO_FIT
