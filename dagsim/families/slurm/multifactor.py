@@ -394,7 +394,7 @@ class SlurmMultifactor:
         association exists from then on. Users of later tasks are recorded when their jobs are
         listed, since a job that can never run adds no association.
         """
-        if self._recalls:
+        if self._recalls and task.ready_s < self._now:
             self._book.user(account_of(task.job), user_of(task.job), task.ready_s)
 
     def started(self, run: Run, now: float) -> None:
