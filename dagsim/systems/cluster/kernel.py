@@ -309,7 +309,12 @@ class ClusterKernel(Forked):
 
     def remind(self, policy: object) -> None:
         """Give the policy the memory that it would have at the beginning, if the past is its own (``rehearse``)."""
-        self.reminded = self.frontier.past is not None and rehearse(self, self.frontier.past, policy)
+        again = None if self.frontier.past is None else rehearse(self, self.frontier.past, policy)
+        self.reminded = again is not None
+        if again is not None:
+            self._streams = again._streams
+            if again._wake_s < inf:
+                self.wait(again._wake_s)
 
     def decisions(self, until_s: float = inf) -> Generator[ClusterView, Iterable[Decision] | None, None]:
         """Yield a view whenever something has changed, and receive decisions for it (``None``: no

@@ -114,9 +114,10 @@ class PastEvents:
         if any(index is other for other in self._told):
             return
         self._told.append(index)
-        from_s = self.at_s if any(index is listener for listener in self.reminded) else -inf
         there, events = self._kernel.frontier.jobs, self._events
-        if remembers := getattr(index, "remembers", ""):
+        if any(index is listener for listener in self.reminded):
+            events = [event for event in events if event[0] >= self.at_s]
+        elif remembers := getattr(index, "remembers", ""):
             if self._left is None:
                 self._kernel.frontier.unknown[remembers] = None
             else:
@@ -127,7 +128,7 @@ class PastEvents:
             events = [event for event in events if event[2].job.number in there]
         calls = {name: getattr(index, name) for name in ("push", "started", "ended") if hasattr(index, name)}
         for time_s, name, what in events:
-            if name not in calls or time_s < from_s:
+            if name not in calls:
                 continue
             if name == "push":
                 calls[name](what)
@@ -225,19 +226,23 @@ def forgotten(policy: object) -> list[str]:
     """Return descriptions of the data that a policy and its parts (a placement, an order) store
     between decisions but that neither the log nor the cluster state contains (``forgets``).
     """
-    words, parts, seen = dict[str, None](), [policy], set[int]()
+    texts = [getattr(part, "forgets", "") for part in parts_of(policy)]
+    return list(dict.fromkeys([text for text in texts if isinstance(text, str) and text]))
+
+
+def parts_of(policy: object) -> Iterator[object]:
+    """Yield a policy and its parts, such as a placement and an order, as far as dagsim defines them."""
+    parts, seen = [policy], set[int]()
     while parts:
         part = parts.pop()
         part = getattr(part, "__self__", part)  # replace a bound method by its object
         if id(part) in seen or not type(part).__module__.startswith("dagsim."):
             continue
         seen.add(id(part))
-        if isinstance(text := getattr(part, "forgets", ""), str) and text:
-            words[text] = None
+        yield part
         if isinstance(part, Forked):
             continue
         parts += vars(part).values() if hasattr(part, "__dict__") else ()
-    return list(words)
 
 
 def unknown_past(kernel: ClusterKernel, policy: object) -> list[str]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from dagsim.errors import Stalled
 from dagsim.model import InFlight, Job, Kind, Record, RejectReason, Share
 from dagsim.model.log import Schedule
-from dagsim.systems.cluster.past import forgotten
+from dagsim.systems.cluster.past import forgotten, parts_of
 from dagsim.systems.cluster.state import Past, Run
 from dagsim.systems.seam import Conversation
 
@@ -20,16 +20,19 @@ if TYPE_CHECKING:
     from dagsim.systems.cluster.kernel import ClusterKernel
 
 
-def rehearse(kernel: ClusterKernel, past: Past, policy: Any) -> bool:
-    """Give a policy that has decided nothing yet the memory of one that made the past. Return False,
-    and change nothing, if the past is not wholly known or not what the policy would have done.
+def rehearse(kernel: ClusterKernel, past: Past, policy: Any) -> ClusterKernel | None:
+    """Give a policy that has decided nothing yet the memory of one that made the past, and return
+    the simulation of this past. Return None, and change nothing, if the past is not wholly known or
+    not what the policy would have done.
 
     A copy of the policy plays the jobs from 0 s to the beginning. If every run is then what it was,
     the policy takes over what the copy remembers, and hears only of what happens at the beginning.
     Costs a simulation up to the first start that differs.
     """
     if not past.is_whole or not forgotten(policy):
-        return False
+        return None
+    if not all(getattr(part, "rehearses", True) for part in parts_of(policy)):
+        return None
     count, site = len(past.jobs), kernel.machines.site
     jobs = [replace(job, in_flight=()) for job in past.jobs]
     later = kernel.upcoming.peek()
@@ -51,14 +54,14 @@ def rehearse(kernel: ClusterKernel, past: Past, policy: Any) -> bool:
     try:
         Conversation(again, nextafter(past.at_s, -inf)).follow(twin)
     except (_OtherStart, Stalled):
-        return False
+        return None
     played = with_past(again.schedule, jobs, past.at_s, defaultdict(int))
     if len(played) < count or any(map(_differ, played, past.jobs)):
-        return False
+        return None
     vars(policy).update(vars(twin))
     listeners = [key for key, index in again.frontier.indexes.items() if key is index]
     past.reminded += [policy if listener is twin else listener for listener in listeners]
-    return True
+    return again
 
 
 class _OtherStart(Exception):
