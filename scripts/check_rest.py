@@ -108,7 +108,8 @@ def play(
     pieces: dict[int, int] | None = None,
 ) -> tuple[ClusterKernel, list[str]]:
     """Return the kernel after its schedule under a policy, as far as it comes, and what the policy forgets if the
-    schedule has a past. The policy is also asked at ``asked_s``. ``pieces`` is filled with the number of the piece of each run.
+    schedule has a past. The policy is also asked at ``asked_s``. ``pieces`` is filled with the number of the piece of
+    each run.
     """
     kernel, decider = scenario.kernel(seed), POLICIES.create(policy, seed=seed)
     if pieces is not None:

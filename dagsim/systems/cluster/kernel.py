@@ -313,7 +313,7 @@ class ClusterKernel(Forked):
         self.reminded = again is not None
         if again is not None:
             self._streams = again._streams
-            if again._wake_s < inf:
+            if self.now < again._wake_s < inf:
                 self.wait(again._wake_s)
 
     def decisions(self, until_s: float = inf) -> Generator[ClusterView, Iterable[Decision] | None, None]:
