@@ -8,10 +8,11 @@ import inspect
 import json
 import re
 from collections.abc import Iterator, Mapping
+from enum import Enum
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import typer
 import yaml
@@ -54,10 +55,20 @@ def _parameter(parameter: Any) -> tuple[str, str, str] | None:
         return None
     is_argument = parameter.param_type_name == "argument"
     name = (parameter.metavar or parameter.name).upper()
-    names = [name.strip("[]")] if is_argument else [*parameter.opts, *parameter.secondary_opts]
-    value = "" if getattr(parameter, "is_bool_flag", False) else str(parameter.metavar or "value").strip("[]")
+    names = [name] if is_argument else [*parameter.opts, *parameter.secondary_opts]
+    value = "" if getattr(parameter, "is_bool_flag", False) else parameter.metavar or _value_of(parameter)
     meaning = " ".join((getattr(parameter, "help", None) or "").split()).replace("|", "\\|").replace("\\[", "[")
     return ", ".join(f"`{name}`" for name in names), value and f"`{value}`".replace("|", ", "), meaning
+
+
+def _value_of(parameter: Any) -> str:
+    """Return the choices of an option without a metavar, or else the kind of value in capitals."""
+    kind = parameter.type_descriptor.annotation
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return "|".join(choice.value for choice in kind)
+    if get_args(kind):
+        return "|".join(map(str, get_args(kind)))
+    return {int: "NUMBER", float: "NUMBER", Path: "PATH"}.get(kind, "TEXT")
 
 
 def configuration() -> Iterator[str]:
