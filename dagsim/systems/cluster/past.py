@@ -487,7 +487,8 @@ class JobsLeft:
                 instances = job.graph.tasks[0].instances
                 nodes, (each, more) = nodes[:instances], divmod(instances, min(len(nodes), instances))
                 placement = tuple([Share(node, each + (place < more)) for place, node in enumerate(nodes)])
-                # time in suspension, before which the work of the last attempt began, is no use
+                # a job that was suspended lasted longer than its work, so its run is shortened to
+                # the work
                 since_s = attempt.start_s if len(job.observed_attempts) > 1 else max(attempt.start_s, end_s - work_s)
                 runs.append(InFlight(since_s, placement, 0, max(end_s, since_s), "preempted"))
             if runs:
@@ -556,7 +557,7 @@ def _observed_start_s(jobs: JobArrays) -> np.ndarray:
 
 
 def _in_attempt_at(jobs: JobArrays, begins_s: float) -> JobArrays:
-    """Return the jobs with the observations of the attempt in which they were at ``begins_s``: the
+    """Return the jobs with the observations of the attempt that was under way at ``begins_s``: the
     first one that had not ended by then, or the last one.
     """
     if jobs.observed_attempts is None or jobs.observed_start_s is None:
