@@ -278,7 +278,7 @@ class Checks:
         """Return (n,) float64: whole numbers from ``least`` to ``most``. Other rows are dropped."""
         values = self.number(column, field, blank, where)
         faulty = ~are_counts(values, least, most)
-        self.drop(faulty if where is None else faulty & where, f"with an impossible value for {field}")
+        self.drop(faulty if where is None else faulty & where, f"with an invalid value for {field}")
         return values
 
     def date(self, column: int, field: str, where: np.ndarray | None = None) -> np.ndarray:

@@ -158,7 +158,7 @@ def _node_counts(checks: Checks) -> np.ndarray:
     words = checks.table.words(_NODES)
     counts = [int(match[1]) if (match := _NODE_COUNT.match(word)) else -1 for word in words.words]
     values: np.ndarray = np.array(counts, np.float64)[words.place]
-    checks.drop(values > MOST_INSTANCES, "with an impossible value for nodes")
+    checks.drop(values > MOST_INSTANCES, "with an invalid value for nodes")
     return values
 
 

@@ -308,10 +308,10 @@ def _slice_share(kind: str) -> float | None:
         return None
     size, memory = int(match[1][:4]), int(match[2][:6])
     if not size or not memory:
-        raise Dirty("with an impossible MIG slice")
+        raise Dirty("with an invalid MIG slice")
     of = _A30_SLICES if memory == _A30_SLICE_GB * size else _SLICES
     if size > of:
-        raise Dirty("with an impossible MIG slice")
+        raise Dirty("with an invalid MIG slice")
     return size / of
 
 

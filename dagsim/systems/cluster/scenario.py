@@ -248,7 +248,8 @@ class ClusterScenario(Models, ClusterWorld):
         """
         if self.engine == "compiled":
             raise ConfigError(
-                "engine compiled only runs policies given by name; to take decisions one by one, use simpy or auto"
+                "the compiled engine only runs policies given by name; to make decisions one by one, use engine "
+                "simpy or auto"
             )
         return self._live(self.jobs(seed), seed, on_arrivals, observers)
 

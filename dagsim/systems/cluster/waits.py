@@ -561,7 +561,9 @@ class _Past:
         job = next(self._source, None)
         if job is None or job.id != self._facts[number].id:
             there = "no more jobs" if job is None else f"the job {job.id!r}"
-            raise InputError(f"job {self._facts[number].id!r} in the log is not in the workload, which now has {there}")
+            raise InputError(
+                f"job {self._facts[number].id!r} from the log is not in the workload, which now has {there}"
+            )
         active, nothing = JobState(job, number), (0.0,) * len(self._machines.types)
         for index, task in enumerate(job.graph.tasks):
             demand = self._machines.compile(task.demand, task.instances if task.gang else 0)

@@ -538,7 +538,7 @@ def test_starts_of_an_archive_log_are_its_waits(tmp_path: Path) -> None:
     assert answer["baselines"]["history"]["raw"]["crps_log"] < answer["baselines"]["limits"]["raw"]["crps_log"]
     result = CliRunner().invoke(app, ["eta", "--backtest", str(written("none.swf", [-1] * 120)), *words])
     assert result.exit_code == 2
-    assert "no starts of jobs" in result.output
+    assert "contains no start times" in result.output
 
 
 def test_logarithms_are_natural() -> None:
@@ -590,7 +590,7 @@ def test_forecasts_of_a_snapshot(tmp_path: Path) -> None:
     assert "Not calibrated" in shown
     wrong = CliRunner().invoke(app, [*command, "9"])
     assert wrong.exit_code == 2
-    assert "job 9 is not waiting there" in wrong.output
+    assert "job 9 is not waiting in this snapshot" in wrong.output
 
 
 @pytest.fixture
