@@ -160,7 +160,7 @@ class Audit:
     def _sentence(self, kind: str) -> str:
         of = self.contradictions[kind]
         jobs, gpus, cores = self.shares(kind)
-        shares = [f"{100 * jobs:.2g} %" if jobs < URGENT else f"{jobs:.0%}"]
+        shares = [f"{100 * jobs:.2g}%" if jobs < URGENT else f"{jobs:.0%}"]
         hours = ("GPU-hours", gpus) if self.hours.gpus else ("core-hours", cores)
         shares += [f"{hours[1]:.0%} of the {hours[0]}"] if hours[1] or max(gpus, cores) else []
         if self.hours.gpus and cores > URGENT and not gpus:
