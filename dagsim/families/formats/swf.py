@@ -44,7 +44,8 @@ _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
 
 
 class Swf(Reader):
-    """One gang task per job: ``processors`` instances of one core each, started together.
+    """Builds one gang task per job, with ``processors`` instances of one core each that start
+    together.
 
     ``protocol`` selects the rules by which a published evaluation converts rows to jobs:
 
