@@ -136,3 +136,19 @@ def test_shares_of_gpus_that_the_log_cannot_name_are_left_to_the_kernel(gpus: in
     jobs = JobArrays.of([Job.single("j", Task("t", 1.0, gpus=asked))])
     scene = read_scenario(cluster, jobs, Recorded(), Estimates(), 0)
     assert ("nodes of more than 62 GPUs" in too_much(scene, plan_for("sjf", Preemption()).loop)) is refused
+
+
+@pytest.mark.family("episodes")
+def test_a_different_byte_in_an_observation_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dagsim.families.episodes.side_by_side import CompiledEpisodes
+
+    observe = CompiledEpisodes.observe
+
+    def changed(self: Any, which: np.ndarray) -> Any:
+        shown = observe(self, which)
+        shown.tokens[0, -1] += 1.0
+        return shown
+
+    assert check_engine.same_episode(3)
+    monkeypatch.setattr(CompiledEpisodes, "observe", changed)
+    assert not check_engine.same_episode(3)
