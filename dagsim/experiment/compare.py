@@ -18,7 +18,6 @@ from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.plan import Axis, short_names
 from dagsim.experiment.scenario import replicate_seeds, window_seeds
 from dagsim.experiment.store import Store
-from dagsim.family import offered
 from dagsim.metrics import OverTime, columns, jct, over_time
 from dagsim.metrics.columns import Floats
 from dagsim.metrics.paired import Ending, Look, Precision, holm
@@ -33,6 +32,7 @@ from dagsim.metrics.standings import (
 )
 from dagsim.model import Job
 from dagsim.model.log import Schedule
+from dagsim.systems.cluster import services
 from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
 
 if TYPE_CHECKING:
@@ -368,7 +368,7 @@ def used_links(folder: Store, schedule: Schedule) -> list[LinkUse]:
     Raises:
         InputError: The run's trace is missing or has changed.
     """
-    traffic = offered("link_traffic")
+    traffic = services.link_traffic.offered()
     # other systems have no networks
     if getattr(folder.config.network, "kind", None) != "shared" or traffic is None:
         return []

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from dagsim import services
 from dagsim.errors import ModelError
-from dagsim.family import service
 from dagsim.model import Demand
 from dagsim.traces.chunks import csv_form, read_tables
 from dagsim.traces.reader import Block, Reader
@@ -97,7 +97,7 @@ def _alone_s(
     """Return how many seconds each row's configuration takes alone; rows that the profiles do not
     cover are dropped.
     """
-    alone_s, (combination, firsts) = service("seconds_alone"), combinations((models.place, gpus, batches))
+    alone_s, (combination, firsts) = services.seconds_alone.required(), combinations((models.place, gpus, batches))
     seconds = np.full(len(firsts), np.nan)
     for place, row in enumerate(firsts.tolist()):
         profile = profiles.get(models.words[models.place[row]])
@@ -112,7 +112,7 @@ def _alone_s(
 
 def _profiles(source: Source) -> Mapping[str, Any]:
     folder = _profile_folder(source)
-    applications: Mapping[str, Any] = {} if folder is None else service("measured_applications")(folder)
+    applications: Mapping[str, Any] = {} if folder is None else services.measured_applications(folder)
     return applications
 
 

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from dagsim import services
 from dagsim.cli.app import app, say
-from dagsim.family import service
 
 
 @app.command()
@@ -96,7 +96,7 @@ def serve(
         configured(config, None)  # report errors now rather than later
         if history is not None and not history.exists():
             raise typer.BadParameter(f"{history}: no such file", param_hint="'--history'")
-        service("forecast_snapshot")
+        services.forecast_snapshot.required()
         settings = ForecastSettings(find_config(config), history, policy)
     elif history is not None or policy is not None:
         raise typer.BadParameter("--history and --policy can only be used with --config", param_hint="'--config'")

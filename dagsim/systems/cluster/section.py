@@ -13,7 +13,6 @@ from pydantic import Field, TypeAdapter, ValidationError, ValidationInfo, field_
 from pydantic import model_validator as after_all
 
 from dagsim.errors import ConfigError, ModelError, TraceError
-from dagsim.family import offered
 from dagsim.metrics.standings import Sample
 from dagsim.model import (
     GPU_TYPES,
@@ -31,6 +30,7 @@ from dagsim.model.gpu import canonical
 from dagsim.model.mig import MIG_TABLES
 from dagsim.registry import nearest
 from dagsim.sections import Foreign, Later, Registered, Section
+from dagsim.systems.cluster import services
 from dagsim.systems.cluster.models import COMMUNICATIONS, FAILURE_MODELS, RUNTIMES, SETUPS, SHARINGS, Models
 from dagsim.systems.cluster.models.failures import Outages, Preemption
 from dagsim.systems.cluster.models.runtime import Estimates, Recorded, Throughput
@@ -427,7 +427,7 @@ class DescribedCluster(GpuCluster):
         """Return a hint for the user if a long simulation could have run in the compiled engine;
         otherwise an empty text.
         """
-        hint = offered("faster_engine")
+        hint = services.faster_engine.offered()
         return "" if hint is None else hint(self.scenario, policy, engine, wall_s)
 
     def told(self, estimates: str) -> Mapping[str, Any]:

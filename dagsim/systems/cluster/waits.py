@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 from dagsim.errors import InputError
-from dagsim.family import family_entries, service
+from dagsim.family import family_entries, required
 from dagsim.metrics.why import DOWN, TOO_FEW, Cause, CauseKind
 from dagsim.model import Job, Kind, QueueTree, RejectReason, Request, Task
 from dagsim.model.log import Schedule
@@ -623,7 +623,7 @@ def _rules_of_site(view: ClusterView) -> WaitRules:
     return an object without rules.
     """
     for _, entry in family_entries("site_rules"):
-        rules: WaitRules | None = service(entry.name, "site_rules")(view)
+        rules: WaitRules | None = required(entry.name, "site_rules")(view)
         if rules is not None:
             return rules
     return _NoRules()
