@@ -268,7 +268,10 @@ class Summary:
     ]
     unfair_job_fraction: Annotated[float, "", "fraction of accepted jobs with rho above 1"]
     deadline_hit_rate: Annotated[
-        float, "", "jobs completed by their deadline / jobs with a deadline, without unfinished jobs whose deadline is still ahead"
+        float,
+        "",
+        "jobs completed by their deadline / jobs with a deadline, without unfinished jobs whose deadline is still "
+        "ahead",
     ]
     decision_time_us: Annotated[float, "microseconds", "CPU time of the policy for each decision that was carried out"]
     by_priority: Annotated[dict[str, JobGroup], "", "per priority"]
