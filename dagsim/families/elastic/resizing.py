@@ -570,8 +570,7 @@ def _goodputs(
     task: _ElasticTask, options: tuple[Configuration, ...], nodes: _NodesByType, *, sia: bool = False
 ) -> np.ndarray:
     """Return the goodput of the task on each configuration. It is 0 outside the task's range, on more
-    GPUs per node than were measured, and on more nodes than are as close together as its job
-    requires.
+    GPUs per node than were measured, and on more nodes of a type than one of its domains contains.
 
     For ``sia``, goodput is relative to the smallest, and very small where the task may not run yet.
     """
