@@ -54,7 +54,7 @@ def test_a_table_fits_80_columns_and_cuts_no_name() -> None:
 
 def test_a_table_says_workload_n_and_method() -> None:
     text = " ".join(printed(comparison_table(standings(lines()), workload="heterogeneous")).split())
-    assert "4 policies, heterogeneous, 6 seeds; min mean JCT first" in text
+    assert "4 policies, heterogeneous, 6 seeds; lowest mean JCT first" in text
     assert "geometric mean over the seeds; interval: Student's t on the logs" in text
     alone = standings([line for line in lines() if line.policy == "fifo"])
     assert printed(comparison_table(alone)).startswith("1 policy, 6 seeds")
