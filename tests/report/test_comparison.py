@@ -107,7 +107,7 @@ def test_markdown_and_latex_hold_the_whole_names() -> None:
     assert f"| {LONG} |" in grid.markdown()
     latex = grid.latex()
     assert f"{LONG} & " in latex
-    assert r"95 \% interval" in latex
+    assert r"95\% interval" in latex
     assert latex.count(r"\\") == len(grid.rows) + 1
 
 
