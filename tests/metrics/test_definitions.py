@@ -148,7 +148,8 @@ class Second:
 
     def power_on_demand(self, nodes: Sequence[int]) -> None:
         """Tell from the runs when nodes were powered on demand, and count them as gone at other times."""
-        names, (boot_s, idle_s, shutdown_s) = list(NODES), (ON_DEMAND[key] for key in ("boot_s", "idle_s", "shutdown_s"))
+        names = list(NODES)
+        boot_s, idle_s, shutdown_s = (ON_DEMAND[key] for key in ("boot_s", "idle_s", "shutdown_s"))
         for node in nodes:
             runs = [(float(row["start_s"]), row["end"]) for row in self.rows if row["node"] == names[node]]
             periods: list[list[float]] = []

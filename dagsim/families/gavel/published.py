@@ -7,7 +7,7 @@ Gavel's simulator.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import inf, isnan, ulp
 from typing import NamedTuple
 
@@ -55,9 +55,9 @@ class Gavel:
     preemption is it stopped at the end of its micro-task, as in Gavel's simulator. Where preemption
     loses work, runs are never stopped, and neither are runs that do not compute yet. While all
     tasks fit and keep their GPUs, rounds are passed over in one step, with the same result
-    (``GavelLedger.repeats``). The policy uses estimates, and is preemptive. It is costly by definition: each solve is a program with
-    tasks x types variables (Narayanan et al., OSDI 2020; as published, checked by
-    ``scripts/validate_gavel.py``).
+    (``GavelLedger.repeats``). The policy uses estimates, and is preemptive. It is costly by
+    definition: each solve is a program with tasks x types variables (Narayanan et al., OSDI 2020;
+    as published, checked by ``scripts/validate_gavel.py``).
 
     Raises:
         ConfigError: There is no such policy, or a time is not positive; in a simulation without a

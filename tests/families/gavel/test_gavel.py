@@ -197,14 +197,17 @@ def test_rounds_in_which_all_tasks_keep_their_gpus_are_passed_over_with_the_same
     assert passed[2] <= visited[2]
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(16))
 def test_sums_over_many_rounds_have_the_bits_that_they_have_round_by_round(seed):
     rng = random.Random(seed)
     ledgers = []
     for _ in range(2):
         rng.seed(seed)
         ledger = GavelLedger(
-            {"V100-16": 4, "K80": 4}, allocator("max_min_fairness_perf"), order=["V100-16"], round_s=rng.uniform(0.5, 400)
+            {"V100-16": 4, "K80": 4},
+            allocator("max_min_fairness_perf"),
+            order=["V100-16"],
+            round_s=rng.uniform(0.5, 400),
         )
         for number in range(3):
             speed, work = rng.choice((1.0, rng.uniform(0.1, 9))), rng.uniform(1e7, 1e8)
@@ -219,7 +222,7 @@ def test_sums_over_many_rounds_have_the_bits_that_they_have_round_by_round(seed)
     while end_s < until_s:
         visiting.close_round(end_s)
         end_s = max(task.finish_s for task in visiting.next_round(end_s, more_arrive=True))
-    assert (ends_s, passing.round) == (end_s, visiting.round)
+    assert (ends_s, sorted(passing.round)) == (end_s, sorted(visiting.round))
     assert [job.left for job in passing.jobs.values()] == [job.left for job in visiting.jobs.values()]
     for ledger, last_s in ((passing, ends_s), (visiting, end_s)):
         ledger.close_round(last_s)
