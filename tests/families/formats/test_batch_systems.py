@@ -187,6 +187,56 @@ def test_the_queue_of_pbs_can_be_forecast(samples: Path, tmp_path: Path) -> None
     assert row["job"] == "311"
 
 
+@pytest.mark.family("pbs", "forecast")
+def test_suspended_jobs_of_pbs_resume_with_their_rest_and_others_wait_for_their_begin(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text(
+        "cluster:\n  groups:\n  - {name: p, hosts: 'p1', count: 1, gpu: V100-16, gpus: 4, cpus: 16}\n"
+    )
+    common = {"Resource_List.select": "1:ncpus=8:ngpus=4", "Resource_List.walltime": "02:00:00", "obittime": "",
+              "resources_used.walltime": "", "mtime": "Mon Sep 21 12:00:00 2026"}  # fmt: skip
+    on = {"exec_host": "p1/0*8"}
+    queue = [
+        {"job_state": "S", "qtime": "Mon Sep 21 11:00:00 2026", "stime": "Mon Sep 21 11:00:00 2026",
+         "resources_used.walltime": "00:30:00", **on},
+        {"job_state": "R", "qtime": "Mon Sep 21 10:00:00 2026", "stime": "Mon Sep 21 11:30:00 2026", **on},
+        {"job_state": "Q", "qtime": "Mon Sep 21 11:10:00 2026", "stime": ""},
+        {"job_state": "W", "qtime": "Mon Sep 21 11:20:00 2026", "stime": "",
+         "Execution_Time": "Tue Sep 22 12:00:00 2026"},
+    ]  # fmt: skip
+    (tmp_path / "q").write_text(
+        "".join(
+            listed(**common | fields, ctime=fields["qtime"], etime=fields["qtime"]).replace(
+                "71.front", f"{place}.front"
+            )
+            for place, fields in enumerate(queue, 1)
+        )
+    )
+    jobs = {job.id: job for job in open_trace(tmp_path / "q").jobs()}
+    assert jobs["1"].tasks[0].work == 5400
+    options = ["--config", str(tmp_path / "c.yaml"), "--algo", "easy", "--futures", "3", "--json"]
+    ended = CliRunner().invoke(app, ["eta", "--state", str(tmp_path / "q"), *options])
+    rows = {row["job"]: row for row in json.loads(ended.stdout.splitlines()[-1])["jobs"]}
+    assert set(rows) == {"1", "3", "4"}
+    assert rows["1"]["median_s"] < rows["3"]["median_s"] < 86_400 <= rows["4"]["median_s"] + 1
+
+
+@pytest.mark.family("pbs")
+@pytest.mark.parametrize(
+    ("stated", "held"),
+    [
+        ("exec_vnode=(p1:ncpus=4:ngpus=1)+(p2:ncpus=4:ngpus=1)", (2, 8)),
+        ("Resource_List.nodes=2:ppn=3 Resource_List.neednodes=2:ppn=3:gpus=2", (4, 6)),
+    ],
+)
+def test_gpus_of_pbs_may_stand_beside_the_request(read: Reading, tmp_path: Path, stated: str, held: Any) -> None:
+    (tmp_path / "20260921").write_text(
+        f"09/21/2026 12:00:00;E;5.front;user=mia ctime=1790000000 qtime=1790000000 etime=1790000000 start=1790000100 "
+        f"end=1790000700 {stated} resources_used.walltime=00:10:00\n"
+    )
+    (task,) = read(tmp_path / "20260921", "pbs").jobs[0].tasks
+    assert (task.instances * task.gpus, task.instances * task.cpus) == held
+
+
 def listed(**changed: str) -> str:
     """A finished job as ``qstat -x -f`` prints it."""
     fields = {
@@ -343,7 +393,9 @@ def test_a_record_of_grid_engine_needs_its_fields_and_a_submission(read: Reading
 
 
 def test_a_record_of_grid_engine_that_never_began_has_no_slots(read: Reading, tmp_path: Path) -> None:
-    (tmp_path / "accounting").write_text(f"{accounted('-U all')}\n{accounted('-U all', f5='72', f9='0', f10='0', f34='0')}\n")
+    (tmp_path / "accounting").write_text(
+        f"{accounted('-U all')}\n{accounted('-U all', f5='72', f9='0', f10='0', f34='0')}\n"
+    )
     got = read(tmp_path / "accounting", "gridengine")
     assert len(got.jobs) == 1
     assert got.dropped == {"that never ran": 1}
