@@ -106,9 +106,9 @@ def comparison_table(
     )
     with_median = sample is Sample.WINDOW and not wide
     if with_median:
-        heads = ["policy", "ratio", "95 % interval", "of the\nmedian", "won", "verdict"]
+        heads = ["policy", "ratio", "95% interval", "of the\nmedian", "won", "verdict"]
     else:
-        heads = ["policy", *_heads([metric]), "ratio", "95 % interval", "won", "verdict"]
+        heads = ["policy", *_heads([metric]), "ratio", "95% interval", "won", "verdict"]
     beside = [
         name for name in SECONDARY_METRICS if name != "energy_kwh" or any(standing.beside[name] for standing in ranked)
     ]
@@ -123,7 +123,7 @@ def comparison_table(
         row += [cells.won, cells.verdict]
         if to_bound:
             share = to_bound.get(result.policy, nan)
-            row.append("-" if isnan(share) else f"{round(100 * share)} %")
+            row.append("-" if isnan(share) else f"{round(100 * share)}%")
         if wide:
             row += _wide_cells(result, beside)
         if any_not_done:
@@ -134,7 +134,7 @@ def comparison_table(
     if to_bound:
         heads.append("way to\nbound")
     if wide:
-        heads += ["of all\njob-seconds", "95 %\ninterval", "median\nratio", "95 %\ninterval", "Holm's\np"]
+        heads += ["of all\njob-seconds", "95%\ninterval", "median\nratio", "95%\ninterval", "Holm's\np"]
         heads += [_HEADS[name] for name in beside]
     if any_not_done:
         heads.append("jobs\nnot done")
@@ -243,7 +243,7 @@ def sweep_table(
     beside = metrics[1:] if wide else []
     results = [result for group in groups for result in group.standings]
     n = max((result.pair.n for result in results if result.pair is not None), default=0)
-    heads = [*others, compared, *_heads(metrics[:1]), "ratio", "95 %\ninterval", "verdict", *_heads(beside)]
+    heads = [*others, compared, *_heads(metrics[:1]), "ratio", "95%\ninterval", "verdict", *_heads(beside)]
     rows = []
     for group in groups:
         for result in group.standings:

@@ -109,7 +109,7 @@ def summary_table(lines: Sequence[RunMetrics], *, workload: str = "", sample: Sa
             spread = (short(average.value), bounds, short(min(values)), short(max(values)))
             unit = units_of.get(name, "").replace("microseconds", "µs")
             rows.append((name, *(spread if n > 1 else spread[:1]), unit))
-    heads = ("metric", *(("mean", "95 % interval", "min", "max") if n > 1 else ("value",)), "unit")
+    heads = ("metric", *(("mean", "95% interval", "min", "max") if n > 1 else ("value",)), "unit")
     notes = tuple(_summary_notes(n, sample, largest_share(lines, "jct_s.mean")))
     return Grid(title, heads, rows, notes, (0, len(heads) - 1))
 
@@ -209,7 +209,7 @@ def info_tables(info: WorkloadInfo) -> list[Table | Grid]:
     from rich.table import Table
 
     counts = Table("", "", show_header=False)
-    heads = ("", "mean", "median", "75 %", "90 %", "95 %", "99 %", "max")
+    heads = ("", "mean", "median", "75%", "90%", "95%", "99%", "max")
     spreads_by_name: list[tuple[str, Percentiles | None]] = [(name, getattr(info, name)) for name in _SPREADS]
     rows = [(name, *map(short, astuple(spread))) for name, spread in spreads_by_name if spread is not None]
     spreads = Grid(f"{info.jobs:,} jobs", heads, rows)
@@ -377,7 +377,7 @@ def run_notes(lines: Iterable[CellRun]) -> list[str]:
             "less time than jobs take"
         )
     return notes + [
-        f"warning: {name}: up to {100 * share:.0f} % of the values it saw in a run lay outside the range of its "
+        f"warning: {name}: up to {100 * share:.0f}% of the values it saw in a run lay outside the range of its "
         "training; it was not validated on such jobs or such a cluster"
         for name, share in outside.items()
         if share >= OUTSIDE
@@ -484,7 +484,7 @@ def _lines(wait: WaitReasons, run: str, bound: Sequence[Stretch] | None, unknown
 
 def _shares(parts: Iterable[tuple[str, float]], wait_s: float) -> Iterator[str]:
     for what, seconds in parts:
-        yield f"{100 * seconds / wait_s:5.1f} % of the wait ({number(seconds)} s): {what}"
+        yield f"{100 * seconds / wait_s:5.1f}% of the wait ({number(seconds)} s): {what}"
 
 
 def causes_in_words(bound: Sequence[Stretch]) -> list[tuple[str, float]]:
@@ -508,7 +508,7 @@ def why_tables(wait: WaitReasons, count: int) -> Iterator[Grid]:
                 holder.tenant or "-",
                 number(holder.gpus),
                 number(holder.gpu_s),
-                f"{100 * holder.gpu_s / total:.1f} %",
+                f"{100 * holder.gpu_s / total:.1f}%",
                 "later" if holder.arrived_later else "before",
             )
             for holder in wait.holders[:count]

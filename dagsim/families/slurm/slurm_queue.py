@@ -165,6 +165,8 @@ def _squeue_jobs(source: Source, zone: ZoneInfo | None) -> Iterator[tuple[int, M
         if not names:
             names, header = _squeue_names(line), line
             mark = next((mark for mark in "|,;\t^" if mark in line), "")
+            if twice := next((name for name in names if name in _OF_SQUEUE and names.count(name) > 1), ""):
+                raise TraceError(f"{source.where(number)}: there are two columns {twice}; print it once")
             continue
         values = _fields(line, header, names, mark)
         if values is None:

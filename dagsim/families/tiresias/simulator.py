@@ -49,7 +49,7 @@ class TiresiasEvents:
     """The schedules of Tiresias' own simulator, applied at each arrival and end, and when a task is
     due to move to another queue.
 
-    ``schedule`` is the name of one of the simulator's own schedules.
+    ``schedule`` is the name of one of the simulator's own schedules:
 
     - ``dlas-gpu``: three queues. A task moves to the tail of the next queue when its GPU-seconds
       reach ``limits``. Tasks run in the order of the queues; those that do not fit are skipped or

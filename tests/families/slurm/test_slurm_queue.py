@@ -265,3 +265,8 @@ def test_a_real_queue_is_the_same_as_json_and_as_text(data: Path, tmp_path: Path
     assert document == text
     assert any(map(gpus, text.values()))
     assert 0 <= listings[1].begins_s - listings[0].begins_s < 30  # type: ignore[operator]
+
+
+def test_a_column_of_squeue_twice_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="two columns CPUS"):
+        jobs_of(written(tmp_path, BAR.replace("MIN_MEMORY", "CPUS")))

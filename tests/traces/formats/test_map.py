@@ -140,7 +140,7 @@ def test_rows_with_impossible_nodes_or_gpus_are_dropped(read: Reading, tmp_path:
     (tmp_path / "x.csv").write_text(f"id,arrival_s,gpus,duration_s,nodes\n{rows}")
     got = read(tmp_path / "x.csv")
     assert [(job.id, job.tasks[0].instances, job.tasks[0].gpus) for job in got.jobs] == [("e", 2, 2)]
-    assert got.dropped == {"with an impossible value for nodes": 2, "with a non-numeric value for gpus": 2}
+    assert got.dropped == {"with an invalid value for nodes": 2, "with a non-numeric value for gpus": 2}
 
 
 RECORDS = '{"Nr": 5, "queued": 100, "cards": 2, "ran": 60}', '{"Nr": 6, "queued": 130, "cards": 1, "ran": 30}'
@@ -225,3 +225,11 @@ def test_a_name_twice_in_an_object_is_an_error(tmp_path: Path) -> None:
                 tmp_path / "t.json", options=TraceOptions(map="id=job,arrival_s=sub,duration_s=for,gpus=gpus")
             ).jobs()
         )
+
+
+@pytest.mark.parametrize(("limit", "noted"), [("0", 1), ("-1", 1), ("", 0), ("UNLIMITED", 0)])
+def test_a_limit_that_is_none_is_not_stated(read: Reading, tmp_path: Path, limit: str, noted: int) -> None:
+    (tmp_path / "t.csv").write_text(f"job,sub,for,gpus,lim\n1,0,50,2,{limit}\n2,0,50,2,60\n")
+    got = read(tmp_path / "t.csv", map="id=job,arrival_s=sub,duration_s=for,gpus=gpus,estimate_s=lim")
+    assert [job.tasks[0].estimate for job in got.jobs] == [None, 60]
+    assert list(got.noted.values()) == [1] * noted
