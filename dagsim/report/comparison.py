@@ -100,7 +100,7 @@ def comparison_table(
     sample, n = ranked[0].sample, ranked[0].n
     policies = "1 policy" if len(ranked) == 1 else f"{len(ranked)} policies"
     title = ", ".join(filter(None, [policies, workload, _counted(n, _unit(sample))]))
-    best = "min" if lower_is_better(metric) else "max"
+    best = "lowest" if lower_is_better(metric) else "highest"
     any_not_done, any_unfinished = (
         any(getattr(standing, name) for standing in ranked) for name in ("not_done", "unfinished")
     )
@@ -217,8 +217,8 @@ def _method(ranked: Sequence[PolicyResult], sample: Sample) -> str:
         {frozenset({standing.policy, *standing.alike}) for standing in ranked if standing.pair and isfinite(standing.p)}
     )
     return (
-        f"ratio: to {reference}, geometric mean over the {sample}s; interval: Student's t on the logs, of the row "
-        f"alone; won: {sample}s on which it did better; "
+        f"ratio: to {reference}, geometric mean over the {sample}s; interval: Student's t on the logs, "
+        f"uncorrected; won: {sample}s on which it did better; "
         f"verdict: p < 0.05{f' by Holm over {tests} comparisons' if tests > 1 else ''}."
     )
 
@@ -258,8 +258,8 @@ def sweep_table(
         notes = ("One trace is one sample: no interval and no verdict.",)
     elif n:
         method = (
-            f"ratio: to the reference of the group, the same {sample}s; geometric mean; interval: Student's t on the "
-            "logs, of the row alone; verdict: p < 0.05 by Holm over the whole table."
+            f"ratio: to the reference of the group on the same {sample}s, geometric mean; interval: Student's t on the "
+            "logs, uncorrected; verdict: p < 0.05 by Holm over the whole table."
         )
         notes = (method, *_caveats(results, sample, n))
     return Grid(title, tuple(heads), rows, notes, (*range(len(others) + 1), len(others) + 4))

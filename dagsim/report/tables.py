@@ -76,7 +76,7 @@ _IF_ANY = (
 )
 """Metrics that are shown only if one of them is not 0."""
 
-_LOAD = "of every GPU at its own full speed; utilization: GPUs held"
+_LOAD = "of all GPUs at full speed; utilization: share of GPUs held"
 """Definition of the offered load (``workload.load``). A policy reaches it if it keeps all GPUs
 busy.
 """
@@ -514,7 +514,7 @@ def why_tables(wait: WaitReasons, count: int) -> Iterator[Grid]:
             for holder in wait.holders[:count]
         ]
         heads = ("job", "tenant", "GPUs", "GPU-seconds\nmeanwhile", "share", "arrived")
-        yield Grid(_counted("Held the GPUs meanwhile", len(wait.holders), count), heads, rows, (), (0, 1, 5))
+        yield Grid(_counted("Jobs that held the GPUs meanwhile", len(wait.holders), count), heads, rows, (), (0, 1, 5))
     if wait.overtakers:
         later = [
             (
@@ -527,8 +527,10 @@ def why_tables(wait: WaitReasons, count: int) -> Iterator[Grid]:
             for overtaker in wait.overtakers[:count]
         ]
         names = ("job", "tenant", "GPUs", "arrived\n(s)", "started\n(s)")
-        yield Grid(_counted("Arrived later and went first", len(wait.overtakers), count), names, later, (), (0, 1))
+        yield Grid(
+            _counted("Jobs that arrived later and went first", len(wait.overtakers), count), names, later, (), (0, 1)
+        )
 
 
 def _counted(what: str, there: int, shown: int) -> str:
-    return f"{what}: {there:,} jobs" + (f", the first {shown}" if there > shown else "")
+    return f"{what}: {there:,}" + (f", the first {shown}" if there > shown else "")

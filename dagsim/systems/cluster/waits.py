@@ -504,7 +504,9 @@ class _Past:
         limits = tuple([Cause(CauseKind.LIMIT, what) for what in rules.limits(task)])
         if not tally.fits(NodeStanding.OPEN):
             return (*limits, *map(self._of_power, _lacking(tally, rules.elsewhere)))
-        return limits or (Cause(CauseKind.ORDER, f"it would have fitted: the order of {self._policy} kept it waiting"),)
+        return limits or (
+            Cause(CauseKind.ORDER, f"it would have fitted, but the order of {self._policy} kept it waiting"),
+        )
 
     def _of_power(self, cause: Cause) -> Cause:
         """Return the cause, but name the power state of nodes instead of failures if no node has
