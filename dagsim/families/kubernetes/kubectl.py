@@ -462,7 +462,8 @@ def _bound(piece: PodRecord) -> float | None:
 
 
 def _nodes_of(pieces: Iterable[PodRecord]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys([node for piece in pieces for node in (*piece.nodes, piece.node) if node]))
+    """Return the node of each pod, as far as it is known."""
+    return tuple([node for piece in pieces for node in (*piece.nodes, piece.node) if node])
 
 
 def _by_slot(pieces: list[PodRecord]) -> list[list[PodRecord]]:
