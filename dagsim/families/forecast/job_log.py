@@ -95,7 +95,7 @@ class JobLog:
         """
         seen_s = jobs.observed_start_s if start_s is None else start_s
         if seen_s is None or (np.isnan(seen_s).all() and start_s is None):
-            raise TraceError("the log has no starts of jobs, so there are no waits to forecast")
+            raise TraceError("the log contains no start times, so there are no waits to forecast")
         submission = jobs.ids.tolist()
         if (np.diff(jobs.first) != 1).any():
             if len(jobs.parent):

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from dagsim import services
 from dagsim.families.slurm import slurm_times
 from dagsim.families.slurm.slurm_priority import PriorityBook, RankColumns
 from dagsim.families.slurm.slurm_rules import Amounts, Holder, Holdings
 from dagsim.families.slurm.slurm_times import Clock, Held, Kept, Limits, NodeChoice, Steps, Where
-from dagsim.family import offered
 from dagsim.model import NodePartition
 from dagsim.model.arithmetic import bits
 from dagsim.model.queues import UNLIMITED_S
@@ -530,7 +530,7 @@ def _next_end_s(order: Any, after_s: float) -> float:
 def inner_loops(*, compiled: bool) -> tuple[Callable[..., Any], ...]:
     """Return the functions of ``slurm_times``; with ``compiled``, compiled if numba is installed."""
     plain = slurm_times.fill_rooms, slurm_times.earliest
-    compile_ = offered("compile") if compiled else None
+    compile_ = services.compile.offered() if compiled else None
     return plain if compile_ is None else tuple([compile_(function) for function in plain])
 
 

@@ -53,8 +53,8 @@ def past_of(jobs: Sequence[Job], begins_s: float) -> Iterator[tuple[float, int, 
         for run in job.in_flight:
             if run.since_s >= begins_s:
                 raise ModelError(
-                    f"job {job.id!r} runs since {run.since_s!r} s, but the simulation begins at {begins_s!r} s; "
-                    "what begins then or later is to be started by the policy"
+                    f"job {job.id!r} has been running since {run.since_s!r} s, but the simulation begins at "
+                    f"{begins_s!r} s; runs that begin then or later must be started by the policy"
                 )
             first, last = run.rows
             events.append((run.since_s, _DECIDED, first, number, number, run))
@@ -377,7 +377,9 @@ def check_in_flight(job: Job, run: InFlight, demand: DemandClass | None, machine
         if machine.type != machines.list[nodes[0]].type and not may_mix_types(job, demand.demand):
             raise ModelError(f"{where} {machine.node.name!r} and on a node with another GPU type")
         if gpu is not None and machine.room_on(gpu, demand) < instances:
-            raise ModelError(f"{where} {machine.node.name!r}, whose GPU {gpu} has no room for {instances} such shares")
+            raise ModelError(
+                f"{where} {machine.node.name!r}, but {instances} such shares do not fit on GPU {gpu} of that node"
+            )
         if (room := _room_for_run(machine, demand)) < instances:
             raise ModelError(
                 f"{where} {machine.node.name!r} with {instances} x {demand_words(demand.demand)}, but "
@@ -488,7 +490,8 @@ class JobsLeft:
                 instances = job.graph.tasks[0].instances
                 nodes, (each, more) = nodes[:instances], divmod(instances, min(len(nodes), instances))
                 placement = tuple([Share(node, each + (place < more)) for place, node in enumerate(nodes)])
-                # time in suspension, before which the work of the last attempt began, is no use
+                # a job that was suspended lasted longer than its work, so its run is shortened to
+                # the work
                 since_s = attempt.start_s if len(job.observed_attempts) > 1 else max(attempt.start_s, end_s - work_s)
                 runs.append(InFlight(since_s, placement, 0, max(end_s, since_s), "preempted"))
             if runs:
@@ -533,7 +536,7 @@ def why_no_state(jobs: JobArrays, cluster: Cluster, runtime: Runtime) -> str:
     """
     start_s = _observed_start_s(jobs)
     if not np.isfinite(start_s).any():
-        return "the log has no starts of jobs"
+        return "the log contains no start times"
     if (np.diff(jobs.first) != 1).any():
         return "the log does not say which tasks of a job have ended"
     end_s = start_s + seconds_of(jobs, runtime, ClusterState(cluster).types).min(axis=1)
@@ -557,7 +560,7 @@ def _observed_start_s(jobs: JobArrays) -> np.ndarray:
 
 
 def _in_attempt_at(jobs: JobArrays, begins_s: float) -> JobArrays:
-    """Return the jobs with the observations of the attempt in which they were at ``begins_s``: the
+    """Return the jobs with the observations of the attempt that was under way at ``begins_s``: the
     first one that had not ended by then, or the last one.
     """
     if jobs.observed_attempts is None or jobs.observed_start_s is None:
@@ -654,8 +657,8 @@ def _flights(
         if placement is None or sum(share.instances for share in placement) < task.instances:
             if exact and job.observed_nodes:
                 raise ModelError(
-                    f"job {job.id!r} runs on node {', '.join(map(repr, job.observed_nodes))}, which the cluster lacks "
-                    f"or where there is no room for {task.instances} x {demand_words(task.demand)}"
+                    f"job {job.id!r} runs on node {', '.join(map(repr, job.observed_nodes))}, but the cluster "
+                    f"does not have this node, or {task.instances} x {demand_words(task.demand)} do not fit there"
                 )
             unplaced.append((-task.gpus * task.instances, number, job, demand))
             continue

@@ -210,7 +210,7 @@ class TaskState(Forked):
 
     @property
     def truth(self) -> tuple[float, ...]:
-        """True seconds that a whole instance takes, by type, for clairvoyant policies.
+        """The true run time of a whole instance in seconds, by type; only for clairvoyant policies.
 
         Raises:
             IllegalDecision: The policy has not declared ``clairvoyant = True``.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 from dagsim.errors import InputError
-from dagsim.family import family_entries, service
+from dagsim.family import family_entries, required
 from dagsim.metrics.why import DOWN, TOO_FEW, Cause, CauseKind
 from dagsim.model import Job, Kind, QueueTree, RejectReason, Request, Task
 from dagsim.model.log import Schedule
@@ -504,7 +504,9 @@ class _Past:
         limits = tuple([Cause(CauseKind.LIMIT, what) for what in rules.limits(task)])
         if not tally.fits(NodeStanding.OPEN):
             return (*limits, *map(self._of_power, _lacking(tally, rules.elsewhere)))
-        return limits or (Cause(CauseKind.ORDER, f"it would have fitted: the order of {self._policy} kept it waiting"),)
+        return limits or (
+            Cause(CauseKind.ORDER, f"it would have fitted, but the order of {self._policy} kept it waiting"),
+        )
 
     def _of_power(self, cause: Cause) -> Cause:
         """Return the cause, but name the power state of nodes instead of failures if no node has
@@ -561,7 +563,9 @@ class _Past:
         job = next(self._source, None)
         if job is None or job.id != self._facts[number].id:
             there = "no more jobs" if job is None else f"the job {job.id!r}"
-            raise InputError(f"job {self._facts[number].id!r} in the log is not in the workload, which now has {there}")
+            raise InputError(
+                f"job {self._facts[number].id!r} from the log is not in the workload, which now has {there}"
+            )
         active, nothing = JobState(job, number), (0.0,) * len(self._machines.types)
         for index, task in enumerate(job.graph.tasks):
             demand = self._machines.compile(task.demand, task.instances if task.gang else 0)
@@ -621,7 +625,7 @@ def _rules_of_site(view: ClusterView) -> WaitRules:
     return an object without rules.
     """
     for _, entry in family_entries("site_rules"):
-        rules: WaitRules | None = service(entry.name, "site_rules")(view)
+        rules: WaitRules | None = required(entry.name, "site_rules")(view)
         if rules is not None:
             return rules
     return _NoRules()
