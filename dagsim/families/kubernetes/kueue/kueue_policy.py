@@ -101,9 +101,9 @@ class Kueue:
         for bit, (queue, names) in enumerate(lines.items()):
             for number, name in enumerate(names):
                 if name in self._refused:
-                    task = self._refused[name]
-                    outcome = rehearsal.outcome(name, rules.never(task))
-                    standings.append(Standing(task, queue, -number, task.job.job.priority, {}, 0, outcome))
+                    refused = self._refused[name]
+                    outcome = rehearsal.outcome(name, rules.never(refused))
+                    standings.append(Standing(refused, queue, -number, refused.job.job.priority, {}, 0, outcome))
                     continue
                 for place in self._places[name]:
                     task = tasks.ready.get(place)
