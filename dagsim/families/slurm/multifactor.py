@@ -4,6 +4,7 @@ limits."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 from heapq import heappop, heappush
@@ -42,7 +43,7 @@ from dagsim.families.slurm.slurm_rules import (
 from dagsim.families.slurm.slurm_times import NodeChoice
 from dagsim.model import Decision, Kill, NodePartition, Placement, Preempt, QueueTree, RejectReason, Share, Start, Wait
 from dagsim.model.arithmetic import bits, ordered_sum
-from dagsim.systems.cluster.api import ClusterView, DemandClass, NodeState, Run, Standing, TaskState
+from dagsim.systems.cluster.api import ClusterView, DemandClass, JobState, NodeState, Run, Standing, TaskState
 from dagsim.systems.cluster.policies.preemption import FreedNodes
 
 __all__ = ["SlurmMultifactor", "SlurmSettings", "rules_of_site"]
@@ -514,7 +515,10 @@ class SlurmMultifactor:
             self._some_fit = None
             self._rules.learn(view, task.job)
             if self._rules.is_new(task.job) and not self._rules.admits(view, task.job):
+                if self._rules.is_refused(task.job.job):
+                    pending.list_task(copy(task))  # the kernel empties the task of a job that leaves
                 yield Kill(task.job.number, RejectReason.CANCELLED)
+        self._list_unstarted(view, pending)
         yield from self._kill_late(view)
         yield from self._end_graced(view)
         holdings = self._rules.holdings
@@ -603,19 +607,47 @@ class SlurmMultifactor:
         """Until when each run may go on that has been chosen to be preempted, and how it is stopped then."""
         self._leaving: dict[tuple[int, int], tuple[int, ...]] = {}
         """The runs that leave for a task, by its order and piece."""
+        self._unstarted: list[tuple[JobState, float]] | None = None
+        """The jobs of the log that wait in vain and have not arrived yet, the last ones first; None before they are
+        read.
+        """
+        self._leaves: list[tuple[float, TaskState]] = []
+        """The tasks of those that have arrived, and when they leave."""
         self._no_delay = False
         """True while suspended runs return, so that they continue without delay."""
 
     def _pending(self, view: ClusterView) -> PendingJobs:
         return PendingJobs(self._listing, self._ranks, self._eligible_s)
 
+    def _list_unstarted(self, view: ClusterView, pending: PendingJobs) -> None:
+        """List the jobs of the log that waited although their partition refuses their account, until
+        they left.
+        """
+        if self._unstarted is None:
+            found = view.unstarted(self._rules.is_refused) if self._rules.refuses_accounts else []
+            for job, _ in found:
+                for task in job.tasks:
+                    task.ready_s = job.job.arrival_s if job.job.eligible_s is None else job.job.eligible_s
+            self._unstarted = sorted(found, key=lambda entry: -entry[0].tasks[0].ready_s)
+        while self._unstarted and self._unstarted[-1][0].tasks[0].ready_s <= view.now:
+            job, until_s = self._unstarted.pop()
+            self._rules.learn(view, job)
+            for task in job.tasks:
+                pending.list_task(task)
+                self._leaves.append((until_s, task))
+        for until_s, task in self._leaves:
+            task.waiting = task.waiting if view.now < until_s else 0
+
     def _listing(self, task: TaskState) -> list[PendingJob]:
-        """Return one entry for the task per partition in which it may run; compute its priority there
-        if it has none yet.
+        """Return one entry for the task per partition in which it may run, or that only refuses its
+        account; compute its priority there if it has none yet.
         """
         jobs, rules, types = [], self._rules, task.demand.types
         gpu = self._gpu(types[0]) if len(types) == 1 and task.demand.demand.gpus else ""
         for place, part in enumerate(rules.parts(task.job)):
+            refused = bool(rules.refusal(task.job.job, part))
+            if len(list(rules.barred(task, part))) > refused:
+                continue
             (holders, amounts), alone = rules.claim(task, part, gpu), rules.alone(task.job, part)
             slot, tier = -1, part.tier + (_RESERVED if _reservation(task) >= 0 else 0)
             if self._set.order != "basic":
@@ -634,6 +666,7 @@ class SlurmMultifactor:
                 PendingJob(
                     tier, task.order, task.piece, slot, task, place, part, holders, amounts, alone,
                     rules.spread(task.job), rules.nodes[part.name], self._questions(task, part), rules.shares(task),
+                    refused,
                 )
             )  # fmt: skip
         return jobs
@@ -740,6 +773,9 @@ class SlurmMultifactor:
             if tested >= most:
                 self._sweep_s = (floor(view.now / self._set.sched_interval_s) + 1) * self._set.sched_interval_s
                 return
+            if job.refused:
+                tested, at = tested + 1, at + 1
+                continue
             room, holder = self._room(job)
             if not room and holder is not None:
                 if rules.holdings.never(holder, job.amounts):
@@ -797,7 +833,7 @@ class SlurmMultifactor:
             listed,
             tests,
             lambda job: job.task.waiting > 0 and self._room(job)[0] > 0,
-            lambda job: self._could(cycle, job),
+            lambda job: not job.refused and self._could(cycle, job),
             cycle.fits,
         )
         counts = {"user": self._set.bf_max_job_user, "assoc": self._set.bf_max_job_assoc}
@@ -825,7 +861,13 @@ class SlurmMultifactor:
                 continue
             ruled_out = outlook.knows_no(at) or not cycle.fits(task.demand)
             placement = None if ruled_out else self._fit_beside(view, task, part, plan, room)
-            if placement is None and preempting:
+            # select_nodes tests the account only after backfill has chosen nodes, which stay reserved
+            if job.refused and placement is not None:
+                end_s = now + self._longest_s(task, task.demand.types)
+                plan.reserve(now, end_s, sum([1 << share.node for share in placement]))
+                at += 1
+                continue
+            if placement is None and preempting and not job.refused:
                 end_s, before = now + self._longest_s(task, task.demand.types), len(self._runs)
                 open_nodes = self._rules.nodes[part.name] & ~plan.kept(now, end_s, closed=self._ties)
                 yield from self._make_way(view, task, part, open_nodes)

@@ -575,6 +575,8 @@ class PendingJob(NamedTuple):
     """The starts that it may reserve: a time limit, and the groups of nodes with that limit."""
     shares: tuple[tuple[int, int], ...] = ()
     """Sets of nodes of which so many must be among its nodes."""
+    refused: bool = False
+    """True if the partition refuses the job's account, so that the job never starts there."""
 
 
 _BESIDE = 100
@@ -652,6 +654,11 @@ class PendingJobs:
                         self._list(job)
                     self.changed = True
 
+    def list_task(self, task: TaskState) -> None:
+        """List a task that is no longer among the ready ones."""
+        for job in self._listing(task):
+            self._list(job)
+
     def next_s(self) -> float:
         """Return the time at which the next task becomes eligible."""
         while self._later and not self._later[0][3].waiting:
@@ -682,7 +689,7 @@ class PendingJobs:
             for amounts, jobs in by_amounts.items()
             if holdings.never(holder, amounts)
             for job in jobs
-            if job.task.waiting
+            if job.task.waiting and not job.refused
         ]
         return list(dict.fromkeys(lost))
 

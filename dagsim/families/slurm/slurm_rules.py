@@ -8,7 +8,7 @@ from math import floor, inf, log
 from operator import and_, or_
 from typing import Any, NamedTuple, TypeAlias
 
-from dagsim.model import Caps, Demand, JobCaps, Node, NodePartition, Qos, QueueTree
+from dagsim.model import Caps, Demand, Job, JobCaps, Node, NodePartition, Qos, QueueTree
 from dagsim.model.arithmetic import bits, ordered_sum
 from dagsim.systems.cluster.api import (
     ClusterState,
@@ -78,6 +78,8 @@ class SlurmRules:
             part.accounts or part.denied_accounts or part.allowed_qos or part.denied_qos for part in queues.partitions
         )
         """True if some rule judges a job by itself, whatever runs."""
+        self.refuses_accounts = any(part.accounts or part.denied_accounts for part in queues.partitions)
+        """True if any partition refuses some accounts."""
         self._holders: dict[tuple[str, str, str, str, str], tuple[Holder, ...]] = {}
         self._times: dict[int, list[list[tuple[float, float]]]] = {}
         """For each job and task, by type: the time limit, and the seconds until it is killed."""
@@ -236,12 +238,8 @@ class SlurmRules:
         if not self._bars:
             return
         job = task.job.job
-        if job.account:
-            line = self._above.get(job.account, (job.account,))
-            if part.accounts and not any(name in part.accounts for name in line):
-                yield f"AllowAccounts ({', '.join(part.accounts)}) without {job.account}: the partition {part.name}"
-            elif not part.accounts and (denied := [name for name in line if name in part.denied_accounts]):
-                yield f"DenyAccounts ({denied[0]}): the partition {part.name}"
+        if refusal := self.refusal(job, part):
+            yield refusal
         if job.qos:
             if part.allowed_qos and job.qos not in part.allowed_qos:
                 yield f"AllowQos ({', '.join(part.allowed_qos)}) without {job.qos}: the partition {part.name}"
@@ -267,6 +265,19 @@ class SlurmRules:
             for what, limit in limits.minutes.items():
                 if (asked := amounts[what] * amounts["limit_s"] / 60) > limit + _SLACK:
                     yield f"{owner}Max{_RESOURCES[what]}MinutesPerJob ({limit:g}) < {asked:g}: {words}"
+
+    def refusal(self, job: Job, part: NodePartition) -> str:
+        """Describe why a partition refuses a job's account; empty if it does not."""
+        line = self._above.get(job.account, (job.account,)) if job.account else ()
+        if line and part.accounts and not any(name in part.accounts for name in line):
+            return f"AllowAccounts ({', '.join(part.accounts)}) without {job.account}: the partition {part.name}"
+        denied = [] if part.accounts else [name for name in line if name in part.denied_accounts]
+        return f"DenyAccounts ({denied[0]}): the partition {part.name}" if denied else ""
+
+    def is_refused(self, job: Job) -> bool:
+        """Return True if any of a job's partitions refuses its account."""
+        named = (job.request.partitions if job.request is not None else ()) or (job.partition,)
+        return any(self.refusal(job, self.partitions[name]) for name in named if name in self.partitions)
 
     def ways(self, view: ClusterView, task: TaskState) -> Iterator[tuple[NodePartition, str, int]]:
         """Yield the ways in which a task may start: a partition, a GPU type (if limits depend on
