@@ -3,7 +3,7 @@ limits."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
@@ -786,7 +786,8 @@ class SlurmMultifactor:
             tested += 1
             nodes = rules.nodes[part.name] & ~blocked
             placement = self._fit(view, task, part, nodes, room)
-            if placement is None and self._set.preempt != "off" and self._preemptable:
+            over = placement is None and self._is_over_nodes(job)
+            if placement is None and not over and self._set.preempt != "off" and self._preemptable:
                 yield from self._make_way(view, task, part, nodes)
                 placement = self._fit(view, task, part, nodes, room)
             if placement is None:
@@ -794,12 +795,12 @@ class SlurmMultifactor:
                     blocked |= named
                 elif reservation >= 0:
                     full.add(reservation)
-                elif self._is_held_up(view, task, part, nodes):
+                elif not over and self._is_held_up(view, task, part, nodes):
                     closed.add(part.name)
                     blocked |= rules.nodes[part.name]
                 at += 1
                 continue
-            if not self._may_hold(view, job, placement):
+            if not self._may_hold(view, job, [share.node for share in placement]):
                 at += 1
                 continue
             self.latest = "main"
@@ -867,7 +868,7 @@ class SlurmMultifactor:
                 plan.reserve(now, end_s, sum([1 << share.node for share in placement]))
                 at += 1
                 continue
-            if placement is None and preempting and not job.refused:
+            if placement is None and preempting and not (job.refused or self._is_over_nodes(job)):
                 end_s, before = now + self._longest_s(task, task.demand.types), len(self._runs)
                 open_nodes = self._rules.nodes[part.name] & ~plan.kept(now, end_s, closed=self._ties)
                 yield from self._make_way(view, task, part, open_nodes)
@@ -878,16 +879,16 @@ class SlurmMultifactor:
                 at += 1
                 if preempting:  # a job further back may preempt runs, but not on reserved nodes
                     gone = self._stoppable(view, task, part, stoppable) | self._leaving_for(task)
-                    plan.make_room(job, gone, self._barred(task))
+                    self._make_room(view, plan, job, gone)
                     continue
                 if not outlook.any_fits(at, tests - tested):
                     break
                 if outlook.is_hopeful(at):
-                    plan.make_room(job, barred=self._barred(task))
+                    self._make_room(view, plan, job)
                     passed = 0 if most else self._reserve_up_to_hope(cycle, outlook, listed, at, tests - tested)
                     at, tested = at + passed, tested + passed
                 continue
-            if not self._may_hold(view, job, placement):
+            if not self._may_hold(view, job, [share.node for share in placement]):
                 at += 1
                 continue
             if self._together(task):
@@ -961,7 +962,7 @@ class SlurmMultifactor:
             job = listed[at + passed]
             if job.holders or not job.task.waiting or not self._licensed(cycle.view, job.task):
                 break
-            cycle.plan.make_room(job, barred=self._barred(job.task))
+            self._make_room(cycle.view, cycle.plan, job)
             passed += 1
         return passed
 
@@ -1020,22 +1021,46 @@ class SlurmMultifactor:
         """
         return self._rules.holdings.room(job.holders, job.amounts) if job.holders else (inf, None)
 
-    def _may_hold(self, view: ClusterView, job: PendingJob, placement: Placement) -> bool:
+    def _make_room(
+        self, view: ClusterView, plan: NodePlan, job: PendingJob, gone: frozenset[int] = frozenset()
+    ) -> None:
+        """Reserve nodes for a job that cannot start now."""
+
+        def may_hold(nodes: int) -> bool:
+            return self._may_hold(view, job, list(bits(nodes)), planned=True)
+
+        plan.make_room(job, may_hold, gone, self._barred(job.task))
+
+    def _may_hold(self, view: ClusterView, job: PendingJob, nodes: list[int], *, planned: bool = False) -> bool:
         """Return True if a job's limits allow it to hold these nodes (in full if it shares none of
         them). Slurm tests this once it has chosen the nodes (acct_policy_job_runnable_post_select
-        in acct_policy.c).
+        in acct_policy.c), also if they are only ``planned`` or too few are free.
         """
-        holders = self._rules.holders(job.task.job, job.part)
-        if self._rules.holdings.most_nodes and self._rules.holdings.full_of_nodes(
-            holders, [share.node for share in placement]
-        ):
+        if self._is_full_of_nodes(job, nodes, planned=planned):
             return False
         if job.part.exclusive or not job.alone:
             return True
-        machines = [view.machines.list[share.node] for share in placement]
+        machines = [view.machines.list[node] for node in nodes]
         amounts = of_nodes(self._rules.amounts(job.task), [machine.node for machine in machines])
         gpu = self._gpu(machines[0].type) if amounts.gpus else ""
         return self._rules.holdings.room(self._rules.holders(job.task.job, job.part, gpu), amounts)[0] > 0
+
+    def _is_over_nodes(self, job: PendingJob) -> bool:
+        """Return True if a job that does not fit now asks for more nodes than its limits allow, so that
+        it waits for the limits instead (``select_nodes``).
+        """
+        task = job.task
+        wanted = (task.demand.gang or 1) if self._rules.spread(task.job) else 1
+        return self._is_full_of_nodes(job, range(wanted), planned=True)
+
+    def _is_full_of_nodes(self, job: PendingJob, nodes: Collection[int], *, planned: bool) -> bool:
+        """Return True if a limit on different nodes forbids a start on ``nodes``."""
+        task, holdings = job.task, self._rules.holdings
+        if not holdings.most_nodes:
+            return False
+        terms, holders = task.demand.terms, self._rules.holders(task.job, job.part)
+        named = [] if terms is None else list(bits(terms.named))
+        return holdings.full_of_nodes(holders, nodes, named if planned else None) is not None
 
     def _room_on(self, task: TaskState, part: NodePartition, type_: int) -> float:
         """Return the number of starts on a GPU type that the limits allow."""

@@ -345,9 +345,16 @@ class NodePlan:
         for node in bits(nodes):
             self._table.keep(node, kept.begin_s, kept.end_s, -1)
 
-    def make_room(self, job: PendingJob, gone: frozenset[int] = frozenset(), barred: int = 0) -> None:
-        """Reserve nodes for the earliest possible start of a job. The start may stop the runs
-        ``gone``, and it may never use nodes in ``barred`` (``filter_by_node_owner``).
+    def make_room(
+        self,
+        job: PendingJob,
+        may_hold: Callable[[int], bool],
+        gone: frozenset[int] = frozenset(),
+        barred: int = 0,
+    ) -> None:
+        """Reserve nodes for the earliest possible start of a job, if its limits allow it to hold them
+        (``may_hold``). The start may stop the runs ``gone``, and it may never use nodes in
+        ``barred`` (``filter_by_node_owner``).
         """
         best: tuple[float, float, int] | None = None
         for limit_s, listed in job.asked:
@@ -358,7 +365,7 @@ class NodePlan:
             )  # fmt: skip
             if earliest is not None and (best is None or earliest[0] < best[0]):
                 best = earliest[0], earliest[0] + limit_s, earliest[1]
-        if best is not None:
+        if best is not None and may_hold(best[2]):
             self.reserve(*best)
 
     def earliest(

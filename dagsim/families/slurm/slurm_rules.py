@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from math import floor, inf, log
 from operator import and_, or_
@@ -623,13 +623,19 @@ class Holdings:
         """
         return holder in self.budgets and self._safe and self.budgets[holder].never(start)
 
-    def full_of_nodes(self, holders: Iterable[Holder], nodes: Iterable[int]) -> Holder | None:
+    def full_of_nodes(
+        self, holders: Iterable[Holder], nodes: Collection[int], named: Collection[int] | None = None
+    ) -> Holder | None:
         """Return a holder that would use more different nodes than allowed after a start on these
-        nodes; None if there is none.
+        nodes; None if there is none. Before nodes are allocated, Slurm only knows that the job will
+        share the nodes that it has ``named`` (``_get_unique_job_node_cnt`` in acct_policy.c).
         """
         for holder in holders:
             most = self.most_nodes.get(holder)
-            if most is not None and len(self._nodes.get(holder, {}).keys() | set(nodes)) > most:
+            if most is None:
+                continue
+            held = self._nodes.get(holder, {}).keys()
+            if len(held) + len(nodes) - len(held & set(nodes if named is None else named)) > most:
                 return holder
         return None
 
