@@ -550,10 +550,10 @@ def load_compiled() -> None:
 
 
 def may_fit(machines: ClusterState, demand: DemandClass) -> bool:
-    """Return True if a start may fit on the nodes. This is always True for a gang without GPUs,
-    because such a gang may combine nodes with different types.
+    """Return True if a start may fit on the nodes. This is always True for a gang that may run on
+    several types, because a gang may combine them.
     """
-    return bool(demand.gang and not demand.demand.gpus) or machines.fits(demand)
+    return bool(demand.gang and (len(demand.types) > 1 or not demand.demand.gpus)) or machines.fits(demand)
 
 
 class PendingJob(NamedTuple):

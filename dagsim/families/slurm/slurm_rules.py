@@ -16,6 +16,7 @@ from dagsim.systems.cluster.api import (
     JobState,
     NodeState,
     TaskState,
+    may_mix_types,
     members,
 )
 from dagsim.systems.cluster.waits import ReachedLimit
@@ -320,11 +321,11 @@ class SlurmRules:
 
     def groups(self, task: TaskState) -> tuple[NodesOfTypes, ...]:
         """Return the sets of nodes that a start of the task may combine, each with its types. Each set
-        has one GPU type, except that a batch job without GPUs, or a start on one node, may take any
+        has one GPU type, except that a batch job, or a start on one node without GPUs, may take any
         nodes.
         """
         demand = task.demand
-        mixes = not demand.demand.gpus and (task.job.job.request is not None or not demand.gang)
+        mixes = may_mix_types(task.job.job, demand.demand) or not (demand.demand.gpus or demand.gang)
         groups = self._groups.get((demand.types, mixes))
         if groups is None:
             by_type = [NodesOfTypes(self.of_type[type_], (type_,)) for type_ in demand.types]
