@@ -666,7 +666,7 @@ class SlurmMultifactor:
                 PendingJob(
                     tier, task.order, task.piece, slot, task, place, part, holders, amounts, alone,
                     rules.spread(task.job), rules.nodes[part.name], self._questions(task, part), rules.shares(task),
-                    refused,
+                    rules.counts(task), refused,
                 )
             )  # fmt: skip
         return jobs
@@ -860,7 +860,8 @@ class SlurmMultifactor:
             if (most and self._is_over(task, part, most, considered)) or not self._licensed(view, task):
                 at += 1
                 continue
-            ruled_out = outlook.knows_no(at) or not cycle.fits(task.demand)
+            barred = self._barred(task)
+            ruled_out = outlook.knows_no(at) or not cycle.fits(task.demand) or plan.counts_delay(job, barred=barred)
             placement = None if ruled_out else self._fit_beside(view, task, part, plan, room)
             # select_nodes tests the account only after backfill has chosen nodes, which stay reserved
             if job.refused and placement is not None:

@@ -351,6 +351,17 @@ class SlurmRules:
             counted = ((reduce(and_, [nodes for nodes, _ in counted]), 1),)
         return tuple([(1 << node, 1) for node in bits(terms.named)]) + counted
 
+    def counts(self, task: TaskState) -> tuple[tuple[int, int], ...]:
+        """Return, for each feature that a gang's constraint counts, its nodes and the number of
+        instances that backfill looks for there: those of the whole job, or only the counted nodes
+        if each of them has GPUs (whose jobs rarely state how many tasks a node takes).
+        """
+        terms, demand = task.demand.terms, task.demand
+        if terms is None or not demand.gang:
+            return ()
+        gpus = bool(demand.demand.gpus)
+        return tuple([(count.nodes, count.least if gpus else demand.gang) for count in terms.counts])
+
     def remember(self, past: Iterable[PastUse]) -> None:
         """Count usage from before the simulation against the budgets."""
         for use in past:
