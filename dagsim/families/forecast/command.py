@@ -276,7 +276,7 @@ def explain_waiting(
     if as_json:
         say(json.dumps({"audit": audit.to_dict(), "t": question.t, "remarks": question.remarks, **answer.to_dict()}))
         return
-    for remark in question.remarks:
+    for remark in [*audit.sentences(urgent=False), *question.remarks]:
         say(f"{state.name}: {remark}", err=True)
     for sentence in why_sentences(answer):
         say(sentence)

@@ -103,6 +103,7 @@ class JobStream:
         trace: Trace | None = None,
         begins_s: float = 0.0,
         *,
+        left: Iterable[Job] | None = None,
         whole: bool = False,
         auditor: Auditor | None = None,
     ) -> None:
@@ -115,7 +116,7 @@ class JobStream:
         self._auditor = auditor
         self.change: Callable[[Job], Job] | None = None
         """Changes each job as it is read; columns and the load do not include the change."""
-        self._begins_s = begins_s
+        self._begins_s, self._left = begins_s, left
         self._trace = trace
         self._jobs = jobs
         self._cluster, self._runtime = cluster, runtime
@@ -142,7 +143,7 @@ class JobStream:
     def left(self) -> Iterable[Job] | None:
         """The jobs that had left before the beginning, with their runs; None if they are not
         known."""
-        return self._jobs.left if isinstance(self._jobs, StoredJobs) else None
+        return self._jobs.left if isinstance(self._jobs, StoredJobs) else self._left
 
     def outages(self) -> Outages:
         """Return the periods in which the trace's own machines were absent; empty for a window. Reads

@@ -439,16 +439,16 @@ class _Past:
         elif kind == Kind.POWER:
             self._power[node] = int(value)
         if kind in (Kind.DOWN, Kind.UP, Kind.POWER):
-            self._open_or_close(self._machines.list[node])
+            self._open_or_close(self._machines.list[node], time_s)
 
-    def _open_or_close(self, machine: NodeState) -> None:
+    def _open_or_close(self, machine: NodeState, now: float) -> None:
         """Open a node to tasks or close it, depending on its failures and its power state."""
         rule = machine.node.on_demand
         is_open = machine.index not in self._down and (rule is None or rule.is_open(self._power[machine.index]))
         if machine.up and not is_open:
             self._machines.take_down(machine)
         elif is_open and not machine.up:
-            self._machines.bring_up(machine)
+            self._machines.bring_up(machine, now)
 
     def booting(self, job: int) -> Causes:
         """Return the cause of a job's wait while the nodes that it already holds are booting."""
