@@ -368,10 +368,10 @@ def _room_for_run(machine: NodeState, demand: DemandClass) -> int:
 
 
 def may_mix_types(job: Job, demand: Demand) -> bool:
-    """Return True if a gang may combine nodes with different GPU types, as a batch job that needs
-    no GPUs may.
+    """Return True if a gang may combine nodes with different GPU types, as a batch job may that needs
+    no GPUs, or GPUs of any type on each of several nodes.
     """
-    return not demand.gpus and job.request is not None
+    return job.request is not None and (not demand.gpus or job.request.spread is True)
 
 
 def demand_words(demand: Demand) -> str:
@@ -684,7 +684,8 @@ def placement_on(
         return stated
     listed = [machines.list[number] for name in held for number in by_name.get(name, ())]
     types = dict.fromkeys([machine.type for machine in listed if machine.type in demand.types])
-    for chosen in [tuple(types)] if may_mix_types(job, demand.demand) else [(type_,) for type_ in types]:
+    mixes = not demand.demand.gpus and may_mix_types(job, demand.demand)
+    for chosen in [tuple(types)] if mixes else [(type_,) for type_ in types]:
         room = [(node.index, node.room(demand)) for node in listed if node.type in chosen]
         room = [(node, instances) for node, instances in room if instances]
         if sum(count for _, count in room) >= (waiting if demand.gang else 1):
