@@ -11,7 +11,10 @@ has dealt with the one before, is killed with SIGKILL at random moments, and sta
   neither the server's memory nor its outcomes;
 - the memory of the server and of its forecasting process over time.
 
-``--minutes`` stops earlier. Exits with 1 if a snapshot is lost or the coverages differ.
+``--minutes`` stops earlier, and ``--folder`` keeps what was played, so that the next call continues there.
+``--journal`` plays the week without the server and without simulations: the forecasts are the past waits of the
+account, and everything is recorded and scored as the server does it, in seconds per thousand snapshots.
+Exits with 1 if a snapshot is lost or the coverages differ.
 """
 
 from __future__ import annotations
@@ -28,13 +31,17 @@ import tempfile
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
 from make_snapshots import RecordedSite
 
+from dagsim.families.forecast.past_waits import History
+from dagsim.families.web.watching import STATED, Journal, Watched
 from dagsim.family import service
 
 MINUTE_S, WEEK_S, IDS = 60, 7 * 86400, 100_000
@@ -145,9 +152,10 @@ def cpu_s(pid: int) -> float:
 class Server:
     """``dagsim serve --watch`` on a folder, which can be killed and started again."""
 
-    def __init__(self, folder: Path, config: Path, history: Path, samples: int) -> None:
+    def __init__(self, folder: Path, config: Path, history: Path, samples: int, policy: str | None) -> None:
         self._words = [sys.executable, "-m", "dagsim", "serve", str(folder), "--port", "0", "--config", str(config)]
         self._words += ["--history", str(history), "--watch", "--every", "600", "--samples", str(samples)]
+        self._words += [] if policy is None else ["--policy", policy]
         self.journal = folder / "forecasts.jsonl"
         self.start()
 
@@ -177,6 +185,72 @@ class Server:
         return self.journal.read_bytes().count(b"\n") if self.journal.exists() else 0
 
 
+class Recorder:
+    """Records a week as the server does, with past waits of the account as forecasts."""
+
+    def __init__(self, folder: Path, accounting: list[str]) -> None:
+        self._folder, self.journal = folder, Journal(folder)
+        self._past = History()
+        self._waits: list[tuple[int, str, int]] = []
+        self._runs: list[tuple[int, int, str]] = []
+        names = accounting[0].split("|")
+        for line in accounting[1:]:
+            row = dict(zip(names, line.split("|"), strict=False))
+            if row["Start"].isdigit() and row["NodeList"] != "None assigned":
+                start_s, name = int(row["Start"]), row["JobID"].partition("_")[0]
+                self._waits.append((start_s, row["Account"], start_s - int(row["Submit"])))
+                if row["End"].isdigit():
+                    self._runs.append((int(row["End"]), start_s, name))
+        self._waits.sort(reverse=True)
+
+    def take(self, t: int, snapshot: str, state: dict[str, Any]) -> None:
+        """Record a snapshot: the starts since the last one, and forecasts for the waiting jobs."""
+        while self._waits and self._waits[-1][0] <= t:
+            _, account, wait_s = self._waits.pop()
+            self._past.add(account, wait_s)
+        rows: dict[str, Watched] = {}
+        started: dict[str, list[float]] = {}
+        for job in state["jobs"]:
+            name = str(job["array_job_id"] or job["job_id"])
+            if job["job_state"] != ["PENDING"]:
+                started.setdefault(name, []).append(float(job["start_time"]))
+            elif name not in rows:
+                levels = np.expm1(self._past.quantiles(job["account"], t - job["submit_time"])).tolist()
+                stated = {STATED: max(job["start_time"] - t, 0.0)} if job["start_time"] else {}
+                own = name, job["user_name"], job["partition"], job["state_reason"]
+                rows[name] = Watched(*own, True, levels[0], levels[9], levels[17], levels[18], stated)
+        for end_s, start_s, name in self._runs:
+            if self.journal.latest_s < start_s and end_s <= t:
+                started.setdefault(name, []).append(float(start_s))
+        starts = {name: tuple(sorted(starts_s)) for name, starts_s in started.items()}
+        self.journal.seen(float(t), list(rows.values()), starts, [t * 10**9, snapshot, 1])
+
+    def reopen(self) -> None:
+        """Forget everything, and read the journal again."""
+        self.journal = Journal(self._folder)
+
+
+def record_week(
+    parts: list[Part], count: int, accounting: list[str], folder: Path, tell: Callable[[str], None]
+) -> bool:
+    """Play the week without simulations; True if nothing is lost and both coverages are the same."""
+    recorder, same = Recorder(folder, accounting), True
+    played = ((epoch, text) for part in parts for epoch, text in part.snapshots())
+    for number, (epoch, text) in enumerate(islice(played, count), 1):
+        recorder.take(epoch, f"{epoch}.json", json.loads(text))
+        if number % 1000 == 0 or number == count:
+            before = recorder.journal.figures(), recorder.journal.coverage()
+            recorder.reopen()
+            same &= before == (recorder.journal.figures(), recorder.journal.coverage())
+            size_mb = recorder.journal.path.stat().st_size / 1e6
+            size = f"{memory_mb(os.getpid()):7.1f} MB, journal {size_mb:.1f} MB"
+            tell(f"{number:6,} snapshots {size}, same when reopened: {same}")
+    entries = [json.loads(line) for line in recorder.journal.path.read_bytes().splitlines()]
+    (share, scored), truth = recorder.journal.coverage(), truth_of(entries, accounting)
+    tell(f"recorded: coverage {share:.4f} of {scored:,} forecasts; by accounting {truth[0]:.4f} of {truth[1]:,}")
+    return same and len(entries) == count and scored == truth[1] and abs(share - truth[0]) < 1e-9
+
+
 def truth_of(entries: list[dict[str, Any]], history: list[str]) -> tuple[float, int]:
     """Coverage of the forecasts in a journal by accounting: each forecast is for the next task of its submission."""
     names = history[0].split("|")
@@ -202,6 +276,9 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=3)
     parser.add_argument("--kills", type=int, default=3)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--policy", help="scheduler that the futures simulate (default: that of the site)")
+    parser.add_argument("--folder", type=Path, help="folder to keep, and to continue from")
+    parser.add_argument("--journal", action="store_true", help="record without a server and without simulations")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after so many minutes")
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
@@ -212,12 +289,20 @@ def main() -> None:
         lines.append(line)
 
     with tempfile.TemporaryDirectory() as name:
-        folder, config, history = Path(name) / "live", Path(name) / "site.yaml", Path(name) / "sacct.txt"
-        folder.mkdir()
-        write_site(asked.sites[0], parts, config)
+        root = asked.folder or Path(name)
+        folder, config, history = root / "live", root / "site.yaml", root / "sacct.txt"
+        folder.mkdir(parents=True, exist_ok=True)
         accounting = [line for number, part in enumerate(parts) for line in part.accounting()[bool(number) :]]
-        history.write_text("\n".join(accounting) + "\n")
-        server = Server(folder, config, history, asked.samples)
+        if asked.journal:
+            is_same = record_week(parts, asked.snapshots, accounting, folder, tell)
+            if asked.out is not None:
+                asked.out.write_text("\n".join(lines) + "\n")
+            sys.exit(0 if is_same else 1)
+        if not config.exists():
+            write_site(asked.sites[0], parts, config)
+            history.write_text("\n".join(accounting) + "\n")
+        server = Server(folder, config, history, asked.samples, asked.policy)
+        before = server.done()
         until_s = time.monotonic() + 60 * asked.minutes
         kills = sorted(random.Random(asked.seed).sample(range(20, max(asked.snapshots // 8, 60)), asked.kills))
         written: list[str] = []
@@ -237,6 +322,9 @@ def main() -> None:
                 shown = done
                 tell(f"{done:6,} snapshots {memory_mb(server.pid):7.1f} MB")
             path = folder / f"{epoch}.json"
+            if len(written) < before:  # dealt with by an earlier call
+                written.append(path.name)
+                continue
             path.with_suffix(".part").write_text(text)
             os.utime(path.with_suffix(".part"), (epoch, epoch))
             path.with_suffix(".part").rename(path)
@@ -259,7 +347,8 @@ def main() -> None:
     share, count = truth_of(entries, accounting)
     skipped = [entry["skipped"] for entry in entries if "skipped" in entry]
     tell(f"{len(written):,} snapshots, {len(lost)} of them lost or twice, {len(skipped)} without a forecast")
-    tell(f"{spent_s / len(written):.2f} CPU-s a snapshot (server and forecasts, {asked.samples} futures)")
+    each_s = spent_s / max(len(written) - before, 1)
+    tell(f"{each_s:.2f} CPU-s a snapshot (server and forecasts, {asked.samples} futures)")
     tell(f"the server states coverage {stated['coverage_90']:.4f} of {stated['scored']:,} forecasts")
     tell(f"after a restart           {restarted['coverage_90']:.4f} of {restarted['scored']:,}")
     tell(f"by accounting             {share:.4f} of {count:,}")
