@@ -64,10 +64,10 @@ class Part:
         """The name of a reservation in this part."""
         return name if not self._number or not name else f"{name}-{self._number}"
 
-    def snapshots(self) -> Iterator[tuple[int, str]]:
-        """Yield the time and the JSON of each listing."""
+    def snapshots(self, after_s: float = 0.0) -> Iterator[tuple[int, str]]:
+        """Yield the time and the JSON of each listing after a time."""
         more = self._number * IDS
-        for epoch in self.epochs:
+        for epoch in [epoch for epoch in self.epochs if epoch + self.shift > after_s]:
             state = self._site.snapshot(epoch)
             for job in state["jobs"]:
                 job["job_id"] += more
@@ -235,8 +235,10 @@ def record_week(
 ) -> bool:
     """Play the week without simulations; True if nothing is lost and both coverages are the same."""
     recorder, same = Recorder(folder, accounting), True
-    played = ((epoch, text) for part in parts for epoch, text in part.snapshots())
-    for number, (epoch, text) in enumerate(islice(played, count), 1):
+    first_s = recorder.journal.latest_s
+    done = sum(epoch + part.shift <= first_s for part in parts for epoch in part.epochs)
+    played = (one for part in parts for one in part.snapshots(first_s))
+    for number, (epoch, text) in enumerate(islice(played, count - done), done + 1):
         recorder.take(epoch, f"{epoch}.json", json.loads(text))
         if number % 1000 == 0 or number == count:
             before = recorder.journal.figures(), recorder.journal.coverage()

@@ -186,6 +186,8 @@ def rows_of(
         verdict = verdict_of(entry.reason)
         if verdict.fate is not Fate.KNOWN:
             silent[name] = Silent(name, _WITHOUT[verdict.fate], f"{entry.reason}: {verdict.words}")
+        elif entry.after and name not in places:  # its reader leaves out jobs that wait for others
+            silent[name] = Silent(name, _OUTSIDE, f"{entry.reason}: on job {entry.after[0]}")
     _follow(state, listed, places, kinds, silent)
     kept = np.array([keeps_all or name not in silent for name in names_of_jobs], bool)
     number = np.cumsum(kept) - 1
