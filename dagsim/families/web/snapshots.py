@@ -14,8 +14,8 @@ from pathlib import Path
 from time import monotonic, time
 from typing import Any, NamedTuple, TypeAlias
 
+from dagsim import services
 from dagsim.families.web.watching import Figures, Journal, Source, Watched
-from dagsim.family import service
 from dagsim.processes import end_with_parent, kill_workers, starting
 
 QUEUE = "queue"
@@ -153,7 +153,7 @@ class Snapshots:
                 settings = settings._replace(
                     remark=self.journal.sentence(), outcomes=self.journal.figures(), since_s=self.journal.latest_s
                 )
-            self._pending = self._pool.submit(service("forecast_snapshot"), settings, path, whole)
+            self._pending = self._pool.submit(services.forecast_snapshot.required(), settings, path, whole)
 
     def _end_late(self) -> None:
         """End a forecast that takes longer than the interval, so that the next snapshot can be
