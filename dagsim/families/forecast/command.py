@@ -276,7 +276,7 @@ def explain_waiting(
     if as_json:
         say(json.dumps({"audit": audit.to_dict(), "t": question.t, "remarks": question.remarks, **answer.to_dict()}))
         return
-    for remark in question.remarks:
+    for remark in [*audit.sentences(urgent=False), *question.remarks]:
         say(f"{state.name}: {remark}", err=True)
     for sentence in why_sentences(answer):
         say(sentence)
@@ -358,11 +358,13 @@ def _backtest(
     if output.json:
         say(json.dumps(scores))
     elif not output.quiet:
-        from dagsim.families.forecast.texts import backtest_grid, backtest_sentences
+        from dagsim.families.forecast.texts import backtest_grid, backtest_sentences, parts_grids
         from dagsim.report.terminal import show_grid
 
         say(backtest_sentences(scores)[0])
         show_grid(backtest_grid(scores))
+        for grid in parts_grids(scores):
+            show_grid(grid)
         say(knowledge)
 
 

@@ -22,6 +22,7 @@ from dagsim.workload.load import Load, LoadMeter, seconds_of
 
 if TYPE_CHECKING:
     from dagsim.systems.cluster.audit import Audit, Auditor
+    from dagsim.traces.reader import Unstarted
     from dagsim.traces.trace import Trace
 
 JOBS_KEPT = 20_000
@@ -103,6 +104,7 @@ class JobStream:
         trace: Trace | None = None,
         begins_s: float = 0.0,
         *,
+        left: Iterable[Job] | None = None,
         whole: bool = False,
         auditor: Auditor | None = None,
     ) -> None:
@@ -115,7 +117,7 @@ class JobStream:
         self._auditor = auditor
         self.change: Callable[[Job], Job] | None = None
         """Changes each job as it is read; columns and the load do not include the change."""
-        self._begins_s = begins_s
+        self._begins_s, self._left = begins_s, left
         self._trace = trace
         self._jobs = jobs
         self._cluster, self._runtime = cluster, runtime
@@ -142,7 +144,11 @@ class JobStream:
     def left(self) -> Iterable[Job] | None:
         """The jobs that had left before the beginning, with their runs; None if they are not
         known."""
-        return self._jobs.left if isinstance(self._jobs, StoredJobs) else None
+        return self._jobs.left if isinstance(self._jobs, StoredJobs) else self._left
+
+    def unstarted(self) -> Iterable[Unstarted]:
+        """Return the jobs that were in the queue of a log and never started."""
+        return () if self._trace is None else self._trace.unstarted()
 
     def outages(self) -> Outages:
         """Return the periods in which the trace's own machines were absent; empty for a window. Reads

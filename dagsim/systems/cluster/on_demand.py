@@ -265,7 +265,7 @@ class OnDemandNodes(Forked):
             machines.asleep |= machine.bit
         is_open = self.is_open(node) and not kernel.is_down(node)
         if is_open and not machine.up:
-            machines.bring_up(machine)
+            machines.bring_up(machine, kernel.now)
             kernel.changed = True
         elif machine.up and not is_open:
             machines.take_down(machine)

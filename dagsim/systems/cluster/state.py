@@ -726,6 +726,12 @@ class Past(Protocol):
 
     at_s: float
     """The beginning."""
+    jobs: Sequence[Job]
+    """The jobs of the simulation that arrived before."""
+    is_whole: bool
+    """True if nothing that happened before is missing."""
+    reminded: list[object]
+    """Listeners that remember what happened before, and are told only what happens at the beginning."""
 
     def tell(self, index: object) -> None:
         """Call the methods of an index for everything that happened, in the original order and with
@@ -746,6 +752,7 @@ class Frontier(Forked):
         "past": EMPTY,
         "rated": EMPTY,
         "ready": COPIED,
+        "refused": COPIED,
         "started": EMPTY,
         "unknown": COPIED,
     }
@@ -767,6 +774,8 @@ class Frontier(Forked):
         self.jobs: Live[int, JobState] = Live()
         self.ready: Live[TaskState, None] = Live()
         """Ready tasks, in the order they became ready."""
+        self.refused: list[JobState] = []
+        """Jobs that were rejected on arrival at a site, where other programs may keep them in their queues."""
 
     def add(self, task: TaskState, now: float) -> None:
         """Add a task that became ready, or instances that came back. When its last waiting instance

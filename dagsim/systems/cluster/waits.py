@@ -439,16 +439,16 @@ class _Past:
         elif kind == Kind.POWER:
             self._power[node] = int(value)
         if kind in (Kind.DOWN, Kind.UP, Kind.POWER):
-            self._open_or_close(self._machines.list[node])
+            self._open_or_close(self._machines.list[node], time_s)
 
-    def _open_or_close(self, machine: NodeState) -> None:
+    def _open_or_close(self, machine: NodeState, now: float) -> None:
         """Open a node to tasks or close it, depending on its failures and its power state."""
         rule = machine.node.on_demand
         is_open = machine.index not in self._down and (rule is None or rule.is_open(self._power[machine.index]))
         if machine.up and not is_open:
             self._machines.take_down(machine)
         elif is_open and not machine.up:
-            self._machines.bring_up(machine)
+            self._machines.bring_up(machine, now)
 
     def booting(self, job: int) -> Causes:
         """Return the cause of a job's wait while the nodes that it already holds are booting."""
@@ -801,7 +801,9 @@ class Obstacles:
             seconds = self._runtime.seconds(task, machines.types)
             demand = machines.compile(task.demand, task.instances if task.gang else 0)
             if demand.rejected is not None:
-                return _too_large(task, demand, "the cluster")
+                asked = TaskState(active, index, task, demand, seconds, 0)
+                own = self._rules.never(asked) if getattr(self._rules, "has_own_words", False) else ()
+                return next(iter(own), "") or _too_large(task, demand, "the cluster")
             site = machines.site
             if site is not None and (words := self._outside(job, task, now_s)):
                 return words

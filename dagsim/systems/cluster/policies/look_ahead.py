@@ -58,6 +58,8 @@ class EftWait:
         ConfigError: The order is unknown.
     """
 
+    rehearses = False  # an index has the work that jobs had left
+
     def __init__(self, theta: float = 0.75, order: str = "work", placement: str | PlacementRule = "best-fit") -> None:
         require(theta >= 0, "eft-wait: theta must be 0 or more", theta)
         require(order in _ORDERS, f"eft-wait: order must be one of {', '.join(_ORDERS)}", order)

@@ -509,6 +509,7 @@ class RandomFeasible:
     """
 
     forgets = "how many random numbers had been drawn"
+    rehearses = False  # the order of its bags depends on the numbers drawn, too
 
     def __init__(self, placement: str | PlacementRule = "best-fit") -> None:
         self.placement = placing(placement)

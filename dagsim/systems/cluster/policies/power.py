@@ -110,6 +110,7 @@ class CheapHours:
     """
 
     forgets = "the GPUs that tasks had booked"
+    rehearses = False  # an index has the bookings
 
     def __init__(
         self,
