@@ -29,7 +29,6 @@ WHOLE_NUMBERS = {
         "sum(piece.count for piece in pieces)",
     },
     "traces/batch.py": {"sum(counts)"},
-    "families/formats/flux.py": {'sum(len(hosts(f"x[{ids}]")) for ids in ranges[:1])'},
     "families/pbs/pbs_jobs.py": {
         "sum( int(last) - int(first) + 1 for first, dash, last in ranges_ if dash and (first + last).isdecimal() )",
         "sum(chunk.pieces for chunk in parsed)",
@@ -42,7 +41,10 @@ WHOLE_NUMBERS = {
     },
     "families/formats/philly.py": {"sum(len(gpus) for gpus in lists if isinstance(gpus, list))"},
     "families/slurm/sacct.py": {"sum(count for _, count in taken.slices)", "sum(size for _, size in allocated.types)"},
-    "families/kubernetes/pods.py": {"sum(whole_gpus(taken.get(name, 0)) for name in WHOLE_GPUS)"},
+    "families/kubernetes/pods.py": {
+        "sum(count for _, count in domains)",
+        "sum(whole_gpus(taken.get(name, 0)) for name in WHOLE_GPUS)",
+    },
     "families/capacity/whatif.py": {"sum(count for count, _ in groups)"},
     "families/site/node_lists.py": {
         "sum(group.name.startswith(label) for group in imported.groups)",
