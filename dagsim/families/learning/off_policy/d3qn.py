@@ -19,6 +19,7 @@ from dagsim.families.learning.nets.actor import ObservationBatch, ScoreNet, samp
 from dagsim.families.learning.off_policy import D3qnConfig, RainbowConfig
 from dagsim.families.learning.off_policy.replay import Drawn, ReplayBuffer
 from dagsim.families.learning.rollouts import EpisodeSteps
+from dagsim.model.arithmetic import ordered_sum
 
 __all__ = ["D3qn", "Duelling", "QLearner", "follow", "q_loss"]
 
@@ -76,7 +77,7 @@ class QLearner(ABC, Generic[ConfigT, QT]):
             follow(self.target, self.q, config.target_rate)
             losses.append(float(loss.detach()))
         return {
-            "reward": float(np.mean([sum(steps.rewards) for steps in episodes])),
+            "reward": float(np.mean([ordered_sum(steps.rewards) for steps in episodes])),
             "samples": float(sum(len(steps.choices) for steps in episodes)),
             "loss": float(np.mean(losses)),
             "lr": lr,

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from dagsim.families.learning.learner import LearnerContext
 from dagsim.families.learning.on_policy import PpoConfig, ReinforceConfig
 from dagsim.families.learning.on_policy.policy_gradient import Choices, PolicyGradient, shuffled
+from dagsim.model.arithmetic import ordered_sum
 
 __all__ = ["Ppo", "Reinforce", "Update", "policy_gradient_loss", "policy_loss"]
 
@@ -112,4 +113,4 @@ class Reinforce(PolicyGradient[ReinforceConfig]):
                 entropies.append(float(entropy.detach().sum()))
             nn.utils.clip_grad_norm_(net.parameters(), config.max_grad)
             self.optimizer.step()
-        return {"entropy": sum(entropies) / max(len(free), 1)}
+        return {"entropy": ordered_sum(entropies) / max(len(free), 1)}
