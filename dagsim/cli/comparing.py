@@ -161,7 +161,7 @@ def why(
         typer.Option("--policy", "-a", metavar="NAME", help="Policy of the run (default: the first) or of the site."),
     ] = None,
     number: Annotated[
-        int | None, typer.Option("--run", min=0, help="Number of the run, from 0 (default: the first).")
+        int | None, typer.Option("--run", min=0, help="Number of the run, counted from 0 (default: the first).")
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="Maximum number of jobs in each list.")] = 10,
     set_: Settings = None,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dagsim.families.forecast.live import Expected, ExpectedShape, Prospect, WithoutForecast
 from dagsim.families.forecast.scores import WITHIN_S
 from dagsim.report.grid import Grid
+from dagsim.text import count_of
 
 if TYPE_CHECKING:
     from dagsim.families.forecast.explanation import Explanation
@@ -38,7 +39,7 @@ def basis(answer: Prospect[Any]) -> str:
 
 
 def _chance(chance: float) -> str:
-    return f"{100 * chance:.0f} %"
+    return f"{100 * chance:.0f}%"
 
 
 def queue_grid(answer: Prospect[Expected]) -> Grid:
@@ -57,7 +58,7 @@ def queue_grid(answer: Prospect[Expected]) -> Grid:
         )
         for row in rows
     ]
-    heads = ("job", "user", "partition", "median", "90 %", "in 1 h", "in 24 h", "waits for")
+    heads = ("job", "user", "partition", "median", "90%", "in 1 h", "in 24 h", "waits for")
     counts = f"{len(rows):,} waiting jobs; {basis(answer)}."
     notes = (counts, PROMISE, *(() if answer.calibrated else (UNCALIBRATED,)))
     return Grid("Time until waiting jobs start", heads, cells, notes, texts=(0, 1, 2, 4, 7))
@@ -72,11 +73,16 @@ def without_grid(without: Sequence[WithoutForecast]) -> Grid:
 def without_sentence(without: Sequence[WithoutForecast]) -> str:
     """Describe how many waiting jobs get no forecast, in two kinds."""
     never = sum(job.kind == "never" for job in without)
+    held = len(without) - never
     words = [
-        *([f"{never:,} jobs can never start under the present rules"] if never else []),
-        *([f"{len(without) - never:,} jobs are held or wait for other jobs or events"] if len(without) > never else []),
+        *([f"{count_of(never, 'job', 'jobs')} can never start under the present rules"] if never else []),
+        *(
+            [f"{count_of(held, 'job is held or waits', 'jobs are held or wait')} for other jobs or events"]
+            if held
+            else []
+        ),
     ]
-    return f"{', '.join(words)}: they get no forecast"
+    return f"{', '.join(words)}: {'it gets' if len(without) == 1 else 'they get'} no forecast"
 
 
 def shapes_grid(answer: Prospect[ExpectedShape]) -> Grid:
@@ -93,7 +99,7 @@ def shapes_grid(answer: Prospect[ExpectedShape]) -> Grid:
         )
         for row in sorted(rows, key=lambda row: row.ends_s[9])
     ]
-    heads = ("shape", "start", "90 %", "in 1 h", "end", "90 % of ends")
+    heads = ("shape", "start", "90%", "in 1 h", "end", "90% of ends")
     notes = [f"From {basis(answer)}. {PROMISE}", *([] if answer.calibrated else [UNCALIBRATED])]
     if len(rows) > 1:
         least = min(row.cut for row in rows)
@@ -222,14 +228,14 @@ def backtest_grid(scores: Mapping[str, Any]) -> Grid:
                 f"{entry['ratio'][0]:.2f}" if "ratio" in entry else "",
             )
         )
-    heads = ("", "", "coverage of 90 %", "CRPS", "median error", *NEAR, "CRPS, each once", "our CRPS / theirs")
+    heads = ("", "", "coverage of 90%", "CRPS", "median error", *NEAR, "CRPS, each once", "our CRPS / theirs")
     notes = tuple(backtest_sentences(scores)[1:])
     return Grid("Forecasts and baselines on the same rows", heads, cells, notes)
 
 
 def backtest_sentences(scores: Mapping[str, Any]) -> list[str]:
     """Return the main results of a back-test, most important first."""
-    inside = f"{100 * scores['coverage_90']:.0f} % of the jobs started within their 90% interval"
+    inside = f"{100 * scores['coverage_90']:.0f}% of the jobs started within their 90% interval"
     counts = f"{scores['n']:,} rows of {scores['submissions']:,} submissions at {scores['instants']:,} times"
     lines = [
         f"{inside}; half of the medians are within a factor of {2.718281828 ** scores['median_abs_log']:.1f}.",

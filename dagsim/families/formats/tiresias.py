@@ -36,7 +36,9 @@ _SIA_FORM = csv_form(_SIA, numbers=(1, 3, 4), texts=(0, 2), header=True)
 
 
 class Tiresias(Reader):
-    """One gang per job: ``num_gpu`` instances with one GPU each, which may be on several nodes."""
+    """Builds one gang per job, with ``num_gpu`` instances of one GPU each, which may be on several
+    nodes.
+    """
 
     name = "tiresias"
     summary = "job lists of Tiresias, Muri, Chronus, Pollux and Sia (CSV)"

@@ -34,6 +34,7 @@ from dagsim.families.kubernetes.terms import WHOLE_GPUS
 from dagsim.families.site.node_lists import FoundNode, ImportedSite, read_nodes
 from dagsim.model import GPU_TYPES, QueueTree
 from dagsim.model.arithmetic import ordered_sum
+from dagsim.text import count_of
 from dagsim.traces.documents import elements, list_in, object_in, text_in
 from dagsim.traces.fields import Dirty
 from dagsim.traces.sites import site_gpu
@@ -172,7 +173,8 @@ class KueueSite(ImportedSite):
             switches[path][0].append(name)
         if lacking:
             self.drop(
-                f"Topology {used[0]}: {lacking:,} nodes lack a label for one of its levels; each is alone at that level"
+                f"Topology {used[0]}: {count_of(lacking, 'node lacks', 'nodes lack')} a label for one of its "
+                "levels; each is alone at that level"
             )
         self.drop(f"Topology {used[0]}: bandwidths of the network are defaults")
         tree = [
@@ -323,14 +325,14 @@ def changed_queues(queues: QueueTree | None, file: Path) -> QueueTree:
         InputError: The configuration has no objects of Kueue, or the file changes none of them.
     """
     if queues is None or queues.kueue is None:
-        raise InputError(f"{file}: the configuration has no objects of Kueue (queues.kueue) that it could change")
+        raise InputError(f"{file}: the configuration has no Kueue objects (queues.kueue) that the file could change")
     try:
         objects = with_objects(queues.kueue, _objects(Source(file)))
     except TraceError as error:
         text = str(error)
         raise TraceError(text if text.startswith(str(file)) else f"{file}: {text}") from None
     if objects == queues.kueue:
-        raise InputError(f"{file}: its objects are those of the configuration already")
+        raise InputError(f"{file}: the configuration already contains the same objects, so the file changes nothing")
     return replace(queues, kueue=objects)
 
 

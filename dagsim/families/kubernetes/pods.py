@@ -18,6 +18,9 @@ from dagsim.traces.times import moment_s
 
 _SHARED = "nvidia.com/gpu.shared"
 _MILLI = "alibabacloud.com/gpu-milli"
+_AMOUNTS = ("requests", "limits")
+_ACCELERATOR = re.compile(r"(?i).+/.*(gpu|npu|tpu|ascend|cuda|gaudi|neuron|mlu|dcu|/[abhlptv]\d{1,3})")
+"""Extended resources whose names say that they are accelerators."""
 _SLICE = re.compile(r"nvidia\.com/mig-(\d)g\.(\d{1,4})gb")
 TYPE_LABELS = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator", "cloud.google.com/gke-tpu-accelerator")
 
@@ -218,6 +221,10 @@ def unmodelled_of(spec: Any) -> Iterator[str]:
         yield "device claims (DRA)"
     if text_in(spec, "schedulerName") not in ("", "default-scheduler"):
         yield f"the scheduler {text_in(spec, 'schedulerName')[:60]!r}"
+    asked = {name for one in containers for part in _AMOUNTS for name in object_in(one, "resources", part)}
+    for name in sorted(filter(_ACCELERATOR.search, asked)):
+        if name not in (*WHOLE_GPUS, _SHARED, _MILLI) and not _SLICE.fullmatch(name):
+            yield f"{name[:80]}, which is not one of the resources that count as GPUs"
 
 
 def pod_demand(spec: Any) -> PodDemand:
@@ -417,7 +424,7 @@ def kueue_workload(object: Any, around: ClusterObjects | None = None, *, now: bo
     for pod_set in list_in(spec, "podSets"):
         count, template = object_in(pod_set).get("count"), object_in(pod_set, "template", "spec")
         if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MOST_PODS:
-            raise Dirty("with an impossible count")
+            raise Dirty("with an invalid count")
         yield PodRecord(
             text_in(owner, "uid") or text_in(object, "metadata", "uid") or f"{namespace}/{name}",
             f"{namespace}/{name}",
@@ -517,7 +524,7 @@ def _carried(object: Any, around: ClusterObjects, *, now: bool) -> dict[str, Any
     try:
         kueue_workload_object(carried)
     except TraceError:
-        raise Dirty("with an impossible quantity, count or time") from None
+        raise Dirty("with an invalid quantity, count or time") from None
     return carried
 
 

@@ -46,7 +46,7 @@ from dagsim.model.arithmetic import numbered, ordered_sum
 from dagsim.traces.batch import NOT_OVER
 from dagsim.traces.chunks import Table, local_seconds
 from dagsim.traces.fields import Dirty, count, finite_number
-from dagsim.traces.reader import Block, Reader
+from dagsim.traces.reader import Block, Reader, Unstarted
 from dagsim.traces.report import Disagreement, ImpossibleTimes, OnlyInText, ReadReport, RepeatedId
 from dagsim.traces.rows import (
     Findings,
@@ -60,7 +60,7 @@ from dagsim.traces.rows import (
 )
 from dagsim.traces.sites import listed_hosts, readable_hosts, site_gpu
 from dagsim.traces.source import Source
-from dagsim.traces.times import UNSET_MOMENTS, are_milliseconds, duration_s, is_unset, moment_s, with_offsets
+from dagsim.traces.times import UNSET_MOMENTS, duration_s, in_seconds, is_unset, moment_s, with_offsets
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations, objects, optional
 
@@ -164,6 +164,19 @@ class Sacct(Reader):
         reading = _Reading.of(options, self.tables)
         parts = in_parts(partial(reading.rows, source), reading.keys, report, reading.learn)
         return job_blocks(map(reading.batch, parts), report, most)
+
+    def unstarted(self, source: Source, options: TraceOptions) -> Iterator[Unstarted]:
+        reading, report = _Reading.of(options, self.tables), ReadReport()
+        tables = list(reading.rows(source, report))
+        ran = {
+            _job_id(id)
+            for table in tables
+            for id, start in zip(_ids(table).tolist(), reading._moments(table, "Start"), strict=True)
+            if start >= 0
+        }
+        for table in tables:
+            idle = [id not in ran for id in map(_job_id, _ids(table).tolist())]
+            yield from reading.unstarted(table.chosen(np.flatnonzero(idle)))
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         which = "all attempts together" if options.protocol == "all-attempts" else "its last attempt"
@@ -516,6 +529,21 @@ class _Reading:
         completed = np.array([word.upper().startswith("COMPLETED") for word in states.words], bool)[states.place]
         self.reuse.add(*columns, self._moments(table, "Submit"), self._moments(table, "End"), completed)
 
+    def unstarted(self, table: Table) -> Iterator[Unstarted]:
+        """Yield the jobs in a table of rows that never ran; a job that was never eligible did not
+        wait.
+        """
+        times = _Times.of(table, *[self._moments(table, name) for name in _MOMENTS])
+        reading = replace(self, findings=Findings(), times=times)
+        for row in range(len(table)):
+            try:
+                attempt = reading._attempt(row, dict(zip(COLUMNS, table.fields(row), strict=True)))
+                job = reading._made(attempt.submit_s, [replace(attempt, allocated=attempt.asked)])
+                if reading.times.moment("Eligible", row) is not None:
+                    yield Unstarted(job, inf if attempt.end_s is None else attempt.end_s)
+            except (Dirty, ModelError):  # reading the log for its jobs has reported it
+                continue
+
     def note_nodes(self, table: Table, rows: np.ndarray) -> None:
         """Report rows whose list of nodes cannot be read, or does not have as many nodes as the row
         states.
@@ -568,10 +596,9 @@ class _Reading:
             seconds[seconds < 0] = -inf
             for row in np.flatnonzero(np.isnan(seconds)).tolist():
                 seconds[row] = _or_nan(lambda text: moment_s(text, "", self.zone), texts[row])
-        if (long := are_milliseconds(seconds)).any():
-            seconds = np.where(long, seconds / 1000, seconds)
-            if scaled is not None:
-                scaled.append(long)
+        seconds, long = in_seconds(seconds)
+        if scaled is not None and long.any():
+            scaled.append(long)
         odd = (seconds <= 0) | (seconds >= UNSET_MOMENTS[1])
         if odd.any():
             seconds[odd & np.isin(seconds, UNSET_MOMENTS[not self._is_dated(table) :])] = nan
@@ -709,7 +736,7 @@ class _Reading:
         """Return the run time of an attempt that ran.
 
         Raises:
-            Dirty: The run time is not stated, or is impossible.
+            Dirty: The run time is missing or invalid.
         """
         if fault := _FAULTS[self.times.fault[place]]:
             raise Dirty(fault)

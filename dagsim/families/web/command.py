@@ -74,12 +74,14 @@ def serve(
 ) -> None:
     """Show the runs of a folder in a browser: a list, a page for each, and live progress.
 
-    With --config, the folder may hold snapshots of a queue (squeue --json > results/now.json, say once
-    a minute): the newest is forecast as by dagsim eta, and its page redraws itself.
+    With --config, the folder may also contain snapshots of a queue (for example, squeue --json >
+    results/now.json every minute). The newest snapshot is forecast as by dagsim eta, on a page that
+    updates itself.
 
-    With --watch, each snapshot is forecast, or the site's own --command is run --every so many seconds; forecasts
-    and their later truth are kept in RESULTS/forecasts.jsonl, /queue.json and /metrics are for portals and
-    Prometheus (docs/live.md). Otherwise the server writes nothing. It contacts no other host.
+    With --watch, every new snapshot is forecast. The snapshots come from --command, which is run every
+    --every seconds, or from another program. Forecasts and actual starts are appended to
+    RESULTS/forecasts.jsonl, and served as /queue.json (for portals) and /metrics (for Prometheus); see
+    docs/live.md. Without --watch, the server writes nothing. It never contacts another host.
 
     Example: dagsim serve results
     """

@@ -64,6 +64,7 @@ from dagsim.systems.cluster.network.base import levels_in
 from dagsim.systems.cluster.nodes import Allotted, ClusterState, DemandClass
 from dagsim.systems.cluster.on_demand import OnDemandNodes
 from dagsim.systems.cluster.past import recall_past
+from dagsim.systems.cluster.rehearsal import rehearse
 from dagsim.systems.cluster.site import SiteState, down_windows
 from dagsim.systems.cluster.stalled import GONE, OVER, Wakes, only_endless, why_stalled
 from dagsim.systems.cluster.state import Frontier, Held, JobState, Live, Run, TaskState
@@ -98,6 +99,7 @@ class ClusterKernel(Forked):
     their runs continue (``Job.in_flight``), so the log starts with this past. The times of failures
     are counted from this beginning. ``left`` contains the jobs that had left by then, with their
     runs; it is None if they are unknown. Only policies that remember finished jobs receive them.
+    ``unstarted`` returns the jobs of a log that never started, for policies that ask for them.
 
     Raises:
         ModelError: An instance in flight does not fit into the cluster, or gangs communicate
@@ -115,6 +117,7 @@ class ClusterKernel(Forked):
         "_shows_truth": SAME,
         "_started": SAME,
         "_streams": COPIED,
+        "_unstarted": SAME,
         "_wake_s": SAME,
         "applicants": COPIED,
         "changed": SAME,
@@ -131,6 +134,7 @@ class ClusterKernel(Forked):
         "preemption": SAME,
         "queues": SAME,
         "record": EMPTY,
+        "reminded": SAME,
         "running": COPIED,
         "schedule": COPIED,
         "sharing": SAME,
@@ -150,6 +154,7 @@ class ClusterKernel(Forked):
         origin_s: float = 0.0,
         begins_s: float = 0.0,
         left: Iterable[Job] | None = None,
+        unstarted: Callable[[], Iterable[tuple[Job, float]]] | None = None,
     ) -> None:
         models = Models() if models is None else models
         self.models = models = replace(models, estimates=known(models.estimates, jobs))
@@ -161,6 +166,7 @@ class ClusterKernel(Forked):
         levels = None if models.network is None else levels_in(models.network, names)
         self.levels = tuple(levels or ())
         self.machines = ClusterState(cluster, SiteState.of(cluster, self.queues, origin_s, levels))
+        self._unstarted = unstarted
         self.jobs = jobs
         """The jobs as passed in; their source may have more information."""
         self.upcoming = JobsToCome(jobs)
@@ -187,6 +193,8 @@ class ClusterKernel(Forked):
         self.stuck = dict[int, str]()
         """Jobs, by number, with a task that was taken out of the queue because it can never start,
         and the reason."""
+        self.reminded = False
+        """True if the policy remembers the past as if it had made it."""
         self._shows_truth, self._streams = False, dict[str, np.random.Generator]()
         failures = list(models.failures)
         if self.queues is not None and self.queues.outages:
@@ -263,6 +271,14 @@ class ClusterKernel(Forked):
     def _site_limits(self, job: Job) -> TimeLimits:
         return _NO_LIMITS if self.queues is None else self.queues.time_limits(job)
 
+    def unstarted(self, wanted: Callable[[Job], bool]) -> list[tuple[JobState, float]]:
+        """See ``ClusterView.unstarted``."""
+        found = [entry for entry in self._unstarted() if wanted(entry[0])] if self._unstarted else []
+        states = [(self.state_of(job, -1 - at)[0], until_s) for at, (job, until_s) in enumerate(found)]
+        for active, _ in states:
+            self._estimate(active)
+        return states
+
     def requested_s(self, task: TaskState) -> tuple[float, ...] | None:
         """See ``ClusterView.requested_s``."""
         claimed = task.task.estimate
@@ -302,6 +318,15 @@ class ClusterKernel(Forked):
         self._shows_truth = True
         for active in (*self.frontier.jobs.values(), *self.applicants.values()):
             active.shows_truth = True
+
+    def remind(self, policy: object) -> None:
+        """Give the policy the memory that it would have at the beginning, if the past is its own (``rehearse``)."""
+        again = None if self.frontier.past is None else rehearse(self, self.frontier.past, policy)
+        self.reminded = again is not None
+        if again is not None:
+            self._streams = again._streams
+            if self.now < again._wake_s < inf:
+                self.wait(again._wake_s)
 
     def decisions(self, until_s: float = inf) -> Generator[ClusterView, Iterable[Decision] | None, None]:
         """Yield a view whenever something has changed, and receive decisions for it (``None``: no
@@ -441,7 +466,7 @@ class ClusterKernel(Forked):
         if rejected is not None and not job.in_flight:  # a job that is already running may continue
             self._record_job(_REJECTED, number, float(rejected))
             return
-        self.models.estimates.apply(active, schedule.seed, lambda task: self._limits_s(job, task.task, task.seconds))
+        self._estimate(active)
         if self.eligibility is None and job.eligible_s is not None:
             self.eligibility = Eligibility(self)
         if self.eligibility is None or not self.eligibility.holds(active):
@@ -474,6 +499,13 @@ class ClusterKernel(Forked):
                 rejected = demand.rejected
         active.rank()
         return active, rejected
+
+    def _estimate(self, active: JobState) -> None:
+        """Replace the true run times of a job by the estimates that policies know."""
+        job = active.job
+        self.models.estimates.apply(
+            active, self.schedule.seed, lambda task: self._limits_s(job, task.task, task.seconds)
+        )
 
     def enter(self, active: JobState) -> None:
         """Let a job enter the system: its tasks without parents become ready."""
@@ -768,7 +800,7 @@ class ClusterKernel(Forked):
         if not was or self._down[node]:
             return
         if self.on_demand is None or self.on_demand.is_open(node):
-            self.machines.bring_up(self.machines.list[node])
+            self.machines.bring_up(self.machines.list[node], self.now)
         self._away -= 1
         self.record(packed_row(_UP, self.now, -1, -1, -1, node, 0, 0, 0.0))
         self.changed = True
@@ -841,6 +873,7 @@ class ClusterKernel(Forked):
         if by_estimates:
             twin.upcoming = JobsToCome(())
             twin.upcoming.peek()
+            twin._unstarted = None
             twin.frontier.believe_estimates()
             if twin.on_demand is not None:
                 twin.on_demand.believe_estimates()

@@ -332,6 +332,7 @@ class ClusterState(Forked):
         "recent": COPIED,
         "released": SAME,
         "reopen_s": SAME,
+        "returned_s": SAME,
         "shared": COPIED,
         "site": COPIED,
         "types": SAME,
@@ -375,6 +376,8 @@ class ClusterState(Forked):
         """Number of releases. A demand class that did not fit need not be tried again until it
         changes.
         """
+        self.returned_s = -inf
+        """The latest time at which a node came back, or opened to a task."""
         self.recent: deque[NodeState] = deque(maxlen=_LOOK_BACK)
         """The machines of the last releases, latest last; demands that did not fit before can only
         fit on these.
@@ -610,10 +613,10 @@ class ClusterState(Forked):
             self.by_cpus[machine.type].remove(bit, _cores(machine.cpus))
         machine.up = False
 
-    def bring_up(self, machine: NodeState) -> None:
+    def bring_up(self, machine: NodeState, now: float) -> None:
         """Add a repaired machine to the indexes again."""
         bit = 1 << machine.index
-        machine.up = True
+        machine.up, self.returned_s = True, now
         self.released += 1
         self.recent.append(machine)
         self.by_gpus[machine.type].add(bit, machine.idle)
@@ -647,6 +650,7 @@ class ClusterState(Forked):
         if site is None:
             return
         self.judged.clear()
+        self.returned_s = now
         self.released += _LOOK_BACK + 1  # classes that did not fit have to search all nodes again
         for demand in self.classes.values():
             if demand.terms is not None:
@@ -698,12 +702,13 @@ class ClusterState(Forked):
         compiled = DemandClass(demand, gang, types, len(self.classes), key, terms)
         compiled.sliced = parted_types(demand.gpu_types)
         if compiled.counted and not any(self._could_count(compiled, (index,)) for index in types):
-            # A gang runs on a single type here. If only nodes of several types together could
-            # satisfy the counts, the demand is restricted only by its features.
+            # Most policies run a gang on a single type. If only nodes of several types together could
+            # satisfy the counts, the demand is restricted only by its features; the counts remain
+            # for policies that mix types.
             compiled.counted = not self._could_count(compiled, types)
             if not compiled.counted and terms is not None:
                 parts = reduce(or_, [count.nodes for count in terms.counts])
-                compiled.terms = terms._replace(nodes=terms.nodes & parts, counts=())
+                compiled.terms = terms._replace(nodes=terms.nodes & parts)
                 compiled.open_to(compiled.nodes & parts)
         if not types:
             compiled.rejected = RejectReason.NO_SUCH_GPU

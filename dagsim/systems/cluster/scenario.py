@@ -198,7 +198,8 @@ class ClusterScenario(Models, ClusterWorld):
     lists GPU types that jobs from a trace may use in addition to those that they name. ``request``
     contains the terms of jobs that state no terms themselves. ``outages`` removes nodes while the
     trace's own machines were away. ``begins_s`` is the time at which the simulation begins if
-    ``workload`` is a list of jobs; a trace has its own beginning. With ``admission``, each job
+    ``workload`` is a list of jobs; a trace has its own beginning. ``left`` contains the jobs that
+    had left by then, with their runs, if they are known and not in the list. With ``admission``, each job
     waits for ``Admit`` or ``Reject``. ``engine`` applies only to policies that are given by name
     (``engaged``). A caller of ``kernel`` makes decisions during the simulation, which requires the
     SimPy kernel.
@@ -212,6 +213,7 @@ class ClusterScenario(Models, ClusterWorld):
     elastic: ChangesJobs | None = None
     request: Request | None = None
     begins_s: float = 0.0
+    left: Iterable[Job] | None = None
     _sequences: _Sequences = field(default_factory=_Sequences, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -248,7 +250,8 @@ class ClusterScenario(Models, ClusterWorld):
         """
         if self.engine == "compiled":
             raise ConfigError(
-                "engine compiled only runs policies given by name; to take decisions one by one, use simpy or auto"
+                "the compiled engine only runs policies given by name; to make decisions one by one, use engine "
+                "simpy or auto"
             )
         return self._live(self.jobs(seed), seed, on_arrivals, observers)
 
@@ -316,6 +319,7 @@ class ClusterScenario(Models, ClusterWorld):
             origin_s=origin_s,
             begins_s=jobs.begins_s,
             left=jobs.left,
+            unstarted=jobs.unstarted,
         )
 
     def fitted(self, policy: ClusterPolicy) -> ClusterPolicy:
@@ -394,7 +398,7 @@ class ClusterScenario(Models, ClusterWorld):
                 stored, exact = self._sequences.get(seed, drawn_jobs), drawn.load_mode == "exact"
                 return JobStream(stored, self.cluster, self.runtime, whole=exact)
             case Iterable() as jobs:
-                return JobStream(jobs, self.cluster, self.runtime, begins_s=self.begins_s)
+                return JobStream(jobs, self.cluster, self.runtime, begins_s=self.begins_s, left=self.left)
             case file if file.window is not None:
                 cut, auditor = partial(self._window, file), self.auditor()
                 jobs = self._sequences.get(seed, cut)

@@ -132,7 +132,7 @@ class NodeGroup(Section):
         if self.hosts is not None and len(self.nodes) != self.count:
             raise ModelError(f"hosts: {self.hosts[:80]!r} lists {len(self.nodes)} nodes, but count is {self.count}")
         if (self.gpu is None) != (self.gpus == 0):
-            raise ModelError("gpu (a type) and gpus (the number per node) belong together, so give both or neither")
+            raise ModelError("gpu (a type) and gpus (the number per node) must be given together or left out together")
         for key, most in _MOST.items():
             if getattr(self, key) > most:
                 raise ModelError(f"{key} must be at most {most:,}, got {getattr(self, key):,}")
@@ -494,7 +494,7 @@ def _of_groups(part: NodePartition, section: ClusterSection) -> NodePartition:
     """
     nodes = [node for group in section.groups if part.name in group.partitions for node in group.nodes]
     if not nodes:
-        raise ModelError(f"partition {part.name!r}: none of its nodes is in the cluster")
+        raise ModelError(f"partition {part.name!r}: none of the partition's nodes are in the cluster")
     return replace(part, nodes=tuple(nodes))
 
 

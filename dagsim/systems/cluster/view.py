@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, runtime_checkabl
 
 import numpy as np
 
-from dagsim.model import Cluster, Decision, GpuType, Placement, QueueTree
+from dagsim.model import Cluster, Decision, GpuType, Job, Placement, QueueTree
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster.models.failures import Preemption
@@ -71,6 +71,10 @@ class Simulation(Protocol):
 
     def expected_moves_s(self, moves: Sequence[tuple[Run, Placement]]) -> list[float]:
         """See ``ClusterView.expected_moves_s``."""
+        ...
+
+    def unstarted(self, wanted: Callable[[Job], bool]) -> list[tuple[JobState, float]]:
+        """See ``ClusterView.unstarted``."""
         ...
 
     def requested_s(self, task: TaskState) -> tuple[float, ...] | None:
@@ -224,13 +228,16 @@ class ClusterView:
             index = self._build(make(), key)
         return index
 
-    def follow(self, listener: object) -> None:
+    def follow(self, listener: object) -> bool:
         """Send events to ``listener`` as to an ``index``, unless it already receives them. This is
         meant for listeners that store information about the past that no view shows. Call it at
-        each decision. In a fork, the copy of the listener receives the runs again.
+        each decision. In a fork, the copy of the listener receives the runs again. Return True if it did not
+        receive the events before.
         """
-        if listener not in self._frontier.indexes:
-            self._build(listener, listener)
+        if listener in self._frontier.indexes:
+            return False
+        self._build(listener, listener)
+        return True
 
     def fits(self, task: TaskState) -> bool:
         """Return True if an instance of the task (or the whole gang) could start now."""
@@ -269,6 +276,13 @@ class ClusterView:
         would lose.
         """
         return self._simulation.expected_moves_s(moves)
+
+    def unstarted(self, wanted: Callable[[Job], bool]) -> list[tuple[JobState, float]]:
+        """Return the ``wanted`` ones of the jobs that were in the queue of a log and never started, with
+        the times at which they left. They never arrive: a policy that reproduces the log's scheduler
+        may count them, from their arrivals on, among the jobs that wait.
+        """
+        return self._simulation.unstarted(wanted)
 
     def requested_s(self, task: TaskState) -> tuple[float, ...] | None:
         """Return the time limit that the user requested for an instance of the task, in seconds, by

@@ -122,7 +122,10 @@ def test_without_later_arrivals_metrics_count_the_jobs_that_waited() -> None:
             Job.single("v", Task("t", 9.0, gpu_types=("V100-16",)), 6.0, in_flight=(InFlight(6.0, (Share(1),)),)),
             "'v' is in flight on node 'b', but the task requests more than the whole cluster has",
         ),
-        (Job.single("now", Task("t", 9.0), 6.0, in_flight=(InFlight(40.0, (Share(1),)),)), "'now' runs since 40.0 s"),
+        (
+            Job.single("now", Task("t", 9.0), 6.0, in_flight=(InFlight(40.0, (Share(1),)),)),
+            "'now' has been running since 40.0 s",
+        ),
     ],
 )
 def test_a_state_that_does_not_fit_names_job_and_node(job: Job, says: str) -> None:
