@@ -49,7 +49,10 @@ WHOLE_NUMBERS = {
     "families/kubernetes/kueue_site.py": {
         "sum(record.count * (record.demand.gpus + 1) for record in records if record.demand.on_gpu)"
     },
-    "families/kubernetes/pods.py": {"sum(whole_gpus(taken.get(name, 0)) for name in WHOLE_GPUS)"},
+    "families/kubernetes/pods.py": {
+        "sum(count for _, count in domains)",
+        "sum(whole_gpus(taken.get(name, 0)) for name in WHOLE_GPUS)",
+    },
     "families/learning/cluster_rewards.py": {"sum(node.gpus for node in schedule.cluster.nodes)"},
     "families/learning/codecs/candidates.py": {"sum(pool.area)"},
     "families/learning/codecs/relative.py": {"sum(pool.area)"},
@@ -97,7 +100,6 @@ WHOLE_NUMBERS = {
         'sum(line.metrics.get("jobs_arrived") or 0 for line in lines)',
         "sum(line.metrics.get(name) or 0 for line in lines)",
     },
-    "families/web/watching.py": {"sum(inside)"},
     "metrics/incomplete.py": {'sum(run["count"] for run in runs)', 'sum(run["jobs"] for run in runs)'},
     "metrics/standings.py": {"sum(map(not_done, by_policy[policy].values()))"},
     "model/cluster.py": {"sum(node.gpus for node in self.nodes)"},
