@@ -11,6 +11,10 @@ An episode consists of an *arena*, which contains the bytes of all changing arra
 jobs has an ``Image``: the arena before the first event, and the constants. A new episode or a fork
 is therefore created by copying bytes once. Compiled code receives the addresses of the tables.
 Episodes may have different sizes.
+
+Addresses outlive a call only here, because building a table for each call would take longer than
+the decision itself. They stay valid because ``_put`` replaces the image, arena, log and table of an
+episode together, and keeps all four until the next time. No array among them is ever resized.
 """
 
 from __future__ import annotations
