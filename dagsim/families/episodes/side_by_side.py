@@ -485,8 +485,8 @@ class CompiledEpisodes:
         """
         image = self._playing[number]
         assert image is not None
-        done_s: np.ndarray = image.on(self._arenas[number], self._logs[number]).jobs.done_s
-        return done_s - image.scene.work.jobs.arrival_s
+        times_s: np.ndarray = image.part(self._arenas[number], "jobs")["done_s"] - image.scene.work.jobs.arrival_s
+        return times_s
 
     def schedule(self, number: int) -> Schedule:
         """Return the schedule of an episode, which must have been recorded."""
