@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from dagsim.family import service
+from dagsim.family import required
 
 if TYPE_CHECKING:
     from dagsim.errors import DagsimError
@@ -103,7 +103,7 @@ def __getattr__(name: str) -> Any:
         if name in names:
             return getattr(import_module(home), name)
     if name in ("plan", "train"):
-        return service(name)
+        return required(name, "public")
     raise AttributeError(f"module 'dagsim' has no attribute {name!r}")
 
 

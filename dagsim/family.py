@@ -48,8 +48,9 @@ class Family:
     """Other families that this one imports."""
     adds: Mapping[str, tuple[Entry, ...]] = field(default_factory=dict)
     """The entries that the family adds to each registry, by the registry's entry-point group
-    without ``dagsim.`` (``policies``, ``readers``). ``services`` are functions that the core calls
-    if they are available, and ``keys`` are the classes behind configuration keys.
+    without ``dagsim.`` (``policies``, ``readers``). ``services`` are functions of
+    ``dagsim.services``, ``public`` are functions of dagsim's interface, and ``keys`` are the classes
+    behind configuration keys.
     """
     commands: Mapping[str, str] = field(default_factory=dict)
     """The family's commands, each with the module that adds it to ``dagsim.cli.app.app`` when
@@ -83,9 +84,9 @@ def command_modules() -> list[str]:
     return list(dict.fromkeys(modules))
 
 
-def offered(name: str, group: str = "services") -> Any | None:
-    """Return what a family offers under a name, such as a service; None if no family that is
-    present offers it.
+def offered(name: str, group: str) -> Any | None:
+    """Return what a family offers under a name in a group, such as ``services`` or ``keys``; None if no
+    family that is present offers it.
     """
     for home, entry in family_entries(group):
         if entry.name == name:
@@ -94,12 +95,11 @@ def offered(name: str, group: str = "services") -> Any | None:
     return None
 
 
-def service(name: str, group: str = "services") -> Any:
-    """Return a function from a family, which the core uses if the family is present.
+def required(name: str, group: str) -> Any:
+    """Return what a family offers under a name in a group.
 
     Raises:
-        UnknownName: No family that is present has the function; the message names the missing
-            family.
+        UnknownName: No family that is present offers it; the message names the missing family.
     """
     answer = offered(name, group)
     if answer is None:

@@ -11,8 +11,9 @@ the log must be the same: times, nodes, GPUs, instances, ends, rejections. Where
 its log must be the kernel's.
 
 Moments after which a job names one that the policy ended before are passed over, since no log of runs holds such jobs.
-A policy with a memory that no log holds states it (``forgets``); these are played, counted, and not judged. Without
-``--from`` the first seed is new each time, and printed. Exits with 1 if anything else differs.
+A policy with a memory that no log holds (``forgets``) takes it from the past if that is its own and wholly known
+(``rehearse``). Otherwise it says so, and its moment is played, counted, and not judged. Without ``--from`` the first
+seed is new each time, and printed. Exits with 1 if anything else differs.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import inf
 from operator import eq
-from typing import Any
+from typing import Any, NamedTuple
 
 import check_site
 import command
@@ -36,9 +37,11 @@ from dagsim.errors import ConfigError, DagsimError, Stalled
 from dagsim.model import Cluster, Job, Kind
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster import Maintenance, NodeFailures, Preemption
+from dagsim.systems.cluster.kernel import ClusterKernel
 from dagsim.systems.cluster.models.failures import Outages
-from dagsim.systems.cluster.past import forgotten, is_done, with_past
+from dagsim.systems.cluster.past import forgotten, is_done
 from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.rehearsal import with_past
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import Conversation
 from dagsim.testing import random_case
@@ -55,8 +58,11 @@ class Case:
 
     def at(self, jobs: Sequence[Job], begins_s: float) -> ClusterScenario:
         """The scenario with other jobs, from a moment on."""
-        later = [_later(model, begins_s) for model in self.scenario.failures if _end_s(model) > begins_s]
-        return replace(self.scenario, workload=jobs, begins_s=begins_s, failures=tuple(later))
+        failures = self.scenario.failures
+        later = [_later(model, begins_s) for model in failures if _end_s(model) > begins_s]
+        known = len(jobs) == len(self.jobs) and not any(_start_s(model) < begins_s for model in failures)
+        left = () if known else None
+        return replace(self.scenario, workload=jobs, begins_s=begins_s, failures=tuple(later), left=left)
 
 
 def drawn(seed: int) -> Case:
@@ -80,6 +86,12 @@ def _end_s(model: Any) -> float:
     return model.end_s if isinstance(model, Maintenance) else inf
 
 
+def _start_s(model: Any) -> float:
+    if isinstance(model, Maintenance):
+        return model.start_s
+    return min([start_s for _, start_s, _ in model.windows], default=inf)
+
+
 def _later(model: Any, begins_s: float) -> Any:
     """A disturbance on a clock that begins then."""
     if isinstance(model, Maintenance):
@@ -94,9 +106,10 @@ def play(
     seed: int = 0,
     asked_s: float | None = None,
     pieces: dict[int, int] | None = None,
-) -> tuple[Schedule, Any]:
-    """Return the schedule under a policy, as far as it comes, and the policy, which is also asked at ``asked_s``.
-    ``pieces`` is filled with the number of the piece of each run.
+) -> tuple[ClusterKernel, list[str]]:
+    """Return the kernel after its schedule under a policy, as far as it comes, and what the policy forgets if the
+    schedule has a past. The policy is also asked at ``asked_s``. ``pieces`` is filled with the number of the piece of
+    each run.
     """
     kernel, decider = scenario.kernel(seed), POLICIES.create(policy, seed=seed)
     if pieces is not None:
@@ -105,7 +118,7 @@ def play(
         kernel.call_at(asked_s, kernel.wake)
     with suppress(Stalled):
         Conversation(kernel).follow(scenario.fitted(decider))
-    return kernel.schedule, decider
+    return kernel, [] if kernel.reminded else forgotten(decider)
 
 
 def rows_from(schedule: Schedule, begins_s: float, cluster: Cluster) -> list[tuple[Any, ...]]:
@@ -125,29 +138,42 @@ def rows_from(schedule: Schedule, begins_s: float, cluster: Cluster) -> list[tup
     return rows
 
 
-def differing(case: Case, policy: str, seed: int) -> tuple[list[str], str]:
-    """The moments from which the rest is another one, and what the policy forgets."""
-    whole, decider = play(case.scenario, policy, seed)
-    forgets = dict.fromkeys(forgotten(decider))
+class Rests(NamedTuple):
+    """What became of the rests from some moments: how many were judged, which of them are others, what the policy
+    forgets at the moments that were not judged, and how many of those rests are others.
+    """
+
+    judged: int = 0
+    different: tuple[str, ...] = ()
+    forgets: str = ""
+    differ_unjudged: int = 0
+
+
+def differing(case: Case, policy: str, seed: int) -> Rests:
+    """Compare the rest from a few moments with the schedule's own."""
+    whole = play(case.scenario, policy, seed)[0].schedule
     if not case.jobs or not whole.ended_s > 0:
-        return [], ", ".join(forgets)
+        return Rests()
     rng = np.random.default_rng([13, seed])
     last_s, times = whole.ended_s, sorted({row.time_s for row in whole.log if row.time_s > 0})
     moments = [float(rng.uniform(0.05, 0.95) * last_s) for _ in range(_MOMENTS - 1)]
     moments += [times[int(rng.integers(len(times)))]] if times else []
-    differences = []
+    judged, unjudged, differences, forgets = 0, 0, list[str](), dict[str, None]()
     for at_s in moments:
         pieces = dict[int, int]()
-        whole, _ = play(case.scenario, policy, seed, at_s, pieces)
+        whole = play(case.scenario, policy, seed, at_s, pieces)[0].schedule
         jobs = with_past(whole, case.jobs, at_s, pieces)
         if not any(job.arrival_s < at_s for job in jobs) or _wait_for_left_out(case.jobs, jobs):
             continue
-        scenario = case.at(jobs, at_s)
-        rest, other = play(scenario, policy, seed)
-        forgets |= dict.fromkeys(forgotten(other))
-        mine, theirs = (rows_from(one, at_s, one.cluster) for one in (whole, rest))
+        kernel, unknown = play(case.at(jobs, at_s), policy, seed)
+        mine, theirs = (rows_from(one, at_s, one.cluster) for one in (whole, kernel.schedule))
         if len(jobs) < len(case.jobs):  # jobs that the policy ended are missing, which may move others to other GPUs
             mine, theirs = ([(*row[:7], *row[8:]) for row in rows] for rows in (mine, theirs))
+        if unknown:
+            forgets |= dict.fromkeys(unknown)
+            unjudged += mine != theirs
+            continue
+        judged += 1
         if mine != theirs:
             same = list(map(eq, mine, theirs))
             first = same.index(False) if False in same else len(same)
@@ -156,7 +182,7 @@ def differing(case: Case, policy: str, seed: int) -> tuple[list[str], str]:
             )
         elif not in_both_engines(case.at([job for job in jobs if not is_done(job)], at_s), policy, seed):
             differences.append(f"from {at_s!r}: the compiled engine differs")
-    return differences, ", ".join(forgets)
+    return Rests(judged, tuple(differences), ", ".join(forgets), unjudged)
 
 
 def _wait_for_left_out(jobs: Sequence[Job], left: Sequence[Job]) -> bool:
@@ -175,36 +201,36 @@ def in_both_engines(scenario: ClusterScenario, policy: str, seed: int) -> bool:
         Conversation(compiled)
     except (ConfigError, Stalled):
         return True
-    return compiled.schedule.log == play(scenario, policy, seed)[0].log
+    return compiled.schedule.log == play(scenario, policy, seed)[0].schedule.log
 
 
 def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
     first = secrets.randbelow(1 << 30) if options.first is None else options.first
     policies = options.policy or [spec for spec in specs() if spec.partition("[")[0] not in check_site.SKIPPED]
     judged, unjudged = Counter[str](), Counter[str]()
-    unknown: dict[str, str] = {}
+    cases, unknown = 0, dict[str, str]()
     different: list[dict[str, Any]] = []
     for place in range(options.cases):
         seed = first + place
         for policy in [policies[place % len(policies)]] if not options.every else policies:
             try:
-                found, forgets = differing(drawn(seed), policy, seed)
+                rests = differing(drawn(seed), policy, seed)
             except ConfigError:  # the policy plays no such site
                 continue
             except DagsimError as error:
-                found, forgets = [f"{type(error).__name__}: {error}"], ""
+                rests = Rests(1, (f"{type(error).__name__}: {error}",))
             except Exception as error:
-                found, forgets = [f"traceback {type(error).__name__}: {error}"], ""
-            if forgets:
-                unknown[policy] = forgets
-                unjudged[policy] += bool(found)
-                continue
-            judged[policy] += 1
-            if found:
-                different.append({"policy": policy, "case": seed, "what": found[0][:300]})
-                say(f"{policy} on case {seed}: {found[0][:300]}")
-    say(f"seed {first}: {judged.total()} cases of {len(judged)} policies, {len(different)} differ")
-    figures = {"first": first, "cases": judged.total(), "different": different}
+                rests = Rests(1, (f"traceback {type(error).__name__}: {error}",))
+            if rests.forgets:
+                unknown[policy] = rests.forgets
+                unjudged[policy] += rests.differ_unjudged
+            judged[policy] += rests.judged
+            cases += rests.judged > 0
+            if rests.different:
+                different.append({"policy": policy, "case": seed, "what": rests.different[0][:300]})
+                say(f"{policy} on case {seed}: {rests.different[0][:300]}")
+    say(f"seed {first}: {cases} cases ({judged.total()} moments) of {len(+judged)} policies, {len(different)} differ")
+    figures = {"first": first, "cases": cases, "moments": judged.total(), "different": different}
     return figures | {"forget": unknown, "differ_and_say_so": dict(unjudged)}
 
 

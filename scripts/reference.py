@@ -8,10 +8,11 @@ import inspect
 import json
 import re
 from collections.abc import Iterator, Mapping
+from enum import Enum
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import typer
 import yaml
@@ -54,10 +55,20 @@ def _parameter(parameter: Any) -> tuple[str, str, str] | None:
         return None
     is_argument = parameter.param_type_name == "argument"
     name = (parameter.metavar or parameter.name).upper()
-    names = [name.strip("[]")] if is_argument else [*parameter.opts, *parameter.secondary_opts]
-    value = "" if getattr(parameter, "is_bool_flag", False) else str(parameter.metavar or "value").strip("[]")
+    names = [name] if is_argument else [*parameter.opts, *parameter.secondary_opts]
+    value = "" if getattr(parameter, "is_bool_flag", False) else parameter.metavar or _value_of(parameter)
     meaning = " ".join((getattr(parameter, "help", None) or "").split()).replace("|", "\\|").replace("\\[", "[")
     return ", ".join(f"`{name}`" for name in names), value and f"`{value}`".replace("|", ", "), meaning
+
+
+def _value_of(parameter: Any) -> str:
+    """Return the choices of an option without a metavar, or else the kind of value in capitals."""
+    kind = parameter.type_descriptor.annotation
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return "|".join(choice.value for choice in kind)
+    if get_args(kind):
+        return "|".join(map(str, get_args(kind)))
+    return {int: "NUMBER", float: "NUMBER", Path: "PATH"}.get(kind, "TEXT")
 
 
 def configuration() -> Iterator[str]:
@@ -336,12 +347,20 @@ def excerpt(first: str, last: str) -> Iterator[str]:
 
 def metrics() -> Iterator[str]:
     """Yield all metrics."""
-    rows = (
-        (f"`{it.name}`", it.unit, "lower" if lower_is_better(it.name) else "higher", it.meaning) for it in glossary()
-    )
+    rows = ((f"`{it.name}`", it.unit, _better(it.name), it.meaning) for it in glossary())
     yield from markdown(
         ("metric", "unit", "better", "meaning"), ([cell.replace("|", "\\|") for cell in row] for row in rows)
     )
+
+
+_NEUTRAL = {"jobs_arrived", "arrived", "horizon_s", "runs", "gpus", "gpu_hours", "mean_jobs_in_system"}
+
+
+def _better(metric: str) -> str:
+    """Return which values of a metric are better; empty if it only describes a run."""
+    if metric == "unfinished" or metric.rpartition("].")[2] in _NEUTRAL:
+        return ""
+    return "lower" if lower_is_better(metric) else "higher"
 
 
 def parameters() -> Iterator[str]:
@@ -357,22 +376,24 @@ _PROBES = ("-1000000000", "0", "0.5", "1000000000000", "nan", "no-such-value")
 
 def _parameters_of(registry: Registry[Any], name: str) -> Iterator[tuple[str, ...]]:
     target: Any = registry.get(name)
-    told = " ".join((inspect.getdoc(target) or "").split())
+    about = (inspect.getdoc(target) or "").partition("\nRaises:")[0]
+    told = " ".join(re.sub(r"[,;.]?\n\n?- ", "; ", re.sub(r"[:.]?\n\n- ", ": ", about)).split())
+    sentences = re.split(r"(?<=[.]) (?=[A-Z`])", told)
     for param in inspect.signature(target).parameters.values():
         if param.name == "placement" or param.kind not in (param.POSITIONAL_OR_KEYWORD, param.KEYWORD_ONLY):
             continue
-        default = "required" if param.default is param.empty else f"`{_plain(param.default)}`"
-        sentence = next(
-            (part for part in re.split(r"(?<=[.:]) (?=[A-Z`])", told) if re.search(rf"``{param.name}\b", part)), ""
-        )
+        default = "required" if param.default is param.empty else _default(param.default)
+        mentions = [part for part in sentences if re.search(rf"``{param.name}\b", part)]
+        sentence = min(mentions, key=lambda part: not part.startswith(f"``{param.name}``"), default="")
         cells = f"`{name}`", f"`{param.name}`", _allowed(registry, name, param), default, sentence.replace("``", "`")
         yield tuple(cell.replace("|", "\\|") for cell in cells)
 
 
-def _plain(value: object) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return "" if value in (None, ()) else str(list(value) if isinstance(value, tuple) else value)
+def _default(value: object) -> str:
+    if value in (None, (), ""):
+        return "none"
+    plain = str(value).lower() if isinstance(value, bool) else list(value) if isinstance(value, tuple) else value
+    return f"`{plain}`"
 
 
 def _allowed(registry: Registry[Any], name: str, param: inspect.Parameter) -> str:

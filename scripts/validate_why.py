@@ -23,11 +23,11 @@ from typing import Any
 
 from make_snapshots import RecordedSite
 
+from dagsim import services
 from dagsim.config.schema import Setting, load_config
 from dagsim.experiment.scenario import on_its_cluster
 from dagsim.families.forecast.explanation import Explanation, explain, same_reason
 from dagsim.families.forecast.live import Question, workload_of
-from dagsim.family import service
 
 SITES = ("site-A", "site-C")
 SEED, JOBS, GATE = 20261128, 40, 36
@@ -132,7 +132,7 @@ def main() -> None:
         folder, sites = Path(name), {}
         for site in SITES:
             sites[site] = folder / f"{site}.yaml"
-            service("import_site")([given.data / "golden/slurm" / site], sites[site])
+            services.import_site([given.data / "golden/slurm" / site], sites[site])
         for number, case in enumerate(drawn(cases(given.data), given.jobs, given.seed), 1):
             log = given.data / "golden/slurm" / case.site / "sacct-aDX.txt"
             stated, removed = answers(case, sites[case.site], log, folder)

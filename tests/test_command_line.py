@@ -199,7 +199,7 @@ def test_the_sample_is_not_written_among_other_files(tmp_path: Path) -> None:
     said("trace", "sample", "-q", "--out", str(tmp_path), code=0)
     said("trace", "sample", "-q", "--out", str(tmp_path), code=0)
     (tmp_path / "mine.txt").touch()
-    assert "already holds other files, such as mine.txt" in said("trace", "sample", "--out", str(tmp_path))
+    assert "already contains other files, such as mine.txt" in said("trace", "sample", "--out", str(tmp_path))
 
 
 @pytest.mark.parametrize("text", ["2%", "2", "0.02"])

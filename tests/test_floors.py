@@ -20,6 +20,7 @@ FLOORS = (
     {"errors", "renamed"},
     {"own_code"},
     {"family"},
+    {"services"},
     {"files", "processes", "registry", "text"},
     {"sections"},
     {"model"},
@@ -146,6 +147,8 @@ def test_parts_import_downward_only() -> None:
         if root != "dagsim" or part in ("", "__version__", entry.part) or entry.part == "__init__":
             continue
         if part == "families":  # see tests/families/test_walls.py
+            continue
+        if entry.part == "services" and entry.late:  # its signatures name types of all floors, for the type checker
             continue
         if floor(part) >= floor(entry.part):
             upward.append(f"{entry.where} imports {entry.module}")

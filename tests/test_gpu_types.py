@@ -60,7 +60,7 @@ def test_rates_are_those_of_cores_buses_and_links(name: str) -> None:
 def test_other_precisions_and_idle_power_follow_the_rules_of_their_sources(name: str) -> None:
     gpu = GPU_TYPES[name]
     rule = gpu.sources["idle_watts"]
-    percent = {"assumption: 10 % of TDP": 10, "assumption: 6 % of TDP": 6, "assumption: 4 % of TDP": 4.4444}.get(rule)
+    percent = {"assumption: 10% of TDP": 10, "assumption: 6% of TDP": 6, "assumption: 4% of TDP": 4.4444}.get(rule)
     if percent:
         assert gpu.idle_watts == pytest.approx(gpu.tdp_watts * percent / 100, rel=1e-3)
     if gpu.tf32_tflops and gpu.fp16_tflops:

@@ -25,6 +25,7 @@ FAMILIES = {
         "experiment/api.py",
         "testing/__init__.py",
         "testing/cases.py",
+        "testing/engine_cases.py",
     ),
     "links of a network and causes of waits": (
         "experiment/compare.py",

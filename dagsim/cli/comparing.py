@@ -108,8 +108,8 @@ def _to_bound(
     watched: bool,
 ) -> dict[str, float]:
     """Return the share of the gap between the reference and the bound that each policy closes."""
+    from dagsim import services
     from dagsim.errors import InputError
-    from dagsim.family import service
     from dagsim.report.terminal import counted
 
     if metric != "jct_s.mean":
@@ -118,9 +118,8 @@ def _to_bound(
         raise InputError(
             f"--bound: all runs must have the same cluster and models, but they differ in: {'; '.join(differences)}"
         )
-    bounds = service("bounds_of_runs")(folder.config, lines, counted("bounding", watched, "seeds", every=1))
-    shares: dict[str, float] = service("shares_of_the_way")(lines, bounds, reference)
-    return shares
+    bounds = services.bounds_of_runs(folder.config, lines, counted("bounding", watched, "seeds", every=1))
+    return services.shares_of_the_way(lines, bounds, reference)
 
 
 @app.command()
@@ -162,7 +161,7 @@ def why(
         typer.Option("--policy", "-a", metavar="NAME", help="Policy of the run (default: the first) or of the site."),
     ] = None,
     number: Annotated[
-        int | None, typer.Option("--run", min=0, help="Number of the run, from 0 (default: the first).")
+        int | None, typer.Option("--run", min=0, help="Number of the run, counted from 0 (default: the first).")
     ] = None,
     top: Annotated[int, typer.Option(min=1, help="Maximum number of jobs in each list.")] = 10,
     set_: Settings = None,
@@ -178,15 +177,15 @@ def why(
     Example: dagsim why results/RUN 1042
     """
     if state is not None:
+        from dagsim import services
         from dagsim.cli.options import Experiment
-        from dagsim.family import service
 
         if number is not None or len(words) != 1:
             raise typer.BadParameter(
                 "takes a single JOB, without a run folder and without --run", param_hint="'--state'"
             )
         experiment = Experiment(config=config, set_=set_)
-        service("explain_waiting")(words[0], state, history, experiment, policy, samples, top, table, as_json=json_)
+        services.explain_waiting(words[0], state, history, experiment, policy, samples, top, table, as_json=json_)
         return
     if len(words) != 2:
         several = (

@@ -25,7 +25,7 @@ def plot(
     number: Annotated[
         int | None,
         typer.Option(
-            "--run", min=0, help="Number of the run, from 0 (default: compare the runs, or draw the only one)."
+            "--run", min=0, help="Number of the run, counted from 0 (default: compare the runs, or draw the only one)."
         ),
     ] = None,
     out: Annotated[
@@ -77,7 +77,7 @@ def record(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", metavar="FILE", help=".gif or .mp4 (default: plots/RUN.gif).")
     ] = None,
-    number: Annotated[int, typer.Option("--run", min=0, help="Number of the run, from 0.")] = 0,
+    number: Annotated[int, typer.Option("--run", min=0, help="Number of the run, counted from 0.")] = 0,
     frames: Annotated[int, typer.Option(min=2, max=2000, help="Number of frames, 12 per second.")] = 90,
     width: Annotated[int, typer.Option(min=160, max=1920, help="Width in pixels.")] = 960,
 ) -> None:

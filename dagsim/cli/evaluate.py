@@ -41,8 +41,7 @@ def evaluate(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Checkpoint of the trained agent for --policy ppo, d3qn, ... (default: the newest one below "
-            "results/).",
+            help="Checkpoint of the trained agent for --policy ppo, d3qn, ... (default: the newest one in results/).",
         ),
     ] = None,
     windows: Windows = None,

@@ -43,7 +43,7 @@ def trace_sample(
     files = sorted(shipped_folder("workloads", "site-long" if long else "site").iterdir())
     there = sorted({path.name for path in out.iterdir()} - {file.name for file in files}) if out.is_dir() else []
     if there:
-        raise InputError(f"--out: {out} already holds other files, such as {there[0]}; choose another folder")
+        raise InputError(f"--out: {out} already contains other files, such as {there[0]}; choose another folder")
     for file in files:
         copy = out / file.name
         if copy.exists() and copy.read_bytes() != file.read_bytes():

@@ -237,7 +237,11 @@ READ_KEYS = (
 
 Strict = Annotated[
     bool,
-    _of_trace("--strict", help="Reject a log if more than 1% of its jobs or hours contradict each other or the site."),
+    _of_trace(
+        "--strict",
+        help="Reject a log if contradictions, within the log or with the site, affect more than 1% of its jobs or "
+        "hours.",
+    ),
 ]
 Read = Annotated[
     list[str] | None,

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
+from dagsim import services
 from dagsim.cli.app import say
 from dagsim.cli.options import Experiment, Output, TraceFlags, WindowCount
-from dagsim.family import service
 
 if TYPE_CHECKING:
     from dagsim.config.schema import Config, Setting
@@ -132,10 +132,10 @@ def with_own_site(path: Path, asked: Experiment, reading: TraceFlags, scratch: P
     written to ``scratch``. The options are unchanged if a cluster is given, or if the file
     describes no site.
     """
-    if asked.config is not None or reading.cluster is not None or not service("holds_site")(path):
+    if asked.config is not None or reading.cluster is not None or not services.holds_site(path):
         return asked
     file = scratch / "site.yaml"
-    lines = service("import_site")([path], file)
+    lines = services.import_site([path], file)
     for line in lines if told else ():
         if line.startswith("not modelled:"):
             say(f"{path.name}: {line}", err=True)
@@ -223,7 +223,7 @@ def _warn_of_overlap(plan: Plan) -> None:
         return
     seeds = sorted({cell.seed for cell in plan.cells})
     for policy, fact in provenance(plan.config, {cell.policy: None for cell in plan.cells})["checkpoints"].items():
-        if overlap := service("training_overlap")(plan.config, seeds, Path(fact["file"])):
+        if overlap := services.training_overlap(plan.config, seeds, Path(fact["file"])):
             say(f"warning: {policy}: {overlap}", err=True)
 
 

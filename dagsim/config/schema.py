@@ -20,12 +20,12 @@ from typing import Annotated, Any
 from pydantic import BaseModel, Field, ValidationError, ValidationInfo, field_validator
 from pydantic import model_validator as after_all
 
+from dagsim import services
 from dagsim.config import yaml
 from dagsim.config.bundled import WORKLOADS, shipped
 from dagsim.config.yaml import Setting as Setting
 from dagsim.config.yaml import explain
 from dagsim.errors import CodeNotAllowed, ConfigError, DagsimError, WorkloadError
-from dagsim.family import offered, service
 from dagsim.files import is_there
 from dagsim.metrics.own import value_name
 from dagsim.metrics.summary import glossary
@@ -120,7 +120,7 @@ class Config(TopKeys):
         system = info.data.get("system")
         if train is None or system is None:
             return train
-        return train if (filled := offered("training_filled")) is None else filled(train, _world_of(system))
+        return train if (filled := services.training_filled.offered()) is None else filled(train, _world_of(system))
 
     @field_validator("metrics")
     @classmethod
@@ -188,7 +188,7 @@ class Config(TopKeys):
         Raises:
             UnknownName: The family ``learning`` is missing.
         """
-        return self.train or service("training_defaults")(self.world)
+        return self.train or services.training_defaults(self.world)
 
     def build_cluster(self) -> Cluster:
         """Build the cluster described by the section ``cluster``.
@@ -396,7 +396,7 @@ def _defaults(document: yaml.Document, key: str, own: bool) -> Any:
     if key.strip().startswith("train."):
         system = document.value.get("system") if isinstance(document.value, dict) else None
         kind = system.get("kind", DEFAULT_SYSTEM) if isinstance(system, dict) else system
-        defaults["train"] = plain(service("training_defaults")(_system_at(kind, own)))
+        defaults["train"] = plain(services.training_defaults(_system_at(kind, own)))
     if isinstance(document.value, dict):
         if isinstance(document.value.get("workload"), str):
             document.value["workload"] = {"preset": document.value["workload"]}

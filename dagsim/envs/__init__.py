@@ -8,7 +8,7 @@ from typing import Any
 
 import gymnasium
 
-from dagsim.family import family_entries, service
+from dagsim.family import family_entries, required
 
 __all__ = ["SCHEDULING_ID", "make_env", "make_sb3_env", "make_vector_env"]
 
@@ -21,7 +21,7 @@ def make_env(*arguments: Any, **settings: Any) -> Any:
     Raises:
         InputError: The experiment or the environment cannot be built.
     """
-    return service("make_env")(*arguments, **settings)
+    return required("make_env", "public")(*arguments, **settings)
 
 
 def make_vector_env(*arguments: Any, **settings: Any) -> Any:
@@ -30,7 +30,7 @@ def make_vector_env(*arguments: Any, **settings: Any) -> Any:
     Raises:
         InputError: The experiment or the environment cannot be built.
     """
-    return service("make_vector_env")(*arguments, **settings)
+    return required("make_vector_env", "public")(*arguments, **settings)
 
 
 def make_sb3_env(*arguments: Any, **settings: Any) -> Any:
@@ -39,7 +39,7 @@ def make_sb3_env(*arguments: Any, **settings: Any) -> Any:
     Raises:
         InputError: The experiment or the environment cannot be built.
     """
-    return service("make_sb3_env")(*arguments, **settings)
+    return required("make_sb3_env", "public")(*arguments, **settings)
 
 
 gymnasium.register(SCHEDULING_ID, "dagsim.envs:make_env", vector_entry_point="dagsim.envs:make_vector_env")

@@ -18,7 +18,6 @@ from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.plan import Axis, short_names
 from dagsim.experiment.scenario import replicate_seeds, window_seeds
 from dagsim.experiment.store import Store
-from dagsim.family import offered
 from dagsim.metrics import OverTime, columns, jct, over_time
 from dagsim.metrics.columns import Floats
 from dagsim.metrics.paired import Ending, Look, Precision, holm
@@ -33,6 +32,7 @@ from dagsim.metrics.standings import (
 )
 from dagsim.model import Job
 from dagsim.model.log import Schedule
+from dagsim.systems.cluster import services
 from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
 
 if TYPE_CHECKING:
@@ -261,7 +261,7 @@ class Precise:
         enough = [name for name, look in self.looks.items() if look.ending in (Ending.ENOUGH, Ending.IDENTICAL)]
         n = max((look.n for look in self.looks.values()), default=0)
         of = f"{len(enough)} of {len(self.looks)} within" if len(self.looks) > 1 else "asked for within"
-        yield f"precision: {of} {100 * self.within:g} % after {n} seeds"
+        yield f"precision: {of} {100 * self.within:g}% after {n} seeds"
         for name, look in self.looks.items():
             if len(self.looks) == 1 or name not in enough:
                 yield f"precision of {name}: {look}"
@@ -368,7 +368,7 @@ def used_links(folder: Store, schedule: Schedule) -> list[LinkUse]:
     Raises:
         InputError: The run's trace is missing or has changed.
     """
-    traffic = offered("link_traffic")
+    traffic = services.link_traffic.offered()
     # other systems have no networks
     if getattr(folder.config.network, "kind", None) != "shared" or traffic is None:
         return []

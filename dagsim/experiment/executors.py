@@ -340,7 +340,7 @@ def _begin(pickled: bytes, counts: Any) -> None:
 
 
 def _nothing() -> None:
-    """Do nothing. This is an empty task that makes a worker start up."""
+    """Do nothing; submitting this function makes a worker start up."""
 
 
 def _made(index: int, item: Any) -> bytes:

@@ -11,13 +11,13 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
+from dagsim import services
 from dagsim.config.schema import Config
 from dagsim.errors import ConfigError, SimulationError, one_line
 from dagsim.experiment.executors import CellWork, OnProgress, Wanted
 from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.plan import Cell
 from dagsim.experiment.provenance import code_digest
-from dagsim.family import service
 
 TRIES = 10
 """Number of retries of a cell whose worker or machine is lost."""
@@ -99,7 +99,7 @@ class OnRay:
             SimulationError: The cluster cannot be reached.
         """
         ours = self._joined()
-        rollouts = service("ray_rollouts")(self._ray, config, factory, lockstep)
+        rollouts = services.ray_rollouts(self._ray, config, factory, lockstep)
         try:
             yield rollouts
         finally:

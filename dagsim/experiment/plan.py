@@ -15,6 +15,7 @@ from math import floor, isfinite, prod
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
+from dagsim import services
 from dagsim.config import yaml
 from dagsim.config.bundled import find_config
 from dagsim.config.schema import Config, Setting, load_config, plain
@@ -22,7 +23,6 @@ from dagsim.errors import ConfigError, InputError
 from dagsim.experiment.kept_files import Keep
 from dagsim.experiment.provenance import code_digest, digest, metric_files, sources_of
 from dagsim.experiment.scenario import experiment_seeds
-from dagsim.family import service
 from dagsim.metrics.own import value_name
 from dagsim.metrics.summary import check_metric
 from dagsim.registry import Spec, nearest
@@ -98,7 +98,7 @@ def _value(value: Any) -> Any:
     checkpoint."""
     match value:
         case {"file": str(path), **rest} if not rest:
-            return str(Spec(service("algorithm_of")(Path(path)), {"checkpoint": path}))
+            return str(Spec(services.algorithm_of(Path(path)), {"checkpoint": path}))
     return value
 
 

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import dagsim
+from dagsim import services
 from dagsim.config.schema import Config, config_hash, plain
 from dagsim.errors import ConfigError, PluginError
 from dagsim.experiment.scenario import scenario_of
-from dagsim.family import families, service
+from dagsim.family import families
 from dagsim.files import file_hash
 from dagsim.own_code import own_names, source_file
 from dagsim.registry import Spec
@@ -74,7 +75,7 @@ def sources_of(config: Config, policy: str) -> Iterator[tuple[str, str, Path]]:
                 yield "code", own, path
         scenario = scenario_of(config)
         if spec.is_agent(scenario):
-            checkpoint = spec.params.get("checkpoint") or service("shipped_agent")(spec.name, scenario)
+            checkpoint = spec.params.get("checkpoint") or services.shipped_agent(spec.name, scenario)
             yield "checkpoints", policy, Path(str(checkpoint))
             return
         if (checkpoints := _checkpoints(scenario, spec.name)) is not None:

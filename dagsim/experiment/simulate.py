@@ -11,10 +11,11 @@ from time import perf_counter, process_time
 from traceback import extract_tb
 from typing import Any
 
+from dagsim import services
 from dagsim.config.schema import Config
 from dagsim.errors import ConfigError, DagsimError, PluginError, PolicyFailed, UnknownName, one_line
 from dagsim.experiment.scenario import scenario_of
-from dagsim.family import refuse_missing, service
+from dagsim.family import refuse_missing
 from dagsim.metrics import Summary, summarize
 from dagsim.metrics.incomplete import incomplete_facts
 from dagsim.metrics.own import METRICS, own_values
@@ -255,10 +256,10 @@ def agent_spec(
             )
         return str(spec.call)
     if checkpoint is None:
-        checkpoint = service("newest_agent")(spec.name, root, system.system)
+        checkpoint = services.newest_agent(spec.name, root, system.system)
     if checkpoint is not None:
         return spec.with_checkpoint(checkpoint).text
-    if spec.name not in service("shipped_agents")(system):
+    if spec.name not in services.shipped_agents(system):
         raise UnknownName(
             f"there is no trained {spec.name} agent for the system {system.system!r} below {root}/; train "
             f"one(dagsim train --algo {spec.name}) or give --checkpoint"
@@ -272,8 +273,7 @@ def only_system_of(algo: str | None) -> str | None:
     """
     if algo is None or algo in system_named(DEFAULT_SYSTEM).policies or algo not in agent_names():
         return None
-    shipped_agents = service("shipped_agents")
-    able = [system.system for system in all_systems().values() if algo in shipped_agents(system)]
+    able = [system.system for system in all_systems().values() if algo in services.shipped_agents(system)]
     return able[0] if len(able) == 1 and able[0] != DEFAULT_SYSTEM else None
 
 
@@ -291,8 +291,7 @@ def _policy(scenario: Scenario, text: str, seed: int | None) -> Policy[Any, Any]
     if spec.kind is PolicyKind.PROGRAM:
         return _program(scenario, spec)
     if spec.is_agent(scenario):
-        agent: Policy[Any, Any] = service("agent")(scenario, spec.call)
-        return agent
+        return services.agent(scenario, spec.call)
     if spec.name not in scenario.policies:
         for group in ("agents", "algorithms", "loaders"):
             refuse_missing(group, spec.name)

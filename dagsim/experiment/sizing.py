@@ -312,7 +312,7 @@ def _whole(amount: float, what: str) -> int:
     """
     if not amount <= _MOST[what]:
         raise ConfigError(
-            f"the trace needs a cluster of {amount:.3g} {what}; the limit is {_MOST[what]:,}: "
-            "a field is damaged, or jobs never end; read fewer jobs with --max-jobs, or give a cluster with --cluster"
+            f"the trace needs a cluster of {amount:.3g} {what}; the limit is {_MOST[what]:,}; perhaps a field is "
+            "damaged, or jobs never end. Read fewer jobs with --max-jobs, or give a cluster with --cluster"
         )
     return ceil(amount)

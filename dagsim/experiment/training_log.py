@@ -10,8 +10,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from dagsim import services
 from dagsim.errors import RunFolderError
-from dagsim.family import service
 from dagsim.files import write_text
 
 COLUMNS = (
@@ -90,4 +90,4 @@ def read_log(folder: Path, iterations: int | None = None) -> list[dict[str, floa
 
 def _events(folder: Path) -> Any:
     """Open a TensorBoard writer; ``None`` if it is not installed (``pip install -e ".[tensorboard]"``)."""
-    return service("training_events")(folder / "tensorboard")
+    return services.training_events(folder / "tensorboard")

@@ -340,7 +340,7 @@ def _sentence(answer: Verdict, pair: Paired, unit: str) -> str:
         case Verdict.CONSTANT:
             return f"{pair.ratio:.4g} times in every {unit}"
         case Verdict.NOT_TOLD_APART:
-            could = f"{100 * (pair.low - 1):+.1f} % to {100 * (pair.high - 1):+.1f} %"
+            could = f"{100 * (pair.low - 1):+.1f}% to {100 * (pair.high - 1):+.1f}%"
             # not significant by Holm's method, although the row's own interval excludes 1
             alone = pair.p < 1 - pair.level
             return f"not told apart in this table (alone: {could})" if alone else f"not told apart (could be {could})"
@@ -387,14 +387,14 @@ class Look:
             case Ending.GOES_ON if not isfinite(self.half_width):
                 return f"{self.n} seeds; {self.more} more before the first look"
             case Ending.GOES_ON:
-                return f"+-{100 * self.half_width:.1f} % after {self.n} seeds; {self.more} more"
+                return f"+-{100 * self.half_width:.1f}% after {self.n} seeds; {self.more} more"
             case Ending.ENOUGH:
-                return f"+-{100 * self.half_width:.1f} % after {self.n} seeds"
+                return f"+-{100 * self.half_width:.1f}% after {self.n} seeds"
             case Ending.IDENTICAL:
                 return f"identical in {self.n} seeds"
             case _:
                 about = f"needs about {self.needs:,.0f} seeds" if isfinite(self.needs) else "too few seeds differ"
-                return f"+-{100 * self.half_width:.1f} % after {self.n} seeds; {about}"
+                return f"+-{100 * self.half_width:.1f}% after {self.n} seeds; {about}"
 
 
 @dataclass(frozen=True, slots=True)

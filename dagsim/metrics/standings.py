@@ -35,6 +35,7 @@ SECONDARY_METRICS = (
 
 _HIGHER_IS_BETTER = {
     "jobs_completed",
+    "completed",
     "throughput_per_h",
     "utilization",
     "peak_weighted_utilization",
@@ -172,8 +173,10 @@ _KEYS = {"low": "ratio_low", "high": "ratio_high"}
 
 
 def lower_is_better(metric: str) -> bool:
-    """Return True if lower values of ``metric`` are better, as for nearly all metrics."""
-    return metric not in _HIGHER_IS_BETTER
+    """Return True if lower values of ``metric`` are better, as for nearly all metrics. The metric of a
+    group (``gpu[T4].utilization``) is judged by its name within the group.
+    """
+    return metric.rpartition("].")[2] not in _HIGHER_IS_BETTER
 
 
 def mean(lines: Iterable[RunMetrics], metric: str) -> Mean:

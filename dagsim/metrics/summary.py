@@ -61,8 +61,10 @@ _GROUPS = 32
 others are pooled.
 """
 _OTHER = "(other)"
-_WAIT = "start of the job's first run - submission"
-_BOUNDED_SLOWDOWN = "max(1, JCT / max(run time, 10 s)); run time: time during which a task of the job is running"
+_WAIT = "the time from submission to the start of the job's first run"
+_BOUNDED_SLOWDOWN = (
+    "max(1, JCT / max(run time, 10 s)), where the run time is the time during which a task of the job is running"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,7 @@ class JobGroup:
     completed: Annotated[int, "jobs", "jobs that completed"]
     rejected: Annotated[int, "jobs", "jobs rejected or killed"]
     unfinished: Annotated[int, "jobs", "jobs accepted but not completed by the end of the log"]
-    jct_s: Annotated[Distribution, "s", "job completion time, completed - arrived"]
+    jct_s: Annotated[Distribution, "s", "the job completion time (completion - arrival)"]
     wait_s: Annotated[Distribution, "s", _WAIT]
     bounded_slowdown: Annotated[Distribution, "", _BOUNDED_SLOWDOWN]
     gpu_hours: Annotated[float, "h", "GPU-hours held"]
@@ -108,7 +110,7 @@ class GpuGroup:
     gpus: Annotated[int, "GPUs", "GPUs of this type"]
     utilization: Annotated[float, "", "GPU-seconds held / (GPUs x horizon)"]
     gpu_hours: Annotated[float, "h", "GPU-hours held"]
-    energy_kwh: Annotated[float, "kWh", "energy drawn, held and idle"]
+    energy_kwh: Annotated[float, "kWh", "energy drawn by these GPUs, whether held or idle"]
 
 
 class PerJob(NamedTuple):
@@ -194,61 +196,84 @@ class Summary:
     jobs_arrived: Annotated[int, "jobs", "jobs that arrived"]
     jobs_completed: Annotated[int, "jobs", "jobs that completed"]
     jobs_unfinished: Annotated[int, "jobs", "jobs accepted but not completed by the end of the log"]
-    rejected_too_large: Annotated[int, "jobs", "jobs rejected: a task asks for more than the empty cluster has"]
-    rejected_no_such_gpu: Annotated[int, "jobs", "jobs rejected: a task allows only GPU types that the cluster lacks"]
+    rejected_too_large: Annotated[int, "jobs", "jobs rejected because a task requests more than the empty cluster has"]
+    rejected_no_such_gpu: Annotated[
+        int, "jobs", "jobs rejected because a task allows only GPU types that the cluster lacks"
+    ]
     rejected_by_policy: Annotated[int, "jobs", "jobs rejected by the policy"]
-    rejected_no_place: Annotated[int, "jobs", "jobs rejected: there was no room on arrival (RAMP)"]
-    rejected_too_slow: Annotated[int, "jobs", "jobs rejected: they would take longer than acceptable (RAMP)"]
-    jobs_killed: Annotated[int, "jobs", "jobs stopped before they were done: at a time limit, or cancelled"]
-    blocking_rate: Annotated[float, "", "jobs rejected, or started and unfinished, / jobs that arrived"]
-    jct_s: Annotated[Distribution, "s", "job completion time, completed - arrived"]
+    rejected_no_place: Annotated[int, "jobs", "jobs rejected because they did not fit on arrival (RAMP)"]
+    rejected_too_slow: Annotated[int, "jobs", "jobs rejected because they would take longer than acceptable (RAMP)"]
+    jobs_killed: Annotated[
+        int, "jobs", "jobs stopped before they were done, at a time limit or because they were cancelled"
+    ]
+    blocking_rate: Annotated[float, "", "(jobs rejected + jobs started but unfinished) / jobs that arrived"]
+    jct_s: Annotated[Distribution, "s", "the job completion time (completion - arrival)"]
     weighted_jct_s: Annotated[float, "s", "sum of weight x JCT / sum of weights"]
     area_weighted_jct_s: Annotated[
-        float, "s", "sum of area x JCT / sum of areas; area: GPU-seconds with each task on its fastest allowed GPU type"
+        float,
+        "s",
+        "sum of area x JCT / sum of areas, where the area is the GPU-seconds with each task on its fastest allowed "
+        "GPU type",
     ]
     wait_s: Annotated[Distribution, "s", _WAIT]
-    queueing_s: Annotated[Distribution, "s", "time in the system during which no task of the job is running"]
+    queueing_s: Annotated[Distribution, "s", "the time in the system during which no task of the job is running"]
     bounded_slowdown: Annotated[Distribution, "", _BOUNDED_SLOWDOWN]
-    stretch: Annotated[Distribution, "", "JCT / ideal time (critical path, each task on its fastest allowed GPU type)"]
+    stretch: Annotated[
+        Distribution, "", "JCT / ideal time (the critical path, with each task on its fastest allowed GPU type)"
+    ]
     bounded_stretch: Annotated[Distribution, "", "max(1, JCT / max(ideal time, 10 s))"]
-    makespan_s: Annotated[float, "s", "last completion - first arrival, of accepted jobs (not rejected, not killed)"]
+    makespan_s: Annotated[
+        float, "s", "last completion - first arrival, over the accepted jobs (neither rejected nor killed)"
+    ]
     horizon_s: Annotated[float, "s", "end of the log - first arrival"]
     throughput_per_h: Annotated[float, "jobs/h", "jobs completed / horizon"]
     utilization: Annotated[float, "", "GPU-seconds held / (GPUs x horizon)"]
     peak_weighted_utilization: Annotated[float, "", "utilization with each GPU weighted by its FP32 TFLOPS"]
     availability: Annotated[float, "", "GPU-seconds up / (GPUs x horizon)"]
-    gpu_allocation_ratio: Annotated[float, "", "GAR (Kant, arXiv:2510.01256): time average of GPUs held / GPUs up"]
+    gpu_allocation_ratio: Annotated[float, "", "GAR (Kant, arXiv:2510.01256): time average of (GPUs held / GPUs up)"]
     scheduling_occupancy_rate: Annotated[float, "", "SOR (Kant): GPU-seconds held / GPU-seconds up"]
     gpu_node_fragmentation_ratio: Annotated[
-        float, "", "GFR (Kant): node-seconds with some of the GPUs held, not all / node-seconds up, of nodes with GPUs"
+        float,
+        "",
+        "GFR (Kant): node-seconds with some but not all GPUs held / node-seconds up, over the nodes with GPUs",
     ]
     goodput: Annotated[
         float,
         "",
-        "useful GPU-seconds / GPU-seconds held, at least; useful: computed by runs that finished (without set-up), and "
-        "of a completed job at least its GPU-seconds on the fastest allowed GPU type (cf. arXiv:2410.21680)",
+        "useful GPU-seconds / GPU-seconds held, as a lower bound; useful are those in which finished runs computed "
+        "(without "
+        "set-up), and at least the GPU-seconds of each completed job on its fastest allowed GPU types (cf. "
+        "arXiv:2410.21680)",
     ]
-    mean_queue_length: Annotated[float, "jobs", "time average of the accepted jobs in the system with no run running"]
-    max_queue_length: Annotated[float, "jobs", "maximum number of accepted jobs waiting at once"]
-    mean_jobs_in_system: Annotated[float, "jobs", "time average of the accepted jobs in the system"]
+    mean_queue_length: Annotated[
+        float, "jobs", "time average of the number of accepted jobs that are in the system and not running"
+    ]
+    max_queue_length: Annotated[float, "jobs", "largest number of accepted jobs that waited at the same time"]
+    mean_jobs_in_system: Annotated[float, "jobs", "time average of the number of accepted jobs in the system"]
     runs: Annotated[int, "runs", "runs started"]
     preemptions: Annotated[int, "runs", "runs stopped by a decision"]
     failures: Annotated[int, "runs", "runs stopped by the failure of a node"]
-    restarts: Annotated[int, "runs", "runs of a task that had a run preempted or failed before"]
-    node_failures: Annotated[int, "times", "times a node went down"]
+    restarts: Annotated[int, "runs", "runs of tasks of which an earlier run was preempted or failed"]
+    node_failures: Annotated[int, "times", "number of times that a node went down"]
     energy_kwh: Annotated[float, "kWh", "energy drawn by all GPUs that were up"]
-    energy_allocated_kwh: Annotated[float, "kWh", "part of energy_kwh, drawn by GPUs while runs held them"]
-    energy_idle_kwh: Annotated[float, "kWh", "part of energy_kwh, drawn by GPUs that no run held"]
+    energy_allocated_kwh: Annotated[float, "kWh", "the part of energy_kwh that GPUs drew while runs held them"]
+    energy_idle_kwh: Annotated[float, "kWh", "the part of energy_kwh that GPUs drew while no run held them"]
     joules_per_job: Annotated[float, "J", "energy drawn by all GPUs / jobs completed"]
     jain_fairness_index: Annotated[float, "", "Jain's index over the GPU-seconds of each tenant's accepted jobs"]
     max_ftf: Annotated[
-        float, "", "largest rho: JCT / time on 1/N of the cluster, N = mean number of jobs in the system meanwhile"
+        float,
+        "",
+        "largest rho, which is JCT / time on 1/N of the cluster, where N is the mean number of jobs in the system "
+        "meanwhile",
     ]
     unfair_job_fraction: Annotated[float, "", "fraction of accepted jobs with rho above 1"]
     deadline_hit_rate: Annotated[
-        float, "", "jobs completed by their deadline / jobs with a deadline, unless it is still to come"
+        float,
+        "",
+        "jobs completed by their deadline / jobs with a deadline, without unfinished jobs whose deadline is still "
+        "ahead",
     ]
-    decision_time_us: Annotated[float, "microseconds", "CPU time of the policy per decision carried out"]
+    decision_time_us: Annotated[float, "microseconds", "CPU time of the policy for each decision that was carried out"]
     by_priority: Annotated[dict[str, JobGroup], "", "per priority"]
     by_tenant: Annotated[dict[str, JobGroup], "", "per tenant"]
     by_gpu: Annotated[dict[str, GpuGroup], "", "per GPU type"]
@@ -438,7 +463,7 @@ def _terms(of: type) -> Iterator[MetricTerm]:
                 yield MetricTerm(f"{label}[...].{term.name}", term.unit, f"{meaning}: {term.meaning}")
         elif hint.__origin__ is Distribution:
             for part in _terms(Distribution):
-                yield MetricTerm(f"{name}.{part.name}", unit, f"{part.meaning} of: {meaning}")
+                yield MetricTerm(f"{name}.{part.name}", unit, f"{part.meaning} of {meaning}")
         else:
             yield MetricTerm(name, unit, meaning)
 

@@ -74,13 +74,13 @@ class GpuType:
                 raise ModelError(f"unknown precision {precision!r}; allowed: fp32, tf32, fp16")
 
 
-_TEN_PERCENT = "assumption: 10 % of TDP"
+_TEN_PERCENT = "assumption: 10% of TDP"
 _HGX = "NVIDIA HGX platform page (8 GPUs, divided by 8; rates without sparsity)"
 _TPU = "Google Cloud TPU documentation, system architecture"
 _TPU_FP32 = "assumption: a sixth of bf16 (six passes for FP32 products)"
 _TPU_WATTS = "not published; assumption"
 _SPECS = "hmc-tech.com and sysrqmts.com specification pages"
-_IDLE = "nvidia-smi captures in public repositories, 0 MiB used, 0 % busy"
+_IDLE = "nvidia-smi captures in public repositories, 0 MiB used, 0% busy"
 
 
 def _sheet(gpu: str) -> str:
@@ -105,20 +105,20 @@ _CATALOGUE = (
     GpuType("T4", fp32_tflops=8.14, fp16_tflops=65.1, memory_gb=16, bandwidth_gb_s=320,
             tdp_watts=70, idle_watts=9, sources=_sources(_SPECS, f"{_IDLE} (8 captures at P8)")),
     GpuType("P100", fp32_tflops=10.6, fp16_tflops=21.2, memory_gb=16, bandwidth_gb_s=732,
-            nvlink_gb_s=80, tdp_watts=300, idle_watts=30, sources=_sources(_sheet("P100 SXM2"), "assumption: 10 % of TDP")),
+            nvlink_gb_s=80, tdp_watts=300, idle_watts=30, sources=_sources(_sheet("P100 SXM2"), "assumption: 10% of TDP")),
     # One of the two GPUs on a K80 board, with half of the board's rate, memory and power.
     GpuType("K80", fp32_tflops=4.37, memory_gb=12, bandwidth_gb_s=240,
-            tdp_watts=150, idle_watts=15, sources=_sources(_sheet("K80") + ", halved", "assumption: 10 % of TDP")),
+            tdp_watts=150, idle_watts=15, sources=_sources(_sheet("K80") + ", halved", "assumption: 10% of TDP")),
     GpuType("A10", fp32_tflops=31.2, tf32_tflops=62.5, fp16_tflops=125.0, memory_gb=24, bandwidth_gb_s=600,
-            tdp_watts=150, idle_watts=15, sources=_sources(_sheet("A10"), "assumption: 10 % of TDP")),
+            tdp_watts=150, idle_watts=15, sources=_sources(_sheet("A10"), "assumption: 10% of TDP")),
     GpuType("A40", fp32_tflops=37.4, tf32_tflops=74.8, fp16_tflops=149.7, memory_gb=48, bandwidth_gb_s=696,
             nvlink_gb_s=56.25, tdp_watts=300, idle_watts=30, sources=_sources(_sheet("A40"), _TEN_PERCENT)),
     GpuType("H100", fp32_tflops=67.0, tf32_tflops=495.0, fp16_tflops=989.0, memory_gb=80, bandwidth_gb_s=3350,
-            nvlink_gb_s=450, tdp_watts=700, idle_watts=70, sources=_sources(_sheet("H100 SXM5"), "assumption: 10 % of TDP")),
+            nvlink_gb_s=450, tdp_watts=700, idle_watts=70, sources=_sources(_sheet("H100 SXM5"), "assumption: 10% of TDP")),
     GpuType("RTX-2080Ti", fp32_tflops=13.45, fp16_tflops=53.8, memory_gb=11, bandwidth_gb_s=616,
-            nvlink_gb_s=50, tdp_watts=250, idle_watts=15, sources=_sources("NVIDIA Turing whitepaper (FP16 with FP32 accumulate)", "assumption: 6 % of TDP")),
+            nvlink_gb_s=50, tdp_watts=250, idle_watts=15, sources=_sources("NVIDIA Turing whitepaper (FP16 with FP32 accumulate)", "assumption: 6% of TDP")),
     GpuType("RTX-4090", fp32_tflops=82.6, tf32_tflops=82.6, fp16_tflops=165.0, memory_gb=24, bandwidth_gb_s=1008,
-            tdp_watts=450, idle_watts=20, sources=_sources("NVIDIA Ada whitepaper (tensor rates with FP32 accumulate)", "assumption: 4 % of TDP")),
+            tdp_watts=450, idle_watts=20, sources=_sources("NVIDIA Ada whitepaper (tensor rates with FP32 accumulate)", "assumption: 4% of TDP")),
     GpuType("A30", fp32_tflops=10.3, tf32_tflops=82.0, fp16_tflops=165.0, memory_gb=24, bandwidth_gb_s=933,
             nvlink_gb_s=100, tdp_watts=165, idle_watts=16.5, sources=_sources(_sheet("A30"), _TEN_PERCENT)),
     GpuType("L4", fp32_tflops=30.3, tf32_tflops=60.0, fp16_tflops=121.0, memory_gb=24, bandwidth_gb_s=300,

@@ -501,7 +501,7 @@ class Task:
 
     Raises:
         ModelError: The work is negative or not finite, there are no instances, or a demand is
-            impossible. Also raised if an elastic task is not a gang with one GPU per instance, or
+            invalid. Also raised if an elastic task is not a gang with one GPU per instance, or
             requests a number of instances outside its range.
     """
 

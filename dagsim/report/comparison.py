@@ -100,15 +100,15 @@ def comparison_table(
     sample, n = ranked[0].sample, ranked[0].n
     policies = "1 policy" if len(ranked) == 1 else f"{len(ranked)} policies"
     title = ", ".join(filter(None, [policies, workload, _counted(n, _unit(sample))]))
-    best = "min" if lower_is_better(metric) else "max"
+    best = "lowest" if lower_is_better(metric) else "highest"
     any_not_done, any_unfinished = (
         any(getattr(standing, name) for standing in ranked) for name in ("not_done", "unfinished")
     )
     with_median = sample is Sample.WINDOW and not wide
     if with_median:
-        heads = ["policy", "ratio", "95 % interval", "of the\nmedian", "won", "verdict"]
+        heads = ["policy", "ratio", "95% interval", "of the\nmedian", "won", "verdict"]
     else:
-        heads = ["policy", *_heads([metric]), "ratio", "95 % interval", "won", "verdict"]
+        heads = ["policy", *_heads([metric]), "ratio", "95% interval", "won", "verdict"]
     beside = [
         name for name in SECONDARY_METRICS if name != "energy_kwh" or any(standing.beside[name] for standing in ranked)
     ]
@@ -123,7 +123,7 @@ def comparison_table(
         row += [cells.won, cells.verdict]
         if to_bound:
             share = to_bound.get(result.policy, nan)
-            row.append("-" if isnan(share) else f"{round(100 * share)} %")
+            row.append("-" if isnan(share) else f"{round(100 * share)}%")
         if wide:
             row += _wide_cells(result, beside)
         if any_not_done:
@@ -134,7 +134,7 @@ def comparison_table(
     if to_bound:
         heads.append("way to\nbound")
     if wide:
-        heads += ["of all\njob-seconds", "95 %\ninterval", "median\nratio", "95 %\ninterval", "Holm's\np"]
+        heads += ["of all\njob-seconds", "95%\ninterval", "median\nratio", "95%\ninterval", "Holm's\np"]
         heads += [_HEADS[name] for name in beside]
     if any_not_done:
         heads.append("jobs\nnot done")
@@ -217,8 +217,8 @@ def _method(ranked: Sequence[PolicyResult], sample: Sample) -> str:
         {frozenset({standing.policy, *standing.alike}) for standing in ranked if standing.pair and isfinite(standing.p)}
     )
     return (
-        f"ratio: to {reference}, geometric mean over the {sample}s; interval: Student's t on the logs, of the row "
-        f"alone; won: {sample}s on which it did better; "
+        f"ratio: to {reference}, geometric mean over the {sample}s; interval: Student's t on the logs, "
+        f"uncorrected; won: {sample}s on which it did better; "
         f"verdict: p < 0.05{f' by Holm over {tests} comparisons' if tests > 1 else ''}."
     )
 
@@ -243,7 +243,7 @@ def sweep_table(
     beside = metrics[1:] if wide else []
     results = [result for group in groups for result in group.standings]
     n = max((result.pair.n for result in results if result.pair is not None), default=0)
-    heads = [*others, compared, *_heads(metrics[:1]), "ratio", "95 %\ninterval", "verdict", *_heads(beside)]
+    heads = [*others, compared, *_heads(metrics[:1]), "ratio", "95%\ninterval", "verdict", *_heads(beside)]
     rows = []
     for group in groups:
         for result in group.standings:
@@ -258,8 +258,8 @@ def sweep_table(
         notes = ("One trace is one sample: no interval and no verdict.",)
     elif n:
         method = (
-            f"ratio: to the reference of the group, the same {sample}s; geometric mean; interval: Student's t on the "
-            "logs, of the row alone; verdict: p < 0.05 by Holm over the whole table."
+            f"ratio: to the reference of the group on the same {sample}s, geometric mean; interval: Student's t on the "
+            "logs, uncorrected; verdict: p < 0.05 by Holm over the whole table."
         )
         notes = (method, *_caveats(results, sample, n))
     return Grid(title, tuple(heads), rows, notes, (*range(len(others) + 1), len(others) + 4))

@@ -76,7 +76,7 @@ _IF_ANY = (
 )
 """Metrics that are shown only if one of them is not 0."""
 
-_LOAD = "of every GPU at its own full speed; utilization: GPUs held"
+_LOAD = "of all GPUs at full speed; utilization: share of GPUs held"
 """Definition of the offered load (``workload.load``). A policy reaches it if it keeps all GPUs
 busy.
 """
@@ -109,7 +109,7 @@ def summary_table(lines: Sequence[RunMetrics], *, workload: str = "", sample: Sa
             spread = (short(average.value), bounds, short(min(values)), short(max(values)))
             unit = units_of.get(name, "").replace("microseconds", "µs")
             rows.append((name, *(spread if n > 1 else spread[:1]), unit))
-    heads = ("metric", *(("mean", "95 % interval", "min", "max") if n > 1 else ("value",)), "unit")
+    heads = ("metric", *(("mean", "95% interval", "min", "max") if n > 1 else ("value",)), "unit")
     notes = tuple(_summary_notes(n, sample, largest_share(lines, "jct_s.mean")))
     return Grid(title, heads, rows, notes, (0, len(heads) - 1))
 
@@ -209,7 +209,7 @@ def info_tables(info: WorkloadInfo) -> list[Table | Grid]:
     from rich.table import Table
 
     counts = Table("", "", show_header=False)
-    heads = ("", "mean", "median", "75 %", "90 %", "95 %", "99 %", "max")
+    heads = ("", "mean", "median", "75%", "90%", "95%", "99%", "max")
     spreads_by_name: list[tuple[str, Percentiles | None]] = [(name, getattr(info, name)) for name in _SPREADS]
     rows = [(name, *map(short, astuple(spread))) for name, spread in spreads_by_name if spread is not None]
     spreads = Grid(f"{info.jobs:,} jobs", heads, rows)
@@ -377,7 +377,7 @@ def run_notes(lines: Iterable[CellRun]) -> list[str]:
             "less time than jobs take"
         )
     return notes + [
-        f"warning: {name}: up to {100 * share:.0f} % of the values it saw in a run lay outside the range of its "
+        f"warning: {name}: up to {100 * share:.0f}% of the values it saw in a run lay outside the range of its "
         "training; it was not validated on such jobs or such a cluster"
         for name, share in outside.items()
         if share >= OUTSIDE
@@ -484,7 +484,7 @@ def _lines(wait: WaitReasons, run: str, bound: Sequence[Stretch] | None, unknown
 
 def _shares(parts: Iterable[tuple[str, float]], wait_s: float) -> Iterator[str]:
     for what, seconds in parts:
-        yield f"{100 * seconds / wait_s:5.1f} % of the wait ({number(seconds)} s): {what}"
+        yield f"{100 * seconds / wait_s:5.1f}% of the wait ({number(seconds)} s): {what}"
 
 
 def causes_in_words(bound: Sequence[Stretch]) -> list[tuple[str, float]]:
@@ -508,13 +508,13 @@ def why_tables(wait: WaitReasons, count: int) -> Iterator[Grid]:
                 holder.tenant or "-",
                 number(holder.gpus),
                 number(holder.gpu_s),
-                f"{100 * holder.gpu_s / total:.1f} %",
+                f"{100 * holder.gpu_s / total:.1f}%",
                 "later" if holder.arrived_later else "before",
             )
             for holder in wait.holders[:count]
         ]
         heads = ("job", "tenant", "GPUs", "GPU-seconds\nmeanwhile", "share", "arrived")
-        yield Grid(_counted("Held the GPUs meanwhile", len(wait.holders), count), heads, rows, (), (0, 1, 5))
+        yield Grid(_counted("Jobs that held the GPUs meanwhile", len(wait.holders), count), heads, rows, (), (0, 1, 5))
     if wait.overtakers:
         later = [
             (
@@ -527,8 +527,10 @@ def why_tables(wait: WaitReasons, count: int) -> Iterator[Grid]:
             for overtaker in wait.overtakers[:count]
         ]
         names = ("job", "tenant", "GPUs", "arrived\n(s)", "started\n(s)")
-        yield Grid(_counted("Arrived later and went first", len(wait.overtakers), count), names, later, (), (0, 1))
+        yield Grid(
+            _counted("Jobs that arrived later and went first", len(wait.overtakers), count), names, later, (), (0, 1)
+        )
 
 
 def _counted(what: str, there: int, shown: int) -> str:
-    return f"{what}: {there:,} jobs" + (f", the first {shown}" if there > shown else "")
+    return f"{what}: {there:,}" + (f", the first {shown}" if there > shown else "")

@@ -9,7 +9,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from dagsim.family import offered, refuse_missing
+from dagsim import services
+from dagsim.family import refuse_missing
 from dagsim.registry import Registry, Spec
 from dagsim.systems.seam import Scenario
 
@@ -108,7 +109,7 @@ class PolicySpec:
 
 def agent_names() -> tuple[str, ...]:
     """Return the names of all trained agents; empty if the family that trains agents is missing."""
-    return () if (known := offered("agent_names")) is None else tuple(known())
+    return () if (known := services.agent_names.offered()) is None else known()
 
 
 def named_files(values: Iterable[object]) -> list[Path]:

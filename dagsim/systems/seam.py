@@ -127,6 +127,15 @@ class Policy(Protocol[AskedT, AnswerT]):
 
 
 @runtime_checkable
+class HasPast(Protocol):
+    """A kernel that may begin in the middle of a schedule."""
+
+    def remind(self, policy: object) -> None:
+        """Give the policy the memory that it would have at the beginning, if that is known."""
+        ...
+
+
+@runtime_checkable
 class HidesTruth(Protocol):
     """A kernel whose views hide facts that no real scheduler knows, unless the policy declares
     ``clairvoyant = True``.
@@ -462,6 +471,8 @@ class Conversation(Generic[ViewT, DecisionT]):
         """
         if getattr(policy, "clairvoyant", False) and isinstance(self.kernel, HidesTruth):
             self.kernel.show_truth()
+        if isinstance(self.kernel, HasPast):
+            self.kernel.remind(policy)
         send, decide, view = self._talk.send, policy.decide, self.view
         try:
             while view is not None:

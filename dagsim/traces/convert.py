@@ -84,7 +84,7 @@ def convert(
                 f"depend on the GPU type here (the runtime model is {saved!r})"
             )
         written = export(to_format, to, counted(jobs), trace.cluster())
-        return trace.report, written  # of the reading that the export has made
+        return trace.report, written  # the report on the pass that the export made
     write = write_parquet if to_format == "parquet" else write_jobs
     meta = {"format": trace.format, "assumptions": trace.assumptions}
     if (begins_s := trace.begins_s) is not None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dagsim.errors import WorkloadError
-from dagsim.family import family_entries, service
+from dagsim.family import family_entries, required
 from dagsim.files import replaced
 from dagsim.model import Cluster, Job, Task
 from dagsim.model.job_fields import JOB_FIELDS
@@ -66,7 +66,7 @@ def export(format: str, path: Path, jobs: Iterable[Job], cluster: Cluster | None
             written.
         UnknownName: There is no such format.
     """
-    write, holds = _WRITERS.get(format) or service(format, "writers")
+    write, holds = _WRITERS.get(format) or required(format, "writers")
     left_out: Counter[str] = Counter()
     try:
         files = write(path, _noticed(jobs, holds, left_out), cluster)

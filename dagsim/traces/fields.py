@@ -61,7 +61,7 @@ def count(text: str, field: str, least: int = 1, most: int = MOST_INSTANCES) -> 
     """
     value = int(text) if text.isdecimal() and len(text) < 10 else finite_number(text, field)
     if not least <= value <= most or value != int(value):
-        raise Dirty(f"with an impossible value for {field}")
+        raise Dirty(f"with an invalid value for {field}")
     return int(value)
 
 
@@ -137,5 +137,5 @@ def memory_gb(text: str) -> float:
         else finite_number(text, "memory") / 1024
     )
     if not 0 <= size < inf:
-        raise Dirty("with an impossible value for memory")
+        raise Dirty("with an invalid value for memory")
     return size

@@ -206,7 +206,7 @@ class JobBatch(NamedTuple):
         return Block(self.every.chosen(kept), rows)
 
     def _hours(self, jobs: np.ndarray) -> Hours:
-        """Return the hours of the given jobs that are kept."""
+        """Return the GPU hours and core hours of the kept jobs among the given ones."""
         gpu_h, core_h = self.every.chosen(jobs[self.kept[jobs]]).hours()
         return Hours(float(gpu_h.sum()), float(core_h.sum()))
 
@@ -278,7 +278,7 @@ class Checks:
         """Return (n,) float64: whole numbers from ``least`` to ``most``. Other rows are dropped."""
         values = self.number(column, field, blank, where)
         faulty = ~are_counts(values, least, most)
-        self.drop(faulty if where is None else faulty & where, f"with an impossible value for {field}")
+        self.drop(faulty if where is None else faulty & where, f"with an invalid value for {field}")
         return values
 
     def date(self, column: int, field: str, where: np.ndarray | None = None) -> np.ndarray:

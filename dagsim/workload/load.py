@@ -161,8 +161,8 @@ class Load:
             return "all jobs arrive at once: the offered load has no meaning"
         if self.keeps_up:
             return (
-                f"the jobs arrive within {self.span_s:,.0f} s, and part of their work lies after that: a burst, of "
-                f"which an offered load of {self.offered:.3g} says little"
+                f"the jobs arrive within {self.span_s:,.0f} s, and part of their work lies after that, so the "
+                f"offered load of {self.offered:.3g} says little"
             )
         return (
             f"the offered load {self.offered:.3g}{self._scarce()} is above 1: while jobs arrive the queue grows "

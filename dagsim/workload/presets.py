@@ -44,17 +44,15 @@ PRESETS: Mapping[str, Preset] = {
         "a burst of 100 training jobs, gangs of 1 to 8, five measured models, load 0.9", Synthetic()
     ),
     "heterogeneous-dag": Preset(
-        "the same as DAGs: 15 % single tasks, otherwise 3 to 8 tasks with 1 or 2 parents each",
+        "the same as DAGs: 15% single tasks, otherwise 3 to 8 tasks with 1 or 2 parents each",
         Synthetic(shape=RandomDag()),
     ),
     "steady": Preset(
         "20,000 training jobs that arrive as a Poisson process; 1,000 at each end are not counted", _STEADY
     ),
-    "steady-dag": Preset(
-        "the same as DAGs of 3 to 8 tasks; 15 % are single tasks", replace(_STEADY, shape=RandomDag())
-    ),
+    "steady-dag": Preset("the same as DAGs of 3 to 8 tasks; 15% are single tasks", replace(_STEADY, shape=RandomDag())),
     "steady-heavy-tailed": Preset(
-        "the same with Pareto-tailed work for 20 % of the jobs, load 0.8",
+        "the same with Pareto-tailed work for 20% of the jobs, load 0.8",
         replace(_STEADY, load=0.8, sizes=Independent(work=_MOSTLY_SHORT)),
     ),
     "diurnal": Preset(
@@ -63,7 +61,7 @@ PRESETS: Mapping[str, Preset] = {
     ),
     "batch": Preset("100 training jobs that all arrive at the start", Synthetic(arrivals=Batch())),
     "heavy-tailed": Preset(
-        "1,000 jobs, 20 % of them with Pareto-tailed work (alpha 1.2, up to a week)",
+        "1,000 jobs, 20% of them with Pareto-tailed work (alpha 1.2, up to a week)",
         Synthetic(1000, 0.8, arrivals=Poisson(), sizes=Independent(work=_MOSTLY_SHORT)),
     ),
     "correlated": Preset(

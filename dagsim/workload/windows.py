@@ -92,7 +92,7 @@ def check_measure(measure: Measure | None, count: int | None = None) -> None:
     first, last = measure
     if count is not None and first >= 0 and not range(count)[first:last]:
         tenth = count // 10
-        shorter = f"workload.measure={tenth}:-{tenth} leaves out 10 % at each end, " if tenth else ""
+        shorter = f"workload.measure={tenth}:-{tenth} leaves out 10% at each end, " if tenth else ""
         raise WorkloadError(
             f"measure {first}:{'' if last is None else last} contains none of the {count:,} jobs; "
             f"{shorter}workload.measure=null counts all of them"

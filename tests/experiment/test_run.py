@@ -59,7 +59,7 @@ def test_the_offered_load_is_told() -> None:
     assert workload["gpu_load"] == pytest.approx(0.8)
     assert workload["warning"] is None
     warning = run_policy(load_config(None, [*SMALL, "workload.load=1.5"]), "fifo", 0).workload["warning"]
-    assert "a burst, of which an offered load of 1.5 says little" in warning  # of 20 jobs, which last as long
+    assert "so the offered load of 1.5 says little" in warning  # of 20 jobs, which last as long
     many = load_config(None, [*SMALL, "workload.load=1.5", "workload.count=300"])
     assert "the offered load 1.5 is above 1" in run_policy(many, "fifo", 0).workload["warning"]
 

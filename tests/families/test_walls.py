@@ -15,11 +15,11 @@ from sources import PACKAGE, trees
 from typer.testing import CliRunner
 
 import dagsim.families
-from dagsim import family
+from dagsim import family, services
 from dagsim.cli import app
 from dagsim.cli.app import CommandGroup
 from dagsim.errors import UnknownName
-from dagsim.family import Family, families, refuse_missing, service
+from dagsim.family import Family, families, refuse_missing
 from dagsim.model import QueueTree
 from dagsim.systems.cluster.policies import POLICIES
 
@@ -67,23 +67,6 @@ def test_every_folder_states_its_family_and_every_target_exists() -> None:
                 assert hasattr(importlib.import_module(f"dagsim.families.{name}{module}"), attr), (name, entry.name)
 
 
-def test_every_service_that_is_asked_for_is_offered_by_one_family() -> None:
-    asked = {
-        node.args[0].value
-        for tree in trees().values()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id in ("service", "offered")
-        and len(node.args) == 1
-        and isinstance(node.args[0], ast.Constant)
-    }
-    names = json.loads(NAMES.read_text(encoding="utf-8")).values()
-    offered = [service for one in names for service in one.get("services", ())]
-    assert asked - {*offered} == set()
-    assert len(offered) == len({*offered})
-
-
 def test_the_recorded_names_are_those_of_the_families() -> None:
     recorded, present = (json.loads(text) for text in (NAMES.read_text(encoding="utf-8"), names_text()))
     assert {name: recorded.get(name) for name in present} == present, "run scripts/make_families.py"
@@ -99,7 +82,7 @@ def test_a_name_of_a_missing_family_is_refused_with_its_family(without_bounds: N
     with pytest.raises(UnknownName, match="'bound' belongs to the family bounds, which this installation lacks"):
         refuse_missing("commands", "bound")
     with pytest.raises(UnknownName, match="belongs to the family bounds"):
-        service("bounds_of_runs")
+        services.bounds_of_runs.required()
     refuse_missing("commands", "eval")
     refuse_missing("policies", "gavel")
 

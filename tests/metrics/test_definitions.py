@@ -12,6 +12,8 @@ import json
 import math
 import random
 from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, median
@@ -35,6 +37,9 @@ NODES = {"a-0": 4, "t-0": 2, "t-1": 2, "p-0": 0}
 TYPE = {"a-0": "A100-40", "t-0": "T4", "t-1": "T4"}
 TFLOPS = {"A100-40": 19.49, "T4": 8.14}
 WATTS = {"A100-40": (50.0, 0.8 * 400.0), "T4": (9.0, 0.8 * 70.0)}
+ON_DEMAND = {"boot_s": 20.0, "idle_s": 15.0, "shutdown_s": 4.0, "price_per_h": 3.0}
+EVERY_S = 60.0
+PRICES = (0.5, 2.0, -0.25)
 OUTAGES = ((1, 40.0, 90.0), (2, 120.0, 133.0), (1, 150.0, 160.0))
 CONFIG = """
 cluster:
@@ -118,7 +123,12 @@ class Second:
     """A second reading of the files. All times in s."""
 
     def __init__(
-        self, jobs: list[dict[str, str]], tasks: list[dict[str, str]], source: list[Job], end_s: float
+        self,
+        jobs: list[dict[str, str]],
+        tasks: list[dict[str, str]],
+        source: list[Job],
+        end_s: float,
+        outages: Sequence[tuple[int, float, float]] = OUTAGES,
     ) -> None:
         self.jobs, self.end_s = jobs, end_s
         self.first_s = min(float(job["arrival_s"]) for job in jobs)
@@ -131,7 +141,27 @@ class Second:
         self.accepted = [job for job in jobs if job["status"] != "rejected"]
         self.done = [job for job in jobs if job["status"] == "completed"]
         self.open = [job for job in jobs if job["status"] == "unfinished"]
-        self.outages = [(node, start_s, min(back_s, end_s)) for node, start_s, back_s in OUTAGES if start_s <= end_s]
+        self.outages = [(node, start_s, min(back_s, end_s)) for node, start_s, back_s in outages if start_s <= end_s]
+        self.failures = len(self.outages)
+        self.powered: list[tuple[float, float]] = []
+        """When nodes that are powered on demand were not off."""
+
+    def power_on_demand(self, nodes: Sequence[int]) -> None:
+        """Tell from the runs when nodes were powered on demand, and count them as gone at other times."""
+        names = list(NODES)
+        boot_s, idle_s, shutdown_s = (ON_DEMAND[key] for key in ("boot_s", "idle_s", "shutdown_s"))
+        for node in nodes:
+            runs = [(float(row["start_s"]), row["end"]) for row in self.rows if row["node"] == names[node]]
+            periods: list[list[float]] = []
+            for start_s, end_s in sorted(runs):
+                if not periods or start_s > periods[-1][1] + idle_s:
+                    periods.append([start_s - boot_s, end_s])
+                periods[-1][1] = max(periods[-1][1], end_s)
+            times = [(begin_s, min(end_s + idle_s + shutdown_s, self.end_s)) for begin_s, end_s in periods]
+            self.powered += times
+            bounds = [self.first_s, *(time for period in times for time in period), self.end_s]
+            off = [(node, *pair) for pair in zip(bounds[::2], bounds[1::2], strict=True)]
+            self.outages += [(node, start_s, back_s) for node, start_s, back_s in off if back_s > start_s]
 
     def left_s(self, job: dict[str, str]) -> float:
         """When the job left the system; the end of the log if it is in it then."""
@@ -210,9 +240,11 @@ class Second:
         idle, busy = WATTS[name]
         return busy * self.of_type(name) / 3.6e6, idle * (self.up(name) - self.of_type(name)) / 3.6e6
 
-    def held_and_up(self) -> list[tuple[float, dict[str, float], dict[str, int]]]:
-        """(length of time, GPUs held by node, GPUs up by node) between all moments at which something changes."""
-        moments = {self.first_s, self.end_s}
+    def held_and_up(self, others: Sequence[float] = ()) -> list[tuple[float, dict[str, float], dict[str, int]]]:
+        """(length of time, GPUs held by node, GPUs up by node) between all moments at which something changes, in
+        order.
+        """
+        moments = {self.first_s, self.end_s, *others}
         moments |= {time for row in self.rows for time in (float(row["start_s"]), row["end"])}
         moments |= {time for _, *outage in self.outages for time in outage}
         names, pieces = list(NODES), []
@@ -225,6 +257,19 @@ class Second:
             gone = {names[node] for node, start_s, back_s in self.outages if start_s < middle < back_s}
             pieces.append((after - before, held, {name: size * (name not in gone) for name, size in NODES.items()}))
         return pieces
+
+    def energy_by_price(self) -> float:
+        """Sum over time of the power x the price of that time, which repeats."""
+        steps = [EVERY_S * step for step in range(math.ceil(self.end_s / EVERY_S) + 1)]
+        cost, now_s = 0.0, self.first_s
+        for length_s, held, up in self.held_and_up(steps):
+            kw = sum(
+                (WATTS[type_][1] * held[name] + WATTS[type_][0] * (up[name] - held[name])) / 1000
+                for name, type_ in TYPE.items()
+            )
+            cost += kw * length_s / 3600 * PRICES[int((now_s + length_s / 2) // EVERY_S) % len(PRICES)]
+            now_s += length_s
+        return cost
 
     def useful(self, job: dict[str, str]) -> float:
         """GPU-seconds of a job that were not in vain."""
@@ -389,7 +434,7 @@ class Second:
             case ["restarts"]:
                 return self.restarts()
             case ["node_failures"]:
-                return len(self.outages)
+                return self.failures
             case ["energy_kwh"]:
                 return sum(map(sum, kwh))
             case ["energy_allocated_kwh"]:
@@ -420,8 +465,10 @@ class Second:
                 return sum(float(job["completed_s"] or math.inf) <= float(job["deadline_s"]) for job in known) / len(
                     known
                 )
-            case ["on_demand", _]:  # no node is
-                return None
+            case ["on_demand", part]:
+                hours = sum(end_s - begin_s for begin_s, end_s in self.powered) / 3600
+                use = {"node_hours": hours, "boots": len(self.powered), "cost": hours * ON_DEMAND["price_per_h"]}
+                return use[part] if self.powered else None
             case [of, part]:
                 return self.spread(of, part, accepted)
         raise KeyError(key)
@@ -516,3 +563,38 @@ def test_every_metric_of_a_run_that_was_cut_off_is_what_its_definition_says(tmp_
     metrics = summarize(schedule).to_dict()
     assert metrics["jobs_unfinished"] > 3
     assert differing(Second(*tables, jobs, until_s), metrics, (0.0, 0)) == []
+
+
+def test_every_metric_of_a_cluster_whose_nodes_are_powered_on_demand_is_what_its_definition_says(
+    tmp_path, monkeypatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, scale in (("prices.csv", 1.0), ("carbon.csv", 1000.0)):
+        times = (f"2026-03-01T00:0{step}:00Z,{scale * abs(PRICES[step])}" for step in range(3))
+        Path(name).write_text("\n".join(("time,value", *times)) + "\n")
+    Path("prices.csv").write_text(Path("prices.csv").read_text().replace(",0.25", ",-0.25"))
+    config = CONFIG.replace("gpus: 2, cpus: 16, memory_gb: 64}", f"gpus: 2, cpus: 16, on_demand: {ON_DEMAND}}}")
+    config = config.replace("failures: [{kind: failure_log, path: outages.csv}]", "metrics: [A, B]")
+    Path("config.yaml").write_text(
+        config.replace("[A, B]", "['energy_cost[series=prices.csv]', 'carbon_kg[series=carbon.csv]']")
+    )
+    jobs = [replace(job, arrival_s=6 * job.arrival_s, deadline_s=None) for job in made(8)]
+    jobs[3] = replace(jobs[3], deadline_s=jobs[3].arrival_s + 500)
+    write_jobs(Path("jobs.jsonl"), jobs)
+    words = ["eval", "--config", "config.yaml", "--algo", "fifo-fit", "--out", "out", "--no-plots"]
+    ended = CliRunner().invoke(app, words)
+    assert ended.exit_code == 0, ended.output
+    [folder] = Path("out").iterdir()
+    metrics = json.loads((folder / "runs.jsonl").read_text())["metrics"]
+    tables = read(folder, "jobs.csv.gz"), read(folder, "tasks.csv.gz")
+    end_s = max(float(row["completed_s"] or 0) for row in tables[0])
+    second = Second(*tables, jobs, end_s, outages=())
+    second.power_on_demand((1, 2))
+    assert len(second.powered) > 3
+    assert differing(second, metrics, (0.0, 0)) == []
+    cost = {name: value for name, value in metrics.items() if name.startswith(("energy_cost", "carbon_kg"))}
+    assert len(cost) == 2
+    positive = tuple(map(abs, PRICES))
+    assert equal(second.energy_by_price(), next(value for name, value in cost.items() if "energy" in name))
+    monkeypatch.setitem(globals(), "PRICES", positive)
+    assert equal(second.energy_by_price(), next(value for name, value in cost.items() if "carbon" in name))

@@ -159,3 +159,10 @@ def test_seeds_of_few_unequal_jobs_are_marked_approximate() -> None:
     assert sjf.seeds_needed >= 200
     assert sjf.to_dict()["seeds_needed"] == sjf.seeds_needed
     assert "approximate" in sjf.words
+
+
+def test_metrics_of_groups_are_ranked_as_those_of_all_jobs() -> None:
+    low, high = [0.2, 0.3, 0.2, 0.3, 0.25, 0.2], [0.8, 0.9, 0.8, 0.9, 0.85, 0.8]
+    for metric in ("utilization", "gpu[T4].utilization", "tenant[ann].completed"):
+        assert [row.policy for row in standings(lines(metric, low=low, high=high), metric)] == ["high", "low"]
+    assert [row.policy for row in standings(lines("x", low=low, high=high), "x")] == ["low", "high"]

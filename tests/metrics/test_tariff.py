@@ -167,4 +167,4 @@ def test_hourly_prices_of_energy_are_prices(spelling: str, tmp_path: Path) -> No
     )
     target = ["--target", "wait_s.p95<600", spelling, str(wrong)]
     ended = CliRunner().invoke(app, ["plan", "--trace", str(log), *target], env={"COLUMNS": "200"})
-    assert (ended.exit_code, "hourly prices are for whatif" in ended.output) == (2, True), ended.output
+    assert (ended.exit_code, "hourly prices work only with whatif" in ended.output) == (2, True), ended.output

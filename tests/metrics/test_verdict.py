@@ -32,7 +32,7 @@ def test_better_and_worse_by_the_direction_of_the_metric() -> None:
 def test_what_is_not_told_apart_says_what_it_could_be() -> None:
     pair = paired(NEAR, np.ones(20))
     low, high = 100 * (pair.low - 1), 100 * (pair.high - 1)
-    assert words(pair) == f"not told apart (could be {low:+.1f} % to {high:+.1f} %); better in {pair.wins} of 20 seeds"
+    assert words(pair) == f"not told apart (could be {low:+.1f}% to {high:+.1f}%); better in {pair.wins} of 20 seeds"
     assert low < 0 < high
 
 

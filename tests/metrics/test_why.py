@@ -171,9 +171,9 @@ def test_what_bound_is_told_by_share_and_what_is_not_known_is_said() -> None:
     gpus = Cause(CauseKind.GPUS, "too few GPUs were free")
     bound = [Stretch(1, 3, (limit, gpus)), Stretch(3, 8, (gpus,)), Stretch(8, 9, (limit, gpus))]
     text = " ".join(" ".join(why_lines(reasons, "easy", bound)).split())
-    assert "62.5 % of the wait (5 s): too few GPUs were free 37.5 % of the wait (3 s): the limit of 2 GPUs" in text
+    assert "62.5% of the wait (5 s): too few GPUs were free 37.5% of the wait (3 s): the limit of 2 GPUs" in text
     assert "the account lab was reached; and too few GPUs were free" in text
     assert all(len(line) <= 80 for line in why_lines(reasons, "easy", bound))
     blind = " ".join(" ".join(why_lines(reasons, "easy", None, "the trace is gone")).split())
-    assert "100.0 % of the wait (8 s): too few GPUs were free" in blind
+    assert "100.0% of the wait (8 s): too few GPUs were free" in blind
     assert "CPUs, memory and limits are not known here: the trace is gone" in blind

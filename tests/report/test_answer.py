@@ -59,7 +59,7 @@ def test_the_page_of_a_plan_shows_size_certainty_cost_and_today(site: Path) -> N
     size = int(answer.grid.rows[[row[-1] for row in answer.grid.rows].index("best")][1])
     for sentence in (
         f"meets wait_s.mean &lt; 60: {size} nodes, {size} GPUs",
-        "certain: in 95 % of such periods wait_s.mean lies between",
+        "certain: in 95% of such periods wait_s.mean lies between",
         f"It costs {size * 2 * 730:,} a month. Today&#x27;s 3 GPUs cost 4,380 ({(size - 3) * 1460:+,}).",
         "Today&#x27;s 3 GPUs: wait_s.mean",
         "they do not meet it",
@@ -104,11 +104,11 @@ def test_the_longest_waits_show_the_causes_that_why_finds(site: Path) -> None:
     assert CliRunner().invoke(app, [*common, *asked_of]).exit_code == 0
     (folder,) = (site / "causes").iterdir()
     output = CliRunner().invoke(app, ["why", str(folder), "1"]).output
-    match = re.search(r"100\.0 % of the wait \(99 s\): (.*CPU.*)", output)
+    match = re.search(r"100\.0% of the wait \(99 s\): (.*CPU.*)", output)
     assert match is not None
     page = CliRunner().invoke(app, ["report", str(folder), "-o", str(site / "w.html")])
     assert page.exit_code == 0, page.output
-    assert f"100 %: {match[1]}" in (site / "w.html").read_text(encoding="utf-8")
+    assert f"100%: {match[1]}" in (site / "w.html").read_text(encoding="utf-8")
 
 
 def test_the_page_of_a_replay_says_how_well_it_reproduces_the_log(site: Path) -> None:

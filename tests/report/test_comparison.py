@@ -54,7 +54,7 @@ def test_a_table_fits_80_columns_and_cuts_no_name() -> None:
 
 def test_a_table_says_workload_n_and_method() -> None:
     text = " ".join(printed(comparison_table(standings(lines()), workload="heterogeneous")).split())
-    assert "4 policies, heterogeneous, 6 seeds; min mean JCT first" in text
+    assert "4 policies, heterogeneous, 6 seeds; lowest mean JCT first" in text
     assert "geometric mean over the seeds; interval: Student's t on the logs" in text
     alone = standings([line for line in lines() if line.policy == "fifo"])
     assert printed(comparison_table(alone)).startswith("1 policy, 6 seeds")
@@ -107,7 +107,7 @@ def test_markdown_and_latex_hold_the_whole_names() -> None:
     assert f"| {LONG} |" in grid.markdown()
     latex = grid.latex()
     assert f"{LONG} & " in latex
-    assert r"95 \% interval" in latex
+    assert r"95\% interval" in latex
     assert latex.count(r"\\") == len(grid.rows) + 1
 
 

@@ -63,7 +63,7 @@ def test_a_batsim_workload_is_read_with_reasons_for_what_is_dropped() -> None:
     for reason in (
         "with a profile that is not a delay",
         "with a profile that is not listed",
-        "with an impossible value for res",
+        "with an invalid value for res",
     ):
         assert reason in reasons
 

@@ -111,7 +111,7 @@ def test_jobs_whose_nodes_are_gone_run_elsewhere_or_wait() -> None:
     state = jobs_at(JobArrays.of(jobs), 50.0, 99.0, three, Recorded())
     flights = {job.id: [share.node for run in job.in_flight for share in run.placement] for job in state.jobs()}
     assert flights == {"j0": [], "j1": [0], "j2": [1], "j3": [2]}
-    with pytest.raises(ModelError, match="job 'j0' runs on node 'n0', which the cluster lacks"):
+    with pytest.raises(ModelError, match="job 'j0' runs on node 'n0', but the cluster does not have this node"):
         jobs_at(JobArrays.of(jobs), 50.0, 99.0, three, Recorded(), exact=True)
 
 

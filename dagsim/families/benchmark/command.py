@@ -56,7 +56,7 @@ def run_bench(
     spark: Annotated[str | None, typer.Option(metavar="NAME", help="Policy for the task on Spark.")] = None,
     ramp: Annotated[str | None, typer.Option(metavar="NAME", help="Policy for the task on RAMP.")] = None,
     division: Annotated[
-        Literal["exact", "noisy", "hidden"], typer.Option(help="What policies are told about durations.")
+        Literal["exact", "noisy", "hidden"], typer.Option(help="What policies know about durations.")
     ] = "exact",
     draw: Annotated[
         int | None,
@@ -65,7 +65,10 @@ def run_bench(
     task: Tasks = None,
     seeds: Annotated[int | None, typer.Option(min=1, help="Number of seeds per task (default: 10).")] = None,
     bound: Annotated[
-        bool, typer.Option("--bound", help="Add proven lower bounds for the tasks that have one. This takes minutes.")
+        bool,
+        typer.Option(
+            "--bound", help="Add proven lower bounds for the tasks that have such bounds. This takes minutes."
+        ),
     ] = False,
     name: Annotated[
         str | None, typer.Option(metavar="NAME", help="Name of the entry (default: the names of its policies).")
@@ -224,7 +227,9 @@ def repeat_paper(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="The paper (default: list the papers).")] = None,
     data: Annotated[
         Path | None,
-        typer.Option(metavar="FOLDER", help=("Folder with its files (default: DAGSIM_DATA, or the current folder).")),
+        typer.Option(
+            metavar="FOLDER", help=("Folder with the paper's files (default: DAGSIM_DATA, or the current folder).")
+        ),
     ] = None,
     json_: Json = False,
     table: TableLook = TableFormat.TEXT,

@@ -15,7 +15,7 @@ _SLACK_S = 60.0
 """Added to both waits before their ratio is taken, because a wait may be 0."""
 _BOUND = "bound: no policy that lets every run end has a lower ratio (--bound)"
 _NOTES = (
-    "ratio: geometric mean over the tasks of the score over that of the reference, with a 95 % interval over seeds; "
+    "ratio: geometric mean over the tasks of the score over that of the reference, with a 95% interval over seeds; "
     "below 1 is better, and only a verdict says so",
     "p95 wait: geometric mean over the tasks of (p95 wait + 1 min) / (that of the reference + 1 min); rho: the same of "
     "the largest finish-time fairness; utilisation: mean over the tasks; us: CPU microseconds per decision",
@@ -26,7 +26,7 @@ def entry_grid(content: Mapping[str, Any]) -> Grid:
     """Return the scores of an entry, with one row for each task and one for all."""
     rows = [_entry_row(name, content["tasks"][name]["reference"], facts) for name, facts in content["scores"].items()]
     rows.append(_entry_row("all", "", content["score"]))
-    heads = ("task", "reference", "ratio", "95 % interval", "p95 wait (s)", "utilisation", "bound", "verdict")
+    heads = ("task", "reference", "ratio", "95% interval", "p95 wait (s)", "utilisation", "bound", "verdict")
     notes = (_BOUND,) if content["bounds"] else ()
     return Grid(f"{content['entry']}: {_division(content)}", heads, rows, notes, texts=(0, 1, 7))
 
@@ -65,7 +65,7 @@ def leaderboards(entries: Sequence[Mapping[str, Any]]) -> list[Grid]:
     grids = []
     for (division, tasks), members in sorted(groups.items(), key=lambda item: (-len(item[0][1]), item[0])):
         ordered = sorted(members, key=lambda entry: inf if entry["score"]["ratio"] is None else entry["score"]["ratio"])
-        heads = ("entry", "ratio", "95 % interval", "p95 wait", "rho", "utilisation", "us", "verdict")
+        heads = ("entry", "ratio", "95% interval", "p95 wait", "rho", "utilisation", "us", "verdict")
         title = f"{division} ({', '.join(tasks)})" if several else division
         grids.append(Grid(title, heads, [_row(entry) for entry in ordered], _NOTES, texts=(0, 7)))
         if len(tasks) > 1:

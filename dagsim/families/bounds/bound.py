@@ -104,10 +104,14 @@ def scenario_bound(
         InputError: The cluster can run none of the jobs, or jobs may be rejected.
     """
     if scenario.admission:
-        raise InputError("bound: with admission, a policy may reject jobs, so no bound above 0 holds")
+        raise InputError(
+            "bound: with admission control, a policy may reject all jobs, so there is no lower bound above 0"
+        )
     stream = scenario.jobs(seed)
     if stream.elastic:
-        raise InputError("bound: elastic tasks may run on more GPUs than they requested, so they have no bound")
+        raise InputError(
+            "bound: elastic tasks are not supported, because they may run on more GPUs than they requested"
+        )
     jobs = stream.arrays()
     weight = np.ones(len(jobs))
     if measured is not None:
@@ -120,7 +124,7 @@ def scenario_bound(
     jobs, weight = jobs.chosen(later), weight[later]
     if by_area:
         if earlier:
-            raise InputError("bound: with weights by area, a run that begins with jobs in the system has no bound")
+            raise InputError("bound: weights by area are not supported for a run that begins with jobs in the system")
         weight *= areas_gpu_s(jobs, scenario.cluster, scenario.runtime)
     problem = relaxation_of(jobs, scenario.cluster, scenario.runtime, weight)
     counted = int(np.count_nonzero(problem.weight))

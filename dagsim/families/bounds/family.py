@@ -6,8 +6,8 @@ FAMILY = Family(
     "proven lower bounds of completion times, over all schedules of a workload",
     adds={
         "services": (
-            Entry("bounds_of_runs", ".bound:bounds_of_runs", "bounds of the workloads of finished runs"),
-            Entry("shares_of_the_way", ".bound:shares_of_the_way", "share of the way from a reference to its bound"),
+            Entry("bounds_of_runs", ".bound:bounds_of_runs"),
+            Entry("shares_of_the_way", ".bound:shares_of_the_way"),
         )
     },
     commands={"bound": ".command"},

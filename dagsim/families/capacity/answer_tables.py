@@ -41,7 +41,7 @@ def whatif_table(
     heads += ["on demand\nup"] if powered else []
     heads += ["cost a\nmonth"] if priced else []
     heads += [*(["jobs\nlost"] if any_lost else []), f"{metric_name(metric)}\nratio"]
-    heads += [*(["95 %\ninterval"] if wide else []), "verdict"]
+    heads += [*(["95%\ninterval"] if wide else []), "verdict"]
     rows: list[tuple[str, ...]] = []
     if fit is not None:
         blank = ["-"] * (len(heads) - 5)
@@ -65,7 +65,7 @@ def whatif_table(
 def _whatif_notes(choices: Sequence[Alternative], demand: Load, begins: Beginning) -> Iterator[str]:
     yield (
         f"Every row is one continuous run of all jobs, {begins.text}. wait, energy: over all "
-        "jobs. ratio: to the first row, with its 95 % interval in the long run at the same "
+        "jobs. ratio: to the first row, with its 95% interval in the long run at the same "
         "demand. verdict: p < 0.05, corrected by Holm's method."
     )
     short = [choice.change.longer for choice in choices if choice.verdict == "log too short"]
@@ -129,7 +129,7 @@ def plan_table(
         "GPUs",
         *(["cost a\nmonth"] if priced else []),
         f"{_wrapped(target.first.metric)}\n",
-        "95 %\ninterval",
+        "95%\ninterval",
     ]
     heads += [f"{_wrapped(other.metric)}\n" for other in target.conditions[1:]]
     heads += ["jobs\nlost", "meets it"]

@@ -119,7 +119,7 @@ def _certainty(planned: SizePlan, best: Size) -> str:
             if longer > 1
             else "It is not known how certain this is, because the metric has no interval."
         )
-    bounds = f"in 95 % of such periods {planned.target.first.metric} lies between {number(low)} and "
+    bounds = f"in 95% of such periods {planned.target.first.metric} lies between {number(low)} and "
     bounds += _measured(planned.target.first.metric, high)
     if planned.target.is_sure(best.met):
         return f"It is certain at this demand: {bounds}."

@@ -114,7 +114,7 @@ def calibrate(
     if trace is None:
         raise InputError("calibrate: the workload is not a log; give --trace FILE")
     if trace.window is not None or trace.has_period:
-        raise InputError("calibrate: takes a whole log, without windows and periods")
+        raise InputError("calibrate: needs the whole log, so leave out windows and periods")
     whole = _Replay(config)
     jobs = len(whole.started_s)
     fitted = round(share * jobs)

@@ -97,7 +97,7 @@ class _Priced(NamedTuple):
             if len(several) > 1:
                 files_given = " and ".join(several)
                 raise typer.BadParameter(
-                    f"at most one file of prices of a kind is allowed, got {files_given}", param_hint="'--price'"
+                    f"at most one file of each kind is allowed, got {files_given}", param_hint="'--price'"
                 )
         rented = tuple([text for text in others if text not in files])
         return cls(rented, *(Path(one[0]) if one else None for one in (files, series)))
@@ -130,7 +130,7 @@ def whatif(
         list[str] | None,
         typer.Option(
             metavar="16xH200[:PARTITION][@DATE]",
-            help="GPUs to add on new nodes, optionally from a date or a time onwards (@14d); repeatable.",
+            help="GPUs to add on new nodes, optionally from a date or time onwards (@14d); repeatable.",
         ),
     ] = None,
     remove: Annotated[
@@ -141,8 +141,9 @@ def whatif(
         typer.Option(
             metavar="16xH200[:PARTITION],boot=300,idle=600",
             help=(
-                "The largest number of GPUs on nodes that are powered up for waiting jobs and down when idle. This "
-                "is a separate alternative. Also: shutdown=, price= (per GPU hour), trigger=pending; repeatable."
+                "As a separate alternative, add at most this many GPUs on nodes that are powered up for waiting "
+                "jobs and down when idle. Further settings: shutdown=, price= (per GPU hour), trigger=pending; "
+                "repeatable."
             ),
         ),
     ] = None,
@@ -152,15 +153,15 @@ def whatif(
             "--policy",
             "-a",
             metavar="A,B",
-            help="Schedulers to compare, of which the first is today's (default: as configured).",
+            help="Schedulers to compare, beginning with today's (default: as configured).",
         ),
     ] = None,
     alternative: Annotated[
         list[Path] | None,
         typer.Option(
             metavar="FILE",
-            help="A file with objects of Kueue (YAML or JSON), such as a ClusterQueue with another quota, that replace "
-            "those with the same names. Each file is an alternative; repeatable.",
+            help="A file with Kueue objects (YAML or JSON), such as a ClusterQueue with a different quota. They "
+            "replace the objects with the same names. Each file is one alternative; repeatable.",
         ),
     ] = None,
     growth: Growth = None,
@@ -174,7 +175,11 @@ def whatif(
     ] = None,
     carbon: Annotated[
         Path | None,
-        typer.Option(metavar="CSV", help="Hourly grams of CO2 per kWh (columns time,value); adds kg of CO2."),
+        typer.Option(
+            metavar="CSV",
+            help="CSV file with the grams of CO2 per kWh for each hour (columns time,value), which adds the kg of CO2 "
+            "to the table.",
+        ),
     ] = None,
     metric: Annotated[str, typer.Option(help="Metric to compare the alternatives by.")] = "jct_s.mean",
     config: ConfigFile = None,
@@ -241,14 +246,17 @@ def plan_capacity(
         typer.Option(
             metavar="'wait_s.p95<4h'",
             help=(
-                "Target as a metric, < or >, and a bound. It covers all jobs, or some of them with the "
-                "prefix account[NAME]. or partition[NAME].; repeatable."
+                "Target: a metric, < or >, and a bound. It applies to all jobs or, with a prefix such as "
+                "account[NAME]. or partition[NAME]., to some of them; repeatable."
             ),
         ),
     ],
     types: Annotated[
         str | None,
-        typer.Option(metavar="H200,A100-40", help="Vary the nodes of these types (default: the whole cluster)."),
+        typer.Option(
+            metavar="H200,A100-40",
+            help="Vary only the number of nodes with these GPU types (default: the whole cluster).",
+        ),
     ] = None,
     max_gpus: Annotated[
         int | None, typer.Option(min=1, help="The largest cluster to try, in GPUs (default: four times today's).")
@@ -285,7 +293,8 @@ def plan_capacity(
     priced = _Priced.of(price)
     if priced.energy is not None:
         raise typer.BadParameter(
-            f"{priced.energy}: plan takes one price of power, in a YAML file; hourly prices are for whatif",
+            f"{priced.energy}: plan uses a single price for power, from a YAML file; hourly prices work only with "
+            "whatif",
             param_hint="'--price'",
         )
     chosen, audit = _configured(reading, trace, config, set_, [policy] if policy else [], growth, watched=shown.watched)
@@ -477,7 +486,7 @@ def calibrate_site(
     fit: Annotated[
         float,
         typer.Option(
-            min=0.1, max=0.9, help="Fraction of the jobs, from the beginning of the log, that the rules are fitted to."
+            min=0.1, max=0.9, help="Fraction of the jobs, from the beginning of the log, to which the rules are fitted."
         ),
     ] = 0.5,
     out: Annotated[

@@ -5,6 +5,6 @@ from dagsim.family import Entry, Family
 FAMILY = Family(
     "how many machines a load needs, what a change would do, and the rules of a site that fit its log",
     needs=("web",),
-    adds={"services": (Entry("plan", ".planning:plan", "dagsim.plan"),)},
+    adds={"public": (Entry("plan", ".planning:plan"),)},
     commands={"whatif": ".command", "plan": ".command", "calibrate": ".command"},
 )

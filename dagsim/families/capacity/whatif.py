@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dagsim import services
 from dagsim.config.schema import Config, plain
 from dagsim.errors import InputError, RunFolderError, SimulationError
 from dagsim.experiment.carry_out import Watch, carry_out, raise_failures
@@ -34,7 +35,6 @@ from dagsim.families.capacity.machines import (
     with_memberships,
     with_on_demand,
 )
-from dagsim.family import service
 from dagsim.metrics.own import value_name
 from dagsim.metrics.paired import holm
 from dagsim.metrics.series import Change, JobSeries, Period, change_of, next_period
@@ -538,7 +538,7 @@ class WhatIf:
             )
         queues = {TODAY: config.queues} if alternatives else {}
         for file in alternatives:
-            queues[file.name if file.name not in queues else str(file)] = service("changed_queues")(config.queues, file)
+            queues[file.name if file.name not in queues else str(file)] = services.changed_queues(config.queues, file)
         config, demand = on_whole_log(config)
         clusters = {TODAY: config.cluster}
         if added or removed or accepted:

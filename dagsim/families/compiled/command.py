@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from dagsim import services
 from dagsim.cli.app import app, say
 from dagsim.cli.options import (
     Quiet,
@@ -14,7 +15,6 @@ from dagsim.cli.options import (
 
 if TYPE_CHECKING:
     pass
-from dagsim.family import offered
 
 
 @app.command()
@@ -50,7 +50,7 @@ def warm(
                 f"{jit.folder()}: compiled functions cannot be cached there; set NUMBA_CACHE_DIR to a writable folder"
             )
     began = perf_counter()
-    compile_episodes = None if policy else offered("compile_episodes")
+    compile_episodes = None if policy else services.compile_episodes.offered()
     if compile_episodes and any([compile_episodes(), compile_episodes(trials=True)]) and not quiet:
         say(f"compiled episodes (for make_vec and training) in {perf_counter() - began:.0f} s")
     if not quiet:

@@ -212,7 +212,7 @@ def words_of(value: Any, forms: list[Form], words: list[int]) -> None:
         words.append(value.__array_interface__["data"][0])
     else:
         form = "strided array" if isinstance(value, np.ndarray) else type(value).__name__
-        raise TypeError(f"compiled code takes contiguous arrays and records, got a {form}")
+        raise TypeError(f"compiled functions accept only contiguous arrays and records, got a {form}")
 
 
 def _address(array: Any) -> int:

@@ -124,7 +124,9 @@ def key_columns(order: Ordered | TypedOrdered, columns: KeyColumns) -> np.ndarra
     for place, expected in singly.items():
         answers = [float(key[place]) for key in keys]
         if not np.array_equal(answers, np.array(expected, float), equal_nan=True):
-            raise ConfigError(f"its key is {expected} of a single task and {answers} of all at once")
+            raise ConfigError(
+                f"its key is {expected} for a single task, but {answers} if it is computed for all tasks at once"
+            )
     return np.ascontiguousarray(np.stack(keys, axis=1), np.float64)
 
 

@@ -60,7 +60,7 @@ def read_scenario(
     none.
 
     Raises:
-        ModelError: The jobs are not in order of arrival, or an estimate is impossible.
+        ModelError: The jobs are not in order of arrival, or an estimate is invalid.
     """
     estimates = known(estimates, jobs)
     _check_order(jobs)

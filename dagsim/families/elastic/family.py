@@ -8,8 +8,8 @@ FAMILY = Family(
     "training jobs whose GPUs can change while they run: goodput, Pollux and Sia",
     adds={
         "services": (
-            Entry("measured_applications", ".profiles:read_applications", "Pollux's measured applications in a folder"),
-            Entry("seconds_alone", ".training_jobs:seconds_alone", "seconds of an application alone on GPUs"),
+            Entry("measured_applications", ".profiles:read_applications"),
+            Entry("seconds_alone", ".training_jobs:seconds_alone"),
         ),
         "keys": (Entry("elastic", ".tasks:ElasticTasks", "ranges of GPUs and goodput models of tasks"),),
         "policies": (

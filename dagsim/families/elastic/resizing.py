@@ -222,9 +222,9 @@ class Pollux(_Resizing):
 
     Supports only elastic tasks (the key ``elastic``) on equal nodes. A task whose nodes change is
     restarted. The search runs over ``generations`` of ``population`` candidates, with random
-    numbers from ``seed``. With ``renew_s``, it runs only after a task has arrived, has ended or may
-    have more GPUs than before, and at this interval. Preemptive. Based on Pollux; means are checked
-    by ``scripts/validate_pollux.py``.
+    numbers from ``seed``. With ``renew_s`` above 0, the search runs only after a task has arrived,
+    has ended or may have more GPUs than before, and every ``renew_s`` seconds. Preemptive. Based on
+    Pollux; means are checked by ``scripts/validate_pollux.py``.
 
     Raises:
         ConfigError: The interval is not positive; or, raised during a simulation, there are other
@@ -288,7 +288,9 @@ class Sia(_Resizing):
     """Sia's program every ``interval_s`` seconds: one configuration of GPU type, nodes and GPUs for
     each task, or none (``choose_configurations``; Jayaram Subramanya et al., SOSP 2023).
 
-    A task without GPUs costs ``waiting_cost`` in the objective.
+    A task without GPUs costs ``waiting_cost`` in the objective. ``power``, which is negative, is
+    the exponent of the goodputs in the objective: smaller values favour the tasks that are worst
+    off.
 
     For elastic tasks (the key ``elastic``); other tasks start first, oldest first. Configurations
     are powers of two on one node, and whole nodes. A task may have at most twice as many GPUs as it
@@ -568,8 +570,7 @@ def _goodputs(
     task: _ElasticTask, options: tuple[Configuration, ...], nodes: _NodesByType, *, sia: bool = False
 ) -> np.ndarray:
     """Return the goodput of the task on each configuration. It is 0 outside the task's range, on more
-    GPUs per node than were measured, and on more nodes than are as close together as its job
-    requires.
+    GPUs per node than were measured, and on more nodes of a type than one of its domains contains.
 
     For ``sia``, goodput is relative to the smallest, and very small where the task may not run yet.
     """

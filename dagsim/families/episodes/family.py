@@ -8,9 +8,9 @@ FAMILY = Family(
     adds={
         "compiled_sources": (Entry("episodes", ".", "all files here"),),
         "services": (
-            Entry("why_no_episodes", ".offer:why_not_compiled", "the reason against compiled episodes"),
-            Entry("compiled_episodes", ".offer:compiled_episodes", "many episodes, simulated together"),
-            Entry("compile_episodes", ".side_by_side:compile_episodes", "compile them once"),
+            Entry("why_no_episodes", ".offer:why_not_compiled"),
+            Entry("compiled_episodes", ".offer:compiled_episodes"),
+            Entry("compile_episodes", ".side_by_side:compile_episodes"),
         ),
         "policies": (
             Entry(

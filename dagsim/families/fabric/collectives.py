@@ -216,7 +216,8 @@ def _group_exchange(group: GroupTraffic, members: Sequence[Member], routing: Rou
     place = [number for number, member in enumerate(members) for _ in range(member.ranks)]
     if len(place) % (group.size * group.stride):
         raise ModelError(
-            f"communication: {len(place)} ranks do not split into groups of {group.size} with stride {group.stride}"
+            f"communication: {len(place)} ranks cannot be divided into groups of {group.size} with stride "
+            f"{group.stride}"
         )
     crossing: Counter[tuple[int, int]] = Counter()
     within = False

@@ -40,7 +40,7 @@ FAMILY = Family(
                 "Tiresias' rule: models with skewed tensor sizes on few nodes, others anywhere",
             ),
         ),
-        "services": (Entry("link_traffic", ".usage:link_traffic", "the traffic on links in a simulation"),),
+        "services": (Entry("link_traffic", ".usage:link_traffic"),),
         "networks": (Entry("shared", ".shared_network:SharedNetwork", "links of a topology, shared max-min by flows"),),
         "runtimes": (
             Entry(

@@ -221,7 +221,7 @@ def _forecast(
     if plan is None or names or output.page is not None:
         answers["jobs"] = queue = _refined(lambda early: question.answers(names, early), queue_grid, output.watched)
         if missing := sorted(names - {row.job for row in queue.rows} - {job.job for job in queue.without}):
-            raise InputError(f"{state}: job {missing[0]} is not waiting there")
+            raise InputError(f"{state}: job {missing[0]} is not waiting in this snapshot")
         if queue.without:
             say(f"{state.name}: {without_sentence(queue.without)}", err=True)
     if output.page is not None:
@@ -268,7 +268,7 @@ def explain_waiting(
     from dagsim.report.terminal import show_grid
 
     if is_idle(state):
-        raise InputError(f"{state}: nothing runs or waits there, so that no job {job} waits")
+        raise InputError(f"{state}: the snapshot contains no running or waiting jobs, so job {job} is not waiting")
     config = _of_snapshot(state, asked, TraceFlags(), watched=False)
     audit = audited(config, told=not as_json)
     question = Question.read(config, state, history, algo, futures, 0)
@@ -276,7 +276,7 @@ def explain_waiting(
     if as_json:
         say(json.dumps({"audit": audit.to_dict(), "t": question.t, "remarks": question.remarks, **answer.to_dict()}))
         return
-    for remark in question.remarks:
+    for remark in [*audit.sentences(urgent=False), *question.remarks]:
         say(f"{state.name}: {remark}", err=True)
     for sentence in why_sentences(answer):
         say(sentence)

@@ -7,8 +7,8 @@ FAMILY = Family(
     needs=("slurm", "web"),
     adds={
         "services": (
-            Entry("forecast_snapshot", ".forecast_page:forecast_snapshot", "a page of forecasts"),
-            Entry("explain_waiting", ".command:explain_waiting", "dagsim why --state"),
+            Entry("forecast_snapshot", ".forecast_page:forecast_snapshot"),
+            Entry("explain_waiting", ".command:explain_waiting"),
         )
     },
     commands={"eta": ".command"},

@@ -87,7 +87,7 @@ def backtest_page(title: str, scores: Mapping[str, Any]) -> str:
             for key, whole in scores[name].items()
             for of, entry in {"forecast": whole, **whole.get("baselines", {})}.items()
         ]
-        heads = (head, "", "rows", "coverage of 90 %", "CRPS", "median error", *NEAR)
+        heads = (head, "", "rows", "coverage of 90%", "CRPS", "median error", *NEAR)
         parts.append(part(f"By {head}", table(Grid("", heads, cells, texts=(0, 1)))))
     sentences = [*contradictions([{"audit": scores["audit"]}]), *backtest_sentences(scores)[:1], scores["knowledge"]]
     return answered(title, sentences, parts, Packer().packed({}))
@@ -118,7 +118,7 @@ def _bands(rows: Sequence[tuple[str, Sequence[float]]]) -> str:
     for place, (label, name, waits_s) in enumerate(shown):
         y = _TOP + _ROW * place
         low, lower, median, upper, high = (at(waits_s[level]) for level in (0, 4, 9, 14, 18))
-        tip = f"{name}: median {span(waits_s[9])}, 90 % from {span(waits_s[0])} to {span(waits_s[18])}"
+        tip = f"{name}: median {span(waits_s[9])}, 90% from {span(waits_s[0])} to {span(waits_s[18])}"
         lines.append(
             f'<g><title>{escape(tip)}</title><text class="task" x="{left - 8:g}" y="{y + 12}">{escape(label)}</text>'
             f'<rect class="waits" x="{low:.1f}" y="{y + 3}" width="{max(high - low, 1):.1f}" height="10"/>'
@@ -144,8 +144,8 @@ def _reliability(points: Sequence[tuple[float, float]], count: int) -> str:
         x, y = at(level, level).split(",")
         lines.append(f'<line class="grid" x1="{_MARGIN}" x2="{_MARGIN + _SIDE}" y1="{y}" y2="{y}"/>')
         lines.append(f'<line class="grid" x1="{x}" x2="{x}" y1="10" y2="{10 + _SIDE}"/>')
-        lines.append(f'<text class="tick" x="{x}" y="{_SIDE + 28}">{100 * level:.0f} %</text>')
-        lines.append(f'<text class="task" x="{_MARGIN - 6}" y="{float(y) + 4:.1f}">{100 * level:.0f} %</text>')
+        lines.append(f'<text class="tick" x="{x}" y="{_SIDE + 28}">{100 * level:.0f}%</text>')
+        lines.append(f'<text class="task" x="{_MARGIN - 6}" y="{float(y) + 4:.1f}">{100 * level:.0f}%</text>')
     lines.append(f'<polyline class="edge" points="{at(0, 0)} {at(1, 1)}"/>')
     drawn = " ".join(at(level, share) for level, share in points)
     lines.append(f'<polyline class="edge critical" points="{drawn}"/>')

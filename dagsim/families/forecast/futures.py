@@ -101,8 +101,12 @@ class QueueState:
 
 
 def run_times_at(log: JobLog, ended: Iterable[int], into: RunTimes) -> RunTimes:
-    """Add ended jobs, given by index in the log, in the order of their ends."""
+    """Add ended jobs, given by index in the log, in the order of their ends. Requeued runs are left out,
+    because nobody knows how long they would have run.
+    """
     for job in ended:
+        if log.requeued[job]:
+            continue
         into.add(run_time_classes(log, job), float(log.run_s[job] / log.limit_s[job]))
     return into
 

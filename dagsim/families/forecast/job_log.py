@@ -4,7 +4,7 @@ known."""
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import nan
 from pathlib import Path
@@ -66,6 +66,8 @@ class JobLog:
     billing: np.ndarray
     """(n,) float64: what the site charges per second of a run, known once the run starts; NaN if
     the log does not state it."""
+    requeued: np.ndarray
+    """(n,) bool: True for a run after which its job waited again, which is a later entry with the same id."""
     user: Sequence[str] = field(default=())
     account: Sequence[str] = field(default=())
     partition: Sequence[str] = field(default=())
@@ -95,7 +97,7 @@ class JobLog:
         """
         seen_s = jobs.observed_start_s if start_s is None else start_s
         if seen_s is None or (np.isnan(seen_s).all() and start_s is None):
-            raise TraceError("the log has no starts of jobs, so there are no waits to forecast")
+            raise TraceError("the log contains no start times, so there are no waits to forecast")
         submission = jobs.ids.tolist()
         if (np.diff(jobs.first) != 1).any():
             if len(jobs.parent):
@@ -131,6 +133,7 @@ class JobLog:
             float(np.nanmax(np.concatenate([end_s, asked.arrival_s]))),
             limited,
             np.full(len(jobs), nan),
+            np.zeros(len(jobs), bool),
             *_names(jobs),
         )
 
@@ -163,7 +166,7 @@ class JobLog:
         return cls(jobs.chosen(order), nodes=labels, ends_s=ends_s, **columns)
 
 
-_COLUMNS = ("limit_s", "start_s", "end_s", "eligible_s", "begin_s", "array", "limited", "billing")
+_COLUMNS = ("limit_s", "start_s", "end_s", "eligible_s", "begin_s", "array", "limited", "billing", "requeued")
 _LISTS = ("parents", "user", "account", "partition")
 
 
@@ -213,7 +216,10 @@ class _Row(NamedTuple):
     billing: float
     line: int
     """Number of its line, as ``Source.where`` takes it."""
+    known_s: float
+    """When the job could start, as Slurm knew in the end; NaN if it never could."""
     asked: list[str]
+    requeued: bool = False
 
 
 class _Requests(Sacct):
@@ -232,20 +238,28 @@ class _Requests(Sacct):
 def read_sacct_log(path: Path, options: TraceOptions) -> JobLog:
     """Read Slurm's accounting (a file, or a folder of files).
 
-    Every submission is kept, including those that were cancelled while they waited. Requests are
+    Every submission is kept, including those that were cancelled while they waited. A job that was
+    requeued is one submission per attempt, so its earlier waits and runs count, too. Requests are
     read as if the jobs were still waiting, so that the resources, nodes, partitions and priorities
     that they got later do not leak in. Limits are those in the accounting.
 
     Raises:
         TraceError: There is no accounting, or nothing in it can be used.
     """
-    # use the last of several attempts
-    rows = {row.id: row for row in _rows(Source(path), options)}
+    rows = _by_own_id(_rows(Source(path), options))
     if not rows:
         raise TraceError(f"{path}: no job has a submission time")
     trace = Trace(Source(path), _Requests(rows.values()), replace(options, demand="requested", limit=None))
     jobs = trace.unscaled()
     read_rows = [rows[id] for id in jobs.ids.tolist()]
+    ids = objects([row.id for row in read_rows])
+    if jobs.request is not None:
+        requests = [
+            request if request is None or not request.array else replace(request, array=id.partition("_")[0])
+            for request, id in zip(jobs.request.tolist(), ids.tolist(), strict=True)
+        ]
+        jobs = replace(jobs, request=Labels.of(requests))
+    jobs = replace(jobs, ids=ids)
     log = JobLog.of(replace(jobs, observed_start_s=np.zeros(len(jobs))), trace.meta["origin_s"])
     end_s = np.array([row.end_s for row in read_rows])
     start_s = np.array([row.start_s for row in read_rows])
@@ -259,8 +273,50 @@ def read_sacct_log(path: Path, options: TraceOptions) -> JobLog:
         nodes=Labels.numbered([row.nodes for row in read_rows]),
         array=objects([row.id.partition("_")[0] for row in read_rows]),
         billing=np.array([row.billing for row in read_rows]),
+        requeued=np.array([row.requeued for row in read_rows], bool),
         ends_s=float(np.nanmax(np.concatenate([end_s, start_s, log.submit_s]))),
     )
+
+
+def _by_own_id(rows: Iterable[_Row]) -> dict[str, _Row]:
+    """Return the rows by ids that no two of them share. The last row of a job keeps its id, and each
+    earlier one takes a number that no job has. Of several rows for one submission, the last one counts.
+    """
+    by_id: dict[str, dict[float, _Row]] = {}
+    for row in rows:
+        by_id.setdefault(row.id, {})[row.submit_s] = row
+    bases = [id.partition("_")[0] for id in by_id]
+    free = max([int(base) for base in bases if base.isdecimal()], default=0)
+    named: dict[str, _Row] = {}
+    for (id, submitted), base in zip(by_id.items(), bases, strict=True):
+        *earlier, last = _attempts([submitted[submit_s] for submit_s in sorted(submitted)])
+        for row in earlier:
+            free += 1
+            own = f"{free}{id.removeprefix(base)}"
+            row.asked[COLUMNS.index("JobID")] = own
+            named[own] = row
+        named[id] = last
+    return named
+
+
+def _attempts(rows: Sequence[_Row]) -> list[_Row]:
+    """Return the rows of one id, in order of submission, with those marked that were requeued. A job
+    that was requeued is eligible when Slurm says so, a few minutes later. An id that is used again much
+    later, or by another user, belongs to another job.
+    """
+    marked = [rows[0]]
+    for row in rows[1:]:
+        before = marked[-1]
+        again = row.asked[_USER] == before.asked[_USER] and row.submit_s <= before.end_s + _DAY_S
+        if again:
+            marked[-1] = before._replace(requeued=True)
+            row = row._replace(eligible_s=max(row.submit_s, row.known_s), begin_s=max(row.submit_s, row.known_s))
+        marked.append(row)
+    return marked
+
+
+_USER = COLUMNS.index("User")
+_DAY_S = 86400.0
 
 
 def _rows(source: Source, options: TraceOptions) -> Iterator[_Row]:
@@ -318,6 +374,7 @@ def _read(id: str, fields: dict[str, str], zone: ZoneInfo | None, number: int) -
             readable_hosts(fields["NodeList"]) if ran else (),
             float(charged[1]) if (charged := _BILLING.search(fields["AllocTRES"])) else nan,
             number,
+            nan if times["Eligible"] is None else times["Eligible"],
             _asked(own, fields, line, submit_s),
         )
 

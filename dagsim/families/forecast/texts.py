@@ -38,7 +38,7 @@ def basis(answer: Prospect[Any]) -> str:
 
 
 def _chance(chance: float) -> str:
-    return f"{100 * chance:.0f} %"
+    return f"{100 * chance:.0f}%"
 
 
 def queue_grid(answer: Prospect[Expected]) -> Grid:
@@ -57,7 +57,7 @@ def queue_grid(answer: Prospect[Expected]) -> Grid:
         )
         for row in rows
     ]
-    heads = ("job", "user", "partition", "median", "90 %", "in 1 h", "in 24 h", "waits for")
+    heads = ("job", "user", "partition", "median", "90%", "in 1 h", "in 24 h", "waits for")
     counts = f"{len(rows):,} waiting jobs; {basis(answer)}."
     notes = (counts, PROMISE, *(() if answer.calibrated else (UNCALIBRATED,)))
     return Grid("Time until waiting jobs start", heads, cells, notes, texts=(0, 1, 2, 4, 7))
@@ -93,7 +93,7 @@ def shapes_grid(answer: Prospect[ExpectedShape]) -> Grid:
         )
         for row in sorted(rows, key=lambda row: row.ends_s[9])
     ]
-    heads = ("shape", "start", "90 %", "in 1 h", "end", "90 % of ends")
+    heads = ("shape", "start", "90%", "in 1 h", "end", "90% of ends")
     notes = [f"From {basis(answer)}. {PROMISE}", *([] if answer.calibrated else [UNCALIBRATED])]
     if len(rows) > 1:
         least = min(row.cut for row in rows)
@@ -222,14 +222,14 @@ def backtest_grid(scores: Mapping[str, Any]) -> Grid:
                 f"{entry['ratio'][0]:.2f}" if "ratio" in entry else "",
             )
         )
-    heads = ("", "", "coverage of 90 %", "CRPS", "median error", *NEAR, "CRPS, each once", "our CRPS / theirs")
+    heads = ("", "", "coverage of 90%", "CRPS", "median error", *NEAR, "CRPS, each once", "our CRPS / theirs")
     notes = tuple(backtest_sentences(scores)[1:])
     return Grid("Forecasts and baselines on the same rows", heads, cells, notes)
 
 
 def backtest_sentences(scores: Mapping[str, Any]) -> list[str]:
     """Return the main results of a back-test, most important first."""
-    inside = f"{100 * scores['coverage_90']:.0f} % of the jobs started within their 90% interval"
+    inside = f"{100 * scores['coverage_90']:.0f}% of the jobs started within their 90% interval"
     counts = f"{scores['n']:,} rows of {scores['submissions']:,} submissions at {scores['instants']:,} times"
     lines = [
         f"{inside}; half of the medians are within a factor of {2.718281828 ** scores['median_abs_log']:.1f}.",

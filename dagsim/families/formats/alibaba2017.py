@@ -1,10 +1,10 @@
 """Alibaba cluster trace v2017: ``batch_task.csv``, jobs as bags of tasks.
 
 Columns, without a header: ``create_timestamp, modify_timestamp, job_id, task_id, instance_num,
-status, plan_cpu, plan_mem``. Times are in seconds, negative before the window of 12 hours.
-``plan_cpu`` 100 is one core per instance; ``plan_mem`` is a fraction of a machine. A row is the
-latest state of a task, so ``modify_timestamp`` is the end of the task only if the task terminated.
-The DAG was not released. The file is sorted neither by job nor by time.
+status, plan_cpu, plan_mem``. Times are in seconds; they are negative before the 12-hour window of
+the trace. ``plan_cpu`` 100 is one core per instance; ``plan_mem`` is a fraction of a machine. A row
+is the latest state of a task, so ``modify_timestamp`` is the end of the task only if the task
+terminated. The DAG was not released. The file is sorted neither by job nor by time.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ _STATUSES = ("Ready", "Waiting", "Running", "Terminated", "Failed", "Cancelled")
 
 
 class Alibaba2017(Reader):
-    """One job per ``job_id``, kept if all its tasks terminated (or with ``keep_partial``); tasks
-    have no parents.
+    """Builds one job per ``job_id``, which is kept if all its tasks terminated (or with
+    ``keep_partial``); tasks have no parents.
 
     Work is ``modify - create``; instances are independent. A job created before the window arrives
-    at its start.
+    at the start of the window.
     """
 
     name = "alibaba2017"

@@ -68,8 +68,8 @@ _MACHINE_COLUMNS = ("machine_id", "time_stamp", "failure_domain_1", "failure_dom
 
 
 class Alibaba2018(Reader):
-    """One job per ``job_name``, kept if all its tasks terminated (or with ``keep_partial``);
-    instances are independent.
+    """Builds one job per ``job_name``, which is kept if all its tasks terminated (or with
+    ``keep_partial``); instances are independent.
 
     ``start_time`` is the registration of a task, often long before its parents ended, so
     ``end - start`` is not the work of the task. Instead, work is

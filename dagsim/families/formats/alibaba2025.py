@@ -37,8 +37,8 @@ _FORM = csv_form(
 
 
 class Alibaba2025(Reader):
-    """One single-task job per instance, which runs from scheduling (or creation) to deletion and
-    demands what the instance requested.
+    """Builds one single-task job per instance, which runs from scheduling (or creation) to deletion
+    and demands what the instance requested.
 
     Instances whose creation or deletion lies outside the trace are dropped, because it is unknown
     how long they ran.

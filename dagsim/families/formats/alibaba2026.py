@@ -42,8 +42,8 @@ _UNKNOWN = "V100-16"
 
 
 class Alibaba2026(Reader):
-    """One gang of workers per job, on the GPU model that the job requests. Spot jobs have a lower
-    priority.
+    """Builds one gang of workers per job, on the GPU model that the job requests. Spot jobs have a
+    lower priority.
     """
 
     name = "alibaba2026"

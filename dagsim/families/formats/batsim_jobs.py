@@ -22,8 +22,8 @@ from dagsim.traces.workflow import read_json, value
 
 
 class BatsimWorkload(Reader):
-    """One gang task per job, with ``res`` instances of one core each, which run for the delay of the
-    job's profile.
+    """Builds one gang task per job, with ``res`` instances of one core each, which run for the delay
+    of the job's profile.
     """
 
     name = "batsim"

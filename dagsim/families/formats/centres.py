@@ -58,8 +58,8 @@ class _Names(NamedTuple):
 
 
 class CentreLog(Reader):
-    """One single-task job per row, which runs from start to end, with one instance per node. A job
-    whose GPUs cannot be divided evenly among its nodes has one instance per GPU instead.
+    """Builds one single-task job per row, which runs from start to end, with one instance per node. A
+    job whose GPUs cannot be divided evenly among its nodes has one instance per GPU instead.
 
     All states are kept, because jobs that failed also held their nodes. Jobs that never started or
     had not ended are dropped.

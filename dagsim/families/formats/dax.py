@@ -23,7 +23,7 @@ from dagsim.traces.workflow import shared_bytes, stem, workflow
 
 
 class Dax(Reader):
-    """One job per file, all arriving at 0; a task takes one core for its runtime."""
+    """Builds one job per file, and all jobs arrive at 0; a task takes one core for its runtime."""
 
     name = "dax"
     summary = "Pegasus DAX (.xml, .dax): synthetic scientific workflows"

@@ -50,7 +50,7 @@ _Speeds = Mapping[tuple[str, float], Mapping[str, float]]
 
 
 class GavelTrace(Reader):
-    """One gang per job: ``scale_factor`` instances with one GPU each.
+    """Builds one gang per job, with ``scale_factor`` instances of one GPU each.
 
     With a table ``*throughputs.json`` beside the trace, work is in seconds on a V100, and
     ``speeds`` covers every type in the table. Without a table, work is Shockwave's duration, or

@@ -57,7 +57,7 @@ _MACHINE_COLUMNS = ("time", "machine_id", "event_type", "platform", "cpus", "mem
 
 
 class Google2011(Reader):
-    """One job per job id and one task per task index, as built by ``google.Events``."""
+    """Builds one job per job id and one task per task index (see ``google.Events``)."""
 
     name = "google2011"
     summary = "Google ClusterData2011_2: task, job and machine events"

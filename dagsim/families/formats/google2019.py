@@ -90,12 +90,12 @@ _JSON_DEFAULTS = {"time": "0", "type": "0", "instance_index": "0", "priority": "
 
 
 class Google2019(Reader):
-    """One job per collection (or group of collections that start after each other), one task per
-    instance.
+    """Builds one job per collection (or group of collections that start after each other), and one
+    task per instance.
 
     A collection that starts after others waits for all their tasks. If both have many tasks, an
     intermediate task without work reduces the number of edges. Alloc sets are left out; tasks
-    inside them are ordinary tasks.
+    inside them are treated as ordinary tasks.
     """
 
     name = "google2019"

@@ -55,7 +55,7 @@ class GridEngine(BatchReader):
 
     def job(self, record: list[str]) -> BatchJob:
         if len(record) < _LEAST:
-            return BatchJob("?", 0.0, fault="with fewer fields than a record has")
+            return BatchJob("?", 0.0, fault="with too few fields")
         submit_s, start_s, end_s = (_seconds(record[at]) for at in (_SUBMIT, _START, _END))
         slots = count(record[_SLOTS], "slots")
         category = record[_CATEGORY]

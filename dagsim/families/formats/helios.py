@@ -40,8 +40,8 @@ _FORM = csv_form(
 
 
 class Helios(Reader):
-    """One gang per job, with one GPU per instance; a job without GPUs has one instance per node. The
-    tenant is the virtual cluster.
+    """Builds one gang per job, with one GPU per instance; a job without GPUs has one instance per
+    node. The tenant is the virtual cluster.
 
     All states are kept: jobs that failed or were cancelled also held their GPUs.
     """

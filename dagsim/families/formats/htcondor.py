@@ -23,8 +23,8 @@ _KNOWN = ("ClusterId", "QDate", "JobStatus")
 
 
 class HtCondor(BatchReader):
-    """One task per job, on one slot. Work is the duration of the last run; removed jobs are kept if
-    they ran.
+    """Builds one task per job, on one slot. Work is the duration of the last run; removed jobs are
+    kept if they ran.
     """
 
     name = "htcondor"

@@ -29,7 +29,9 @@ _FORM = csv_form(
 
 
 class Itp(Reader):
-    """One gang per job: ``num_gpu`` instances with one GPU each, which may be on several nodes."""
+    """Builds one gang per job, with ``num_gpu`` instances of one GPU each, which may be on several
+    nodes.
+    """
 
     name = "itp"
     summary = "Microsoft ITP 2021 (ElasticFlow): DNN training jobs of 10 clusters"

@@ -61,7 +61,7 @@ class Lsf(BatchReader):
             hosts, tail = record[held_at + 1 : after], record[after + 4 + _RUSAGE :]
             project, index = tail[_PROJECT], tail[_INDEX]
         except IndexError:
-            raise Dirty("with fewer fields than a record has") from None
+            raise Dirty("with too few fields") from None
         slots: dict[str, int] = {}
         for host in hosts:
             times, star, name = host.partition("*")  # 4*n1 is LSF's short form

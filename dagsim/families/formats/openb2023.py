@@ -42,8 +42,8 @@ _UNDISCLOSED = ("G1", "G2", "G3")
 
 
 class Openb2023(Reader):
-    """One single-task job per pod, which occupies its GPUs, or its share of one, from scheduling to
-    deletion.
+    """Builds one single-task job per pod, which occupies its GPUs, or its share of one, from
+    scheduling to deletion.
 
     A pod that was never scheduled (pending) counts from its creation. All phases are kept: failed
     pods also held GPUs.

@@ -80,8 +80,8 @@ _STATUSES = (*_ENDED, "Running", "Waiting")
 
 
 class Pai2020(Reader):
-    """One job per ``job_name``, kept if all its tasks terminated (or with ``keep_partial``,
-    including failed tasks).
+    """Builds one job per ``job_name``, which is kept if all its tasks terminated (or with
+    ``keep_partial``, which also keeps failed tasks).
 
     A task is a gang of ``inst_num`` instances, each with ``plan_gpu`` of a GPU, or several whole
     GPUs. Work is the task's ``end - start``. A job arrives at its own ``start_time``, which is its

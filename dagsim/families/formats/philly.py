@@ -48,8 +48,8 @@ _NO_TIME = (None, "None", "")
 
 
 class Philly(Reader):
-    """One gang per job, with one GPU per instance. The work of a job is the sum over its attempts, and
-    its tenant is the virtual cluster.
+    """Builds one gang per job, with one GPU per instance. The work of a job is the sum over its
+    attempts, and its tenant is the virtual cluster.
     """
 
     name = "philly"

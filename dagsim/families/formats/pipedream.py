@@ -39,7 +39,7 @@ class _Op(NamedTuple):
 
 
 class PipeDream(Reader):
-    """One training step per file: forward operation ``i`` and its mirror ``2 n + 1 - i`` in the
+    """Builds one training step per file: forward operation ``i`` and its mirror ``2 n + 1 - i`` in the
     backward pass.
 
     An edge ``u -> v`` carries the activation of ``u``, and its mirror ``v' -> u'`` carries that of

@@ -20,7 +20,9 @@ from dagsim.traces.workflow import stem, workflow
 
 
 class Stg(Reader):
-    """One job per graph, all arriving at 0; a task takes one core, and the dummies take no time."""
+    """Builds one job per graph, and all jobs arrive at 0; a task takes one core, and the dummies take
+    no time.
+    """
 
     name = "stg"
     summary = "Standard Task Graph set (.stg): random graphs with known optimal makespans"

@@ -44,7 +44,8 @@ _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?")
 
 
 class Swf(Reader):
-    """One gang task per job: ``processors`` instances of one core each, started together.
+    """Builds one gang task per job, with ``processors`` instances of one core each that start
+    together.
 
     ``protocol`` selects the rules by which a published evaluation converts rows to jobs:
 
@@ -158,7 +159,7 @@ def _node_counts(checks: Checks) -> np.ndarray:
     words = checks.table.words(_NODES)
     counts = [int(match[1]) if (match := _NODE_COUNT.match(word)) else -1 for word in words.words]
     values: np.ndarray = np.array(counts, np.float64)[words.place]
-    checks.drop(values > MOST_INSTANCES, "with an impossible value for nodes")
+    checks.drop(values > MOST_INSTANCES, "with an invalid value for nodes")
     return values
 
 

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from dagsim import services
 from dagsim.errors import ModelError
-from dagsim.family import service
 from dagsim.model import Demand
 from dagsim.traces.chunks import csv_form, read_tables
 from dagsim.traces.reader import Block, Reader
@@ -36,7 +36,9 @@ _SIA_FORM = csv_form(_SIA, numbers=(1, 3, 4), texts=(0, 2), header=True)
 
 
 class Tiresias(Reader):
-    """One gang per job: ``num_gpu`` instances with one GPU each, which may be on several nodes."""
+    """Builds one gang per job, with ``num_gpu`` instances of one GPU each, which may be on several
+    nodes.
+    """
 
     name = "tiresias"
     summary = "job lists of Tiresias, Muri, Chronus, Pollux and Sia (CSV)"
@@ -95,7 +97,7 @@ def _alone_s(
     """Return how many seconds each row's configuration takes alone; rows that the profiles do not
     cover are dropped.
     """
-    alone_s, (combination, firsts) = service("seconds_alone"), combinations((models.place, gpus, batches))
+    alone_s, (combination, firsts) = services.seconds_alone.required(), combinations((models.place, gpus, batches))
     seconds = np.full(len(firsts), np.nan)
     for place, row in enumerate(firsts.tolist()):
         profile = profiles.get(models.words[models.place[row]])
@@ -110,7 +112,7 @@ def _alone_s(
 
 def _profiles(source: Source) -> Mapping[str, Any]:
     folder = _profile_folder(source)
-    applications: Mapping[str, Any] = {} if folder is None else service("measured_applications")(folder)
+    applications: Mapping[str, Any] = {} if folder is None else services.measured_applications(folder)
     return applications
 
 

@@ -284,23 +284,30 @@ class WaitingTasks:
             return
         pieces.remove(task)
         if not pieces:
-            del self._tasks[key], self._sorted[bisect_left(self._sorted, -key)]
+            self._drop(key)
 
     def get(self, key: _Key) -> TaskState | None:
         """Return a waiting piece of the task."""
-        pieces = self._tasks.get(key)
-        return None if pieces is None else pieces[0]
+        return next(iter(self.pieces(key)), None)
 
     def pieces(self, key: _Key) -> list[TaskState]:
-        """Return all waiting pieces of the task."""
-        return self._tasks.get(key, [])
+        """Return all waiting pieces of the task. Those of a job that was killed wait no longer."""
+        return [piece for piece in self._tasks.get(key, ()) if piece.waiting]
 
     def oldest(self, count: int = 0) -> list[TaskState]:
         """Return the first ``count`` tasks by arrival, with one piece each; all tasks if ``count`` is
         0.
         """
-        tasks = self._tasks
-        return [tasks[-key][0] for key in reversed(self._sorted[-count:])]
+        tasks = []
+        for key in [-key for key in reversed(self._sorted[-count:])]:
+            if pieces := self.pieces(key):
+                tasks.append(pieces[0])
+            else:
+                self._drop(key)
+        return self.oldest(count) if count and len(tasks) < min(count, len(self._sorted)) else tasks
+
+    def _drop(self, key: _Key) -> None:
+        del self._tasks[key], self._sorted[bisect_left(self._sorted, -key)]
 
     def fitting(self, rivals: list[_Rival], machines: ClusterState) -> set[_Key]:
         """Return the keys of those ``rivals`` that have a waiting piece which would fit."""

@@ -8,7 +8,7 @@ Gavel's simulator.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from math import inf, isnan
+from math import inf, isnan, ulp
 from typing import NamedTuple
 
 from dagsim.errors import ConfigError, ModelError, require
@@ -28,6 +28,8 @@ _SAME_PART = 1e-6
 """Amounts of work, as parts of the whole, that differ by less are the same."""
 _NO_TIME_S = 1e-9
 """Seconds that a task without work takes."""
+_FEW = 16
+"""Fewer rounds than these are not worth passing over."""
 
 
 class Gavel:
@@ -51,10 +53,11 @@ class Gavel:
 
     A task that continues keeps its GPUs, as with Gavel's leases. Only with ``whole_steps`` and free
     preemption is it stopped at the end of its micro-task, as in Gavel's simulator. Where preemption
-    loses work, runs are never stopped, and neither are runs that do not compute yet. The policy
-    uses estimates, and is preemptive. It is costly by definition: each solve is a program with
-    tasks x types variables (Narayanan et al., OSDI 2020; as published, checked by
-    ``scripts/validate_gavel.py``).
+    loses work, runs are never stopped, and neither are runs that do not compute yet. While all
+    tasks fit and keep their GPUs, rounds are passed over in one step, with the same result
+    (``GavelLedger.repeats``). The policy uses estimates, and is preemptive. It is costly by
+    definition: each solve is a program with tasks x types variables (Narayanan et al., OSDI 2020;
+    as published, checked by ``scripts/validate_gavel.py``).
 
     Raises:
         ConfigError: There is no such policy, or a time is not positive; in a simulation without a
@@ -95,6 +98,8 @@ class Gavel:
         """The micro-tasks of the present round, by ``TaskState.order``."""
         self._ends_s = -inf
         """End of the present round."""
+        self._still_s = -inf
+        """Time until which the rounds after the present one change nothing; -inf if there are none."""
 
     @property
     def micro_tasks(self) -> Sequence[MicroTask]:
@@ -107,6 +112,7 @@ class Gavel:
             yield from start
             return
         ledger, now = self._ledger or self._open(view), view.now
+        self._pass_rounds(ledger, now)
         stoppable = view.preemption.on_resume == "resume"
         leases = not (self.whole_steps and stoppable) or view.preemption.cost_s(1.0, True) > 0
         runs = runs_by_task(view.running.values())
@@ -118,7 +124,7 @@ class Gavel:
             if stop_s > now:
                 next_s = min(next_s, stop_s)
             elif not leases:
-                for run in runs.pop(order):
+                for run in [run for run in runs.pop(order) if run.started_s < now]:
                     yield Preempt(run.id)
         if next_s < inf or now < self._ends_s:
             yield Wait(min(next_s, self._ends_s) if self._ends_s > now else next_s)
@@ -135,7 +141,57 @@ class Gavel:
         if not view.running and not view.pending:
             yield from start_of(self._place, view, next((task for task in waiting.oldest() if view.fits(task)), None))
         if self._ends_s > view.now:
-            yield Wait(min([self._ends_s, *[due.finish_s for due in self._due.values() if due.finish_s > view.now]]))
+            wake_s = min([self._ends_s, *[due.finish_s for due in self._due.values() if due.finish_s > view.now]])
+            self._still_s = self._still(view, ledger, waiting) if leases else -inf
+            yield Wait(max(wake_s, self._still_s))
+
+    def _still(self, view: ClusterView, ledger: GavelLedger, waiting: WaitingTasks) -> float:
+        """Return the time until which rounds change nothing; -inf if that is not long, or not certain.
+
+        All tasks must run, each at a rate that only a decision can change. They must not be nearly
+        done, and the ledger must agree with the kernel about what they have left as well at the end of
+        that time as now, so that no round in between corrects it.
+        """
+        runs = runs_by_task(view.running.values())
+        held = [run for order in runs for run in runs[order]]
+        if waiting.oldest(1) or runs.keys() != ledger.jobs.keys() or not ledger.round:
+            return -inf
+        rounds = min([ledger.jobs[task.key[0]].left / task.steps[0] if task.steps[0] else 0.0 for task in ledger.round])
+        if rounds < 2 * _FEW or any(run.computing_s is None or run.progress is not None for run in held):
+            return -inf
+        if not ledger.repeats():
+            return -inf
+        length_s = max([task.steps[0] / ledger.rates(task.key, task.type)[0] for task in ledger.round])
+        count = min(int(rounds) - _FEW, 1 << 30)
+        while count >= _FEW:
+            end_s = self._ends_s + count * length_s
+            lost_s = (count + 1) * ulp(end_s)
+            if all(
+                self._agrees(ledger.jobs[task.key[0]], task, runs[task.key[0]], time_s, past, lost_s)
+                for task in ledger.round
+                for time_s, past in ((self._ends_s, 1), (end_s, count + 1))
+            ):
+                return end_s
+            count //= _FEW
+        return -inf
+
+    def _agrees(
+        self, job: GavelJob, task: MicroTask, runs: Sequence[Run], time_s: float, past: int, lost_s: float
+    ) -> bool:
+        """Return True if the ledger and the kernel agree about what a job has left at ``time_s``, when
+        ``past`` rounds are over, whatever the rounding errors, which in times add up to ``lost_s``.
+        """
+        left = max([part_left(run, time_s) for run in runs]) * job.steps
+        lost = lost_s * job.rate[task.type] + past * ulp(job.steps)
+        return abs(left - (job.left - past * task.steps[0])) + lost < _SAME_PART * job.steps
+
+    def _pass_rounds(self, ledger: GavelLedger, now: float) -> None:
+        """Bring the ledger to the round that is open now, if those before it changed nothing."""
+        if self._still_s > self._ends_s:
+            self._ends_s = ledger.pass_rounds(self._ends_s, min(now, self._still_s))
+            for task in ledger.round:
+                self._due |= dict.fromkeys(task.key, _Due(task.finish_s, task.finish_s, ends=False))
+        self._still_s = -inf
 
     def _open(self, view: ClusterView, books: type[GavelLedger] = GavelLedger) -> GavelLedger:
         """Create the ledger."""
@@ -235,7 +291,7 @@ class Gavel:
         micro_of = {order: task for task in chosen for order in task.key}
         for order, held in runs.items():
             micro = micro_of.get(order)
-            for run in held:
+            for run in [run for run in held if run.id in view.running]:  # not of a job that was dropped
                 partners = [view.running[id_].task.order for id_ in run.beside]
                 if (
                     micro is None

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import frexp, inf, ldexp, ulp
 from random import Random
 from typing import NamedTuple, Protocol, TypeAlias
+
+from dagsim.model.arithmetic import ordered_sum
 
 Key: TypeAlias = tuple[int, ...]
 """A job, or a pair of jobs on one GPU, lower number first."""
@@ -24,6 +27,9 @@ _HUGE = 1e9
 """Factor of the priority on a type on which nobody has run since the last solve."""
 _SHUFFLE_SEED = 5
 """Added to the seed of the run for the shuffling of GPU types."""
+_PERIOD = 4
+"""Number of equal rounds after which the increments of all sums repeat (``GavelLedger.pass_rounds``)."""
+_FOR_EVER = 1 << 62
 
 
 class PairRates(Protocol):
@@ -198,6 +204,80 @@ class GavelLedger:
             self._settled_s = 0.0
         return self.round
 
+    def repeats(self) -> bool:
+        """Return True if the following rounds choose the same jobs for the same types, whatever their
+        priorities, until a job arrives, is nearly done or leaves, or the number of GPUs changes.
+
+        This holds if no solve is due and, on each type in turn, all jobs fit that earlier types have
+        left over. Two cases never repeat. Where jobs compete, they take turns, and each turn is an
+        event. Where types are shuffled in each round, the random numbers have to be drawn one by one.
+        """
+        shuffled = not self.allocator.fixed_order and len(self._order) > 1
+        if self.must_solve or self.pair_rates is not None or shuffled or len(self.round) < len(self.jobs):
+            return False
+        placed: dict[Key, str] = {}
+        for type_ in self._order:
+            keys = [key for key in self._had if key not in placed and self.rates(key, type_)[0] > 0]
+            if self.allocator.needs_priority:
+                keys = [key for key in keys if self.allocation.get(key, {}).get(type_, 0.0) > 0]
+            sizes = [float(self.jobs[number].gpus) for (number,) in keys]
+            rounding = 0.0 if all(map(float.is_integer, sizes)) else 1e-6
+            if sizes and ordered_sum(sizes) > self.gpus[type_] - rounding:
+                return False
+            placed |= dict.fromkeys(keys, type_)
+        return placed == {task.key: task.type for task in self.round}
+
+    def pass_rounds(self, ends_s: float, until_s: float) -> float:
+        """Close the present round, which ends at ``ends_s``, and all following rounds that end before
+        ``until_s``, and return the end of the round that is then open. The rounds have to be equal
+        (``repeats``), and in none of them may a job have less left than the work of a round.
+
+        Every sum gets the bits that it would get round by round, at a cost that grows with the
+        logarithm of the number of rounds. Within a binade (between two powers of two), a sum is a
+        whole multiple m of one unit. What a round adds to it depends on m only where the exact sum
+        lies halfway between two multiples, so it depends on whether m is even. Whether the times of
+        the rounds are even or odd has a period of at most two rounds. Each other sum follows from
+        these times and itself, so its period is at most four rounds. Therefore, if four rounds have
+        changed every m by an even number, the next four change it by the same number.
+        """
+        chosen = [(task.key, task.type) for task in self.round]
+        if ends_s < until_s:  # the present round is longer in the books if it began after a pause
+            self.close_round(ends_s)
+            ends_s = self._reopen(chosen, ends_s)
+        while ends_s < until_s:
+            before = self._sums(ends_s)
+            for _ in range(_PERIOD):
+                self.close_round(ends_s)
+                ends_s = self._reopen(chosen, ends_s)
+                if ends_s >= until_s:
+                    return ends_s
+            after, steps = self._sums(ends_s), [task.steps[0] for task in self.round]
+            others = len(after) - 1 - len(steps)
+            low, high = [0.0] * (others + 1) + [2 * most for most in steps], [until_s] + [inf] * (others + len(steps))
+            times = min(map(_repetitions, before, after, low, high))
+            if times:
+                self._set_sums([y + times * (y - x) for x, y in zip(before, after, strict=True)])
+                ends_s = self._reopen(chosen, self._round_ended_s)
+        return ends_s
+
+    def _reopen(self, chosen: Sequence[tuple[Key, str]], now_s: float) -> float:
+        """Open a round with these jobs, and return its end."""
+        self.round = [self._micro_task(key, type_, now_s) for key, type_ in chosen]
+        return max([task.finish_s for task in self.round])
+
+    def _sums(self, ends_s: float) -> list[float]:
+        """Return everything that a round adds to: times, and the seconds and the steps of its jobs."""
+        had = [self._had[task.key][task.type] for task in self.round]
+        left = [self.jobs[task.key[0]].left for task in self.round]
+        return [ends_s, self._round_ended_s, *self._worked.values(), *had, *left]
+
+    def _set_sums(self, sums: Sequence[float]) -> None:
+        _, self._round_ended_s, *others = sums
+        self._worked = dict(zip(self._worked, others, strict=False))
+        others = others[len(self._worked) :]
+        for task, had_s, left in zip(self.round, others, others[len(self.round) :], strict=False):
+            self._had[task.key][task.type], self.jobs[task.key[0]].left = had_s, left
+
     def resize(self, gpus: Mapping[str, int]) -> None:
         """Set the number of GPUs of each type, which changes when nodes go down and come back."""
         now = {name: gpus.get(name, 0) for name in self.gpus}
@@ -275,3 +355,21 @@ class GavelLedger:
             steps.append(min(int(most) if job.whole_steps else most, job.left))
             finish_s = max(finish_s, now_s + steps[-1] / rate)
         return MicroTask(key, type_, tuple(steps), finish_s)
+
+
+def _repetitions(before: float, after: float, low: float, high: float) -> int:
+    """Return how often the change of a sum can be repeated without a change of its bits: while the sum
+    stays in its binade and between ``low`` and ``high``, if the change is an even multiple of the unit.
+    """
+    if before == after:
+        return _FOR_EVER
+    exponent = frexp(after)[1]
+    if not before or frexp(before)[1] != exponent:
+        return 0
+    unit = ulp(after)
+    now, change = int(after / unit), int((after - before) / unit)
+    if change % 2:
+        return 0
+    if change > 0:
+        return max(0, (int(min(high, ldexp(1.0, exponent)) / unit) - 1 - now) // change)
+    return max(0, (now - int(max(low, ldexp(0.5, exponent)) / unit) - 1) // -change)

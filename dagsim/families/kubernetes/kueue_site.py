@@ -323,14 +323,14 @@ def changed_queues(queues: QueueTree | None, file: Path) -> QueueTree:
         InputError: The configuration has no objects of Kueue, or the file changes none of them.
     """
     if queues is None or queues.kueue is None:
-        raise InputError(f"{file}: the configuration has no objects of Kueue (queues.kueue) that it could change")
+        raise InputError(f"{file}: the configuration has no Kueue objects (queues.kueue) that the file could change")
     try:
         objects = with_objects(queues.kueue, _objects(Source(file)))
     except TraceError as error:
         text = str(error)
         raise TraceError(text if text.startswith(str(file)) else f"{file}: {text}") from None
     if objects == queues.kueue:
-        raise InputError(f"{file}: its objects are those of the configuration already")
+        raise InputError(f"{file}: the configuration already contains the same objects, so the file changes nothing")
     return replace(queues, kueue=objects)
 
 

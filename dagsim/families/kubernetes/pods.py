@@ -417,7 +417,7 @@ def kueue_workload(object: Any, around: ClusterObjects | None = None, *, now: bo
     for pod_set in list_in(spec, "podSets"):
         count, template = object_in(pod_set).get("count"), object_in(pod_set, "template", "spec")
         if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MOST_PODS:
-            raise Dirty("with an impossible count")
+            raise Dirty("with an invalid count")
         yield PodRecord(
             text_in(owner, "uid") or text_in(object, "metadata", "uid") or f"{namespace}/{name}",
             f"{namespace}/{name}",
@@ -517,7 +517,7 @@ def _carried(object: Any, around: ClusterObjects, *, now: bool) -> dict[str, Any
     try:
         kueue_workload_object(carried)
     except TraceError:
-        raise Dirty("with an impossible quantity, count or time") from None
+        raise Dirty("with an invalid quantity, count or time") from None
     return carried
 
 

@@ -221,7 +221,7 @@ def overlap(config: Config, seeds: Iterable[int], checkpoint: Path) -> str | Non
     if not (inside := sum(begin < rest for begin, _ in places)):
         return None
     return (
-        f"{inside} of {len(places)} windows contain jobs from the first {100 * rest:.0f} % of the "
+        f"{inside} of {len(places)} windows contain jobs from the first {100 * rest:.0f}% of the "
         "trace, on which the agent "
         f"was trained and chosen; --set workload.part=[{rest:g},1] takes windows from the rest"
     )

@@ -259,8 +259,8 @@ class TrainingRun:
         return max(done, round(done / self._progress(done)))
 
     def _validate(self) -> float:
-        """Validate the greedy policy. Return its objective on the validation seeds divided by the
-        reference's objective. Save the agent if it is the best so far.
+        """Validate the greedy policy: return the quotient of its objective and the reference's
+        objective on the validation seeds. Save the agent if it is the best so far.
         """
         assert self.judged is not None
         bounded = getattr(self.train.codec, "bounded", False)

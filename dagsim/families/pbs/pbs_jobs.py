@@ -565,7 +565,7 @@ def _chunks(
     """Return the demand of a job, with equal chunks merged.
 
     Raises:
-        Dirty: A number is impossible.
+        Dirty: A number is invalid.
     """
     total = count(ngpus or "0", "ngpus", 0)
     if select or nodes or (neednodes and not procs):

@@ -105,7 +105,9 @@ class ComputationGraph:
         for parent, child in edges:
             for end in (parent, child):
                 if end not in place:
-                    raise GraphError(f"graph {model!r}: the edge {parent!r} -> {child!r} names {end!r}: no such op")
+                    raise GraphError(
+                        f"graph {model!r}: the edge {parent!r} -> {child!r} names {end!r}, which does not exist"
+                    )
             numbered.append((place[parent], place[child]))
         return cls(model, ops, numbered)
 

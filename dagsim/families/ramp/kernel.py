@@ -271,7 +271,8 @@ class RampKernel:
             raise IllegalDecision(f"{where}: expected a Partition")
         if not self._waiting:
             raise IllegalDecision(
-                f"{where}: no job is waiting for a decision, because job {self.queued_number} has already had one"
+                f"{where}: no job is waiting for a decision, because the decision for job {self.queued_number} "
+                "has already been made"
             )
         name = f"at {self.now:g} s: job {decision.job!r}"
         if decision.job != self.queued_number:

@@ -162,7 +162,7 @@ def _cost_graph(path: Path, time_unit: TimeUnit | None) -> ComputationGraph:
     ids = {op.id for op in ops}
     for parent, child, where in inputs:
         if parent not in ids:
-            raise TraceError(f"{where}: node {child} takes its input from node {parent}: no such node")
+            raise TraceError(f"{where}: node {child} takes its input from node {parent}, which does not exist")
         edges[(parent, child)] = None
     return ComputationGraph.of(path.stem, ops, edges)
 

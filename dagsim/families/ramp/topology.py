@@ -164,8 +164,8 @@ class TorusBoxes:
     that does not wrap around can also carry a ring.
 
     Raises:
-        ConfigError: There are no dimensions, a length is below 1, or a rate or latency is
-            impossible.
+        ConfigError: There are no dimensions, a length is below 1, the rate is not positive, or
+            the latency is negative.
     """
 
     anywhere = False
@@ -283,8 +283,8 @@ class LeafSpine:
     server.
 
     Raises:
-        ConfigError: There are no leaves or servers, a rate is impossible, or the
-            oversubscription is below 1.
+        ConfigError: There are no leaves or servers, the oversubscription is below 1, the rate is
+            not positive, or the latency is negative.
     """
 
     anywhere = True
@@ -399,8 +399,8 @@ class Ramp:
     once more, and collectives within one rack are free.
 
     Raises:
-        ConfigError: A count is below 1, there are more racks than groups, or a bandwidth or
-            latency is impossible.
+        ConfigError: A count is below 1, there are more racks than groups or too many servers per
+            rack, the bandwidth is not positive, or a latency is negative.
     """
 
     anywhere = False

@@ -93,7 +93,7 @@ def resources(text: str) -> Resources:
     missing, the numbers with a type are added up instead.
 
     Raises:
-        Dirty: The text is not a list of ``name=value``, or a number is impossible.
+        Dirty: The text is not a list of ``name=value``, or a number is invalid.
     """
     return _resources(text) if len(text) < _SHORT else _resources.__wrapped__(text)
 
@@ -144,7 +144,7 @@ def with_older_columns(stated: Resources, gres: str, memory: str, cpus: str, nod
     (``4000Mc``), per node (``16Gn``) or a total.
 
     Raises:
-        Dirty: A number is impossible.
+        Dirty: A number is invalid.
     """
     if not stated.cpus and cpus:
         stated = stated._replace(cpus=_count(cpus))
@@ -172,7 +172,7 @@ def gres_tres(lists: Mapping[str, str], nodes: int, tasks: int = 1, sockets: int
     have any of Slurm's forms: ``gpu:2(S:0)``, ``gres:gpu:a100:2``, ``gres/gpu:a100=2``, ``gpu``.
 
     Raises:
-        Dirty: A number is impossible, or a number is missing although ``counted`` is set.
+        Dirty: A number is invalid, or a number is missing although ``counted`` is set.
     """
     units = {"job": 1, "node": nodes, "task": tasks, "socket": sockets}
     for unit, times in units.items():
@@ -308,10 +308,10 @@ def _slice_share(kind: str) -> float | None:
         return None
     size, memory = int(match[1][:4]), int(match[2][:6])
     if not size or not memory:
-        raise Dirty("with an impossible MIG slice")
+        raise Dirty("with an invalid MIG slice")
     of = _A30_SLICES if memory == _A30_SLICE_GB * size else _SLICES
     if size > of:
-        raise Dirty("with an impossible MIG slice")
+        raise Dirty("with an invalid MIG slice")
     return size / of
 
 

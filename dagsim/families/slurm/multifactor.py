@@ -325,10 +325,10 @@ class SlurmMultifactor:
         self._now = inf
         self._some_fit: bool | None = None
         """True if some pending job may fit on the nodes; None if that has to be computed."""
-        self._released = -1
-        """``ClusterState.released`` at the last look; it changes when a node comes back."""
         self._main_s = -inf
         """Time of the last main loop."""
+        self._more = True
+        """Whether a task had been added since the last backfill, at the last decision."""
         self._rounds = 0
         """Number of calculations up to the one by which the pending jobs are sorted."""
         self.forgets = _CYCLE if self._set.backfill else ""
@@ -356,7 +356,7 @@ class SlurmMultifactor:
         for active in view.jobs.values():
             self._rules.learn(view, active)
         view.follow(self)
-        pending = view.index((PendingJobs, self), lambda: self._pending(view))
+        pending = view.index((PendingJobs, self), self._pending)
         self._book.calculate(view.now)
         for task in pending.admit(view.now):
             self._rules.learn(view, task.job)
@@ -394,7 +394,7 @@ class SlurmMultifactor:
         association exists from then on. Users of later tasks are recorded when their jobs are
         listed, since a job that can never run adds no association.
         """
-        if self._recalls:
+        if self._recalls and task.ready_s < self._now:
             self._book.user(account_of(task.job), user_of(task.job), task.ready_s)
 
     def started(self, run: Run, now: float) -> None:
@@ -490,20 +490,20 @@ class SlurmMultifactor:
     # Deciding.
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
-        now = view.now
+        now, before_s = view.now, self._now
         if now < self._now:
+            before_s = -inf
             self._set_up(view)
             # jobs that were already running at the beginning get their limits here
             for job in view.jobs.values():
                 self._rules.learn(view, job)
         self._now, self._some_fit = now, None
         self._choice.asleep = view.machines.asleep
-        view.follow(self)
+        known_s = before_s if view.follow(self) else -inf
         self._recalls = False
-        pending = view.index((PendingJobs, self), lambda: self._pending(view))
-        # a node may have come back into service
-        if view.machines.released != self._released:
-            self._released, self._changed = view.machines.released, True
+        pending = view.index((PendingJobs, self), lambda: self._pending(known_s))
+        released = view.machines.released
+        self._changed = self._changed or view.machines.returned_s > before_s
         self._calculate(now)
         if self._idle_s < now - _LATE_S:
             self._cycle_s, self._rested = self._idle_s, True
@@ -535,9 +535,11 @@ class SlurmMultifactor:
             self._cycle_s, self._changed, pending.changed, self._rested = now, False, False, False
             if self._any_fits(view, pending) or (self._preemptable and self._set.preempt != "off"):
                 yield from self._backfill(view, pending)
+        self._more = pending.changed
         if not pending.listed:
             self._idle_s = self._tick_s(now)
         wake_s = self._wake_s(view, pending)
+        self._changed = self._changed or view.machines.released != released
         if wake_s < inf:
             yield Wait(wake_s)
 
@@ -594,7 +596,6 @@ class SlurmMultifactor:
         self._idle_s = inf
         """Time of a backfill cycle in which no job waits."""
         self._changed = True
-        self._released = -1
         self._sweep_s = inf
         """Time when the main loop next examines all jobs; otherwise it examines ``queue_depth`` of
         them.
@@ -606,8 +607,9 @@ class SlurmMultifactor:
         self._no_delay = False
         """True while suspended runs return, so that they continue without delay."""
 
-    def _pending(self, view: ClusterView) -> PendingJobs:
-        return PendingJobs(self._listing, self._ranks, self._eligible_s)
+    def _pending(self, known_s: float = -inf) -> PendingJobs:
+        changed = known_s == -inf or self._more
+        return PendingJobs(self._listing, self._ranks, self._eligible_s, changed=changed, known_s=known_s)
 
     def _listing(self, task: TaskState) -> list[PendingJob]:
         """Return one entry for the task per partition in which it may run; compute its priority there

@@ -709,7 +709,7 @@ class _Reading:
         """Return the run time of an attempt that ran.
 
         Raises:
-            Dirty: The run time is not stated, or is impossible.
+            Dirty: The run time is missing or invalid.
         """
         if fault := _FAULTS[self.times.fault[place]]:
             raise Dirty(fault)

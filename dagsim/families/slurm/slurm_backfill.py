@@ -14,11 +14,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from dagsim import services
 from dagsim.families.slurm import slurm_times
 from dagsim.families.slurm.slurm_priority import PriorityBook, RankColumns
 from dagsim.families.slurm.slurm_rules import Amounts, Holder, Holdings
 from dagsim.families.slurm.slurm_times import Clock, Held, Kept, Limits, NodeChoice, Steps, Where
-from dagsim.family import offered
 from dagsim.model import NodePartition
 from dagsim.model.arithmetic import bits
 from dagsim.model.queues import UNLIMITED_S
@@ -530,7 +530,7 @@ def _next_end_s(order: Any, after_s: float) -> float:
 def inner_loops(*, compiled: bool) -> tuple[Callable[..., Any], ...]:
     """Return the functions of ``slurm_times``; with ``compiled``, compiled if numba is installed."""
     plain = slurm_times.fill_rooms, slurm_times.earliest
-    compile_ = offered("compile") if compiled else None
+    compile_ = services.compile.offered() if compiled else None
     return plain if compile_ is None else tuple([compile_(function) for function in plain])
 
 
@@ -586,7 +586,8 @@ class PendingJobs:
     by tier and priority, highest first, then by submission.
 
     ``listing`` returns the entries for a new task, one per partition; ``ranks`` holds the priority
-    of each slot; ``eligible_s`` returns the time from which a task may start.
+    of each slot; ``eligible_s`` returns the time from which a task may start. ``changed`` tells whether a
+    task has been added since the last backfill, apart from those that may start after ``known_s``.
 
     Cost: a binary search and a shift of the list per task added or removed, and O(n log n) when all
     priorities change.
@@ -597,12 +598,16 @@ class PendingJobs:
         listing: Callable[[TaskState], Sequence[PendingJob]],
         ranks: RankColumns,
         eligible_s: Callable[[TaskState], float],
+        *,
+        changed: bool = True,
+        known_s: float = -inf,
     ) -> None:
         self.listed: list[PendingJob] = []
         self.arrived: list[TaskState] = []
         """Tasks that became eligible since the last call."""
-        self.changed = True
+        self.changed = changed
         """True if a task has been added since the last backfill."""
+        self._known_s = known_s
         self._listing, self._ranks, self._eligible_s = listing, ranks, eligible_s
         self._later: list[tuple[float, int, int, TaskState]] = []
         self._counted: set[TaskState] = set()
@@ -644,13 +649,14 @@ class PendingJobs:
     def admit(self, now: float) -> Iterator[TaskState]:
         """List the tasks that have become eligible; yield each of them before listing it."""
         while self._later and self._later[0][0] <= now:
-            task = heappop(self._later)[3]
+            eligible_s, *_, task = heappop(self._later)
             if task.waiting:
                 yield task
                 if task.waiting:
                     for job in self._listing(task):
-                        self._list(job)
-                    self.changed = True
+                        insort(self.listed, job, key=self._key)
+                    self.changed = self.changed or eligible_s > self._known_s
+        self._known_s = -inf
 
     def next_s(self) -> float:
         """Return the time at which the next task becomes eligible."""

@@ -46,7 +46,7 @@ class Submission(NamedTuple):
         nodes.
 
         Raises:
-            Dirty: A number is impossible.
+            Dirty: A number is invalid.
         """
         tasks, per_node, sockets = self.units
         return gres_tres(dict(self.gpus), nodes, tasks or nodes * (per_node or 1), nodes * sockets)

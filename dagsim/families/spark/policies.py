@@ -106,8 +106,8 @@ Order = Literal["deficit", "shortest"]
 
 
 class WeightedFair:
-    """Gives executors to jobs below their share, which is proportional to their remaining work to the
-    power ``alpha``.
+    """Gives executors to jobs below their share. The share of a job is proportional to its remaining
+    work to the power ``alpha``.
 
     ``order`` sorts the jobs below their share: by the largest deficit, or by the least work.
 

@@ -141,7 +141,7 @@ class SparkJob:
         if not 0 <= self.arrival_ms < inf:
             raise ModelError(f"job {self.id!r}: arrival_ms must be 0 or more, got {self.arrival_ms!r}")
         if [task.instances for task in self.graph.tasks] != [duration.tasks for duration in self.durations]:
-            raise ModelError(f"job {self.id!r}: the durations do not match the tasks in its stages")
+            raise ModelError(f"job {self.id!r}: the durations do not match the numbers of tasks in the stages")
 
     @classmethod
     def of(

@@ -387,7 +387,10 @@ def _written(job: SparkJob) -> dict[str, object]:
     stages = []
     for place, durations in enumerate(job.durations):
         if not isinstance(durations, RecordedDurations):
-            raise ModelError(f"job {job.id!r}: the durations of its stages are drawn, not recorded")
+            raise ModelError(
+                f"job {job.id!r}: the durations of its stages are random instead of recorded, so the job cannot "
+                "be written"
+            )
         stages.append(
             {
                 "id": place,

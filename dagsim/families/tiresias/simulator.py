@@ -49,7 +49,7 @@ class TiresiasEvents:
     """The schedules of Tiresias' own simulator, applied at each arrival and end, and when a task is
     due to move to another queue.
 
-    ``schedule`` is the name of one of the simulator's own schedules.
+    ``schedule`` is the name of one of the simulator's own schedules:
 
     - ``dlas-gpu``: three queues. A task moves to the tail of the next queue when its GPU-seconds
       reach ``limits``. Tasks run in the order of the queues; those that do not fit are skipped or
@@ -63,20 +63,19 @@ class TiresiasEvents:
     - ``shortest``, ``shortest-gpu``: the task with the fewest remaining seconds, or GPU-seconds,
       first.
     - ``sjf``: the fewest GPUs first. ``fjf``: the oldest task that fits, without preemption.
-      ``fifo``: the
-      oldest task.
+      ``fifo``: the oldest task.
 
     ``samples`` are the GPU-seconds of earlier tasks, from which Gittins indices are computed. The
     policy reproduces an error in the original: the next change of queue is taken to be (limit -
-    seconds) // GPUs away, not (limit / GPUs) - seconds, so that changes come late or not at their
-    event. Only the number of free GPUs decides whether a task fits. The policy uses estimates for
-    ``shortest`` only, and is preemptive. O(tasks log tasks) per event (Gu et al., NSDI 2019; as
-    published, checked by ``scripts/validate_tiresias.py``).
+    seconds) // GPUs away, not (limit / GPUs) - seconds, so that some changes come late, and some
+    are not yet due at the event planned for them. Only the number of free GPUs decides whether a
+    task fits. The policy uses estimates for ``shortest`` only, and is preemptive. O(tasks log
+    tasks) per event (Gu et al., NSDI 2019; as published, checked by
+    ``scripts/validate_tiresias.py``).
 
     Raises:
         ConfigError: The schedule is unknown, the limits do not increase, or ``dlas-gpu-gittins``
-            has no
-            samples.
+            has no samples.
     """
 
     forgets = "the queues of the jobs, and their service"

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from dagsim import services
 from dagsim.cli.app import app, say
-from dagsim.family import service
 
 
 @app.command()
@@ -74,12 +74,14 @@ def serve(
 ) -> None:
     """Show the runs of a folder in a browser: a list, a page for each, and live progress.
 
-    With --config, the folder may hold snapshots of a queue (squeue --json > results/now.json, say once
-    a minute): the newest is forecast as by dagsim eta, and its page redraws itself.
+    With --config, the folder may also contain snapshots of a queue (for example, squeue --json >
+    results/now.json every minute). The newest snapshot is forecast as by dagsim eta, on a page that
+    updates itself.
 
-    With --watch, each snapshot is forecast, or the site's own --command is run --every so many seconds; forecasts
-    and their later truth are kept in RESULTS/forecasts.jsonl, /queue.json and /metrics are for portals and
-    Prometheus (docs/live.md). Otherwise the server writes nothing. It contacts no other host.
+    With --watch, every new snapshot is forecast. The snapshots come from --command, which is run every
+    --every seconds, or from another program. Forecasts and actual starts are appended to
+    RESULTS/forecasts.jsonl, and served as /queue.json (for portals) and /metrics (for Prometheus); see
+    docs/live.md. Without --watch, the server writes nothing. It never contacts another host.
 
     Example: dagsim serve results
     """
@@ -94,7 +96,7 @@ def serve(
         configured(config, None)  # report errors now rather than later
         if history is not None and not history.exists():
             raise typer.BadParameter(f"{history}: no such file", param_hint="'--history'")
-        service("forecast_snapshot")
+        services.forecast_snapshot.required()
         settings = ForecastSettings(find_config(config), history, policy)
     elif history is not None or policy is not None:
         raise typer.BadParameter("--history and --policy can only be used with --config", param_hint="'--config'")

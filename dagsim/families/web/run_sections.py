@@ -71,7 +71,7 @@ def _sentence(standing: PolicyResult, reference: str, metric: str) -> str:
         return f"{standing.policy} against {reference}: {standing.words}."
     pair = standing.pair
     bounds = interval(pair.low, pair.high, factor)
-    sure = f" (95 % interval {bounds})" if standing.sample is not Sample.TRACE and bounds != "-" else ""
+    sure = f" (95% interval {bounds})" if standing.sample is not Sample.TRACE and bounds != "-" else ""
     ratio = f"{metric_name(metric)} {factor(pair.ratio)} times that of {reference}{sure}"
     return f"{standing.policy}: {ratio}: {standing.words}."
 
@@ -247,7 +247,7 @@ def _hashes(manifest: Mapping[str, Any]) -> Iterator[str]:
     yield f"created {manifest.get('created')}; Python {manifest.get('python')}; {versions}"
 
 
-_HEADS = ("policy", "mean JCT\n(s)", "ratio", "95 % interval", "won", "verdict")
+_HEADS = ("policy", "mean JCT\n(s)", "ratio", "95% interval", "won", "verdict")
 
 
 def is_training(folder: Path) -> bool:

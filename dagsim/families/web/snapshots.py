@@ -14,8 +14,8 @@ from pathlib import Path
 from time import monotonic, time
 from typing import Any, NamedTuple, TypeAlias
 
+from dagsim import services
 from dagsim.families.web.watching import Journal, Source, Watched
-from dagsim.family import service
 from dagsim.processes import end_with_parent, kill_workers, starting
 
 QUEUE = "queue"
@@ -145,7 +145,7 @@ class Snapshots:
             settings = self._settings
             if self.journal is not None:
                 settings = settings._replace(remark=self.journal.sentence())
-            self._pending = self._pool.submit(service("forecast_snapshot"), settings, path, whole)
+            self._pending = self._pool.submit(services.forecast_snapshot.required(), settings, path, whole)
 
     def _end_late(self) -> None:
         """End a forecast that takes longer than the interval, so that the next snapshot can be

@@ -116,7 +116,7 @@ def _reasons(cols: ScheduleColumns, jobs: Ints, first_s: Floats, waits: Floats, 
             causes.append("stopped once" if stopped[job] == 1 else f"stopped {stopped[job]:,} times")
         after = 1 - (until_s - arrival_s) / float(waits[job])
         if after >= _LATE:
-            causes.append(f"{100 * after:.0f} % of the wait after its first start")
+            causes.append(f"{100 * after:.0f}% of the wait after its first start")
         sentences.append("; ".join(causes) or "no run of it could start")
     return sentences
 
@@ -142,7 +142,7 @@ def _missing(cols: ScheduleColumns, job: int) -> list[str]:
 
 def _worded(shares: Iterable[tuple[str, float]]) -> list[str]:
     """List the shares of a wait that are large enough."""
-    return [f"{100 * share:.0f} %: {what}" for what, share in shares if share >= _LEAST]
+    return [f"{100 * share:.0f}%: {what}" for what, share in shares if share >= _LEAST]
 
 
 def _free(cols: ScheduleColumns) -> Steps:
@@ -161,8 +161,8 @@ def _room(free: Steps, asked: float, arrival_s: float, until_s: float) -> str:
     short = float(reached[1] - reached[0]) / (until_s - arrival_s)
     name = f"{asked:g} {'GPU' if asked == 1 else 'GPUs'}"
     if short >= 0.5:
-        return f"fewer than {name} free for {100 * short:.0f} % of the time before"
-    return f"{name} free for {100 * (1 - short):.0f} % of the time before: type, nodes or the policy's order kept it"
+        return f"fewer than {name} free for {100 * short:.0f}% of the time before"
+    return f"{name} free for {100 * (1 - short):.0f}% of the time before: type, nodes or the policy's order kept it"
 
 
 def _held_meanwhile(cols: ScheduleColumns, jobs: Ints, first_s: Floats) -> list[str]:
@@ -173,7 +173,7 @@ def _held_meanwhile(cols: ScheduleColumns, jobs: Ints, first_s: Floats) -> list[
     until_s = np.minimum(first_s[jobs], cols.log_end_s)
     span_s = np.clip(until_s, cols.start_s, cols.end_s) - np.clip(arrival_s, cols.start_s, cols.end_s)
     shares = (held.until(until_s) - held.until(arrival_s)) / np.maximum(span_s, 1e-12) / cols.cluster.gpus
-    return [f"{100 * share:.0f} %" if span > 0 else "-" for share, span in zip(shares, span_s, strict=True)]
+    return [f"{100 * share:.0f}%" if span > 0 else "-" for share, span in zip(shares, span_s, strict=True)]
 
 
 _WORDS = {
@@ -211,7 +211,7 @@ def rejected_by_beta(runs: Mapping[str, ScheduleColumns]) -> list[Grid]:
 
 def _counts(cols: ScheduleColumns, reasons: list[RejectReason]) -> list[str]:
     counts = [int((cols.jobs.rejected > 0).sum()), *(int((cols.jobs.rejected == reason).sum()) for reason in reasons)]
-    return [f"{count:,} ({100 * count / max(len(cols.jobs), 1):.1f} %)" for count in counts]
+    return [f"{count:,} ({100 * count / max(len(cols.jobs), 1):.1f}%)" for count in counts]
 
 
 def _beta(cols: ScheduleColumns) -> Floats:
@@ -246,7 +246,7 @@ def _within(beta: Floats, low: float, high: float) -> Flags:
 
 def _share(cols: ScheduleColumns, chosen: Flags) -> str:
     count = int(chosen.sum())
-    return f"{100 * float((cols.jobs.rejected[chosen] > 0).mean()):.1f} % of {count:,}" if count else "-"
+    return f"{100 * float((cols.jobs.rejected[chosen] > 0).mean()):.1f}% of {count:,}" if count else "-"
 
 
 def _range(low: float, high: float) -> str:
@@ -269,7 +269,7 @@ def blocking_grids(runs: Sequence[Shown], blocking: Blocking) -> tuple[Grid, Gri
     for run in runs:
         policy = run.folder.lines()[run.number].policy
         groups.setdefault((str(getattr(run.folder.config.system, blocking.setting)), policy), []).append(run)
-    heads = (blocking.setting, "agent", "seeds", "blocking\nrate", "95 %\ninterval")
+    heads = (blocking.setting, "agent", "seeds", "blocking\nrate", "95%\ninterval")
     blocked, speed = [], []
     for (beta, policy), mine in sorted(groups.items(), key=lambda item: (item[0][0], _rate(item[1]))):
         lines = [run.line for run in mine]

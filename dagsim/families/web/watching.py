@@ -149,7 +149,7 @@ class Journal:
         share, count = self.coverage()
         if not count:
             return "No job with a forecast has started yet, so that nothing is known of the forecasts' coverage."
-        return f"Of the last week's {count:,} forecasts whose jobs have started, {100 * share:.0f} % held (of 90 %)."
+        return f"Of the last week's {count:,} forecasts whose jobs have started, {100 * share:.0f}% held (of 90%)."
 
 
 class Source:
@@ -251,7 +251,7 @@ def metrics(rows: list[Watched], journal: Journal, t: float, failures: int) -> s
          of_parts("dagsim_forecast_median_seconds", "median_s")),
         ("dagsim_forecast_p90_seconds", "gauge", "Median over jobs of the 0.9 quantile until the start.",
          of_parts("dagsim_forecast_p90_seconds", "q90_s")),
-        ("dagsim_forecast_coverage_ratio", "gauge", "Share of the last week's intervals of 90 % that held.",
+        ("dagsim_forecast_coverage_ratio", "gauge", "Share of the last week's intervals of 90% that held.",
          [labelled("dagsim_forecast_coverage_ratio", share)] if count else []),
         ("dagsim_forecasts_scored", "gauge", "Forecasts of the last week whose jobs have started.",
          [labelled("dagsim_forecasts_scored", count)]),

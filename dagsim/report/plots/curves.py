@@ -86,7 +86,7 @@ def timeline(source: Source) -> Figure:
     at = time_s / unit.seconds
     if with_gpus:
         dress(panels[0], y="GPUs")
-        headline(panels[0], f"GPUs held: {100 * gpu_utilization(cols):.1f} % of {cols.cluster.gpus:,}", note)
+        headline(panels[0], f"GPUs held: {100 * gpu_utilization(cols):.1f}% of {cols.cluster.gpus:,}", note)
         _draw_held(panels[0], at, {name: _values(steps, time_s) for name, steps in held.items()}, _values(up, time_s))
     dress(panels[-1], f"time [{unit.sign}]", "jobs")
     headline(panels[-1], f"Jobs waiting: {waiting.mean():.3g} on average, {waiting.max():,.0f} at most")

@@ -276,6 +276,6 @@ def binned(row: Ints, start_s: Floats, end_s: Floats, weight: Floats, edges_s: F
         place = at.astype(np.int64)
         # Add the weight for the part of the bin that follows the change ...
         np.add.at(rising, (row, place), sign * weight * (place + 1 - at))
-        np.add.at(risen, (row, place + 1), sign * weight)  # ... and for all later bins.
+        np.add.at(risen, (row, place + 1), sign * weight)  # ... and the whole weight for all later bins.
     averages: np.ndarray = (rising + np.cumsum(risen, axis=1)[:, :-1])[:, :bins]
     return averages

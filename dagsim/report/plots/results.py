@@ -78,7 +78,7 @@ def _method(ranked: Sequence[PolicyResult]) -> str:
     if not n or ranked[0].sample is Sample.TRACE:
         return "one trace: ratios without intervals"
     units = f"{n:,} {ranked[0].sample}{'' if n == 1 else 's'}"
-    return f"{units}    bars: geometric mean of ratios    lines: 95 % interval, t on logs    colour: Holm's p < 0.05"
+    return f"{units}    bars: geometric mean of ratios    lines: 95% interval, t on logs    colour: Holm's p < 0.05"
 
 
 def _percent(standing: PolicyResult) -> tuple[float, float, float]:

@@ -111,9 +111,12 @@ listeners created at its first decision then receive the past, in order and with
 tasks that became ready, and runs that started, ended or were stopped. A listener with an attribute
 ``remembers``, which states what it stores about finished jobs (``"usage by account and user"``),
 also receives the events of finished jobs if they are known. If they are unknown, a note above the
-results states this. If a policy stores something between decisions that no log contains (``"how
-many random numbers had been drawn"``), it states this in an attribute ``forgets``, which is printed
-above the results of such a run.
+results states this. If a policy stores something between decisions that no log contains (``"when
+its last backfill cycle began"``), it states this in an attribute ``forgets``. If the past is wholly
+known, a copy of the policy plays it first. If this past is the policy's own, the policy takes over
+what the copy remembers, and its listeners receive only what happens at the beginning. Otherwise
+``forgets`` is printed above the results. An attribute ``rehearses = False`` states that an index
+contains some of this memory, so that it cannot be taken over.
 """
 
 from dagsim.systems.cluster.models.shared_gpus import Sharing

@@ -160,7 +160,7 @@ class Audit:
     def _sentence(self, kind: str) -> str:
         of = self.contradictions[kind]
         jobs, gpus, cores = self.shares(kind)
-        shares = [f"{100 * jobs:.2g} %" if jobs < URGENT else f"{jobs:.0%}"]
+        shares = [f"{100 * jobs:.2g}%" if jobs < URGENT else f"{jobs:.0%}"]
         hours = ("GPU-hours", gpus) if self.hours.gpus else ("core-hours", cores)
         shares += [f"{hours[1]:.0%} of the {hours[0]}"] if hours[1] or max(gpus, cores) else []
         if self.hours.gpus and cores > URGENT and not gpus:
@@ -340,7 +340,7 @@ class Auditor:
         return unused
 
     def _judge_room(self, block: _Block, job: np.ndarray) -> None:
-        """Find the jobs that the empty cluster could never run."""
+        """Find the jobs that could not run even on the empty cluster."""
         jobs = block.jobs
         none = np.zeros(len(jobs), np.int32)
         partition, request = jobs.partition or Labels(none, ("",)), jobs.request or Labels(none, (None,))
@@ -378,7 +378,7 @@ class Auditor:
             self._judge_rules(block, job, np.array(sorted(verdicts), np.int64), waits)
 
     def _judge_rules(self, block: _Block, job: np.ndarray, known: np.ndarray, waits: np.ndarray) -> None:
-        """Find the jobs that the rules of the site keep from ever starting. Jobs that are already
+        """Find the jobs that the rules of the site never allow to start. Jobs that are already
         ``known`` not to fit are left out.
         """
         jobs, texts = block.jobs, list[str]()
@@ -421,8 +421,8 @@ class Auditor:
             self._tell(kind, block, chosen)
 
     def _words(self, jobs: JobArrays, job: np.ndarray, rows: np.ndarray, limits: np.ndarray | None) -> Iterator[str]:
-        """For each of the given rows, yield a description of the rules that keep its task, with its
-        time limit, from ever starting.
+        """Yield, for each of the ``rows``, a description of the rules that never allow its task to
+        start with its time limit.
         """
         labels = (jobs.partition, jobs.request, jobs.account, jobs.qos, jobs.user if self._names_users else None)
         for row, one in zip(rows.tolist(), jobs.chosen(job[rows]).jobs(), strict=True):
@@ -460,8 +460,8 @@ class Auditor:
         self._tell("users", block, chosen)
 
     def _judge_nodes(self, block: _Block, column: Labels) -> None:
-        """Find the jobs that ran on nodes that are missing from the cluster, or that held more on
-        their nodes than these have in the cluster.
+        """Find the jobs that ran on nodes missing from the cluster, or that held more resources on a
+        node than that node has in the cluster.
         """
         jobs, chosen = block.jobs, dict[str, list[int]]()
         unknown = [[name for name in names if name not in self._nodes] for names in column.words]
@@ -648,9 +648,9 @@ def _names_of(queues: QueueTree) -> dict[str, dict[str, None]]:
 
 
 def _users_of(queues: QueueTree) -> dict[str, Collection[str]]:
-    """Return the users of each account of a site whose scheduler knows all users of an account."""
+    """Return the users of each account at a site whose scheduler lists all users."""
     if queues.scheduler.get("order") != "multifactor":
-        return {}  # elsewhere only users with other shares than the rest are named
+        return {}  # other schedulers only list users whose shares differ from the rest
     return {node.name: node.users for node, _ in queues.walk() if node.users}
 
 

@@ -49,8 +49,8 @@ class Dependencies(Forked):
 
     In Slurm's terms, a job is eligible from then on, and its age counts from that time
     (job_independent in job_mgr.c, Slurm 22.05). However, the limit of an array does not prevent the
-    tasks of this array from ageing (``JobState.queued_s``). A job that ends in any way counts as
-    having left, because a log never lists a job with an unmet ``afterok`` as one that ran. Ids that
+    tasks of this array from ageing (``JobState.queued_s``). It does not matter how a job ended,
+    even for ``afterok``: a job with an unmet ``afterok`` never ran, so no log lists it. Ids that
     belong to no earlier job are ignored, and the job becomes eligible at the time in the log. An
     arrival, a start or a departure costs O(log waiting).
     """

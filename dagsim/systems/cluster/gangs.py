@@ -49,7 +49,7 @@ class Gangs(Forked):
         runtime, communication = models.runtime, models.communication
         if isinstance(runtime, Communication):
             if communication is not None:
-                raise ModelError("the runtime model already states what gangs send; leave out communication")
+                raise ModelError("the runtime model already describes what gangs send, so leave out communication")
             communication = runtime
         if communication is None:
             return None

@@ -1,4 +1,4 @@
-"""The jobs in a run on the GPU cluster, and the facts about these jobs that are known afterwards."""
+"""The jobs of a run on the GPU cluster, and facts about them that are known after the run."""
 
 from __future__ import annotations
 
@@ -103,19 +103,20 @@ class JobStream:
         trace: Trace | None = None,
         begins_s: float = 0.0,
         *,
+        left: Iterable[Job] | None = None,
         whole: bool = False,
         auditor: Auditor | None = None,
     ) -> None:
         """Create a stream from jobs that have not been read yet.
 
-        ``whole`` states that a generator stretched the jobs to exactly the time between the first
-        and the last arrival. For a log, the time of the next arrival after the last one is unknown.
-        ``auditor`` sees the jobs of a trace while they are read.
+        ``whole`` is True if a generator scaled the arrivals so that the load refers to exactly the
+        time between the first and the last arrival. In a log, by contrast, the time of the arrival
+        after the last one is unknown. ``auditor`` sees the jobs of a trace while they are read.
         """
         self._auditor = auditor
         self.change: Callable[[Job], Job] | None = None
         """Changes each job as it is read; columns and the load do not include the change."""
-        self._begins_s = begins_s
+        self._begins_s, self._left = begins_s, left
         self._trace = trace
         self._jobs = jobs
         self._cluster, self._runtime = cluster, runtime
@@ -142,10 +143,10 @@ class JobStream:
     def left(self) -> Iterable[Job] | None:
         """The jobs that had left before the beginning, with their runs; None if they are not
         known."""
-        return self._jobs.left if isinstance(self._jobs, StoredJobs) else None
+        return self._jobs.left if isinstance(self._jobs, StoredJobs) else self._left
 
     def outages(self) -> Outages:
-        """Return the times at which the trace's own machines were away; a window has none. Reads
+        """Return the periods in which the trace's own machines were absent; empty for a window. Reads
         the first job, because the clock starts at its arrival.
 
         Raises:
@@ -219,8 +220,8 @@ class JobStream:
 
     @property
     def are_whole(self) -> bool:
-        """True if a generator stretched the jobs between the first and the last arrival so that
-        they have its load.
+        """True if a generator scaled the arrivals so that the jobs offer exactly its load between the
+        first and the last arrival.
         """
         return self._meter.arrivals.whole
 
@@ -255,7 +256,7 @@ class JobStream:
 
     @property
     def elastic(self) -> bool:
-        """True if a change makes tasks elastic, or if the jobs are a list that contains an elastic
+        """True if the scenario makes tasks elastic, or if the jobs are a list that contains an elastic
         task.
         """
         listed = self._jobs if isinstance(self._jobs, list | tuple) else ()

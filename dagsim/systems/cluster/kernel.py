@@ -64,6 +64,7 @@ from dagsim.systems.cluster.network.base import levels_in
 from dagsim.systems.cluster.nodes import Allotted, ClusterState, DemandClass
 from dagsim.systems.cluster.on_demand import OnDemandNodes
 from dagsim.systems.cluster.past import recall_past
+from dagsim.systems.cluster.rehearsal import rehearse
 from dagsim.systems.cluster.site import SiteState, down_windows
 from dagsim.systems.cluster.stalled import GONE, OVER, Wakes, only_endless, why_stalled
 from dagsim.systems.cluster.state import Frontier, Held, JobState, Live, Run, TaskState
@@ -131,6 +132,7 @@ class ClusterKernel(Forked):
         "preemption": SAME,
         "queues": SAME,
         "record": EMPTY,
+        "reminded": SAME,
         "running": COPIED,
         "schedule": COPIED,
         "sharing": SAME,
@@ -187,6 +189,8 @@ class ClusterKernel(Forked):
         self.stuck = dict[int, str]()
         """Jobs, by number, with a task that was taken out of the queue because it can never start,
         and the reason."""
+        self.reminded = False
+        """True if the policy remembers the past as if it had made it."""
         self._shows_truth, self._streams = False, dict[str, np.random.Generator]()
         failures = list(models.failures)
         if self.queues is not None and self.queues.outages:
@@ -302,6 +306,15 @@ class ClusterKernel(Forked):
         self._shows_truth = True
         for active in (*self.frontier.jobs.values(), *self.applicants.values()):
             active.shows_truth = True
+
+    def remind(self, policy: object) -> None:
+        """Give the policy the memory that it would have at the beginning, if the past is its own (``rehearse``)."""
+        again = None if self.frontier.past is None else rehearse(self, self.frontier.past, policy)
+        self.reminded = again is not None
+        if again is not None:
+            self._streams = again._streams
+            if self.now < again._wake_s < inf:
+                self.wait(again._wake_s)
 
     def decisions(self, until_s: float = inf) -> Generator[ClusterView, Iterable[Decision] | None, None]:
         """Yield a view whenever something has changed, and receive decisions for it (``None``: no
@@ -768,7 +781,7 @@ class ClusterKernel(Forked):
         if not was or self._down[node]:
             return
         if self.on_demand is None or self.on_demand.is_open(node):
-            self.machines.bring_up(self.machines.list[node])
+            self.machines.bring_up(self.machines.list[node], self.now)
         self._away -= 1
         self.record(packed_row(_UP, self.now, -1, -1, -1, node, 0, 0, 0.0))
         self.changed = True

@@ -20,8 +20,9 @@ from dagsim.workload.arrays import JobArrays
 
 
 def states_limits(jobs: Iterable[Job] | JobArrays) -> bool:
-    """Return True if any of the jobs states a time limit. If jobs are read one by one, the first
-    one decides."""
+    """Return True if any of the jobs states a time limit. If jobs are read one by one, only the first
+    one is checked.
+    """
     if isinstance(jobs, JobArrays):
         return jobs.estimate is not None and not bool(np.isnan(jobs.estimate).all())
     if isinstance(jobs, CountedJobs):

@@ -1,5 +1,5 @@
-"""The life of runs that are more than a single timeout: such runs fetch inputs and are set up
-before they compute, they compute at changing rates, and they write checkpoints.
+"""The phases of runs that need more than a single timeout: they fetch inputs and are set up before
+they compute, compute at changing rates, and write checkpoints.
 """
 
 from __future__ import annotations
@@ -402,7 +402,7 @@ class Life(Forked):
         task.restore_s += task.task.elastic.restart_s
         task.waiting = sum(share.instances for share in shares)
 
-    # Simulations that begin in mid-operation, and forks.
+    # Simulations that begin in the middle of operation, and forks.
 
     def recall(self, run: Run) -> None:
         """Take over a run that has been computing since before the beginning of the simulation."""

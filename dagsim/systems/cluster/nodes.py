@@ -332,6 +332,7 @@ class ClusterState(Forked):
         "recent": COPIED,
         "released": SAME,
         "reopen_s": SAME,
+        "returned_s": SAME,
         "shared": COPIED,
         "site": COPIED,
         "types": SAME,
@@ -375,6 +376,8 @@ class ClusterState(Forked):
         """Number of releases. A demand class that did not fit need not be tried again until it
         changes.
         """
+        self.returned_s = -inf
+        """The latest time at which a node came back, or opened to a task."""
         self.recent: deque[NodeState] = deque(maxlen=_LOOK_BACK)
         """The machines of the last releases, latest last; demands that did not fit before can only
         fit on these.
@@ -610,10 +613,10 @@ class ClusterState(Forked):
             self.by_cpus[machine.type].remove(bit, _cores(machine.cpus))
         machine.up = False
 
-    def bring_up(self, machine: NodeState) -> None:
+    def bring_up(self, machine: NodeState, now: float) -> None:
         """Add a repaired machine to the indexes again."""
         bit = 1 << machine.index
-        machine.up = True
+        machine.up, self.returned_s = True, now
         self.released += 1
         self.recent.append(machine)
         self.by_gpus[machine.type].add(bit, machine.idle)
@@ -647,6 +650,7 @@ class ClusterState(Forked):
         if site is None:
             return
         self.judged.clear()
+        self.returned_s = now
         self.released += _LOOK_BACK + 1  # classes that did not fit have to search all nodes again
         for demand in self.classes.values():
             if demand.terms is not None:

@@ -265,7 +265,7 @@ class OnDemandNodes(Forked):
             machines.asleep |= machine.bit
         is_open = self.is_open(node) and not kernel.is_down(node)
         if is_open and not machine.up:
-            machines.bring_up(machine)
+            machines.bring_up(machine, kernel.now)
             kernel.changed = True
         elif machine.up and not is_open:
             machines.take_down(machine)
@@ -308,8 +308,8 @@ class OnDemandNodes(Forked):
         return sorted(machine.index for machine in coming[booting:])
 
     def _twins(self, state: int) -> Iterator[NodeState]:
-        """Of the nodes that boot for pending tasks, yield copies of those in a power state. Tasks
-        can be placed on the copies.
+        """Yield copies of the nodes that boot for pending tasks and are in power state ``state``.
+        Tasks can be placed on the copies.
         """
         for node, rule in self._rules.items():
             if rule.trigger == "pending" and self.states[node] == state and not self._kernel.is_down(node):
@@ -347,8 +347,9 @@ class OnDemandNodes(Forked):
     def _with_room(
         self, demand: DemandClass, type_: int, domain: int, twins: list[NodeState]
     ) -> list[tuple[NodeState, int]]:
-        """Return the nodes of one type and domain on which instances fit, and how many: for a gang those
-        that are up, then the twins. A gang with counts gets the nodes that meet them, or none.
+        """Return the nodes of one type and domain on which instances fit, each with their number: the
+        ``twins`` and, for a gang, also the nodes that are up, which come first. A gang with counts
+        gets the nodes that meet them, or none.
         """
         machines = self._kernel.machines
         demand.open_to(demand.opened)  # an earlier search may have chosen some of the nodes

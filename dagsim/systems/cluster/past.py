@@ -8,13 +8,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from heapq import merge
 from math import inf, isnan, nan, nextafter
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from dagsim.errors import ModelError
-from dagsim.model import Attempt, Cluster, Demand, InFlight, Job, Kind, Placement, Record, RejectReason, Share
-from dagsim.model.log import Schedule
+from dagsim.model import Attempt, Cluster, Demand, InFlight, Job, Placement, Share
 from dagsim.systems.cluster.forks import Forked
 from dagsim.systems.cluster.models.runtime import Runtime
 from dagsim.systems.cluster.nodes import ALL, Allotted, ClusterState, DemandClass, NodeState
@@ -52,8 +51,8 @@ def past_of(jobs: Sequence[Job], begins_s: float) -> Iterator[tuple[float, int, 
         for run in job.in_flight:
             if run.since_s >= begins_s:
                 raise ModelError(
-                    f"job {job.id!r} runs since {run.since_s!r} s, but the simulation begins at {begins_s!r} s; "
-                    "what begins then or later is to be started by the policy"
+                    f"job {job.id!r} has been running since {run.since_s!r} s, but the simulation begins at "
+                    f"{begins_s!r} s; runs that begin then or later must be started by the policy"
                 )
             first, last = run.rows
             events.append((run.since_s, _DECIDED, first, number, number, run))
@@ -71,54 +70,6 @@ _ENDS, _FAILS, _ARRIVES, _DECIDED = range(4)
 """The order of events at one time."""
 
 
-def with_past(schedule: Schedule, jobs: Sequence[Job], at_s: float, pieces: Mapping[int, int]) -> list[Job]:
-    """Return the jobs with their runs that started before ``at_s`` in a schedule, so that a
-    simulation can begin at that time. ``jobs`` are the jobs in the schedule, in order of arrival.
-    Jobs that a policy ended before that time are left out.
-
-    A log does not state which run's instances a run resumes. This is given by ``pieces``, which
-    maps each run to the number of its piece (``TaskState.piece``): 0, or a number that counts the
-    stopped runs in the log.
-    """
-    rows = list(schedule.log)
-    ended = {row.run: (place, row) for place, row in enumerate(rows) if row.kind in _STOPS}
-    stopped = [row.run for row in rows if row.kind in (Kind.PREEMPTED, Kind.FAILED)]
-    stopped = [-1, *dict.fromkeys(stopped)]
-    ended_by_policy = {
-        row.job for row in rows if row.kind == Kind.REJECTED and row.time_s < at_s and row.value not in _IMPOSSIBLE
-    }
-    shares: dict[int, list[Share]] = {}
-    first: dict[int, tuple[int, Record]] = {}
-    for place, row in enumerate(rows):
-        if row.kind == Kind.STARTED and row.time_s < at_s:
-            first.setdefault(row.run, (place, row))
-            demand = jobs[row.job].graph.tasks[row.task].gpus
-            gpu = row.gpus.bit_length() - 1 if 0 < demand < 1 and row.gpus.bit_count() == 1 else None
-            shares.setdefault(row.run, []).append(Share(row.node, row.instances, gpu))
-    runs: dict[int, list[InFlight]] = {}
-    for number, (place, row) in first.items():
-        last, end = ended.get(number, (-1, None))
-        over = end is not None and end.time_s < at_s
-        stop: Literal["", "preempted", "failed"] = ""
-        if end is not None and over and end.kind != Kind.FINISHED:
-            stop = "preempted" if end.kind == Kind.PREEMPTED else "failed"
-        until_s = end.time_s if end is not None and over else None
-        resumed = stopped[pieces[number]]
-        resumes = first[resumed][0] if resumed >= 0 else -1
-        marks = (place, last if over else -1)
-        flight = InFlight(row.time_s, tuple(shares[number]), row.task, until_s, stop, marks, resumes)
-        runs.setdefault(row.job, []).append(flight)
-    return [
-        replace(job, in_flight=tuple(runs.get(number, ()))) if job.arrival_s < at_s else job
-        for number, job in enumerate(jobs)
-        if number not in ended_by_policy
-    ]
-
-
-_IMPOSSIBLE = (RejectReason.TOO_LARGE, RejectReason.NO_SUCH_GPU)
-_STOPS = (Kind.FINISHED, Kind.PREEMPTED, Kind.FAILED)
-
-
 class PastEvents:
     """The events before the beginning of a simulation, for the indexes and listeners of policies
     (``Frontier.build``).
@@ -126,11 +77,18 @@ class PastEvents:
     This object listens to the kernel until the beginning is over, and then repeats all events:
     which tasks became ready, which runs started and ended, and when. Listeners with an attribute
     ``remembers`` also receive the events of the jobs that had ``left``. These jobs are not part of
-    the simulation, so their numbers and those of their runs are negative.
+    the simulation, so their numbers and those of their runs are negative. ``jobs`` are those of the
+    simulation that arrived before the beginning.
     """
 
-    def __init__(self, kernel: ClusterKernel, left: Iterable[Job] | None, gone: Collection[int]) -> None:
-        self.at_s = kernel.now
+    def __init__(
+        self, kernel: ClusterKernel, jobs: Sequence[Job], left: Iterable[Job] | None, gone: Collection[int]
+    ) -> None:
+        self.at_s, self.jobs = kernel.now, jobs
+        self.is_whole = left is not None and len(gone) == sum(1 for _ in left)
+        """True if nothing that happened before is missing: no other jobs had left."""
+        self.reminded: list[object] = []
+        """Listeners that remember what happened before the beginning."""
         self._kernel = kernel
         self._left = left
         self._gone = gone
@@ -157,7 +115,9 @@ class PastEvents:
             return
         self._told.append(index)
         there, events = self._kernel.frontier.jobs, self._events
-        if remembers := getattr(index, "remembers", ""):
+        if any(index is listener for listener in self.reminded):
+            events = [event for event in events if event[0] >= self.at_s]
+        elif remembers := getattr(index, "remembers", ""):
             if self._left is None:
                 self._kernel.frontier.unknown[remembers] = None
             else:
@@ -226,7 +186,7 @@ def recall_past(kernel: ClusterKernel, left: Iterable[Job] | None) -> None:
         upcoming.take()
     gone = {number: job for number, job in enumerate(past) if is_done(job)}
     left = left if left is None and not gone else [*(left or ()), *gone.values()]
-    events, frontier = PastEvents(kernel, left, gone), kernel.frontier
+    events, frontier = PastEvents(kernel, past, left, gone), kernel.frontier
     frontier.build(events, events, (), begins_s)
     started: dict[tuple[int, InFlight], list[list[Run]]] = {}
     stopped: dict[tuple[int, int], TaskState] = {}
@@ -248,6 +208,9 @@ def recall_past(kernel: ClusterKernel, left: Iterable[Job] | None) -> None:
             runs = _resume(kernel, past[number], number, event, stopped)
             started.setdefault((number, event), []).append(runs)
     _pass_time(kernel, begins_s)
+    if kernel.machines.reopen_s < begins_s:
+        kernel.machines.reopen(nextafter(begins_s, -inf))
+        kernel.machines.returned_s = -inf
     frontier.past = events
     kernel.now = begins_s
     kernel.clock.not_before(begins_s)  # some events are overdue
@@ -263,19 +226,23 @@ def forgotten(policy: object) -> list[str]:
     """Return descriptions of the data that a policy and its parts (a placement, an order) store
     between decisions but that neither the log nor the cluster state contains (``forgets``).
     """
-    words, parts, seen = dict[str, None](), [policy], set[int]()
+    texts = [getattr(part, "forgets", "") for part in parts_of(policy)]
+    return list(dict.fromkeys([text for text in texts if isinstance(text, str) and text]))
+
+
+def parts_of(policy: object) -> Iterator[object]:
+    """Yield a policy and its parts, such as a placement and an order, as far as dagsim defines them."""
+    parts, seen = [policy], set[int]()
     while parts:
         part = parts.pop()
         part = getattr(part, "__self__", part)  # replace a bound method by its object
         if id(part) in seen or not type(part).__module__.startswith("dagsim."):
             continue
         seen.add(id(part))
-        if isinstance(text := getattr(part, "forgets", ""), str) and text:
-            words[text] = None
+        yield part
         if isinstance(part, Forked):
             continue
         parts += vars(part).values() if hasattr(part, "__dict__") else ()
-    return list(words)
 
 
 def unknown_past(kernel: ClusterKernel, policy: object) -> list[str]:
@@ -285,7 +252,8 @@ def unknown_past(kernel: ClusterKernel, policy: object) -> list[str]:
     begins_s = kernel.schedule.begins_s
     if not begins_s:
         return []
-    notes = [f"it begins anew: a log does not hold {words}" for words in forgotten(policy)]
+    unremembered = [] if kernel.reminded else forgotten(policy)
+    notes = [f"it begins anew: a log does not hold {words}" for words in unremembered]
     unknown = kernel.frontier.unknown
     notes += [f"it starts without what it would remember: {words} before the beginning" for words in unknown]
     if kernel.on_demand is not None:
@@ -376,7 +344,9 @@ def check_in_flight(job: Job, run: InFlight, demand: DemandClass | None, machine
         if machine.type != machines.list[nodes[0]].type and not may_mix_types(job, demand.demand):
             raise ModelError(f"{where} {machine.node.name!r} and on a node with another GPU type")
         if gpu is not None and machine.room_on(gpu, demand) < instances:
-            raise ModelError(f"{where} {machine.node.name!r}, whose GPU {gpu} has no room for {instances} such shares")
+            raise ModelError(
+                f"{where} {machine.node.name!r}, but {instances} such shares do not fit on GPU {gpu} of that node"
+            )
         if (room := _room_for_run(machine, demand)) < instances:
             raise ModelError(
                 f"{where} {machine.node.name!r} with {instances} x {demand_words(demand.demand)}, but "
@@ -487,7 +457,8 @@ class JobsLeft:
                 instances = job.graph.tasks[0].instances
                 nodes, (each, more) = nodes[:instances], divmod(instances, min(len(nodes), instances))
                 placement = tuple([Share(node, each + (place < more)) for place, node in enumerate(nodes)])
-                # time in suspension, before which the work of the last attempt began, is no use
+                # a job that was suspended lasted longer than its work, so its run is shortened to
+                # the work
                 since_s = attempt.start_s if len(job.observed_attempts) > 1 else max(attempt.start_s, end_s - work_s)
                 runs.append(InFlight(since_s, placement, 0, max(end_s, since_s), "preempted"))
             if runs:
@@ -532,7 +503,7 @@ def why_no_state(jobs: JobArrays, cluster: Cluster, runtime: Runtime) -> str:
     """
     start_s = _observed_start_s(jobs)
     if not np.isfinite(start_s).any():
-        return "the log has no starts of jobs"
+        return "the log contains no start times"
     if (np.diff(jobs.first) != 1).any():
         return "the log does not say which tasks of a job have ended"
     end_s = start_s + seconds_of(jobs, runtime, ClusterState(cluster).types).min(axis=1)
@@ -556,7 +527,7 @@ def _observed_start_s(jobs: JobArrays) -> np.ndarray:
 
 
 def _in_attempt_at(jobs: JobArrays, begins_s: float) -> JobArrays:
-    """Return the jobs with the observations of the attempt in which they were at ``begins_s``: the
+    """Return the jobs with the observations of the attempt that was under way at ``begins_s``: the
     first one that had not ended by then, or the last one.
     """
     if jobs.observed_attempts is None or jobs.observed_start_s is None:
@@ -653,8 +624,8 @@ def _flights(
         if placement is None or sum(share.instances for share in placement) < task.instances:
             if exact and job.observed_nodes:
                 raise ModelError(
-                    f"job {job.id!r} runs on node {', '.join(map(repr, job.observed_nodes))}, which the cluster lacks "
-                    f"or where there is no room for {task.instances} x {demand_words(task.demand)}"
+                    f"job {job.id!r} runs on node {', '.join(map(repr, job.observed_nodes))}, but the cluster "
+                    f"does not have this node, or {task.instances} x {demand_words(task.demand)} do not fit there"
                 )
             unplaced.append((-task.gpus * task.instances, number, job, demand))
             continue

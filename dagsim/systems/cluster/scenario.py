@@ -10,10 +10,10 @@ from functools import partial, reduce
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, get_args
 
 from dagsim.errors import ConfigError, ModelError, TraceError
-from dagsim.family import missing_family, offered, service
 from dagsim.metrics.why import observed_against_simulated
 from dagsim.model import Admit, Cluster, Job, Request
 from dagsim.registry import Registry, nearest
+from dagsim.systems.cluster import services
 from dagsim.systems.cluster.jobs import JOBS_KEPT, JobStream, StoredJobs
 from dagsim.systems.cluster.kernel import ClusterKernel, Observer
 from dagsim.systems.cluster.learnable import CODECS, TERMS
@@ -175,10 +175,10 @@ class ClusterWorld(GpuCluster, Scenario):
 
     def why_no_episodes(self, codec: CodecSettings, terms: Mapping[str, float]) -> str:
         """Return the reason why its episodes cannot run in the compiled engine; empty if they can."""
-        scenario, why = self.world(0), offered("why_no_episodes")
+        scenario, why = self.world(0), services.why_no_episodes.offered()
         if why is None:
-            return "asked for" if scenario.engine == "simpy" else f"it {missing_family('services', 'why_no_episodes')}"
-        return str(why(scenario, codec, terms))
+            return "asked for" if scenario.engine == "simpy" else f"it {services.why_no_episodes.missing()}"
+        return why(scenario, codec, terms)
 
     def episodes(
         self, count: int, codec: CodecSettings, terms: Mapping[str, float], scale: float, *, recorded: bool = False
@@ -186,7 +186,7 @@ class ClusterWorld(GpuCluster, Scenario):
         """Return ``count`` episodes in the compiled engine, or the reason why that is not
         possible."""
         why = self.why_no_episodes(codec, terms)
-        return why or service("compiled_episodes")(self, count, codec, terms, scale, recorded)
+        return why or services.compiled_episodes(self, count, codec, terms, scale, recorded)
 
 
 @dataclass(frozen=True)
@@ -198,7 +198,8 @@ class ClusterScenario(Models, ClusterWorld):
     lists GPU types that jobs from a trace may use in addition to those that they name. ``request``
     contains the terms of jobs that state no terms themselves. ``outages`` removes nodes while the
     trace's own machines were away. ``begins_s`` is the time at which the simulation begins if
-    ``workload`` is a list of jobs; a trace has its own beginning. With ``admission``, each job
+    ``workload`` is a list of jobs; a trace has its own beginning. ``left`` contains the jobs that
+    had left by then, with their runs, if they are known and not in the list. With ``admission``, each job
     waits for ``Admit`` or ``Reject``. ``engine`` applies only to policies that are given by name
     (``engaged``). A caller of ``kernel`` makes decisions during the simulation, which requires the
     SimPy kernel.
@@ -212,6 +213,7 @@ class ClusterScenario(Models, ClusterWorld):
     elastic: ChangesJobs | None = None
     request: Request | None = None
     begins_s: float = 0.0
+    left: Iterable[Job] | None = None
     _sequences: _Sequences = field(default_factory=_Sequences, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -248,7 +250,8 @@ class ClusterScenario(Models, ClusterWorld):
         """
         if self.engine == "compiled":
             raise ConfigError(
-                "engine compiled only runs policies given by name; to take decisions one by one, use simpy or auto"
+                "the compiled engine only runs policies given by name; to make decisions one by one, use engine "
+                "simpy or auto"
             )
         return self._live(self.jobs(seed), seed, on_arrivals, observers)
 
@@ -269,7 +272,7 @@ class ClusterScenario(Models, ClusterWorld):
         """
         why, jobs = self._why_simpy(policy, observed=bool(observers)), self.jobs(seed)
         if not why:
-            engaged = service("compiled")(self, jobs, policy, seed, on_arrivals)
+            engaged = services.compiled(self, jobs, policy, seed, on_arrivals)
             if isinstance(engaged, Engaged):
                 return engaged
             why = engaged
@@ -293,8 +296,8 @@ class ClusterScenario(Models, ClusterWorld):
         """
         if self.engine == "simpy":
             return "asked for"
-        why = offered("why_not_compiled")
-        return str(why(self, policy, observed)) if why else f"it {missing_family('services', 'why_not_compiled')}"
+        why = services.why_not_compiled.offered()
+        return why(self, policy, observed) if why else f"it {services.why_not_compiled.missing()}"
 
     def _live(
         self, jobs: JobStream, seed: int, on_arrivals: Callable[[int], None] | None, observers: Sequence[Observer]
@@ -394,7 +397,7 @@ class ClusterScenario(Models, ClusterWorld):
                 stored, exact = self._sequences.get(seed, drawn_jobs), drawn.load_mode == "exact"
                 return JobStream(stored, self.cluster, self.runtime, whole=exact)
             case Iterable() as jobs:
-                return JobStream(jobs, self.cluster, self.runtime, begins_s=self.begins_s)
+                return JobStream(jobs, self.cluster, self.runtime, begins_s=self.begins_s, left=self.left)
             case file if file.window is not None:
                 cut, auditor = partial(self._window, file), self.auditor()
                 jobs = self._sequences.get(seed, cut)

@@ -13,7 +13,6 @@ from pydantic import Field, TypeAdapter, ValidationError, ValidationInfo, field_
 from pydantic import model_validator as after_all
 
 from dagsim.errors import ConfigError, ModelError, TraceError
-from dagsim.family import offered
 from dagsim.metrics.standings import Sample
 from dagsim.model import (
     GPU_TYPES,
@@ -31,6 +30,7 @@ from dagsim.model.gpu import canonical
 from dagsim.model.mig import MIG_TABLES
 from dagsim.registry import nearest
 from dagsim.sections import Foreign, Later, Registered, Section
+from dagsim.systems.cluster import services
 from dagsim.systems.cluster.models import COMMUNICATIONS, FAILURE_MODELS, RUNTIMES, SETUPS, SHARINGS, Models
 from dagsim.systems.cluster.models.failures import Outages, Preemption
 from dagsim.systems.cluster.models.runtime import Estimates, Recorded, Throughput
@@ -132,7 +132,7 @@ class NodeGroup(Section):
         if self.hosts is not None and len(self.nodes) != self.count:
             raise ModelError(f"hosts: {self.hosts[:80]!r} lists {len(self.nodes)} nodes, but count is {self.count}")
         if (self.gpu is None) != (self.gpus == 0):
-            raise ModelError("gpu (a type) and gpus (the number per node) belong together, so give both or neither")
+            raise ModelError("gpu (a type) and gpus (the number per node) must be given together or left out together")
         for key, most in _MOST.items():
             if getattr(self, key) > most:
                 raise ModelError(f"{key} must be at most {most:,}, got {getattr(self, key):,}")
@@ -427,7 +427,7 @@ class DescribedCluster(GpuCluster):
         """Return a hint for the user if a long simulation could have run in the compiled engine;
         otherwise an empty text.
         """
-        hint = offered("faster_engine")
+        hint = services.faster_engine.offered()
         return "" if hint is None else hint(self.scenario, policy, engine, wall_s)
 
     def told(self, estimates: str) -> Mapping[str, Any]:
@@ -494,7 +494,7 @@ def _of_groups(part: NodePartition, section: ClusterSection) -> NodePartition:
     """
     nodes = [node for group in section.groups if part.name in group.partitions for node in group.nodes]
     if not nodes:
-        raise ModelError(f"partition {part.name!r}: none of its nodes is in the cluster")
+        raise ModelError(f"partition {part.name!r}: none of the partition's nodes are in the cluster")
     return replace(part, nodes=tuple(nodes))
 
 

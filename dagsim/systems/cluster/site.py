@@ -454,6 +454,6 @@ def members(part: NodePartition, names: Sequence[str]) -> int:
     nodes = 0
     for name in part.nodes:
         if name not in by_name:
-            raise ConfigError(f"partition {part.name!r}: the cluster has no node and no group of nodes {name!r}")
+            raise ConfigError(f"partition {part.name!r}: the cluster has no node or group of nodes called {name!r}")
         nodes |= by_name[name]
     return nodes

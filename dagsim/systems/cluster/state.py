@@ -210,7 +210,7 @@ class TaskState(Forked):
 
     @property
     def truth(self) -> tuple[float, ...]:
-        """True seconds that a whole instance takes, by type, for clairvoyant policies.
+        """The true run time of a whole instance in seconds, by type; only for clairvoyant policies.
 
         Raises:
             IllegalDecision: The policy has not declared ``clairvoyant = True``.
@@ -726,6 +726,12 @@ class Past(Protocol):
 
     at_s: float
     """The beginning."""
+    jobs: Sequence[Job]
+    """The jobs of the simulation that arrived before."""
+    is_whole: bool
+    """True if nothing that happened before is missing."""
+    reminded: list[object]
+    """Listeners that remember what happened before, and are told only what happens at the beginning."""
 
     def tell(self, index: object) -> None:
         """Call the methods of an index for everything that happened, in the original order and with

@@ -224,13 +224,16 @@ class ClusterView:
             index = self._build(make(), key)
         return index
 
-    def follow(self, listener: object) -> None:
+    def follow(self, listener: object) -> bool:
         """Send events to ``listener`` as to an ``index``, unless it already receives them. This is
         meant for listeners that store information about the past that no view shows. Call it at
-        each decision. In a fork, the copy of the listener receives the runs again.
+        each decision. In a fork, the copy of the listener receives the runs again. Return True if it did not
+        receive the events before.
         """
-        if listener not in self._frontier.indexes:
-            self._build(listener, listener)
+        if listener in self._frontier.indexes:
+            return False
+        self._build(listener, listener)
+        return True
 
     def fits(self, task: TaskState) -> bool:
         """Return True if an instance of the task (or the whole gang) could start now."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 
 from dagsim.errors import InputError
-from dagsim.family import family_entries, service
+from dagsim.family import family_entries, required
 from dagsim.metrics.why import DOWN, TOO_FEW, Cause, CauseKind
 from dagsim.model import Job, Kind, QueueTree, RejectReason, Request, Task
 from dagsim.model.log import Schedule
@@ -439,16 +439,16 @@ class _Past:
         elif kind == Kind.POWER:
             self._power[node] = int(value)
         if kind in (Kind.DOWN, Kind.UP, Kind.POWER):
-            self._open_or_close(self._machines.list[node])
+            self._open_or_close(self._machines.list[node], time_s)
 
-    def _open_or_close(self, machine: NodeState) -> None:
+    def _open_or_close(self, machine: NodeState, now: float) -> None:
         """Open a node to tasks or close it, depending on its failures and its power state."""
         rule = machine.node.on_demand
         is_open = machine.index not in self._down and (rule is None or rule.is_open(self._power[machine.index]))
         if machine.up and not is_open:
             self._machines.take_down(machine)
         elif is_open and not machine.up:
-            self._machines.bring_up(machine)
+            self._machines.bring_up(machine, now)
 
     def booting(self, job: int) -> Causes:
         """Return the cause of a job's wait while the nodes that it already holds are booting."""
@@ -504,7 +504,9 @@ class _Past:
         limits = tuple([Cause(CauseKind.LIMIT, what) for what in rules.limits(task)])
         if not tally.fits(NodeStanding.OPEN):
             return (*limits, *map(self._of_power, _lacking(tally, rules.elsewhere)))
-        return limits or (Cause(CauseKind.ORDER, f"it would have fitted: the order of {self._policy} kept it waiting"),)
+        return limits or (
+            Cause(CauseKind.ORDER, f"it would have fitted, but the order of {self._policy} kept it waiting"),
+        )
 
     def _of_power(self, cause: Cause) -> Cause:
         """Return the cause, but name the power state of nodes instead of failures if no node has
@@ -561,7 +563,9 @@ class _Past:
         job = next(self._source, None)
         if job is None or job.id != self._facts[number].id:
             there = "no more jobs" if job is None else f"the job {job.id!r}"
-            raise InputError(f"job {self._facts[number].id!r} in the log is not in the workload, which now has {there}")
+            raise InputError(
+                f"job {self._facts[number].id!r} from the log is not in the workload, which now has {there}"
+            )
         active, nothing = JobState(job, number), (0.0,) * len(self._machines.types)
         for index, task in enumerate(job.graph.tasks):
             demand = self._machines.compile(task.demand, task.instances if task.gang else 0)
@@ -621,7 +625,7 @@ def _rules_of_site(view: ClusterView) -> WaitRules:
     return an object without rules.
     """
     for _, entry in family_entries("site_rules"):
-        rules: WaitRules | None = service(entry.name, "site_rules")(view)
+        rules: WaitRules | None = required(entry.name, "site_rules")(view)
         if rules is not None:
             return rules
     return _NoRules()

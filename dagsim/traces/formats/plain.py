@@ -1,13 +1,15 @@
 """Plain CSV or JSON Lines for your own logs, with one row per job, or per task of a job.
 
-The header names the columns, in any order. For a file with other names, ``--map`` states which
-columns correspond, or gives a number for all rows (``gpus=0``). Required columns are ``id``,
-``arrival_s``, ``gpus`` or ``cpus``, and either ``duration_s`` or both ``start_s`` and ``end_s``. These
-columns are also allowed:
+The header names the columns, in any order. If a file uses other names, ``--map`` assigns its
+columns to these names, or gives a number for all rows (``gpus=0``). Required columns are ``id``,
+``arrival_s``, ``gpus`` or ``cpus``, and either ``duration_s`` or both ``start_s`` and ``end_s``.
+These columns are also allowed:
 
-==================  =====================================================================================
+==================
+=====================================================================================
 ``gpu_type``        GPU types that the job may use, ``A100-40|V100-16``; if empty, any
-``nodes``           number of nodes, instead of ``instances``: ``gpus``, ``cpus``, ``memory_gb`` are then totals
+``nodes``           number of nodes, instead of ``instances``: ``gpus``, ``cpus``, ``memory_gb`` are
+then totals
                     (``--read spread=true``: they are totals over any number of nodes)
 ``instances``       identical parallel instances, each with ``gpus`` GPUs and ``duration_s`` (1)
 ``gang``            whether the instances start together: yes or no (yes)
@@ -17,12 +19,14 @@ columns are also allowed:
 ``model``           row of the throughput table, together with ``batch``
 ``priority``        larger is more urgent (0)
 ``tenant``          user, group or queue
-``user``            with ``account``, ``partition`` and ``qos``: attributes of a job in a batch system
+``user``            with ``account``, ``partition`` and ``qos``: attributes of a job in a batch
+system
 ``deadline_s``      point in time, on the same clock as ``arrival_s``
 ``start_s``         time at which the job really started, on the same clock
 ``end_s``           time at which the job really ended
 ``eligible_s``      earliest time at which the job could have started
-``state``           how the job ended; running and waiting jobs are dropped, and so are those cancelled without a run
+``state``           how the job ended; running and waiting jobs are dropped, and so are those
+cancelled without a run
 ``constraint``      features that the job's nodes must have, ``a100|v100``
 ``level``           network level, such as ``rack``; each gang lies within one domain of this level
 ``level_required``  whether the level is required (yes) or preferred (no)
@@ -30,7 +34,8 @@ columns are also allowed:
 ``weight``          cost of one second of waiting (1)
 ``task``            name of a task: rows with the same ``id`` are then the tasks of one job
 ``parents``         names of the tasks that a task waits for, ``map|shuffle``
-==================  =====================================================================================
+==================
+=====================================================================================
 
 ``--map type=COLUMN`` means ``gpu_type``. Times are seconds, from any origin at or before the first
 arrival, or ISO dates. Durations are seconds or ``[DD-]HH:MM:SS``. Jobs are sorted by arrival.

@@ -118,4 +118,4 @@ def test_elastic_tasks_have_no_bound(tmp_path: Path) -> None:
     (tmp_path / "c.yaml").write_text("elastic: {least: 2}\nworkload: {count: 5}\n")
     ended = CliRunner().invoke(app, ["bound", "--config", str(tmp_path / "c.yaml")])
     assert ended.exit_code == 2
-    assert "bound: elastic tasks may run on more GPUs than they requested" in ended.stderr
+    assert "bound: elastic tasks are not supported" in ended.stderr

@@ -107,7 +107,7 @@ def test_a_workload_without_jobs_that_can_run_is_an_error() -> None:
 
 
 def test_with_admission_there_is_no_bound() -> None:
-    with pytest.raises(InputError, match="may reject jobs"):
+    with pytest.raises(InputError, match="may reject all jobs"):
         scenario_bound(ClusterScenario(ONE, [single("a", 2.0)], admission=True), 0)
 
 

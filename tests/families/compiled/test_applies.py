@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import random
 import sys
 from math import inf
 from pathlib import Path
@@ -13,7 +14,6 @@ from typing import Any
 import check_engine
 import numpy as np
 import pytest
-from check_engine import run
 
 from dagsim.errors import ConfigError, ModelError
 from dagsim.families.compiled import jit
@@ -27,6 +27,7 @@ from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.policies.orders import Ordered, TypedOrdered
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import drive
+from dagsim.testing import engine_cases
 
 FOUR = Cluster.of({"V100": 4})
 NAMES = [name for names in check_engine.KINDS.values() for name in names]
@@ -122,12 +123,12 @@ def area_by_type(task: TaskState, type_: int) -> float:
 def test_an_order_of_a_users_own_plays_compiled_to_the_same_log(monkeypatch: pytest.MonkeyPatch, mine: Any) -> None:
     name = of_own(monkeypatch, mine)
     for number in range(8):
-        rng = check_engine.random.Random(f"own {number}")
-        cluster, jobs = check_engine.cluster_of(rng), check_engine.jobs_of(rng)
+        rng = random.Random(f"own {number}")
+        cluster, jobs = engine_cases.cluster_of(rng), engine_cases.jobs_of(rng)
         if any(node.gpus > 62 for node in cluster.nodes):
-            jobs = [check_engine.without_shares(job) for job in jobs]
+            jobs = [engine_cases.without_shares(job) for job in jobs]
         kernel = ClusterScenario(cluster, jobs).kernel(number)
-        assert run(cluster, jobs, name, seed=number).log == drive(kernel, POLICIES.create(name)).log
+        assert engine_cases.compiled(cluster, jobs, name, seed=number).log == drive(kernel, POLICIES.create(name)).log
 
 
 class Counting:
@@ -183,16 +184,18 @@ def test_memory_without_end_is_refused() -> None:
 def test_jobs_must_come_in_order_of_arrival() -> None:
     jobs = [Job.single(f"j{at}", Task("t", 1.0), float(at)) for at in (3, 1)]
     with pytest.raises(ModelError, match=r"'j1' \(1.0 s\) follows a job that arrives at 3.0 s"):
-        run(FOUR, jobs, "fifo")
+        engine_cases.compiled(FOUR, jobs, "fifo")
 
 
 def test_the_users_claim_must_be_an_amount_of_work() -> None:
     with pytest.raises(ModelError, match="the estimate of task j/t is inf"):
-        run(FOUR, [Job.single("j", Task("t", 1.0, estimate=inf))], "sjf", estimates=Estimates("predicted"))
+        engine_cases.compiled(
+            FOUR, [Job.single("j", Task("t", 1.0, estimate=inf))], "sjf", estimates=Estimates("predicted")
+        )
 
 
 def test_no_jobs_leave_an_empty_log() -> None:
-    schedule = run(FOUR, [], "fifo")
+    schedule = engine_cases.compiled(FOUR, [], "fifo")
     assert (len(schedule.log), schedule.jobs, schedule.ended_s) == (0, [], 0.0)
 
 

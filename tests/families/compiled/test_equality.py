@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,7 @@ from dagsim.families.compiled.reading import read_scenario
 from dagsim.model import Cluster, Job, Kind, Node, Task, gpu_type
 from dagsim.systems.cluster import Estimates, Preemption
 from dagsim.systems.cluster.models.runtime import Recorded
+from dagsim.testing import engine_cases
 from dagsim.workload.arrays import JobArrays
 
 SCRIPT = Path(__file__).parents[3] / "scripts" / "check_engine.py"
@@ -86,7 +88,7 @@ def test_counting_references_nowhere_it_takes_less_than_two_microseconds_per_tas
 
 
 def test_runs_are_stopped_where_a_policy_preempts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check_engine, "run", lambda *_, **__: None)  # the kernel's side of the cases says it
+    monkeypatch.setattr(engine_cases, "compiled", lambda *_, **__: None)  # the kernel's side of the cases says it
     for kind in ("srtf", "las"):
         logs = [check_engine.both(number, kind)[0].log.rows() for number in range(5)]
         assert sum(int((log["kind"] == Kind.PREEMPTED).sum()) for log in logs) > 20
@@ -99,18 +101,18 @@ def test_with_too_little_space_it_grows_and_writes_the_same() -> None:
 
 
 def test_a_single_byte_makes_a_difference() -> None:
-    jobs = check_engine.jobs_of(check_engine.random.Random(1))
-    cluster = check_engine.cluster_of(check_engine.random.Random(1))
-    one, other = (check_engine.run(cluster, jobs, "sjf") for _ in range(2))
-    assert check_engine.equal(one, other)
+    jobs = engine_cases.jobs_of(random.Random(1))
+    cluster = engine_cases.cluster_of(random.Random(1))
+    one, other = (engine_cases.compiled(cluster, jobs, "sjf") for _ in range(2))
+    assert engine_cases.equal(one, other)
     other.log.rows()["gpus"][-2] ^= 1
-    assert not check_engine.equal(one, other)
+    assert not engine_cases.equal(one, other)
 
 
 def test_the_cases_hold_everything_that_the_engine_knows() -> None:
-    drawn = [check_engine.random.Random(number) for number in range(200)]
-    clusters = [check_engine.cluster_of(rng) for rng in drawn]
-    tasks = [task for rng in drawn for job in check_engine.jobs_of(rng) for task in job.tasks]
+    drawn = [random.Random(number) for number in range(200)]
+    clusters = [engine_cases.cluster_of(rng) for rng in drawn]
+    tasks = [task for rng in drawn for job in engine_cases.jobs_of(rng) for task in job.tasks]
     assert any(node.gpus > 62 for cluster in clusters for node in cluster.nodes)
     assert any(node.gpu is None for cluster in clusters for node in cluster.nodes)
     assert any(len(cluster.gpu_types) > 2 for cluster in clusters)
@@ -134,3 +136,19 @@ def test_shares_of_gpus_that_the_log_cannot_name_are_left_to_the_kernel(gpus: in
     jobs = JobArrays.of([Job.single("j", Task("t", 1.0, gpus=asked))])
     scene = read_scenario(cluster, jobs, Recorded(), Estimates(), 0)
     assert ("nodes of more than 62 GPUs" in too_much(scene, plan_for("sjf", Preemption()).loop)) is refused
+
+
+@pytest.mark.family("episodes")
+def test_a_different_byte_in_an_observation_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dagsim.families.episodes.side_by_side import CompiledEpisodes
+
+    observe = CompiledEpisodes.observe
+
+    def changed(self: Any, which: np.ndarray) -> Any:
+        shown = observe(self, which)
+        shown.tokens[0, -1] += 1.0
+        return shown
+
+    assert check_engine.same_episode(3)
+    monkeypatch.setattr(CompiledEpisodes, "observe", changed)
+    assert not check_engine.same_episode(3)

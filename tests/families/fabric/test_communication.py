@@ -286,7 +286,7 @@ def test_groups_of_ranks_send_one_after_the_other() -> None:
         )
         assert way.seconds(way.alone(routing)) == pytest.approx((3 + 4) / (10 / 2))
     members, routing = [Member(0, 4), Member(1, 4)], Island(4, 10.0).routing(["a", "b"])
-    with pytest.raises(ModelError, match="8 ranks do not split into groups of 3 with stride 1"):
+    with pytest.raises(ModelError, match="8 ranks cannot be divided into groups of 3 with stride 1"):
         exchange(StepTraffic(0.0, 1.0, groups=(GroupTraffic(1.0, 3),)), members, routing, 1e11)
 
 

@@ -171,6 +171,17 @@ def test_the_table_says_what_the_json_says(tmp_path: Path) -> None:
     assert "If all jobs run to their limits and nobody else comes, it starts in 55 min." in text
 
 
+def test_contradictions_of_the_snapshot_and_the_site_come_before_the_answer(tmp_path: Path) -> None:
+    jobs = [queued(1, 4, "RUNNING", nodes="n7"), queued(2, 4, account="nobody")]
+    answer = why(tmp_path, jobs, "2")
+    kinds = {of["kind"] for of in answer["audit"]["contradictions"]}
+    assert kinds == {"nodes", "accounts"}
+    words = ["why", "--state", str(tmp_path / "now.json"), "-c", str(tmp_path / "site.yaml"), "--samples", "3", "2"]
+    text = " ".join(CliRunner().invoke(app, words, catch_exceptions=False).output.split())
+    for name in ("n7", "nobody"):
+        assert -1 < text.index(name) < text.index("Job 2")
+
+
 @pytest.mark.parametrize("others", ["", "  - {name: early, nodes: [n], start_s: 1699990000, end_s: 1699999000}\n"])
 def test_a_job_waits_for_the_next_time_of_its_own_reservation(tmp_path: Path, others: str) -> None:
     """Its first time was an hour ago, and it is held every three hours; reservations come in any order."""

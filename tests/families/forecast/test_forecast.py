@@ -20,7 +20,15 @@ from typer.testing import CliRunner
 from dagsim.cli import app
 from dagsim.families.forecast.backtest import Backtest, Forecasts, instants_of, played
 from dagsim.families.forecast.calibration import Outcomes, calibrated, censoring_weights, kaplan_meier, pooled
-from dagsim.families.forecast.futures import Future, Player, QueueState, Usage, starts_by
+from dagsim.families.forecast.futures import (
+    Future,
+    Player,
+    QueueState,
+    Usage,
+    run_time_classes,
+    run_times_at,
+    starts_by,
+)
 from dagsim.families.forecast.job_log import JobLog, read_sacct_log
 from dagsim.families.forecast.live import expected
 from dagsim.families.forecast.members import Forecaster, Past
@@ -416,7 +424,7 @@ def test_nothing_after_the_instant_matters_on_a_real_site(data: Path, site_a: tu
 
 @pytest.mark.data
 def test_usage_is_that_of_sshare(data: Path, site_a: tuple[ClusterScenario, JobLog]) -> None:
-    """What Slurm had charged each user after ten hours, running jobs included: within 4 %."""
+    """What Slurm had charged each user after ten hours, running jobs included: within 4%."""
     site, log_ = site_a
     assert site.queues is not None
     snapshot = data / "golden/slurm/site-A/snap/036420"
@@ -479,6 +487,36 @@ def test_a_log_holds_what_was_asked_for_and_when_it_was_known(tmp_path: Path) ->
     assert np.isinf(state.eligible_s).tolist() == [False, False, True, True]
 
 
+def test_a_requeued_job_holds_its_nodes_and_its_usage_in_every_attempt(tmp_path: Path) -> None:
+    head, *_ = SACCT.splitlines()
+    kind = "600|00:00:00|60|1|4|cpu=4,mem=1G,node=1|cpu=4,mem=1G,node=1"
+    rows = [
+        f"8|8_1|ada|bio|batch|normal|PREEMPTED|1000|1000|1100|1400|{kind}|n1|sbatch -a 0-3%2 -t 60",
+        f"8|8_1|ada|bio|batch|normal|NODE_FAIL|1401|1700|1750|1900|{kind}|n2|sbatch -a 0-3%2 -t 60",
+        f"8|8_1|ada|bio|batch|normal|COMPLETED|1901|2200|2300|2900|{kind}|n1|sbatch -a 0-3%2 -t 60",
+        f"9|9|bo|bio|batch|normal|COMPLETED|2000|2000|2000|2600|{kind}|n3|sbatch -t 60",
+        f"9|9|ada|bio|batch|normal|COMPLETED|200000|200000|200000|200600|{kind}|n3|sbatch -t 60",
+    ]
+    for name, text in {"sacct.txt": rows, "again.txt": rows[:2]}.items():  # months of a log overlap
+        (tmp_path / name).write_text("\n".join([head, *text]) + "\n")
+    log_ = read_sacct_log(tmp_path, TraceOptions())
+    assert log_.jobs.ids.tolist() == ["8_1", "8_1", "8_1", "9", "9"]
+    assert log_.array.tolist() == ["8", "8", "8", "9", "9"]
+    assert log_.requeued.tolist() == [True, True, False, False, False]
+    assert log_.eligible_s[:3].tolist() == [1000.0, 1700.0, 2200.0]
+    assert log_.run_s.tolist() == [300.0, 150.0, 600.0, 600.0, 600.0]
+    assert log_.jobs.request is not None
+    assert {request and request.array for request in log_.jobs.request.tolist()} == {"8", ""}
+    for t, nodes in {1200.0: [("n1",)], 1800.0: [("n2",)], 1650.0: [], 2400.0: [("n1",), ("n3",)]}.items():
+        state = QueueState.at(log_, t)
+        assert log_.nodes.chosen(state.running).tolist() == nodes
+    assert log_.jobs.ids[QueueState.at(log_, 1650.0).waiting].tolist() == ["8_1"]
+    assert np.isinf(QueueState.at(log_, 1650.0).eligible_s).all()  # Slurm waits before it starts a job again
+    times = RunTimes()
+    run_times_at(log_, [0, 1, 2] * 200, times)
+    assert times.draw(0.2, run_time_classes(log_, 0), 0.0) == pytest.approx(600 / 3600)
+
+
 def test_listings_of_a_queue(tmp_path: Path) -> None:
     file = tmp_path / "squeue.tsv"
     file.write_text(
@@ -538,7 +576,7 @@ def test_starts_of_an_archive_log_are_its_waits(tmp_path: Path) -> None:
     assert answer["baselines"]["history"]["raw"]["crps_log"] < answer["baselines"]["limits"]["raw"]["crps_log"]
     result = CliRunner().invoke(app, ["eta", "--backtest", str(written("none.swf", [-1] * 120)), *words])
     assert result.exit_code == 2
-    assert "no starts of jobs" in result.output
+    assert "contains no start times" in result.output
 
 
 def test_logarithms_are_natural() -> None:
@@ -590,7 +628,7 @@ def test_forecasts_of_a_snapshot(tmp_path: Path) -> None:
     assert "Not calibrated" in shown
     wrong = CliRunner().invoke(app, [*command, "9"])
     assert wrong.exit_code == 2
-    assert "job 9 is not waiting there" in wrong.output
+    assert "job 9 is not waiting in this snapshot" in wrong.output
 
 
 @pytest.fixture
@@ -753,7 +791,7 @@ def test_words_of_a_forecast_begin_below_their_heads_and_numbers_end_there(snaps
     lines = CliRunner().invoke(app, words, catch_exceptions=False).stdout.splitlines()
     at = next(number for number, line in enumerate(lines) if {"job", "user", "partition"} <= set(line.split()))
     heads, row = lines[at], next(line for line in lines[at + 1 :] if line.strip(" ─"))
-    for head in ("job", "user", "partition", "90 %", "waits for"):
+    for head in ("job", "user", "partition", "90%", "waits for"):
         assert row[heads.index(head)] != " ", head
     for head in ("median", "in 1 h", "in 24 h"):
         assert row[heads.index(head) + len(head) - 1] != " ", head

@@ -201,7 +201,7 @@ def test_a_queue_with_more_quota_is_an_alternative_with_who_gains_and_who_loses(
     same.write_text(json.dumps(queues[1]))
     refused = CliRunner().invoke(app, [*words[:-1], str(same)])
     assert refused.exit_code == 2
-    assert "its objects are those of the configuration already" in refused.stderr
+    assert "the configuration already contains the same objects" in refused.stderr
 
 
 def test_settings_that_are_not_modelled_are_counted_by_workloads(tmp_path: Path) -> None:

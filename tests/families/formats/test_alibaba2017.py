@@ -46,7 +46,7 @@ def test_every_dirty_row_is_dropped_for_its_reason(sample: Any) -> None:
         "with an end before the start": 1,
         "with an unknown status": 1,
         "without modify_timestamp": 1,
-        "with an impossible value for instance_num": 1,
+        "with an invalid value for instance_num": 1,
         "with a non-numeric value for instance_num": 1,
         "with a negative demand": 1,
         "with a wrong number of fields": 1,

@@ -89,7 +89,7 @@ def test_every_dirty_row_is_dropped_for_its_reason(sample: Any) -> None:
         "with an end before the start": 1,
         "without end": 1,
         "given twice": 1,
-        "with an impossible value for number of instances": 1,
+        "with an invalid value for number of instances": 1,
         "with a non-numeric value for number of instances": 1,
         "with an unknown status": 1,
         "with an impossible time": 1,

@@ -339,4 +339,4 @@ def test_a_record_of_grid_engine_needs_its_fields_and_a_submission(read: Reading
     (tmp_path / "accounting").write_text("\n".join(lines) + "\n")
     got = read(tmp_path / "accounting", "gridengine")
     assert len(got.jobs) == 1
-    assert got.dropped == {"without a submission time": 1, "with fewer fields than a record has": 1}
+    assert got.dropped == {"without a submission time": 1, "with too few fields": 1}

@@ -99,7 +99,7 @@ def test_wrong_rows_are_dropped_with_reasons(read: Reading, samples: Path, tmp_p
     head, row, *_ = (samples / "pm100" / "job_table.csv").read_text(encoding="utf-8").splitlines()
     wrong = (
         ("", "", ""),
-        (",2,256,", ",0,256,", "with an impossible value for num_nodes_alloc"),
+        (",2,256,", ",0,256,", "with an invalid value for num_nodes_alloc"),
         (",474,", ",-3,", "with an invalid size in mem_alloc"),
         ("09:10:30", "08:10:30", "with times out of order"),
         ("2020-05-10 09:00:00+00:00", "soon", "with an invalid date in submit_time"),

@@ -35,7 +35,7 @@ def test_scale_factors_have_rows_of_their_own(read: Reading, samples: Path) -> N
         (0, 20, False),
         (5, 25, True),
     ]
-    assert got.dropped == {"with an impossible value for scale factor": 1, "with a wrong number of fields": 1}
+    assert got.dropped == {"with an invalid value for scale factor": 1, "with a wrong number of fields": 1}
 
 
 def test_shockwave_gives_durations_where_no_table_does(read: Reading, samples: Path) -> None:

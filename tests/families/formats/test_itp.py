@@ -25,7 +25,7 @@ def test_every_dirty_row_is_dropped_for_its_reason(read: Reading, samples: Path)
     assert read(samples / "itp" / "cluster01.csv").dropped == {
         "given twice": 1,
         "without duration": 1,
-        "with an impossible value for num_gpu": 1,
+        "with an invalid value for num_gpu": 1,
         "with a negative submission_time": 1,
         "with a negative duration": 1,
     }

@@ -109,7 +109,7 @@ def test_work_of_a_known_type_is_counted_on_the_reference(read: Reading, samples
 
 def test_a_node_of_a_million_gpus_is_damage(tmp_path: Path) -> None:
     (tmp_path / "nodes.csv").write_text("sn,cpu_milli,memory_mib,gpu,model\na,1,1,1000000,T4\n")
-    with pytest.raises(TraceError, match=r"nodes\.csv:2: a node with an impossible value for gpu"):
+    with pytest.raises(TraceError, match=r"nodes\.csv:2: a node with an invalid value for gpu"):
         read_openb_nodes(Source(tmp_path / "nodes.csv"))
 
 

@@ -61,7 +61,7 @@ def test_equal_rows_of_a_list_are_kept_and_noted(read: Reading, samples: Path) -
     assert got.dropped == {
         "with an invalid date in timestamp": 1,
         "with a negative duration": 1,
-        "with an impossible value for num_gpus": 1,
+        "with an invalid value for num_gpus": 1,
     }
 
 

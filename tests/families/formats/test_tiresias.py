@@ -17,7 +17,7 @@ def test_a_row_is_a_gang_with_a_model(read: Reading, samples: Path) -> None:
     assert [(job.id, job.arrival_s) for job in got.jobs] == [("0", 0), ("1", 30)]
     (task,) = got.job("1").tasks
     assert (task.work, task.instances, task.gang, task.gpus, task.model) == (150, 8, True, 1, "vgg16")
-    assert got.dropped == {"with an impossible value for num_gpu": 1, "without duration": 1}
+    assert got.dropped == {"with an invalid value for num_gpu": 1, "without duration": 1}
 
 
 def test_muri_counts_in_milliseconds(read: Reading, samples: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pytest
 
 from dagsim.errors import ConfigError
@@ -10,7 +12,7 @@ from dagsim.families.gavel.round_ledger import GavelJob, GavelLedger, Situation
 from dagsim.model import Cluster, Job, Task
 from dagsim.model.log import Kind
 from dagsim.model.queues import NodeReservation, QueueTree
-from dagsim.systems.cluster import ClusterKernel, Preemption
+from dagsim.systems.cluster import ClusterKernel, NodeFailures, Preemption
 from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.policies import POLICIES
 
@@ -144,3 +146,100 @@ def test_a_job_with_next_to_no_work_left_waits_behind_a_reservation_in_whole_rou
     log = ClusterKernel(cluster, jobs, Models(queues=queues)).run(policy).log
     assert sum(row.kind == Kind.COMPLETED for row in log) == 2
     assert max(row.time_s for row in log) < 1050
+
+
+def crowd(seed):
+    """Jobs of up to a few thousand rounds of 1 s, more than fit at some times and fewer at others."""
+    rng, now, jobs = random.Random(seed), 0.0, []
+    for number in range(8):
+        now += rng.choice((0.0, rng.expovariate(1 / 300), rng.expovariate(1 / 5000)))
+        work = rng.choice((rng.expovariate(1 / 3000), float(rng.randint(1, 9000)), 2.0 ** rng.randint(1, 13)))
+        gpus, instances = rng.choice((1, 1, 2, 0.5, 0)), rng.choice((1, 1, 2))
+        jobs.append(Job.single(f"j{number}", Task("t", work, gpus=gpus, instances=instances), now))
+    return jobs
+
+
+def played(policy, gpus, jobs, models):
+    """The log, the ledger afterwards, and how often the policy was asked."""
+    asked = 0
+
+    class Asked:
+        forgets = policy.forgets
+
+        def decide(self, view):
+            nonlocal asked
+            asked += 1
+            return policy.decide(view)
+
+    schedule = ClusterKernel(Cluster.of(gpus, per_node=2), jobs, models).run(Asked())
+    return list(schedule.log.since(0)), [task.finish_s for task in policy.micro_tasks], asked
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(
+    ("spec", "models"),
+    [
+        ("gavel[round_s=0.7,gap_s=20]", Models()),
+        ("gavel[policy=min_total_duration_perf,round_s=3.3]", Models(preemption=Preemption(restart_s=2.0))),
+        ("gavel[policy=max_min_fairness,round_s=1]", Models(preemption=Preemption("restart", restart_s=3.0))),
+        (
+            "gavel[policy=fifo_perf,round_s=2.3,whole_steps=true]",
+            Models(failures=(NodeFailures(5000.0, 400.0),), preemption=Preemption(on_failure="resume", restart_s=2.0)),
+        ),
+    ],
+)
+def test_rounds_in_which_all_tasks_keep_their_gpus_are_passed_over_with_the_same_log(spec, models, seed, monkeypatch):
+    gpus = {"V100": 6} if seed % 2 else {"V100": 4, "T4": 4}
+    passed = played(POLICIES.create(spec), gpus, crowd(seed), models)
+    monkeypatch.setattr(GavelLedger, "repeats", lambda ledger: False)
+    visited = played(POLICIES.create(spec), gpus, crowd(seed), models)
+    assert passed[:2] == visited[:2]
+    assert passed[2] <= visited[2]
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_sums_over_many_rounds_have_the_bits_that_they_have_round_by_round(seed):
+    rng = random.Random(seed)
+    ledgers = []
+    for _ in range(2):
+        rng.seed(seed)
+        ledger = GavelLedger(
+            {"V100-16": 4, "K80": 4},
+            allocator("max_min_fairness_perf"),
+            order=["V100-16"],
+            round_s=rng.uniform(0.5, 400),
+        )
+        for number in range(3):
+            speed, work = rng.choice((1.0, rng.uniform(0.1, 9))), rng.uniform(1e7, 1e8)
+            ledger.arrive(GavelJob(number, {"V100-16": speed, "K80": 0.0}, 1, work, whole_steps=seed % 2 > 0))
+        now_s = rng.choice((0.0, rng.uniform(0, 1e6)))
+        ledger.close_round(now_s)
+        ledgers.append((ledger, max(task.finish_s for task in ledger.next_round(now_s, more_arrive=True))))
+    (passing, ends_s), (visiting, end_s) = ledgers
+    assert passing.repeats()
+    until_s = ends_s + 3000 * passing.round_s
+    ends_s = passing.pass_rounds(ends_s, until_s)
+    while end_s < until_s:
+        visiting.close_round(end_s)
+        end_s = max(task.finish_s for task in visiting.next_round(end_s, more_arrive=True))
+    assert (ends_s, sorted(passing.round)) == (end_s, sorted(visiting.round))
+    assert [job.left for job in passing.jobs.values()] == [job.left for job in visiting.jobs.values()]
+    for ledger, last_s in ((passing, ends_s), (visiting, end_s)):
+        ledger.close_round(last_s)
+        ledger.arrive(GavelJob(9, {"V100-16": 1.0, "K80": 1.0}, 4, 1e6))
+    ends = [ledger.next_round(last_s, more_arrive=True) for ledger in (passing, visiting)]
+    assert ends[0] == ends[1]
+
+
+@pytest.mark.parametrize("works", [(1e12,), (1e12, 2e12), (1e12, 50.0, 3.3e11)])
+def test_a_task_of_1e12_s_that_keeps_its_gpu_takes_few_decisions(works):
+    rows, _, asked = played(POLICIES.create("gavel"), {"V100": 4}, jobs_of(*works), Models())
+    assert max(row[1] for row in rows) == pytest.approx(max(works))
+    assert asked < 300
+
+
+def test_a_job_that_gavel_drops_is_not_started_again():
+    """Whole steps of 2 s never fit into rounds of 1 s, so each job fails five times, and is dropped."""
+    jobs = [Job.single(str(number), Task("t", 50.0, speeds={"V100": 0.5})) for number in range(3)]
+    schedule = ClusterKernel(Cluster.of({"V100": 1}), jobs).run(POLICIES.create("gavel[round_s=1,whole_steps=true]"))
+    assert [row.kind for row in schedule.log].count(Kind.REJECTED) == 3

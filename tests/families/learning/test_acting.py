@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from typing import Any
 
-import check_engine
 import numpy as np
 import pytest
 
@@ -21,6 +21,7 @@ from dagsim.systems.cluster.learnable import TERMS
 from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
 from dagsim.systems.seam import drive
+from dagsim.testing import engine_cases
 
 ALL = RelativeConfig(actions=("preempt", "migrate", "admit"))
 PLACES = {name: place for place, name in enumerate(ALL.features["tokens"])}
@@ -117,10 +118,10 @@ def test_random_choices_end_and_all_rows_can_be_carried_out() -> None:
 
 def stops_of_random_choices(number: int) -> int:
     """The number of runs that random choices stopped or moved, on a random cluster."""
-    rng = check_engine.random.Random(f"acting {number}")
+    rng = random.Random(f"acting {number}")
     scenario = ClusterScenario(
-        check_engine.cluster_of(rng),
-        check_engine.jobs_of(rng),
+        engine_cases.cluster_of(rng),
+        engine_cases.jobs_of(rng),
         preemption=Preemption("resume" if number % 2 else "restart", restart_s=float(number)),
         admission=number % 3 == 0,
     )

@@ -47,7 +47,7 @@ def evaluated(log, agent, out, *more):
 def test_windows_that_an_agent_was_trained_on_are_named_first(log, agent, tmp_path):
     ended = evaluated(log, agent, tmp_path, "--windows", "10x10")
     assert ended.exit_code == 0, ended.output
-    assert "8 of 10 windows contain jobs from the first 80 % of the trace" in ended.stderr
+    assert "8 of 10 windows contain jobs from the first 80% of the trace" in ended.stderr
     assert "workload.part=[0.8,1]" in ended.stderr
     rest = evaluated(log, agent, tmp_path, "--windows", "4x10", "--set", "workload.part=[0.8,1]")
     assert rest.exit_code == 0, rest.output

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-import check_engine
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -19,6 +19,7 @@ from dagsim.families.learning.nets.actor import stack
 from dagsim.model import Cluster, Job, Node, Start, Task, TaskGraph, gpu_type
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
+from dagsim.testing import engine_cases
 
 CONFIG = RelativeConfig()
 WEIGHTS = np.random.default_rng(5).normal(size=len(CONFIG.features["tokens"]))
@@ -59,8 +60,8 @@ def played(scenario: ClusterScenario, by: float = 1.0) -> tuple[list[np.ndarray]
 
 def cases(number: int) -> tuple[Cluster, list[Job]]:
     """A random cluster, and jobs whose seconds are not 0 and differ."""
-    rng = check_engine.random.Random(f"relative {number}")
-    cluster, jobs = check_engine.cluster_of(rng), check_engine.jobs_of(rng)
+    rng = random.Random(f"relative {number}")
+    cluster, jobs = engine_cases.cluster_of(rng), engine_cases.jobs_of(rng)
     tasks = lambda job: tuple(replace(task, work=rng.lognormvariate(5.0, 1.5)) for task in job.graph.tasks)  # noqa: E731
     return cluster, [replace(job, graph=TaskGraph(tasks(job), job.graph.edges)) for job in jobs]
 

@@ -74,7 +74,7 @@ def test_a_cycle_is_named() -> None:
 
 
 def test_an_edge_to_an_unknown_operation_is_named() -> None:
-    with pytest.raises(GraphError, match="the edge '1' -> '7' names '7': no such op"):
+    with pytest.raises(GraphError, match="the edge '1' -> '7' names '7', which does not exist"):
         ComputationGraph.of("bad", map(op, "12"), [("1", "7")])
 
 

@@ -176,7 +176,9 @@ def test_a_second_decision_is_refused() -> None:
     asked = kernel([job()])
     conversation = asked.decisions()
     next(conversation)
-    with pytest.raises(IllegalDecision, match="no job is waiting for a decision, because job 0 has already had one"):
+    with pytest.raises(
+        IllegalDecision, match="no job is waiting for a decision, because the decision for job 0 has already been made"
+    ):
         conversation.send([Partition(0, 1), Partition(0, 1)])
 
 

@@ -247,7 +247,7 @@ def test_partitions_have_nodes_of_their_own_and_tiers_go_first() -> None:
     jobs = [job("now", 0, 10, 4), job("now too", 0, 10, 4), job("l", 1, 10, 4), job("h", 2, 10, 4, partition="high")]
     got = starts(played(jobs, f"slurm-multifactor[{FIFO}]", queues=queues))
     assert got == {"now": 0, "now too": 0, "h": 10, "l": 10}
-    with pytest.raises(ConfigError, match="no node and no group of nodes 'x'"):
+    with pytest.raises(ConfigError, match="no node or group of nodes called 'x'"):
         played(jobs, "slurm-multifactor", queues=QueueTree(partitions=(NodePartition("p", ("x",)),)))
 
 

@@ -362,7 +362,7 @@ _HUGE = "9" * 5000
             "slurm.conf",
             "default_queue_depth=50",
             "default_queue_depth=-1",
-            "an impossible value for default_queue_depth",
+            "an invalid value for default_queue_depth",
         ),
         (
             "slurm.conf",

@@ -156,7 +156,7 @@ def test_what_is_written_reads_back(tmp_path: Path, suffix: str) -> None:
 
 
 def test_drawn_durations_cannot_be_written(tmp_path: Path, synthetic: list[SparkJob]) -> None:
-    with pytest.raises(ModelError, match="drawn, not recorded"):
+    with pytest.raises(ModelError, match="random instead of recorded"):
         write_dump(tmp_path / "w.json", synthetic[:1], 8)
 
 

@@ -28,13 +28,13 @@ def test_jobs_turned_away_are_counted_by_cause_and_by_beta() -> None:
     (cause,), (beta,) = rejected_by_cause(runs), rejected_by_beta(runs)
     assert cause.heads == ("", "jobs", "turned\naway", "no place\nfree", "would take\ntoo long")
     assert list(cause.rows) == [
-        ("strict", "4", "2 (50.0 %)", "1 (25.0 %)", "1 (25.0 %)"),
-        ("open", "4", "1 (25.0 %)", "0 (0.0 %)", "1 (25.0 %)"),
+        ("strict", "4", "2 (50.0%)", "1 (25.0%)", "1 (25.0%)"),
+        ("open", "4", "1 (25.0%)", "0 (0.0%)", "1 (25.0%)"),
     ]
     assert beta.heads == ("", "beta up\nto 0.25", "beta up\nto 0.5", "beta up\nto 1", "beta over\n1")
     assert list(beta.rows) == [
-        ("strict", "100.0 % of 1", "100.0 % of 1", "0.0 % of 1", "0.0 % of 1"),
-        ("open", "100.0 % of 1", "0.0 % of 1", "0.0 % of 1", "0.0 % of 1"),
+        ("strict", "100.0% of 1", "100.0% of 1", "0.0% of 1", "0.0% of 1"),
+        ("open", "100.0% of 1", "0.0% of 1", "0.0% of 1", "0.0% of 1"),
     ]
 
 
@@ -46,4 +46,4 @@ def test_where_every_job_was_let_in_there_is_nothing_to_say() -> None:
 @pytest.mark.parametrize("reason", RejectReason)
 def test_every_reason_has_words(reason: RejectReason) -> None:
     (cause,) = rejected_by_cause({"all": columns(schedule(turned_away={2: reason}))})
-    assert cause.rows[0][2:] == ("1 (25.0 %)", "1 (25.0 %)")
+    assert cause.rows[0][2:] == ("1 (25.0%)", "1 (25.0%)")

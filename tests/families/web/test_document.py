@@ -130,7 +130,7 @@ def test_markup_in_names_is_shown_as_text(folder: Store, monkeypatch: pytest.Mon
 def test_the_verdict_comes_first_and_in_words(folder: Store) -> None:
     text = page([folder])
     verdict = re.search(r'<p class="verdict">(.*?)</p>', text)[1]
-    assert re.fullmatch(r"sjf: mean JCT [\d.]+ times that of fifo( \(95 % interval .*\))?: .+ of 5 seeds.*\.", verdict)
+    assert re.fullmatch(r"sjf: mean JCT [\d.]+ times that of fifo( \(95% interval .*\))?: .+ of 5 seeds.*\.", verdict)
     assert "identical" not in verdict
     assert text.index('class="verdict"') < text.index("<table")
 

@@ -35,10 +35,10 @@ def test_the_longest_wait_comes_first_with_what_happened_meanwhile() -> None:
     # wide: 18 s before its first run and 3 s after; of 36 GPU-seconds meanwhile 16 + 10 were held; both GPUs were free
     # from 22 to 25, 3 of its 21 s; small came later and went first
     order = "enough GPUs were free: the policy's order or a limit, CPUs or memory"
-    why = f"86 %: too few GPUs were free; 14 %: {order}; 1 later job started first; stopped once"
+    why = f"86%: too few GPUs were free; 14%: {order}; 1 later job started first; stopped once"
     assert list(worst_waits(columns(schedule)).rows) == [
-        ("wide", "-", "2", "21", "18", "72 %", why),
-        ("small", "-", "1", "6", "6", "100 %", "100 %: too few GPUs were free"),
+        ("wide", "-", "2", "21", "18", "72%", why),
+        ("small", "-", "1", "6", "6", "100%", "100%: too few GPUs were free"),
     ]
 
 
@@ -51,7 +51,7 @@ def test_a_job_without_work_is_in_no_range_of_beta() -> None:
         schedule.log.append((Kind.ARRIVED, 0.0, number, -1, -1, -1, 0, 0, 0.0))
         schedule.log.append((Kind.REJECTED, 0.0, number, -1, -1, -1, 0, 0, float(RejectReason.BY_POLICY)))
     (by_beta,) = rejected_by_beta({"fifo": columns(schedule)})
-    assert (by_beta.heads[1:], by_beta.rows) == (("beta up\nto 0.5",), [("fifo", "100.0 % of 1")])
+    assert (by_beta.heads[1:], by_beta.rows) == (("beta up\nto 0.5",), [("fifo", "100.0% of 1")])
 
 
 def test_a_job_that_waits_beside_free_gpus_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,10 +71,10 @@ def test_a_job_that_waits_beside_free_gpus_is_told_so(monkeypatch: pytest.Monkey
     ]:
         schedule.log.append(row)
     ((*_, why),) = worst_waits(columns(schedule)).rows
-    assert why == "100 %: enough GPUs were free: the policy's order or a limit, CPUs or memory"
+    assert why == "100%: enough GPUs were free: the policy's order or a limit, CPUs or memory"
     monkeypatch.setattr("dagsim.families.web.wait_sections._MOST_LOOKED_AT", 0)  # as of a large run
     ((*_, why),) = worst_waits(columns(schedule)).rows
-    assert why == "1 GPU free for 100 % of the time before: type, nodes or the policy's order kept it"
+    assert why == "1 GPU free for 100% of the time before: type, nodes or the policy's order kept it"
 
 
 def test_without_gpus_nothing_is_said_of_them() -> None:
@@ -91,13 +91,13 @@ def test_exactly_the_gpus_asked_for_are_enough() -> None:
     # a large cluster is only asked for the number of free GPUs, which may be a sum of shares with rounding
     free = Steps(np.array([0.0, 4.0]), np.array([0.3 - 1e-12, 0.3 - 2e-9]), 10.0)
     kept = "type, nodes or the policy's order kept it"
-    assert _room(free, 0.3, 0.0, 4.0) == f"0.3 GPUs free for 100 % of the time before: {kept}"
-    assert _room(free, 0.3, 4.0, 10.0) == "fewer than 0.3 GPUs free for 100 % of the time before"
+    assert _room(free, 0.3, 0.0, 4.0) == f"0.3 GPUs free for 100% of the time before: {kept}"
+    assert _room(free, 0.3, 4.0, 10.0) == "fewer than 0.3 GPUs free for 100% of the time before"
     whole = Steps(np.array([0.0, 6.0]), np.array([1.0, 2.0]), 10.0)
-    assert _room(whole, 2.0, 0.0, 10.0) == "fewer than 2 GPUs free for 60 % of the time before"
-    assert _room(whole, 2.0, 2.0, 10.0) == "fewer than 2 GPUs free for 50 % of the time before"
-    assert _room(whole, 2.0, 3.0, 10.0) == f"2 GPUs free for 57 % of the time before: {kept}"
-    assert _room(whole, 1.0, 0.0, 10.0) == f"1 GPU free for 100 % of the time before: {kept}"
+    assert _room(whole, 2.0, 0.0, 10.0) == "fewer than 2 GPUs free for 60% of the time before"
+    assert _room(whole, 2.0, 2.0, 10.0) == "fewer than 2 GPUs free for 50% of the time before"
+    assert _room(whole, 2.0, 3.0, 10.0) == f"2 GPUs free for 57% of the time before: {kept}"
+    assert _room(whole, 1.0, 0.0, 10.0) == f"1 GPU free for 100% of the time before: {kept}"
 
 
 def test_a_wait_that_came_after_the_first_start_is_told() -> None:
@@ -120,4 +120,4 @@ def test_a_wait_that_came_after_the_first_start_is_told() -> None:
         schedule.log.append(row)
     (row,) = worst_waits(columns(schedule)).rows
     assert row[:5] == ("long", "-", "1", "8", "2")
-    assert row[-1].endswith("stopped once; 75 % of the wait after its first start")
+    assert row[-1].endswith("stopped once; 75% of the wait after its first start")

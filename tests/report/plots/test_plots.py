@@ -82,7 +82,7 @@ def test_the_cdf_ends_at_the_fraction_completed(schedule_of):
 
 def test_the_timeline_shows_every_step_of_a_small_schedule(schedule):
     above, below = timeline(schedule).axes
-    assert above.get_title(loc="left") == "GPUs held: 29.1 % of 8"  # (200 + 30 + 700) / (8 x 400)
+    assert above.get_title(loc="left") == "GPUs held: 29.1% of 8"  # (200 + 30 + 700) / (8 x 400)
     running = below.get_lines()[0].get_ydata()
     assert running.tolist() == [1, 2, 1, 2, 1, 1]
 

@@ -89,7 +89,7 @@ def test_a_job_that_can_never_run_is_named_with_the_reason(asked: dict[str, obje
 def test_shares_are_of_jobs_and_of_the_hours_that_the_log_has_most_of() -> None:
     few = [job(0, cpus=100, work=36_000.0), *[job(at, cpus=10) for at in range(1, 300)]]
     text = said(few)
-    assert text.startswith("warning: 1 of 300 jobs (0.33 %, 25% of the core-hours)")
+    assert text.startswith("warning: 1 of 300 jobs (0.33%, 25% of the core-hours)")
     assert "100 CPUs on one node, where the largest has 64 (1 job: j0)" in text
     small = audit([job(0, cpus=100, work=3.6), *[job(at, cpus=10) for at in range(1, 300)]])
     assert (small.sentences(), len(small.sentences(urgent=False))) == ([], 1)

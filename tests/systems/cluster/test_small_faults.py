@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from math import inf
 
-import check_engine
 import pytest
 
 from dagsim.model import (
@@ -39,6 +38,7 @@ from dagsim.systems.cluster.models.runtime import Estimates
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.stalled import GONE, why_unfinished
 from dagsim.systems.cluster.view import ClusterView
+from dagsim.testing import engine_cases
 
 A100, T4 = gpu_type("A100-40"), gpu_type("T4")
 ONE = Cluster((Node("n", A100, 1),))
@@ -352,7 +352,7 @@ def test_both_engines_know_where_a_speed_of_0_leaves_a_task() -> None:
     jobs = [single(f"j{n}", 1e200 if n % 5 == 3 else n % 4, n / 3, speeds=slow_on[n % 5]) for n in range(40)]
     for policy in ("fifo", "sjf"):
         live = ClusterKernel(MIXED, [*jobs]).run(POLICIES.create(policy)).log
-        assert check_engine.run(MIXED, jobs, policy).log == live
+        assert engine_cases.compiled(MIXED, jobs, policy).log == live
 
 
 class Natural:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import builtins
 import inspect
+import random
 import sys
 from collections.abc import Iterable
 from typing import Any
 
-import check_engine
 import pytest
 
 from dagsim.model import Cluster, Job, Kind, Task, TaskGraph
@@ -16,6 +16,7 @@ from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import drive
+from dagsim.testing import engine_cases
 
 
 def test_terms_are_added_from_left_to_right() -> None:
@@ -36,7 +37,7 @@ def test_the_job_with_less_work_left_by_the_ordered_sum_starts_first(pieces: int
     cluster, jobs = Cluster.of({"V100": 1}), jobs_of(pieces, whole_s)
     logs = [
         drive(ClusterScenario(cluster, jobs).kernel(0), POLICIES.create("srpt-work")).log,
-        check_engine.run(cluster, jobs, "srpt-work").log,
+        engine_cases.compiled(cluster, jobs, "srpt-work").log,
     ]
     assert logs[0] == logs[1]
     started = [row.job for row in logs[0] if row.kind == Kind.STARTED]
@@ -63,8 +64,8 @@ def needs_nothing(name: str) -> bool:
 
 @pytest.mark.parametrize("policy", [name for name in POLICIES.names() if needs_nothing(name)])
 def test_no_policy_adds_fractions_with_sum(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = check_engine.random.Random(f"sums {policy}")
-    cluster, jobs = check_engine.cluster_of(rng), check_engine.jobs_of(rng)
+    rng = random.Random(f"sums {policy}")
+    cluster, jobs = engine_cases.cluster_of(rng), engine_cases.jobs_of(rng)
     scenario = ClusterScenario(cluster, jobs)
     monkeypatch.setattr(builtins, "sum", strict_sum)
     drive(scenario.kernel(1), POLICIES.create(policy))

@@ -140,7 +140,7 @@ def test_rows_with_impossible_nodes_or_gpus_are_dropped(read: Reading, tmp_path:
     (tmp_path / "x.csv").write_text(f"id,arrival_s,gpus,duration_s,nodes\n{rows}")
     got = read(tmp_path / "x.csv")
     assert [(job.id, job.tasks[0].instances, job.tasks[0].gpus) for job in got.jobs] == [("e", 2, 2)]
-    assert got.dropped == {"with an impossible value for nodes": 2, "with a non-numeric value for gpus": 2}
+    assert got.dropped == {"with an invalid value for nodes": 2, "with a non-numeric value for gpus": 2}
 
 
 RECORDS = '{"Nr": 5, "queued": 100, "cards": 2, "ran": 60}', '{"Nr": 6, "queued": 130, "cards": 1, "ran": 30}'

@@ -52,7 +52,7 @@ def test_every_dirty_row_is_dropped_for_its_reason(sample: Any) -> None:
         "given twice": 1,
         "with a negative arrival_s": 1,
         "with a non-numeric value for gpus": 1,
-        "with an impossible value for instances": 1,
+        "with an invalid value for instances": 1,
         "with a gang that is neither yes nor no": 1,
         "with a wrong number of fields": 1,
         "without an id": 1,
@@ -108,7 +108,7 @@ def test_levels_and_segments_have_columns(read: Reading, tmp_path: Path) -> None
     ]  # fmt: skip
     assert got.dropped == {
         "with a level_required that is neither yes nor no": 1,
-        "with an impossible value for segment": 1,
+        "with an invalid value for segment": 1,
     }
 
 

@@ -52,9 +52,9 @@ class KubeDefault:
     kube-scheduler 1.35 with all nodes scored; see ``docs/kubernetes.md``.
 
     ``config`` is a KubeSchedulerConfiguration that sets the weights and arguments of the plugins.
-    Without it, ``scoring`` (``least`` or ``most`` allocated) and the weights of ``cpu``, ``memory``
-    and ``gpu`` change only the strategy of NodeResourcesFit. With ``preempt``, a pod for which no
-    node is found stops pods of lower priority on the node where this does the least harm. A
+    Without ``config``, ``scoring`` (``least`` or ``most`` allocated) and the weights of ``cpu``,
+    ``memory`` and ``gpu`` set the strategy of NodeResourcesFit. With ``preempt``, a pod for which
+    no node is found stops pods of lower priority on the node where this does the least harm. A
     preempted or lost pod comes back after ``restart_s`` seconds, behind the other pods of its
     priority; a victim occupies its node for another ``grace_s`` seconds.
 

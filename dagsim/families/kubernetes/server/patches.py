@@ -110,7 +110,7 @@ def _take(document: Any, operation: str, path: str, value: Any) -> None:
     match operation:
         case "test":
             if place[key] != value:
-                raise InvalidPatch(f"the value at {path} is another one")
+                raise InvalidPatch(f"the value at {path} is different")
         case "remove":
             del place[key]
         case "replace":

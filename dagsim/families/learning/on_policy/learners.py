@@ -34,8 +34,8 @@ class Update(NamedTuple):
 def policy_loss(
     log_p: Tensor, entropy: Tensor, old_log_p: Tensor, advantages: Tensor, clip: float, entropy_weight: float
 ) -> Update:
-    """Return the clipped surrogate (equation 7) minus ``entropy_weight`` x entropy. All tensors are
-    (B,).
+    """Return the clipped surrogate (equation 7) minus ``entropy_weight`` x entropy. All tensors have
+    shape (B,).
 
     ``kl`` estimates how far the policy has moved: E[(r - 1) - log r] (Schulman's note on the
     approximation of the KL divergence).
@@ -87,7 +87,8 @@ def _means(updates: Sequence[Update]) -> dict[str, float]:
 
 def policy_gradient_loss(log_p: Tensor, entropy: Tensor, advantages: Tensor, entropy_weight: float) -> Tensor:
     """Return the policy-gradient loss with an entropy bonus, summed over the batch. Its gradient is
-    that of -E[log p(choice) x advantage] - ``entropy_weight`` x entropy. All tensors are (B,).
+    that of -E[log p(choice) x advantage] - ``entropy_weight`` x entropy. All tensors have shape
+    (B,).
     """
     return -(log_p * advantages).sum() - entropy_weight * entropy.sum()
 

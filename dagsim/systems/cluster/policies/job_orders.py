@@ -321,11 +321,11 @@ def by_total_work(job: JobState) -> float:
 class Tetris:
     """The pair of a ready task and a node with the largest ``a - e p`` comes first.
 
-    ``srpt`` is the weight of ``p``.
+    ``srpt`` is the weight of the remaining work ``p``, relative to the alignment ``a``:
 
     - ``a`` is the dot product of demand and free resources (GPUs, CPUs, memory), all as fractions
       of the node,
-    - ``p`` is the remaining work of its job,
+    - ``p`` is the remaining work of the task's job,
     - ``e = srpt x mean a / mean p`` over all pairs that could start now.
 
     The job with the least remaining work represents its demand class. Gangs are placed by best fit.

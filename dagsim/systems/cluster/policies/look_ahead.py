@@ -58,6 +58,8 @@ class EftWait:
         ConfigError: The order is unknown.
     """
 
+    rehearses = False  # an index has the work that jobs had left
+
     def __init__(self, theta: float = 0.75, order: str = "work", placement: str | PlacementRule = "best-fit") -> None:
         require(theta >= 0, "eft-wait: theta must be 0 or more", theta)
         require(order in _ORDERS, f"eft-wait: order must be one of {', '.join(_ORDERS)}", order)
@@ -283,9 +285,9 @@ class Rollout:
     """One step of policy iteration (Bertsekas, Tsitsiklis and Wu 1997). The candidates are the
     decision to wait, and up to ``width`` pairs of a ready task and a GPU type that fit, shortest
     first. Each candidate is tried out in a ``ClusterView.fork()``, which uses estimates, and
-    contains neither true durations nor future arrivals. There, the ``base`` policy then finishes
-    the current jobs. The candidate with the smallest sum of completion times is carried out. Ties
-    go to waiting.
+    contains neither true durations nor future arrivals. ``base`` is the policy that finishes the
+    current jobs in the fork. The candidate with the smallest sum of completion times is carried
+    out. Ties go to waiting.
 
     Uses estimates; not preemptive. Costly by definition: ``width`` + 1 simulations of the jobs in
     the system per decision.

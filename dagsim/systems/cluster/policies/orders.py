@@ -151,29 +151,33 @@ def by_seconds_per_weight(task: TaskState, type_: int) -> float:
 
 
 def f1(placement: str | PlacementRule = "best-fit") -> Ordered:
-    """``log10(r) n + 870 log10(s)`` (Carastan-Santos and de Camargo, SC 2017). Uses estimates.
-    Cost: O(log n).
+    """The task with the smallest ``log10(r) n + 870 log10(s)`` comes first (Carastan-Santos and de
+    Camargo, SC 2017). ``r`` is the seconds on the fastest type, ``n`` the number of GPUs that start
+    together, and ``s`` the job's arrival. Uses estimates. Cost: O(log n).
     """
     return Ordered(by_f1, placement)
 
 
 def f2(placement: str | PlacementRule = "best-fit") -> Ordered:
-    """``sqrt(r) n + 25600 log10(s)`` (Carastan-Santos and de Camargo, SC 2017). Uses estimates.
-    Cost: O(log n).
+    """The task with the smallest ``sqrt(r) n + 25600 log10(s)`` comes first (Carastan-Santos and de
+    Camargo, SC 2017). ``r`` is the seconds on the fastest type, ``n`` the number of GPUs that start
+    together, and ``s`` the job's arrival. Uses estimates. Cost: O(log n).
     """
     return Ordered(by_f2, placement)
 
 
 def f3(placement: str | PlacementRule = "best-fit") -> Ordered:
-    """``r n + 6860000 log10(s)`` (Carastan-Santos and de Camargo, SC 2017). Uses estimates. Cost:
-    O(log n).
+    """The task with the smallest ``r n + 6860000 log10(s)`` comes first (Carastan-Santos and de
+    Camargo, SC 2017). ``r`` is the seconds on the fastest type, ``n`` the number of GPUs that start
+    together, and ``s`` the job's arrival. Uses estimates. Cost: O(log n).
     """
     return Ordered(by_f3, placement)
 
 
 def f4(placement: str | PlacementRule = "best-fit") -> Ordered:
-    """``r sqrt(n) + 530000 log10(s)`` (Carastan-Santos and de Camargo, SC 2017). Uses estimates.
-    Cost: O(log n).
+    """The task with the smallest ``r sqrt(n) + 530000 log10(s)`` comes first (Carastan-Santos and
+    de Camargo, SC 2017). ``r`` is the seconds on the fastest type, ``n`` the number of GPUs that
+    start together, and ``s`` the job's arrival. Uses estimates. Cost: O(log n).
     """
     return Ordered(by_f4, placement)
 
@@ -505,6 +509,7 @@ class RandomFeasible:
     """
 
     forgets = "how many random numbers had been drawn"
+    rehearses = False  # the order of its bags depends on the numbers drawn, too
 
     def __init__(self, placement: str | PlacementRule = "best-fit") -> None:
         self.placement = placing(placement)

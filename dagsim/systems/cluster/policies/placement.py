@@ -373,6 +373,8 @@ class Fgd:
     typical demands) for each node that has changed (Weng et al., ATC 2023).
     """
 
+    rehearses = False  # how often it is asked depends on what an index remembers
+
     def __init__(self, typical: Mapping[Demand, float] | None = None) -> None:
         self._learns = typical is None
         self.forgets = "the demands that it was asked to place" if self._learns else ""

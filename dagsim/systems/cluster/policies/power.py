@@ -90,12 +90,12 @@ class PowerCap:
 
 class CheapHours:
     """First come, first served, but tasks with slack wait for cheaper hours. When a task becomes
-    ready, it books GPUs. Within its slack, it chooses the start at which its energy costs least and
-    enough GPUs are not booked; of equally cheap starts, the earliest. The latest start is
-    ``deadline`` minus the path to the end of the job. Without a deadline, it is ``wait_s`` after
-    the task became ready (with a deadline, a ``wait_s`` above 0 is a limit as well). If all GPUs
-    are booked within its slack, a task starts as soon as it fits, and so does a task whose GPUs are
-    taken when its booking begins. Of these tasks, the one that may wait least comes first.
+    ready, it books GPUs: within its slack, at the time at which its energy costs least and enough
+    GPUs are not booked yet, or at the earliest of several such times. The slack ends at
+    ``deadline`` minus the path to the end of the job. ``wait_s`` is the longest wait of a task
+    without a deadline; if it is above 0, it also limits the wait of a task with a deadline. If all
+    GPUs are booked within its slack, a task starts as soon as it fits, and so does a task whose
+    GPUs are taken when its booking begins. Of these tasks, the one that may wait least comes first.
 
     ``series`` is a CSV file with prices or carbon intensities (``dagsim.metrics.tariff``). Without
     one, energy costs half as much at night (22 to 6 h). ``begins`` is the ISO date that corresponds
@@ -110,6 +110,7 @@ class CheapHours:
     """
 
     forgets = "the GPUs that tasks had booked"
+    rehearses = False  # an index has the bookings
 
     def __init__(
         self,

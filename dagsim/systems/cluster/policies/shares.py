@@ -199,9 +199,10 @@ def weighted_fair(alpha: float = 0.0, by: By = "job", placement: str | Placement
 
 
 def drf(by: By = "tenant", placement: str | PlacementRule = "best-fit") -> FairShares:
-    """Dominant resource fairness: the tenant with the smallest dominant share comes first. This is
-    the largest of its shares of GPUs, cores and memory, divided by the weight of its first job.
-    Uses no estimates. Cost: ``FairShares`` (Ghodsi et al., NSDI 2011).
+    """Dominant resource fairness: the tenant with the smallest dominant share comes first. The
+    dominant share is the largest of the tenant's shares of GPUs, cores and memory, divided by the
+    weight of the tenant's first job. Uses no estimates. Cost: ``FairShares`` (Ghodsi et al., NSDI
+    2011).
 
     The holders are tenants or jobs (``by``).
     """

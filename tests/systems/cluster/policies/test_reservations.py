@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import NamedTuple
 
-import check_engine
 import numpy as np
 import pytest
 
@@ -13,6 +12,7 @@ from dagsim.model import Cluster, Job, Node, Task, gpu_type
 from dagsim.model.log import Kind
 from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.policies import POLICIES
+from dagsim.testing import engine_cases
 
 SIZE = (4, 12, 24)
 """GPUs, cores and GB of memory of the node."""
@@ -118,7 +118,7 @@ def test_every_resource_is_reserved(policy: str, expected, kinds: tuple[int, ...
         starts, submitted, cluster = simulated(policy, jobs)
         assert starts == expected(jobs), seed
         if policy == "easy":
-            log = check_engine.run(cluster, submitted, "easy").log
+            log = engine_cases.compiled(cluster, submitted, "easy").log
             times = {row[2]: row[1] for row in log.since(0) if row[0] == Kind.STARTED}
             assert [times[at] for at in range(len(jobs))] == starts
 

@@ -1,0 +1,198 @@
+"""Services: functions of families that the core, or other families, call if the family is present.
+
+Each is declared here with its signature, except for those of the GPU cluster, which are declared in
+``systems/cluster/services.py``. A family offers a service as an ``Entry`` of the same name in its
+group ``services``. ``tests/test_services.py`` compares the signatures.
+
+``services.holds_site(folder)`` calls the family's function, and raises an error that names the
+family if the family is missing. ``services.agent_names.offered()`` is the function, or None.
+"""
+# mypy: disable-error-code="empty-body"
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import update_wrapper
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+
+from dagsim.family import missing_family, offered, required
+
+if TYPE_CHECKING:
+    from dagsim.cli.options import Experiment
+    from dagsim.config.schema import Config
+    from dagsim.metrics.standings import RunMetrics
+    from dagsim.model.queues import QueueTree
+    from dagsim.registry import Spec
+    from dagsim.report.grid import TableFormat
+    from dagsim.systems.seam import Policy, Scenario, System
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+class Service(Generic[_P, _R]):
+    """A function that a family may offer, with the signature of ``declared``.
+
+    Calling it raises ``UnknownName``, with the name of the missing family, if no family offers it.
+    """
+
+    def __init__(self, declared: Callable[_P, _R]) -> None:
+        self._name = declared.__name__
+        update_wrapper(self, declared)
+
+    def __call__(self, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        return self.required()(*args, **kwargs)
+
+    def required(self) -> Callable[_P, _R]:
+        """Return the function that the family offers.
+
+        Raises:
+            UnknownName: The family is missing; the message names it.
+        """
+        function: Callable[_P, _R] = required(self._name, "services")
+        return function
+
+    def offered(self) -> Callable[_P, _R] | None:
+        """Return the function that the family offers; None if the family is missing."""
+        return offered(self._name, "services")
+
+    def missing(self) -> str:
+        """Return a text that names the missing family; empty if the family is present."""
+        return missing_family("services", self._name)
+
+
+@Service
+def bounds_of_runs(
+    config: Config, lines: Sequence[RunMetrics], watch: Callable[[Iterable[int]], Iterable[int]] = iter
+) -> dict[int, Any]:
+    """Return the lower bound of the mean completion time for each seed of finished runs."""
+
+
+@Service
+def shares_of_the_way(
+    lines: Sequence[RunMetrics], bounds: Mapping[int, Any], reference: str | None = None
+) -> dict[str, float]:
+    """Return the share of the gap between a reference and the bound that each policy closes."""
+
+
+@Service
+def compile(function: _F) -> _F:
+    """Return the function compiled, if numba is installed."""
+
+
+@Service
+def compile_episodes(*, trials: bool = False) -> bool:
+    """Compile the episodes for later processes, and return whether anything had to be compiled."""
+
+
+@Service
+def measured_applications(
+    folders: Path | str | Sequence[Path | str], names: Sequence[str] | None = None, cluster: str | None = None
+) -> dict[str, Any]:
+    """Return Pollux's measured applications in the folders, by name."""
+
+
+@Service
+def seconds_alone(profile: Any, gpus: int, batch: int) -> float:
+    """Return how many seconds an application takes alone on ``gpus`` GPUs."""
+
+
+@Service
+def forecast_snapshot(settings: Any, state: Path, whole: bool) -> Any:
+    """Return the forecasts of a snapshot with the page that shows them."""
+
+
+@Service
+def explain_waiting(
+    job: str,
+    state: Path,
+    history: Path | None,
+    asked: Experiment,
+    algo: str | None,
+    futures: int,
+    top: int,
+    table: TableFormat,
+    *,
+    as_json: bool,
+) -> None:
+    """Print why a job of a snapshot waits (``dagsim why --state``)."""
+
+
+@Service
+def changed_queues(queues: QueueTree | None, file: Path) -> QueueTree:
+    """Return the queues with the changes of a file (``dagsim whatif --alternative``)."""
+
+
+@Service
+def training_defaults(system: System | type[System]) -> Any:
+    """Return the section ``train`` for a system."""
+
+
+@Service
+def training_filled(section: Any, system: System | type[System]) -> Any:
+    """Return the section ``train`` with the system's defaults where it is silent."""
+
+
+@Service
+def agent(scenario: Scenario, spec: Spec) -> Policy[Any, Any]:
+    """Return a trained agent as a policy."""
+
+
+@Service
+def agent_names() -> tuple[str, ...]:
+    """Return the names of all trained agents."""
+
+
+@Service
+def newest_agent(algorithm: str, root: Path, system: str) -> Path | None:
+    """Return the checkpoint of the newest training run below ``root``."""
+
+
+@Service
+def algorithm_of(path: Path) -> str:
+    """Return the algorithm that trained the agent in a file."""
+
+
+@Service
+def shipped_agent(name: str, system: System | type[System]) -> Path:
+    """Return the checkpoint of a shipped agent."""
+
+
+@Service
+def shipped_agents(system: System | type[System]) -> dict[str, Path]:
+    """Return the shipped checkpoints for a system, by algorithm."""
+
+
+@Service
+def ray_rollouts(ray: Any, config: Config, factory: Any, lockstep: int) -> Any:
+    """Return the roll-outs of a training run on a Ray cluster."""
+
+
+@Service
+def training_events(folder: Path) -> Any:
+    """Return a TensorBoard writer; None if it is not installed."""
+
+
+@Service
+def training_overlap(config: Config, seeds: Iterable[int], checkpoint: Path) -> str | None:
+    """Return a warning if the runs use windows on which the agent was trained."""
+
+
+@Service
+def holds_site(folder: Path) -> bool:
+    """Return whether a folder or file describes a site."""
+
+
+@Service
+def import_site(
+    paths: Sequence[Path],
+    out: Path,
+    *,
+    gpus: str | None = None,
+    timezone: str | None = None,
+    keep_all: bool = False,
+    strict: bool = False,
+) -> list[str]:
+    """Write the configuration of the site that the files describe, and return remarks on it."""

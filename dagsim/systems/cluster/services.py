@@ -1,0 +1,52 @@
+"""Services that only the GPU cluster needs; see ``dagsim.services``."""
+# mypy: disable-error-code="empty-body"
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from dagsim.services import Service
+
+if TYPE_CHECKING:
+    from dagsim.model.job import Job
+    from dagsim.model.log import Schedule
+    from dagsim.systems.cluster.jobs import JobStream
+    from dagsim.systems.cluster.models import Models
+    from dagsim.systems.cluster.scenario import ClusterScenario
+    from dagsim.systems.seam import CodecSettings, EngineUse
+
+
+@Service
+def compiled(
+    scenario: ClusterScenario, jobs: JobStream, policy: str, seed: int, on_arrivals: Callable[[int], None] | None
+) -> Any:
+    """Return the compiled kernel of a run (``Engaged``), or the reason against it (a text)."""
+
+
+@Service
+def why_not_compiled(scenario: ClusterScenario, policy: str, observed: bool = False) -> str:
+    """Return the reason against the compiled engine that is known without jobs; empty if there is
+    none."""
+
+
+@Service
+def faster_engine(scenario_of: Callable[[], ClusterScenario], policy: str, engine: EngineUse, wall_s: float) -> str:
+    """Return a hint after a long run in SimPy; empty if there is nothing to say."""
+
+
+@Service
+def why_no_episodes(scenario: ClusterScenario, codec: CodecSettings, terms: Mapping[str, float]) -> str:
+    """Return the reason against compiled episodes; empty if there is none."""
+
+
+@Service
+def compiled_episodes(
+    scenario: Any, count: int, codec: CodecSettings, terms: Mapping[str, float], scale: float, recorded: bool
+) -> Any:
+    """Return many episodes that are simulated together, or the reason against them (a text)."""
+
+
+@Service
+def link_traffic(schedule: Schedule, jobs: list[Job], models: Models) -> list[Any]:
+    """Return the traffic on each link in a simulation."""

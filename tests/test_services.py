@@ -1,0 +1,60 @@
+"""Services: the functions that families offer are those that the core declares."""
+
+import importlib
+import inspect
+import re
+from typing import Any
+
+import pytest
+
+from dagsim import family, services
+from dagsim.errors import UnknownName
+from dagsim.family import family_entries
+from dagsim.services import Service
+from dagsim.systems.cluster import services as cluster_services
+
+DECLARED = {
+    name: one
+    for module in (services, cluster_services)
+    for name, one in vars(module).items()
+    if isinstance(one, Service)
+}
+
+
+def offers() -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for home, entry in family_entries("services"):
+        module, _, attr = str(entry.target).partition(":")
+        assert entry.name not in found, "two families offer it"
+        found[entry.name] = getattr(importlib.import_module(home + module), attr)
+    return found
+
+
+def agrees(declared: Any, offered: Any) -> bool:
+    """Whether two annotations, as they are written, are equal where the core can name the type."""
+    if "Any" in str(declared) or offered is inspect.Signature.empty:
+        return True
+    return re.sub("Function|_F", "", str(declared)) == re.sub("Function|_F", "", str(offered))
+
+
+def test_each_declared_service_is_offered_and_each_offered_one_is_declared() -> None:
+    assert {*offers()} == {*DECLARED}
+
+
+@pytest.mark.parametrize("name", sorted(DECLARED))
+def test_a_function_has_the_signature_under_which_it_is_called(name: str) -> None:
+    declared, offered = (inspect.signature(one) for one in (DECLARED[name], offers()[name]))
+    for mine, theirs in zip(declared.parameters.values(), offered.parameters.values(), strict=True):
+        assert (mine.name, mine.kind) == (theirs.name, theirs.kind)
+        assert (mine.default is mine.empty) == (theirs.default is theirs.empty)
+        assert agrees(mine.annotation, theirs.annotation), mine.name
+    assert agrees(declared.return_annotation, offered.return_annotation)
+
+
+def test_a_service_of_a_missing_family_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    rest = {name: one for name, one in family.families().items() if name != "learning"}
+    monkeypatch.setattr(family, "families", lambda: rest)
+    assert services.agent_names.offered() is None
+    assert services.agent_names.missing() == "belongs to the family learning, which this installation lacks"
+    with pytest.raises(UnknownName, match="'agent_names' belongs to the family learning"):
+        services.agent_names()
