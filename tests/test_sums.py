@@ -29,7 +29,6 @@ WHOLE_NUMBERS = {
         "sum(piece.count for piece in pieces)",
     },
     "traces/batch.py": {"sum(counts)"},
-    "families/formats/flux.py": {'sum(len(hosts(f"x[{ids}]")) for ids in ranges[:1])'},
     "families/pbs/pbs_jobs.py": {
         "sum( int(last) - int(first) + 1 for first, dash, last in ranges_ if dash and (first + last).isdecimal() )",
         "sum(chunk.pieces for chunk in parsed)",

@@ -16,6 +16,7 @@ from dagsim.family import refuse_missing
 from dagsim.model import Cluster, Job, Kind, TaskGraph
 from dagsim.registry import nearest
 from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
+from dagsim.text import count_of
 from dagsim.traces.export import Written, export, formats
 
 
@@ -54,9 +55,9 @@ def write_run(
     runs, earlier = _last_runs(store)
     jobs = list(scenario.jobs(line.seed))
     ran = [_as_it_ran(job, runs[number], scenario) for number, job in enumerate(jobs) if number in runs]
-    parts = [f"{len(jobs) - len(ran):,} jobs that did not end"] if len(ran) < len(jobs) else []
+    parts = [f"{count_of(len(jobs) - len(ran), 'job', 'jobs')} that did not end"] if len(ran) < len(jobs) else []
     parts += [f"{earlier:,} stopped runs before the last run of their job"] if earlier else []
-    summary = f"{line.policy}, seed {line.seed}: {len(ran):,} jobs" + (
+    summary = f"{line.policy}, seed {line.seed}: {count_of(len(ran), 'job', 'jobs')}" + (
         f"; left out {', '.join(parts)}" if parts else ""
     )
     return summary, export(to_format, to, counted(ran), scenario.cluster)

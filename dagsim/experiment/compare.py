@@ -34,6 +34,7 @@ from dagsim.model import Job
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster import services
 from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
+from dagsim.text import count_of
 
 if TYPE_CHECKING:
     from dagsim.systems.cluster.network.links import LinkUse
@@ -239,7 +240,9 @@ def _jcts(folder: Store, policy: str) -> Floats:
     number = next(place for place, line in enumerate(folder.lines()) if line.policy == policy)
     schedule = columns(folder.schedule(number))
     if schedule.jobs.unfinished.any():
-        raise InputError(f"blocks: {policy} left {int(schedule.jobs.unfinished.sum())} jobs unfinished")
+        raise InputError(
+            f"blocks: {policy} left {count_of(int(schedule.jobs.unfinished.sum()), 'job', 'jobs')} unfinished"
+        )
     let_in = schedule.jobs.accepted
     order = np.argsort(schedule.jobs.arrival_s[let_in], kind="stable")
     jcts: Floats = jct(schedule)[let_in][order]

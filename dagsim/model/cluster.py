@@ -12,6 +12,7 @@ from dagsim.errors import ModelError, require
 from dagsim.model.arithmetic import check_numbers, check_whole, ordered_sum
 from dagsim.model.gpu import GpuType, gpu_type
 from dagsim.model.mig import MIG_TABLES
+from dagsim.text import count_of
 
 
 class PowerState(IntEnum):
@@ -224,4 +225,6 @@ class Cluster:
 
     def __str__(self) -> str:
         parts = [f"{count} x {name}" for name, count in self.gpus_by_type().items()]
-        return f"{self.name} ({' + '.join(parts) or f'{self.cpus:g} CPUs'}, {len(self.nodes)} nodes)"
+        return (
+            f"{self.name} ({' + '.join(parts) or f'{self.cpus:g} CPUs'}, {count_of(len(self.nodes), 'node', 'nodes')})"
+        )

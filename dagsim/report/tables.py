@@ -17,7 +17,7 @@ from dagsim.metrics.intervals import enough_seeds, samples_needed, seeds_for_mea
 from dagsim.metrics.paired import ENOUGH_SEEDS
 from dagsim.metrics.standings import RunMetrics, Sample, largest_share, mean
 from dagsim.report.grid import Grid, interval, number, plain_text, short
-from dagsim.text import on_one_line
+from dagsim.text import count_of, on_one_line
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -157,8 +157,8 @@ def observed_table(policy: str, waits: Mapping[str, Any], tenants: int = _TENANT
         for name, pair in groups.items()
     ]
     left_out, missed, unlisted = waits["left_out"], waits.get("missed", 0), len(waits["by_tenant"]) - tenants
-    notes = [f"{missed:,} jobs missed: they started in the log and never start here"] if missed else []
-    notes += [f"{left_out:,} jobs left out: not observed"] if left_out else []
+    notes = [f"{count_of(missed, 'job', 'jobs')} missed: started in the log, but never here"] if missed else []
+    notes += [f"{count_of(left_out, 'job', 'jobs')} left out: not observed"] if left_out else []
     notes += [f"{unlisted:,} tenants with fewer jobs are in runs.jsonl"] if unlisted > 0 else []
     return Grid(f"{policy}: observed and simulated waits in s", heads, rows, tuple(notes))
 
@@ -212,7 +212,7 @@ def info_tables(info: WorkloadInfo) -> list[Table | Grid]:
     heads = ("", "mean", "median", "75%", "90%", "95%", "99%", "max")
     spreads_by_name: list[tuple[str, Percentiles | None]] = [(name, getattr(info, name)) for name in _SPREADS]
     rows = [(name, *map(short, astuple(spread))) for name, spread in spreads_by_name if spread is not None]
-    spreads = Grid(f"{info.jobs:,} jobs", heads, rows)
+    spreads = Grid(count_of(info.jobs, "job", "jobs"), heads, rows)
     for name in ("tasks", "edges", "instances", "gangs"):
         counts.add_row(name, f"{getattr(info, name):,}")
     for name in ("gpus_per_instance", "models", "priorities", "tenants"):
@@ -322,7 +322,8 @@ def _beginnings(workloads: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     if strange := sum(state.get("elsewhere", 0) for state in first):
         names = ", ".join(next(state["unknown_nodes"] for state in first if state.get("elsewhere")))
         yield (
-            f"warning: {strange:,} jobs that ran then were on nodes that the cluster lacks ({names}), as in a log of "
+            f"warning: {count_of(strange, 'job that ran then was', 'jobs that ran then were')} on nodes that the "
+            f"cluster lacks ({names}), as in a log of "
             "another cluster: they run on other nodes here, or wait"
         )
     if unplaced := sum(state.get("unplaced", 0) for state in first):

@@ -21,9 +21,10 @@ _SPACE = " \t\r\n"
 _UNDECIDED = 16
 
 
-def elements(source: Source, key: str) -> Iterator[tuple[int, dict[str, Any]]]:
+def elements(source: Source, key: str, *, unique: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the objects under ``key`` in each document, each with its line number. See
-    ``Source.where``.
+    ``Source.where``. With ``unique``, an object with a name twice is an error; otherwise its last
+    value counts.
 
     A document is an object with such a list, a plain list of objects, or an object without the
     list. In the last case, the object itself is yielded. A file with one object per line can
@@ -33,13 +34,13 @@ def elements(source: Source, key: str) -> Iterator[tuple[int, dict[str, Any]]]:
         TraceError: The text is not JSON, or an element is not an object; the message names
             ``file:line``.
     """
-    for number, element in values(source, key):
+    for number, element in values(source, key, unique=unique):
         if not isinstance(element, dict):
             raise TraceError(f"{source.where(number)}: expected an object, got {type(element).__name__}")
         yield number, element
 
 
-def values(source: Source, key: str) -> Iterator[tuple[int, Any]]:
+def values(source: Source, key: str, *, unique: bool = False) -> Iterator[tuple[int, Any]]:
     """Yield the same elements as ``elements``, but of any type.
 
     Raises:
@@ -47,7 +48,7 @@ def values(source: Source, key: str) -> Iterator[tuple[int, Any]]:
     """
     for place, file in enumerate(source.files):
         with file.open_binary() as stream:
-            document = _Document(TextIOWrapper(stream, encoding="utf-8-sig"), file)
+            document = _Document(TextIOWrapper(stream, encoding="utf-8-sig"), file, unique)
             for line, element in document.elements(key):
                 yield (place << LINE_BITS) + line, element
 
@@ -71,16 +72,29 @@ def text_in(value: Any, *keys: str) -> str:
     return text if isinstance(text, str) else ""
 
 
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Build an object.
+
+    Raises:
+        ValueError: It has a name twice.
+    """
+    built = dict(pairs)
+    if len(built) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"an object has {next(name for name in names if names.count(name) > 1)!r} twice")
+    return built
+
+
 class _Document:
     """A JSON text. Only the part that is being read is in memory."""
 
-    def __init__(self, text: TextIOWrapper, file: Source) -> None:
+    def __init__(self, text: TextIOWrapper, file: Source, unique: bool = False) -> None:
         self._text = text
         self._file = file
         self._buffer = ""
         self._at = 0
         self._line = 1
-        self._decoder = json.JSONDecoder()
+        self._decoder = json.JSONDecoder(object_pairs_hook=_unique) if unique else json.JSONDecoder()
 
     def elements(self, key: str) -> Iterator[tuple[int, Any]]:
         while first := self._next():

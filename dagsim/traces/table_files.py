@@ -123,7 +123,7 @@ class NamedColumns:
         return read_tables(self._source, form, report)
 
     def _objects(self, report: ReadReport, names: Sequence[str]) -> Iterator[Row]:
-        for number, record in elements(self._source, "jobs"):
+        for number, record in elements(self._source, "jobs", unique=True):
             report.rows += 1
             lower = {key.lower(): value for key, value in record.items()}
             yield number, [_text(_within(lower, name.lower())) for name in names]

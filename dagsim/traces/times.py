@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise, product
-from math import inf
+from math import inf, nan
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -98,16 +98,23 @@ def span_s(start: str, end: str, duration: str = "", zone: ZoneInfo | None = Non
 
 UNSET_MOMENTS = (0.0, 4294967294.0, 4294967295.0, 18446744073709551614.0, 18446744073709551615.0)
 """Moments that are none: Slurm's NO_VAL and INFINITE, of 32 and 64 bits, and the beginning of 1970."""
-_MILLISECONDS = (1e11, 1e14)
-"""Numbers of milliseconds from 1973 to 5138."""
+_UNITS = ((1e11, 1e13, 1e3), (1e14, 1e16, 1e6), (1e17, 1e19, 1e9))
+"""Ranges of milliseconds, microseconds and nanoseconds since 1970, up to 2286, and how many of them
+are a second. As seconds, they would lie after the year 5138."""
 
 
-def are_milliseconds(moments: np.ndarray) -> np.ndarray:
-    """Return (n,) bool: True for moments that are milliseconds since 1970. If they were seconds, they
-    would lie after the year 5138.
+def in_seconds(moments: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return (n,) float64: moments in seconds since 1970, where some are in milliseconds,
+    microseconds or nanoseconds; and (n,) bool: True for these. Other moments after the year 5138,
+    such as ``20260105080000``, become NaN.
     """
-    wide: np.ndarray = (moments >= _MILLISECONDS[0]) & (moments < _MILLISECONDS[1])
-    return wide
+    scaled = np.zeros(len(moments), bool)
+    if not (moments >= _UNITS[0][0]).any():
+        return moments, scaled
+    for least, most, per_second in _UNITS:
+        fine = (moments >= least) & (moments < most)
+        moments, scaled = np.where(fine, moments / per_second, moments), scaled | fine
+    return np.where((moments >= _UNITS[0][0]) & (moments < _UNITS[-1][1]), nan, moments), scaled
 
 
 def folded_rows(texts: np.ndarray, zone: ZoneInfo) -> dict[int, bool]:

@@ -42,6 +42,7 @@ from dagsim.model.streams import stream
 from dagsim.registry import nearest
 from dagsim.seeds import VALIDATION, seeds_of
 from dagsim.systems import all_systems
+from dagsim.text import count_of
 
 SUITE = "v1"
 Division: TypeAlias = Literal["exact", "noisy", "hidden"]
@@ -343,7 +344,11 @@ def _number(value: Any) -> Any:
 def _facts(result: PolicyResult, undone: int) -> dict[str, Any]:
     pair = result.pair
     if undone or pair is None:
-        reason = f"no score: {undone} jobs not done that the reference completes" if undone else result.words
+        reason = (
+            f"no score: {count_of(undone, 'job', 'jobs')} not done that the reference completes"
+            if undone
+            else result.words
+        )
         return {"ratio": None, "low": None, "high": None, "verdict": reason, "seeds": result.n}
     ends = (pair.ratio, pair.low, pair.high)
     ratio, low, high = (end if isfinite(end) else None for end in ends)

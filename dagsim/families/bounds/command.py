@@ -22,6 +22,7 @@ from dagsim.cli.options import (
     expand_options,
 )
 from dagsim.cli.shared import experiment, trace_at
+from dagsim.text import count_of
 
 
 @app.command("bound")
@@ -65,8 +66,9 @@ def print_bound(
         unit, by = ("GPU s^2", ", weighted by area") if area else ("s", "")
         which = "all schedules" if least.preemptive else "all schedules that do not stop a run"
         say(
-            f"{workload_label(chosen)}, seed {number}: {least.jobs:,} jobs take {least.bound_s:,.6g} {unit} or more in "
+            f"{workload_label(chosen)}, seed {number}: {count_of(least.jobs, 'job takes', 'jobs take')} "
+            f"{least.bound_s:,.6g} {unit} or more in "
             f"sum, {least.mean_s:,.6g} s on average{by} ({least.kind} bound; {which})"
         )
         if least.rejected:
-            say(f"left out: {least.rejected:,} jobs that the cluster cannot run")
+            say(f"left out: {count_of(least.rejected, 'job', 'jobs')} that the cluster cannot run")

@@ -34,6 +34,7 @@ from dagsim.families.web.snapshots import FIRST, QUEUE, Forecasted, ForecastSett
 from dagsim.families.web.watching import Watched
 from dagsim.report.grid import Grid
 from dagsim.report.tables import contradictions
+from dagsim.text import count_of
 
 SCORED_KINDS = frozenset(KINDS[number] for number in SCORED)
 _MOST_BANDS = 200
@@ -187,7 +188,9 @@ def forecast_snapshot(settings: ForecastSettings, state: Path, whole: bool) -> F
     remarks = [f"As of {instant}, from {state.name}.", *said, *question.remarks]
     page, rows = queue_page("When waiting jobs start", answer, live=[QUEUE], remarks=remarks), answer.rows
     middle = sorted(row.quantiles_s[9] for row in rows)[len(rows) // 2] if rows else None
-    summary = f"{len(rows):,} jobs wait" + ("" if middle is None else f", half of them start within {span(middle)}")
+    summary = count_of(len(rows), "job waits", "jobs wait") + (
+        "" if middle is None else f", half of them start within {span(middle)}"
+    )
     log, queue = question.log, QueueState.at(question.log, question.t)
     watched = [
         Watched(

@@ -26,7 +26,7 @@ from dagsim.model import Cluster, QueueTree
 from dagsim.systems.cluster.past import forgotten
 from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
 from dagsim.systems.cluster.waits import NextStep
-from dagsim.text import on_one_line
+from dagsim.text import count_of, on_one_line
 from dagsim.traces import TraceOptions, format_of
 from dagsim.traces.documents import elements
 from dagsim.traces.source import Source
@@ -165,7 +165,7 @@ class Question(NamedTuple):
         listing = read_reasons(trace)
         remarks = _remarks(log, scenario.cluster) + _doubtful_reasons(listing, scenario.queues)
         if later := int(np.count_nonzero(log.submit_s > t)):
-            remarks.append(f"{later:,} jobs were submitted after the time of the snapshot, so they are left out")
+            remarks.append(f"left out: {count_of(later, 'job', 'jobs')} submitted after the time of the snapshot")
         if trace.report.dropped:
             remarks.append(str(trace.report))
         if history is not None:
@@ -259,14 +259,15 @@ def _doubtful_reasons(listing: Listing, queues: QueueTree | None) -> list[str]:
         reasons = [reason for reason in reasons if verdict_of(reason).fate is Fate.KNOWN]
         if reasons and not known:
             remarks.append(
-                f"{len(reasons):,} jobs wait for a limit such as {reasons[0]}, but the "
-                "configuration has no such limit, so their forecasts are too early"
+                f"{count_of(len(reasons), 'job waits', 'jobs wait')} for a limit such as {reasons[0]}, but the "
+                "configuration has no such limit, so the forecasts are too early"
             )
     unlisted = [job.reason for job in listing.values() if verdict_of(job.reason) is UNLISTED]
     if unlisted:
         remarks.append(
-            f"warning: {len(unlisted):,} jobs wait for reasons that dagsim does not list, such as "
-            f"{clipped(on_one_line(unlisted[0]))!r}: their forecasts assume that only resources and rules keep them"
+            f"warning: {count_of(len(unlisted), 'job waits', 'jobs wait')} for reasons that dagsim does not list, "
+            "such as "
+            f"{clipped(on_one_line(unlisted[0]))!r}: the forecasts assume that only resources and rules keep them"
         )
     return remarks
 

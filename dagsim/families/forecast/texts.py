@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dagsim.families.forecast.live import Expected, ExpectedShape, Prospect, WithoutForecast
 from dagsim.families.forecast.scores import WITHIN_S
 from dagsim.report.grid import Grid
+from dagsim.text import count_of
 
 if TYPE_CHECKING:
     from dagsim.families.forecast.explanation import Explanation
@@ -72,11 +73,16 @@ def without_grid(without: Sequence[WithoutForecast]) -> Grid:
 def without_sentence(without: Sequence[WithoutForecast]) -> str:
     """Describe how many waiting jobs get no forecast, in two kinds."""
     never = sum(job.kind == "never" for job in without)
+    held = len(without) - never
     words = [
-        *([f"{never:,} jobs can never start under the present rules"] if never else []),
-        *([f"{len(without) - never:,} jobs are held or wait for other jobs or events"] if len(without) > never else []),
+        *([f"{count_of(never, 'job', 'jobs')} can never start under the present rules"] if never else []),
+        *(
+            [f"{count_of(held, 'job is held or waits', 'jobs are held or wait')} for other jobs or events"]
+            if held
+            else []
+        ),
     ]
-    return f"{', '.join(words)}: they get no forecast"
+    return f"{', '.join(words)}: {'it gets' if len(without) == 1 else 'they get'} no forecast"
 
 
 def shapes_grid(answer: Prospect[ExpectedShape]) -> Grid:

@@ -7,6 +7,7 @@ Times are epoch seconds with fractions: ``t_submit``, ``t_depend``, ``t_run``, `
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from math import nan
 from typing import Any
@@ -18,7 +19,10 @@ from dagsim.traces.report import ReadReport
 from dagsim.traces.sites import hosts
 from dagsim.traces.source import Source
 
-_RESOURCES = re.compile(r"(?:rank\[?([\d,-]*)\]?)?/?(core|gpu)\[?([\d,-]+)\]?")
+_RANKS = re.compile(r"rank\[?([\d,-]+)\]?/(\S+)")
+_RESOURCES = re.compile(r"(core|gpu)\[?(\d[\d,-]*\d|\d)\]?")
+_INACTIVE = 64
+"""The state INACTIVE as a number, as ``flux job list`` and Flux's REST API print it."""
 
 
 class Flux(BatchReader):
@@ -44,12 +48,12 @@ class Flux(BatchReader):
             value = record.get(name)
             return least if value in (None, "") else count(str(value), name, least)
 
-        over = str(record.get("state", "INACTIVE")) == "INACTIVE"
+        over = record.get("state", "INACTIVE") in ("INACTIVE", _INACTIVE)
         start_s = seconds("t_run")
         nodes = max(size("nnodes"), 1)
         summary = text_in(object_in(record, "annotations", "sched"), "resource_summary")
-        gpus = size("ngpus") or _counted(summary, "gpu") * nodes
-        cores = size("ncores") or _counted(summary, "core") * nodes or size("ntasks") or nodes
+        held = _counted(summary)
+        gpus, cores = size("ngpus") or held["gpu"], size("ncores") or held["core"] or size("ntasks") or nodes
         pieces = nodes if gpus % nodes == 0 else gpus
         try:
             names = " ".join(hosts(text_in(record, "nodelist")))
@@ -76,9 +80,10 @@ class Flux(BatchReader):
         )
 
 
-def _counted(summary: str, kind: str) -> int:
-    """Return the number of cores or GPUs per node in a summary such as
-    ``rank[0-1]/core[0-3],gpu[0]``.
-    """
-    ranges = [ids for _, what, ids in _RESOURCES.findall(summary) if what == kind]
-    return sum(len(hosts(f"x[{ids}]")) for ids in ranges[:1])
+def _counted(summary: str) -> Counter[str]:
+    """Return the cores and GPUs in a summary such as ``rank[0-1]/core[0-3],gpu[0] rank2/core0``."""
+    held: Counter[str] = Counter()
+    for ranks, listed in _RANKS.findall(summary):
+        for kind, ids in _RESOURCES.findall(listed):
+            held[kind] += len(hosts(f"x[{ranks}]")) * len(hosts(f"x[{ids}]"))
+    return held

@@ -22,7 +22,10 @@ _PROJECT, _ENVIRONMENT, _SLOTS, _TASK, _CATEGORY, _SLAVE = 31, 33, 34, 35, 39, 4
 _LEAST = 42
 _MILLISECONDS = 1e11
 _RESOURCES = re.compile(r"-l\s+(\S+)")
-_GPUS = ("gpu", "gpus", "ngpus", "gpu_count", "num_gpu", "gpu_card", "cuda")
+_GPUS = re.compile(
+    r"(?i).*gpu(?!.*(mem|ram|util|type|model|arch|cc)).*|cuda|nvidia|(tesla|nvidia|rtx|gtx)_?\w+|[avhpkltb]\d{2,3}s?"
+)
+"""Names that sites give to the complex for GPUs; each site chooses its own."""
 _TASK_ID = re.compile(r"NONE|[0-9]+\.\S*|")
 _ON_ONE_NODE = re.compile(r"smp|shm|thread|openmp|omp|serial|mt\b|onenode|single", re.IGNORECASE)
 
@@ -57,12 +60,13 @@ class GridEngine(BatchReader):
         if len(record) < _LEAST:
             return BatchJob("?", 0.0, fault="with too few fields")
         submit_s, start_s, end_s = (_seconds(record[at]) for at in (_SUBMIT, _START, _END))
-        slots = count(record[_SLOTS], "slots")
+        slots = count(record[_SLOTS], "slots", 1 if start_s else 0)  # a job that never began has 0 slots
         category = record[_CATEGORY]
         asked = dict(pair.partition("=")[::2] for listed in _RESOURCES.findall(category) for pair in listed.split(","))
-        gpus = next((count(asked[name], "gpus", 0) for name in _GPUS if asked.get(name, "").isdecimal()), 0)
+        stated = [number for name, number in asked.items() if _GPUS.fullmatch(name)]
+        gpus = next((count(number, "gpus", 0) for number in stated if number.isdecimal()), 0)
         together = slots == 1 or record[_ENVIRONMENT] in ("", "NONE") or _ON_ONE_NODE.search(record[_ENVIRONMENT])
-        pieces = 1 if together else gpus if gpus and slots % gpus == 0 else slots
+        pieces = 1 if together or not slots else gpus or slots
         limit = asked.get("h_rt") or asked.get("s_rt") or ""
         task = record[_TASK]
         return BatchJob(
@@ -72,7 +76,7 @@ class GridEngine(BatchReader):
             end_s if start_s else nan,
             limit_s=(duration_s(limit, "h_rt") or nan) if ":" in limit else float(limit) if limit.isdecimal() else nan,
             pieces=pieces,
-            gpus=gpus / pieces if pieces == 1 or gpus >= pieces else 0.0,
+            gpus=gpus / pieces,
             cpus=slots / pieces,
             user=record[_OWNER],
             account=next(
@@ -81,7 +85,11 @@ class GridEngine(BatchReader):
             partition=record[_QUEUE],
             nodes=record[_HOST] if pieces == 1 else "",
             fault="" if submit_s else "without a submission time",
-            remark=OnlyInText("whose GPUs are stated only in text, the category") if gpus else "",
+            remark=OnlyInText("whose GPUs are stated only in text, the category")
+            if gpus
+            else OnlyInText("whose category asks for a GPU without a number (none counted)")
+            if any(number.upper() in ("", "TRUE", "1.0") for number in stated)
+            else "",
         )
 
 

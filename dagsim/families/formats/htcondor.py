@@ -1,14 +1,16 @@
 """HTCondor's history: ``condor_history -json``, ``condor_history -long``, or the history file itself.
 
 A job is a ClassAd: attributes with values. The text form has one attribute per line; ads end at a
-blank line or at a banner in the history file (``*** ...``).
+blank line or at a banner in the history file (``*** ...``). The files in ``PER_JOB_HISTORY_DIR``
+have neither, so an ad also ends where its first attribute is set again, or another ``ClusterId``
+begins. Other attributes may be set again within their ad, and the last value counts.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from math import nan
+from math import isnan, nan
 from typing import Any
 
 from dagsim.traces.batch import BatchJob, BatchReader
@@ -47,8 +49,12 @@ class HtCondor(BatchReader):
         start = 0
         for place, line in source.lines():
             if found := _ATTRIBUTE.match(line):
+                name, value = found[1].lower(), found[2].strip('"')
+                if name == next(iter(ad), "") or (name == "clusterid" and ad.get(name, value) != value):
+                    yield start, ad
+                    ad = {}
                 start = start if ad else place
-                ad[found[1].lower()] = found[2].strip('"')
+                ad[name] = value
             elif ad:
                 yield start, ad
                 ad = {}
@@ -56,6 +62,8 @@ class HtCondor(BatchReader):
             yield start, ad
 
     def job(self, record: Mapping[str, Any]) -> BatchJob:
+        formulas: dict[str, None] = {}
+
         def number(*names: str) -> float:
             for name in names:
                 value = record.get(name.lower())
@@ -63,6 +71,8 @@ class HtCondor(BatchReader):
                     return float(value)
                 if isinstance(value, str) and re.fullmatch(r"-?\d+(\.\d*)?([eE][+-]?\d+)?", value):
                     return float(value)
+                if value and name.startswith("Request") and str(value).lower() != "undefined":
+                    formulas[name] = None
             return nan
 
         def text(*names: str) -> str:
@@ -84,7 +94,13 @@ class HtCondor(BatchReader):
         pieces = count(f"{several:g}", "MaxHosts") if several > 1 else 1
         memory_mb = number("MemoryProvisioned", "RequestMemory")
         gpus, cpus = number("GPUsProvisioned", "RequestGPUs"), number("CpusProvisioned", "RequestCpus")
+        if isnan(gpus) and (held := text("AssignedGPUs")):
+            gpus = float(held.count(",") + 1)
+            formulas.pop("RequestGPUs", None)
         limit_s = number("AllowedJobDuration", "MaxRuntime")
+        remarks = ["with several runs, of which the last counts"] if runs > 1 else []
+        if formulas:
+            remarks.append(f"whose {' and '.join(formulas)} is a formula (not evaluated, as if not stated)")
         return BatchJob(
             f"{record['clusterid']}.{record.get('procid', 0)}",
             finite_number(text("QDate"), "QDate"),
@@ -102,5 +118,5 @@ class HtCondor(BatchReader):
             partition=text("JobUniverse") and f"universe-{text('JobUniverse')}",
             nodes=" ".join(dict.fromkeys(filter(None, hosts))),
             fault=fault,
-            remark="with several runs, of which the last counts" if runs > 1 and not fault else "",
+            remark="" if fault else "; ".join(remarks),
         )

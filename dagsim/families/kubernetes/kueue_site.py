@@ -34,6 +34,7 @@ from dagsim.families.kubernetes.terms import WHOLE_GPUS
 from dagsim.families.site.node_lists import FoundNode, ImportedSite, read_nodes
 from dagsim.model import GPU_TYPES, QueueTree
 from dagsim.model.arithmetic import ordered_sum
+from dagsim.text import count_of
 from dagsim.traces.documents import elements, list_in, object_in, text_in
 from dagsim.traces.fields import Dirty
 from dagsim.traces.sites import site_gpu
@@ -172,7 +173,8 @@ class KueueSite(ImportedSite):
             switches[path][0].append(name)
         if lacking:
             self.drop(
-                f"Topology {used[0]}: {lacking:,} nodes lack a label for one of its levels; each is alone at that level"
+                f"Topology {used[0]}: {count_of(lacking, 'node lacks', 'nodes lack')} a label for one of its "
+                "levels; each is alone at that level"
             )
         self.drop(f"Topology {used[0]}: bandwidths of the network are defaults")
         tree = [

@@ -18,6 +18,9 @@ from dagsim.traces.times import moment_s
 
 _SHARED = "nvidia.com/gpu.shared"
 _MILLI = "alibabacloud.com/gpu-milli"
+_AMOUNTS = ("requests", "limits")
+_ACCELERATOR = re.compile(r"(?i).+/.*(gpu|npu|tpu|ascend|cuda|gaudi|neuron|mlu|dcu|/[abhlptv]\d{1,3})")
+"""Extended resources whose names say that they are accelerators."""
 _SLICE = re.compile(r"nvidia\.com/mig-(\d)g\.(\d{1,4})gb")
 TYPE_LABELS = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator", "cloud.google.com/gke-tpu-accelerator")
 
@@ -218,6 +221,10 @@ def unmodelled_of(spec: Any) -> Iterator[str]:
         yield "device claims (DRA)"
     if text_in(spec, "schedulerName") not in ("", "default-scheduler"):
         yield f"the scheduler {text_in(spec, 'schedulerName')[:60]!r}"
+    asked = {name for one in containers for part in _AMOUNTS for name in object_in(one, "resources", part)}
+    for name in sorted(filter(_ACCELERATOR.search, asked)):
+        if name not in (*WHOLE_GPUS, _SHARED, _MILLI) and not _SLICE.fullmatch(name):
+            yield f"{name[:80]}, which is not one of the resources that count as GPUs"
 
 
 def pod_demand(spec: Any) -> PodDemand:

@@ -62,6 +62,7 @@ _CONTINUES = re.compile(r"\t| {6}")
 it. Lines with names have four spaces."""
 _LONGEST = 1 << 20  # in bytes; lines of large jobs list every core, so 100 KB is normal
 _TYPE_KEYS = ("accelerator_model", "gpu_model", "gpu_type", "gputype")
+_ASKED = ("select", "nodes", "neednodes", "procs", "ncpus", "nodect")
 _HOST = re.compile(r"(?:^|\+)([^+/]{1,255})")
 _MOST_NODES = 1 << 14  # maximum per job
 _PROTOCOLS = ("last-attempt", "all-attempts")
@@ -158,9 +159,10 @@ def _row(id: str, arrival_s: float, kind: str, fields: Mapping[str, str]) -> tup
     return (id.partition(".")[0], arrival_s, kind, *values)
 
 
-_QUEUED, _RUNS, _OVER = "QWTSU", "RE", "FCX"
-"""States in ``qstat``: waiting jobs, running jobs, and finished jobs (``H`` and ``B`` are held jobs
-and arrays)."""
+_SUSPENDED = "SU"
+_QUEUED, _RUNS, _OVER = f"QWT{_SUSPENDED}", "RE", "FCX"
+"""States in ``qstat``: waiting jobs (among them suspended ones), running jobs, and finished jobs
+(``H`` and ``B`` are held jobs and arrays)."""
 _TIMES = {
     "ctime": ("ctime",), "qtime": ("qtime",), "etime": ("etime",), "start": ("stime", "start_time"),
     "end": ("comp_time", "obittime", "history_timestamp"),
@@ -368,12 +370,14 @@ def _printed_s(source: Source, options: TraceOptions) -> float:
     return latest_s
 
 
-_YEAR_S = 365 * 86_400
+_YEAR_S, _LEAST_S = 365 * 86_400, 60.0
 
 
 def _queued(source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Row]:
     """Yield the rows of the running and waiting jobs, as if each took its time limit."""
-    now_s = _printed_s(source, options)
+    now_s, zone = _printed_s(source, options), options.zone()
+    queued_s = [float(_epoch(job.get("qtime", ""), zone) or now_s) for _, _, job in _listed_jobs(source)]
+    first_s = max(min(queued_s, default=now_s) - 1, 0.0)
     for place, id, fields in qstat_jobs(source, options, report):
         state = fields.get("job_state", "")
         if state not in _RUNS + _QUEUED or "[]" in id:
@@ -381,12 +385,21 @@ def _queued(source: Source, options: TraceOptions, report: ReadReport) -> Iterat
             report.skip("of arrays as a whole" if "[]" in id else reasons.get(state, "in other states"))
             continue
         with report.dropping(partial(source.where, place)):
-            start_s = finite_number(fields["start"], "stime") if state in _RUNS else now_s
             limit_s = duration_s(fields.get("Resource_List.walltime", ""), "walltime") or _YEAR_S
+            arrival_s = finite_number(fields.get("qtime") or fields["ctime"], "qtime")
+            start_s = now_s
+            if state in _RUNS:
+                start_s = finite_number(fields["start"], "stime")
+            elif state in _SUSPENDED:  # a suspended job resumes before waiting jobs, with the rest of its limit
+                ran_s = duration_s(fields.get("resources_used.walltime", ""), "walltime") or 0.0
+                limit_s, arrival_s = max(limit_s - ran_s, _LEAST_S), first_s
+            elif begin := _epoch(fields.get("Execution_Time", ""), zone):  # qsub -a
+                start_s = max(now_s, float(begin))
+                fields["etime"] = begin
             fields |= {"start": str(start_s), "end": str(start_s + limit_s), "resources_used.walltime": ""}
             if state in _QUEUED:
                 fields["exec_host"] = fields["exec_gpus"] = ""
-            yield place, _row(id, finite_number(fields.get("qtime") or fields["ctime"], "qtime"), "E", fields)
+            yield place, _row(id, arrival_s, "E", fields)
 
 
 def _keys(table: Table) -> tuple[np.ndarray, np.ndarray]:
@@ -556,6 +569,12 @@ def with_gpus(fields: dict[str, str]) -> dict[str, str]:
     stated = [fields.get(f"Resource_List.{name}", "") for name in _GPUS]
     held = fields.get("exec_gpus", "")  # Torque writes node-gpu/0+node-gpu/1
     total = next(filter(None, stated), "") or (str(held.count("+") + 1) if held else "")
+    asked, needed = fields.get("Resource_List.nodes", ""), fields.get("Resource_List.neednodes", "")
+    if "gpus=" in needed and "gpu" not in asked:  # Torque keeps there what a prologue or a filter added
+        fields = fields | {"Resource_List.nodes": needed}
+    if not any(fields.get(f"Resource_List.{name}") for name in _ASKED):  # a log with what was given only
+        given = re.sub(r"\)\+\(", "+", fields.get("exec_vnode", "")).strip("()")
+        fields = fields | {"Resource_List.select": given}
     return fields | {"gpus": total}
 
 

@@ -21,6 +21,7 @@ from dagsim.systems.cluster.audit import Audit
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import cluster_scenario_of
+from dagsim.text import count_of
 from dagsim.traces import Trace, TraceOptions
 from dagsim.traces.sites import folded, named_gpus
 from dagsim.traces.source import Source
@@ -85,7 +86,10 @@ def import_site(
     lines += [f"noted: {note}" for note in imported.notes] + [f"not modelled: {what}" for what in unmodelled]
     if left_out := imported.left_out:
         more = f"; and {len(left_out) - _NAMED:,} more" if len(left_out) > _NAMED else ""
-        lines.append(f"left out {len(left_out):,} nodes (--all keeps them): {'; '.join(left_out[:_NAMED])}{more}")
+        lines.append(
+            f"left out {count_of(len(left_out), 'node', 'nodes')} (--all keeps them): "
+            f"{'; '.join(left_out[:_NAMED])}{more}"
+        )
     lines += [
         f"GPU type {kind!r} is unknown; say what it is with --gpu {kind}=TYPE, or fill in {out}"
         for kind in imported.unknown

@@ -60,7 +60,7 @@ from dagsim.traces.rows import (
 )
 from dagsim.traces.sites import listed_hosts, readable_hosts, site_gpu
 from dagsim.traces.source import Source
-from dagsim.traces.times import UNSET_MOMENTS, are_milliseconds, duration_s, is_unset, moment_s, with_offsets
+from dagsim.traces.times import UNSET_MOMENTS, duration_s, in_seconds, is_unset, moment_s, with_offsets
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations, objects, optional
 
@@ -568,10 +568,9 @@ class _Reading:
             seconds[seconds < 0] = -inf
             for row in np.flatnonzero(np.isnan(seconds)).tolist():
                 seconds[row] = _or_nan(lambda text: moment_s(text, "", self.zone), texts[row])
-        if (long := are_milliseconds(seconds)).any():
-            seconds = np.where(long, seconds / 1000, seconds)
-            if scaled is not None:
-                scaled.append(long)
+        seconds, long = in_seconds(seconds)
+        if scaled is not None and long.any():
+            scaled.append(long)
         odd = (seconds <= 0) | (seconds >= UNSET_MOMENTS[1])
         if odd.any():
             seconds[odd & np.isin(seconds, UNSET_MOMENTS[not self._is_dated(table) :])] = nan

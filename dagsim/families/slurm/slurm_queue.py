@@ -113,7 +113,8 @@ def _scontrol_jobs(source: Source, zone: ZoneInfo | None) -> Iterator[tuple[int,
         for key, value in zip(parts[1::2], parts[2::2], strict=True):
             text = "" if value.strip() in _NOTHING else value.strip()
             # the field occurs once per set of nodes, with the same number in all of them
-            if key == "GRES" and text:
+            if key in ("GRES", "GRES_IDX") and text:
+                text = _INDICES.sub(lambda found: f"{found[1]}:{len(readable_hosts(f'x[{found[2]}]')) or 1}", text)
                 nodes = fields.get("Nodes", "")
                 size = len(readable_hosts(nodes)) or 1
                 fields["GRES"] = ",".join(filter(None, [fields.get("GRES", ""), *[text] * size]))
@@ -125,6 +126,8 @@ def _scontrol_jobs(source: Source, zone: ZoneInfo | None) -> Iterator[tuple[int,
         yield began, _as_json(fields, zone)
 
 
+_INDICES = re.compile(r"(gpu(?::\w+)?)\(IDX:([\d,-]+)\)")
+"""GPUs by their indices on a node, without a number: ``gpu(IDX:0-1)``, before Slurm 19.05."""
 _NOTHING = ("", "(null)", "N/A", "n/a", "None", "Unknown", "NONE", "*")
 _OF_SQUEUE = {
     "JOBID": "JobId", "ARRAY_JOB_ID": "ArrayJobId", "ARRAY_TASK_ID": "ArrayTaskId", "NAME": "JobName", "USER": "UserId",
@@ -133,7 +136,8 @@ _OF_SQUEUE = {
     "START_TIME": "StartTime", "END_TIME": "EndTime", "TIME": "RunTime", "TIME_LIMIT": "TimeLimit", "NODES": "NumNodes",
     "CPUS": "NumCPUs", "TASKS": "NumTasks", "NODELIST": "NodeList", "FEATURES": "Features",
     "RESERVATION": "Reservation", "PRIORITY": "Priority",
-    "LICENSES": "Licenses", "TRES_ALLOC": "AllocTRES", "TRES-ALLOC": "AllocTRES", "TRES_PER_JOB": "TresPerJob",
+    "LICENSES": "Licenses", "TRES": "TRES", "TRES_ALLOC": "AllocTRES", "TRES-ALLOC": "AllocTRES",
+    "TRES_PER_JOB": "TresPerJob",
     "TRES_PER_NODE": "TresPerNode", "TRES_PER_TASK": "TresPerTask", "TRES_PER_SOCKET": "TresPerSocket",
     "GRES": "TresPerNode", "MIN_MEMORY": "MinMemory", "NICE": "Nice", "HET_JOB_ID": "HetJobId",
     "HET_JOB_OFFSET": "HetJobOffset", "OVER_SUBSCRIBE": "OverSubscribe", "REQ_NODES": "ReqNodeList",
@@ -161,6 +165,8 @@ def _squeue_jobs(source: Source, zone: ZoneInfo | None) -> Iterator[tuple[int, M
         if not names:
             names, header = _squeue_names(line), line
             mark = next((mark for mark in "|,;\t^" if mark in line), "")
+            if twice := next((name for name in names if name in _OF_SQUEUE and names.count(name) > 1), ""):
+                raise TraceError(f"{source.where(number)}: there are two columns {twice}; print it once")
             continue
         values = _fields(line, header, names, mark)
         if values is None:
@@ -267,6 +273,8 @@ def _as_json(fields: Mapping[str, str], zone: ZoneInfo | None) -> dict[str, Any]
         "tres_alloc_str": fields.get("AllocTRES") or fields.get("TRES", ""),
         "gres_detail": [fields["GRES"]] if fields.get("GRES") else [],
         **{f"tres_per_{unit}": fields.get(f"TresPer{unit.title()}", "") for unit in _UNITS},
+        # Slurm before 18.08 has a list of gres per node
+        **({"tres_per_node": fields["Gres"]} if fields.get("Gres") else {}),
         "memory": f"{per_node}n" if per_node else "",
         "features": fields.get("Features", ""),
         "resv_name": fields.get("Reservation", ""),
@@ -364,6 +372,8 @@ def _squeue_rows(source: Source, report: ReadReport, zone: ZoneInfo | None) -> I
             report.skip("of jobs that are ending" if state in ENDED else "of jobs that neither run nor wait", len(ids))
         else:
             rows: list[Row] = [(number, _squeue_row(job, id, state == "RUNNING", now_s)) for id in ids]
+            if "gpu" in text_in(job.get("tres_per_socket")) and not (_sockets(job) or _TRACKED.search(_tracked(job))):
+                report.note("with GPUs per socket, taken as one socket per node", source.where(number), len(ids))
             submit_s = json_number(job.get("submit_time"))
             first_s = min(first_s, submit_s) if isinstance(submit_s, int | float) else first_s
             if state == "SUSPENDED":
@@ -414,7 +424,7 @@ def _gpus_of(job: Mapping[str, Any]) -> tuple[str, str]:
     ``gres_detail`` and ``tres_per_*``.
     """
     asked, held = text_in(job.get("tres_req_str")), text_in(job.get("tres_alloc_str"))
-    nodes, tasks, sockets = (json_number(job.get(name)) for name in ("node_count", "tasks", "sockets_per_node"))
+    nodes, tasks = (json_number(job.get(name)) for name in ("node_count", "tasks"))
     count = nodes if isinstance(nodes, int) and nodes > 0 else 1
     units = {unit: text_in(job.get(f"tres_per_{unit}")) for unit in _UNITS}
     try:
@@ -422,7 +432,7 @@ def _gpus_of(job: Mapping[str, Any]) -> tuple[str, str]:
             units,
             count,
             tasks if isinstance(tasks, int) and tasks > 0 else 1,
-            count * (sockets if isinstance(sockets, int) and sockets > 0 else 1),
+            count * (_sockets(job) or 1),
         )
         details = [text for text in list_in(job.get("gres_detail")) if isinstance(text, str)]
         detailed = gres_tres({"job": ",".join(details)}, 1)
@@ -439,6 +449,16 @@ def _gpus_of(job: Mapping[str, Any]) -> tuple[str, str]:
 
 
 _TRACKED = re.compile(r"gres/(?:gpu|shard)\b")
+
+
+def _tracked(job: Mapping[str, Any]) -> str:
+    return text_in(job.get("tres_req_str")) + text_in(job.get("tres_alloc_str"))
+
+
+def _sockets(job: Mapping[str, Any]) -> int:
+    """Return the number of sockets that a job requests on each node; 0 if it states none."""
+    sockets = json_number(job.get("sockets_per_node"))
+    return sockets if isinstance(sockets, int) and 0 < sockets < 1024 else 0
 
 
 def _squeue_row(job: Mapping[str, Any], id: str, runs: bool, now_s: float) -> list[str]:

@@ -28,6 +28,7 @@ from dagsim.model import Caps, JobCaps, NodeOutage, NodePartition, NodeReservati
 from dagsim.registry import nearest
 from dagsim.sections import Registered
 from dagsim.systems.cluster.network import NETWORKS
+from dagsim.text import count_of
 from dagsim.traces.fields import Dirty, count, finite_number, memory_gb
 from dagsim.traces.sites import folded, hosts, site_gpu
 from dagsim.traces.source import Source
@@ -191,7 +192,10 @@ class SlurmSite(ImportedSite):
             parts.setdefault(name.partition(":")[0], []).append(name)
         strangers = sorted({node for switch in self.switches.values() for node in switch.nodes if node not in parts})
         if strangers:
-            self.drop(f"topology.conf: {len(strangers):,} nodes that are not in the cluster, such as {strangers[0]}")
+            self.drop(
+                f"topology.conf: {count_of(len(strangers), 'node that is', 'nodes that are')} not in the cluster, "
+                f"such as {strangers[0]}"
+            )
         switches = [
             switch._replace(nodes=tuple([part for node in switch.nodes for part in parts.get(node, ())]))
             for switch in self.switches.values()
@@ -244,7 +248,8 @@ class SlurmSite(ImportedSite):
                 alike.setdefault((start_s, end_s, kind), []).append(node)
         if strangers := {node for node, *_ in self.outages if node not in names}:
             self.drop(
-                f"sacctmgr show event: {len(strangers):,} nodes that are not in the cluster, such as {min(strangers)}"
+                f"sacctmgr show event: {count_of(len(strangers), 'node that is', 'nodes that are')} not in the "
+                f"cluster, such as {min(strangers)}"
             )
         times = sorted(alike, key=lambda key: (key[0], key[2], key[1] or 0.0))
         return tuple([NodeOutage(tuple(alike[key]), key[0], key[1], key[2]) for key in times])  # type: ignore[arg-type]

@@ -32,6 +32,7 @@ from dagsim.families.spark.view import Commit, SparkPolicy, SparkView, StageTabl
 from dagsim.model.log import Schedule
 from dagsim.model.streams import stream
 from dagsim.systems.seam import Conversation, decisions_of
+from dagsim.text import count_of
 
 
 class SparkKernel:
@@ -120,7 +121,7 @@ class SparkKernel:
         if cluster.jobs and until_ms == inf:
             raise Stalled(
                 f"at {cluster.now_ms / 1000:g} s: the policy leaves all executors idle although "
-                f"{len(cluster.jobs)} jobs wait"
+                f"{count_of(len(cluster.jobs), 'job waits', 'jobs wait')}"
             )
 
     @property

@@ -76,7 +76,7 @@ from dagsim.traces.rows import (
 from dagsim.traces.sites import site_gpu
 from dagsim.traces.source import Source
 from dagsim.traces.table_files import NamedColumns, likely, map_command
-from dagsim.traces.times import duration_s, is_unset, moment_s, with_offsets
+from dagsim.traces.times import UNSET_MOMENTS, duration_s, in_seconds, is_unset, moment_s, with_offsets
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, bounds, objects, optional
 from dagsim.workload.records import clipped
@@ -122,6 +122,9 @@ _NUMBERS = tuple(
 )
 _REQUESTS = ("constraint", "level", "level_required", "segment")
 _DATES = ("arrival_s", "eligible_s", "start_s", "end_s")
+_ENDLESS = ("unlimited", "infinite")
+_DATED_S = 1e9
+"""Times from here on count from 1970."""
 _DURATION = ("duration_s", "start_s", "end_s")
 _CANCELLED = ("CANCELLED", "CANCELED", "ABORTED", "DELETED")
 _NOT_OVER = (*NOT_OVER, "QUEUED", "WAITING", "SUBMITTED", "ACTIVE", "HELD", "STARTING")
@@ -252,8 +255,18 @@ class _Rows:
         together = [_YES_OR_NO.get(word.strip().lower()) for word in gang.words]
         checks.drop(np.array([word is None for word in together])[gang.place], "with a gang that is neither yes nor no")
         checks.drop(seconds < 0, ImpossibleTimes("with a negative duration_s"))
+        for name in ("duration_s", "estimate_s"):
+            if (texts := table.words_of.get(_AT[name])) is not None:
+                short = np.array([text.count(":") == 1 for text in texts], bool)
+                checks.note(short, f"with two numbers in {name}, taken as minutes and seconds")
         claimed = ~table.blank(_AT["estimate_s"])
+        if (texts := table.words_of.get(_AT["estimate_s"])) is not None:
+            claimed = claimed & np.array([text.strip().lower() not in _ENDLESS for text in texts], bool)
         estimate = np.where(claimed, self._duration(checks, "estimate_s", claimed), nan)
+        with np.errstate(invalid="ignore"):
+            none = estimate <= 0
+        checks.note(none, "whose estimate_s is not above 0 (as if not stated)")
+        estimate = np.where(none, nan, estimate)
         gpus = checks.number(_AT["gpus"], "gpus", nan if table.has(_AT["gpus"]) else constants.get("gpus", 0))
         cpus = checks.number(_AT["cpus"], "cpus", constants.get("cpus", 0))
         memory = checks.number(_AT["memory_gb"], "memory_gb", constants.get("memory_gb", 0))
@@ -348,6 +361,9 @@ class _Rows:
         """Return (n,) float64: the arrival of the job of each row."""
         arrival = checks.finite(self._moments(checks.table, "arrival_s"), _ARRIVAL, "arrival_s")
         checks.drop(arrival < 0, ImpossibleTimes("with a negative arrival_s"))
+        checks.drop(self._unset(checks.table, "arrival_s"), "without a time of arrival")
+        fine = [in_seconds(checks.table.numbers(_AT[name]))[1] for name in _DATES if checks.table.has(_AT[name])]
+        checks.note(np.any(fine, axis=0), "with times in milliseconds or smaller units (taken as seconds since 1970)")
         return arrival
 
     def _seconds(self, checks: Checks) -> np.ndarray:
@@ -355,8 +371,13 @@ class _Rows:
         blank = checks.table.blank(_AT["duration_s"])
         seconds = self._duration(checks, "duration_s", ~blank)
         if blank.any():
+            for name in ("start_s", "end_s"):
+                checks.drop(blank & self._unset(checks.table, name), f"that never ran (their {name} is not set)")
+            stated = checks.table.has(_AT["duration_s"])
             end, start = (
-                checks.finite(self._moments(checks.table, name), _AT[name], "duration_s", where=blank)
+                checks.finite(
+                    self._moments(checks.table, name), _AT[name], "duration_s" if stated else name, where=blank
+                )
                 for name in ("end_s", "start_s")
             )
             seconds = np.where(blank, end - start, seconds)
@@ -391,11 +412,24 @@ class _Rows:
                 if len(text) > 9 and text[4:5] == "-" and text[:4].isdecimal():
                     with suppress(Dirty):
                         seconds[row] = moment_s(text, name, self._zone)
-        return seconds
+        return in_seconds(seconds)[0]
+
+    def _unset(self, table: Table, name: str) -> np.ndarray:
+        """Return (n,) bool: True for marks that mean "not set": the largest numbers of 32 and 64
+        bits, and 0 in a row with dates.
+        """
+        seconds = self._moments(table, name)
+        marked: np.ndarray = np.isin(seconds, UNSET_MOMENTS[1:])
+        if (seconds == 0).any():
+            for other in _DATES:
+                marked = marked | ((seconds == 0) & (self._moments(table, other) >= _DATED_S))
+        return marked
 
     def _moment(self, checks: Checks, name: str) -> np.ndarray:
-        there = ~checks.table.blank(_AT[name])
-        return checks.finite(self._moments(checks.table, name), _AT[name], name, where=there)
+        unset = self._unset(checks.table, name)
+        there = ~checks.table.blank(_AT[name]) & ~unset
+        seconds = checks.finite(self._moments(checks.table, name), _AT[name], name, where=there)
+        return np.where(unset, nan, seconds)
 
     def _deadlines(self, checks: Checks) -> np.ndarray | None:
         column = _AT["deadline_s"]

@@ -78,7 +78,7 @@ def test_an_entry_that_leaves_jobs_undone_has_no_score(file: Path) -> None:
     mine["metrics"]["jobs_completed"] -= 1
     again = scored(content)
     assert again["score"]["ratio"] is None
-    assert again["scores"]["dags"]["verdict"] == "no score: 1 jobs not done that the reference completes"
+    assert again["scores"]["dags"]["verdict"] == "no score: 1 job not done that the reference completes"
     assert again["score"]["verdict"] == "no score on dags"
 
 

@@ -724,7 +724,7 @@ def test_snapshots_without_waiting_jobs(snapshot: list[str], tmp_path: Path) -> 
     (tmp_path / "squeue.json").write_text(json.dumps({"jobs": [later], "last_update": 1_700_000_000}))
     result = CliRunner().invoke(app, snapshot, catch_exceptions=False)
     assert json.loads(result.stdout)["jobs"] == []
-    assert "1 jobs were submitted after the time" in result.stderr
+    assert "left out: 1 job submitted after the time" in result.stderr
 
 
 @pytest.mark.family("kubernetes")
@@ -800,7 +800,7 @@ def test_words_of_a_forecast_begin_below_their_heads_and_numbers_end_there(snaps
 def test_a_snapshot_of_another_cluster_is_named(snapshot: list[str]) -> None:
     result = CliRunner().invoke(app, snapshot, catch_exceptions=False)
     assert "1 of the 1 nodes on which jobs run are not in the cluster" in " ".join(result.stderr.split())
-    assert "1 jobs are held or wait for other jobs" in " ".join(result.stderr.split())
+    assert "1 job is held or waits for other jobs" in " ".join(result.stderr.split())
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGKILL, -9)])

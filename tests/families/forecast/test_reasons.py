@@ -193,7 +193,7 @@ def test_every_message_of_kueue_about_a_workload_is_listed() -> None:
 def test_a_reason_that_is_not_listed_is_forecast_with_a_warning(tmp_path: Path) -> None:
     answer = Answer(tmp_path, [queued(1, state_reason="WaitingForTheMoon"), queued(2, state_reason="Priority")])
     assert answer.medians_s == {"1": 0.0, "2": 0.0}
-    assert "warning: 1 jobs wait for reasons that dagsim does not list, such as 'WaitingForTheMoon'" in answer.warnings
+    assert "warning: 1 job waits for reasons that dagsim does not list, such as 'WaitingForTheMoon'" in answer.warnings
 
 
 @pytest.mark.parametrize("reason", ["BeginTime", "Priority", "None"])
@@ -217,7 +217,7 @@ def test_what_waits_for_something_outside_gets_its_reason_instead_of_a_forecast(
     assert {job: kind for job, (kind, _) in answer.without.items()} == {"1": "outside", "2": "outside", "3": "never"}
     assert answer.without["1"][1] == "PartitionInactive: until its partition is active"
     assert "never: InvalidAccount: its account is not valid" in answer.table
-    assert "1 jobs can never start under the present rules, 2 jobs are held or wait" in answer.warnings
+    assert "1 job can never start under the present rules, 2 jobs are held or wait" in answer.warnings
 
 
 def test_what_no_future_starts_holds_nobody_up(tmp_path: Path) -> None:
@@ -312,7 +312,7 @@ def test_a_limit_that_the_configuration_lacks_is_named(tmp_path: Path) -> None:
     answer = Answer(tmp_path, [queued(1, state_reason="QOSMaxCpuPerUserLimit"), queued(2)])
     assert set(answer.medians_s) == {"1", "2"}
     assert (
-        "1 jobs wait for a limit such as QOSMaxCpuPerUserLimit, but the configuration has no such limit"
+        "1 job waits for a limit such as QOSMaxCpuPerUserLimit, but the configuration has no such limit"
         in answer.warnings
     )
 

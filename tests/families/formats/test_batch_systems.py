@@ -187,6 +187,56 @@ def test_the_queue_of_pbs_can_be_forecast(samples: Path, tmp_path: Path) -> None
     assert row["job"] == "311"
 
 
+@pytest.mark.family("pbs", "forecast")
+def test_suspended_jobs_of_pbs_resume_with_their_rest_and_others_wait_for_their_begin(tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text(
+        "cluster:\n  groups:\n  - {name: p, hosts: 'p1', count: 1, gpu: V100-16, gpus: 4, cpus: 16}\n"
+    )
+    common = {"Resource_List.select": "1:ncpus=8:ngpus=4", "Resource_List.walltime": "02:00:00", "obittime": "",
+              "resources_used.walltime": "", "mtime": "Mon Sep 21 12:00:00 2026"}  # fmt: skip
+    on = {"exec_host": "p1/0*8"}
+    queue = [
+        {"job_state": "S", "qtime": "Mon Sep 21 11:00:00 2026", "stime": "Mon Sep 21 11:00:00 2026",
+         "resources_used.walltime": "00:30:00", **on},
+        {"job_state": "R", "qtime": "Mon Sep 21 10:00:00 2026", "stime": "Mon Sep 21 11:30:00 2026", **on},
+        {"job_state": "Q", "qtime": "Mon Sep 21 11:10:00 2026", "stime": ""},
+        {"job_state": "W", "qtime": "Mon Sep 21 11:20:00 2026", "stime": "",
+         "Execution_Time": "Tue Sep 22 12:00:00 2026"},
+    ]  # fmt: skip
+    (tmp_path / "q").write_text(
+        "".join(
+            listed(**common | fields, ctime=fields["qtime"], etime=fields["qtime"]).replace(
+                "71.front", f"{place}.front"
+            )
+            for place, fields in enumerate(queue, 1)
+        )
+    )
+    jobs = {job.id: job for job in open_trace(tmp_path / "q").jobs()}
+    assert jobs["1"].tasks[0].work == 5400
+    options = ["--config", str(tmp_path / "c.yaml"), "--algo", "easy", "--futures", "3", "--json"]
+    ended = CliRunner().invoke(app, ["eta", "--state", str(tmp_path / "q"), *options])
+    rows = {row["job"]: row for row in json.loads(ended.stdout.splitlines()[-1])["jobs"]}
+    assert set(rows) == {"1", "3", "4"}
+    assert rows["1"]["median_s"] < rows["3"]["median_s"] < 86_400 <= rows["4"]["median_s"] + 1
+
+
+@pytest.mark.family("pbs")
+@pytest.mark.parametrize(
+    ("stated", "held"),
+    [
+        ("exec_vnode=(p1:ncpus=4:ngpus=1)+(p2:ncpus=4:ngpus=1)", (2, 8)),
+        ("Resource_List.nodes=2:ppn=3 Resource_List.neednodes=2:ppn=3:gpus=2", (4, 6)),
+    ],
+)
+def test_gpus_of_pbs_may_stand_beside_the_request(read: Reading, tmp_path: Path, stated: str, held: Any) -> None:
+    (tmp_path / "20260921").write_text(
+        f"09/21/2026 12:00:00;E;5.front;user=mia ctime=1790000000 qtime=1790000000 etime=1790000000 start=1790000100 "
+        f"end=1790000700 {stated} resources_used.walltime=00:10:00\n"
+    )
+    (task,) = read(tmp_path / "20260921", "pbs").jobs[0].tasks
+    assert (task.instances * task.gpus, task.instances * task.cpus) == held
+
+
 def listed(**changed: str) -> str:
     """A finished job as ``qstat -x -f`` prints it."""
     fields = {
@@ -318,7 +368,7 @@ def accounted(category: str, slots: int = 4, environment: str = "mpi", **changed
     [
         (accounted("-l gpu_card=2,s_rt=900"), (2, 1.0, 2.0, 900.0, "deep")),
         (accounted("-l cuda=4"), (4, 1.0, 1.0, None, "deep")),
-        (accounted("-l num_gpu=3,h_rt=600,s_rt=900"), (4, 0.0, 1.0, 600.0, "deep")),
+        (accounted("-l num_gpu=3,h_rt=600,s_rt=900"), (3, 1.0, 4 / 3, 600.0, "deep")),
         (accounted("-l gpus=2", environment="smp4"), (1, 2.0, 4.0, None, "deep")),
         (accounted("-U all", slots=1, f31="NONE", f6="physics"), (1, 0.0, 1.0, None, "physics")),
         (accounted("-U all", f31="NONE"), (4, 0.0, 1.0, None, "")),
@@ -340,3 +390,84 @@ def test_a_record_of_grid_engine_needs_its_fields_and_a_submission(read: Reading
     got = read(tmp_path / "accounting", "gridengine")
     assert len(got.jobs) == 1
     assert got.dropped == {"without a submission time": 1, "with too few fields": 1}
+
+
+def test_a_record_of_grid_engine_that_never_began_has_no_slots(read: Reading, tmp_path: Path) -> None:
+    (tmp_path / "accounting").write_text(
+        f"{accounted('-U all')}\n{accounted('-U all', f5='72', f9='0', f10='0', f34='0')}\n"
+    )
+    got = read(tmp_path / "accounting", "gridengine")
+    assert len(got.jobs) == 1
+    assert got.dropped == {"that never ran": 1}
+
+
+@pytest.mark.parametrize(
+    ("category", "gpus"),
+    [("-l gpu_h100=2", 2), ("-l GPU=1", 1), ("-l h_rt=60,l40s=3", 3), ("-l gpu_mem=40", 0), ("-l h_vmem=4", 0)],
+)
+def test_each_site_has_its_own_name_for_gpus_of_grid_engine(
+    read: Reading, tmp_path: Path, category: str, gpus: int
+) -> None:
+    (tmp_path / "accounting").write_text(accounted(category) + "\n")
+    got = read(tmp_path / "accounting", "gridengine")
+    assert sum(task.instances * task.gpus for task in got.jobs[0].tasks) == gpus
+    assert sum(got.noted.values()) == (gpus > 0)
+
+
+def test_a_gpu_of_grid_engine_without_a_number_is_told(read: Reading, tmp_path: Path) -> None:
+    (tmp_path / "accounting").write_text(accounted("-l gpu=TRUE") + "\n")
+    (note,) = read(tmp_path / "accounting", "gridengine").noted
+    assert "without a number" in note
+
+
+_AD = """MyType = "Job"
+ClusterId = {id}
+QDate = 1780000000
+RemoteWallClockTime = 0.0
+Owner = "ida"
+RequestCpus = 2
+RequestMemory = ifThenElse(MemoryUsage =!= undefined, MemoryUsage, 1024)
+ProcId = 0
+JobCurrentStartDate = 1780000100
+JobStatus = 4
+CompletionDate = 1780000700
+RemoteWallClockTime = 600.0
+"""
+
+
+@pytest.mark.parametrize("first", ["", 'AccountingGroup = "bio"\n'])
+def test_ads_of_htcondor_that_nothing_separates_stay_apart(read: Reading, tmp_path: Path, first: str) -> None:
+    (tmp_path / "one").mkdir()
+    ads = [first + _AD.format(id=id) for id in (51, 52, 53)]
+    for number, ad in enumerate(ads):
+        (tmp_path / "one" / f"history.{51 + number}.0").write_text(ad)
+    (tmp_path / "all").write_text("".join(ads))
+    for name in ("one", "all"):
+        got = read(tmp_path / name, "htcondor")
+        assert [job.id for job in got.jobs] == ["51.0", "52.0", "53.0"]
+        assert [task.work for job in got.jobs for task in job.tasks] == [600, 600, 600]
+        assert list(got.noted.values()) == [3], "the formula of the memory is told"
+
+
+def test_gpus_of_htcondor_are_also_those_that_it_assigned_and_formulas_are_told(read: Reading, tmp_path: Path) -> None:
+    ad = {"ProcId": 0, "QDate": 1780000000, "JobStatus": 4, "JobCurrentStartDate": 1780000100, "RequestCpus": 2,
+          "CompletionDate": 1780000700, "RemoteWallClockTime": 600.0, "Owner": "ida"}  # fmt: skip
+    gpus = ({"AssignedGPUs": "GPU-1a,GPU-2b"}, {"RequestGPUs": "/Expr(NumGPUs * 2)/"})
+    (tmp_path / "h.json").write_text(json.dumps([{"ClusterId": 5 + at, **ad, **own} for at, own in enumerate(gpus)]))
+    got = read(tmp_path / "h.json", "htcondor")
+    assert [job.tasks[0].gpus for job in got.jobs] == [2, 0]
+    assert {note: count for note, count in got.noted.items() if "RequestGPUs is a formula" in note}.popitem()[1] == 1
+
+
+def test_flux_may_print_states_as_numbers_and_ranks_with_different_gpus(read: Reading, tmp_path: Path) -> None:
+    job = {"userid": 7, "urgency": 16, "t_submit": 100.0, "t_depend": 100.0, "t_run": 110.0, "t_cleanup": 170.0,
+           "t_inactive": 170.5, "nnodes": 2, "nodelist": "n[1-2]", "duration": 0.0}  # fmt: skip
+    summary = {"annotations": {"sched": {"resource_summary": "rank0/core[0-3],gpu[0-2] rank1/core[0-1],gpu0"}}}
+    jobs = [{"id": 1, "state": 64, "ncores": 4, **job}, {"id": 2, "state": 16, **job},
+            {"id": 3, "state": "INACTIVE", **job, **summary}]  # fmt: skip
+    (tmp_path / "flux.json").write_text(json.dumps({"jobs": jobs}))
+    got = read(tmp_path / "flux.json", "flux")
+    totals = [[sum(task.instances * getattr(task, of) for task in job.tasks) for of in ("cpus", "gpus")]
+              for job in got.jobs]  # fmt: skip
+    assert totals == [[4, 0], [6, 4]]
+    assert got.dropped == {"that outlive the trace": 1}

@@ -299,6 +299,16 @@ def test_what_is_not_modelled_of_a_pod_is_noted(read: Reading, tmp_path: Path) -
     }
 
 
+def test_an_accelerator_that_does_not_count_as_a_gpu_is_noted(read: Reading, tmp_path: Path) -> None:
+    pod = waiting("a")
+    pod["spec"]["containers"][0]["resources"] = {"limits": {"huawei.com/Ascend310P": "2", "rdma/hca": "1"}}
+    (tmp_path / "now.json").write_text(json.dumps({"kind": "List", "items": [pod]}))
+    (note,) = read(tmp_path / "now.json", format="kubernetes-now").noted
+    assert (
+        note == "pods request huawei.com/Ascend310P, which is not one of the resources that count as GPUs: not modelled"
+    )
+
+
 def test_items_of_a_list_of_one_kind_need_none_of_their_own(read: Reading, tmp_path: Path) -> None:
     pod = waiting()
     del pod["kind"]

@@ -392,7 +392,7 @@ def test_kueue_s_topology_is_a_tree_with_its_levels(tmp_path: Path) -> None:
     folder = _folder(tmp_path, kueue=KUEUE + TOPOLOGY, nodes=json.dumps({"kind": "NodeList", "items": nodes}, indent=1))
     output, out = _imported(folder, tmp_path)
     assert (
-        "not modelled: Topology fabric: 1 nodes lack a label for one of its levels; each is alone at that level"
+        "not modelled: Topology fabric: 1 node lacks a label for one of its levels; each is alone at that level"
         in output
     )
     assert "not modelled: Topology racks: another one is the network" in output

@@ -88,6 +88,28 @@ def test_scontrol_prints_what_runs_waits_and_is_suspended(tmp_path: Path, onelin
     assert (gpus(jobs["33_3"]), jobs["33_3"].tasks[0].work) == (4, 365 * 86400)
 
 
+@pytest.mark.parametrize(
+    ("line", "held", "noted"),
+    [
+        ("Gres=gpu:3 Reservation=(null)", 6, 0),
+        ("  Nodes=g[1-2] CPU_IDs=0-3 Mem=8192 GRES_IDX=gpu(IDX:0,2-3)", 6, 0),
+        ("TresPerSocket=gres/gpu:2", 4, 1),
+        ("Comment=gpu:3", 0, 0),
+    ],
+)
+def test_older_versions_and_sockets_state_gpus_in_their_own_way(
+    tmp_path: Path, line: str, held: int, noted: int
+) -> None:
+    block = BLOCKS.split("\n\n")[2].replace("TresPerTask=gres/gpu=1", line).replace("NumNodes=1", "NumNodes=2")
+    block = block.replace("ArrayJobId=33 ArrayTaskId=3-5%2 ArrayTaskThrottle=2 ", "").replace("PENDING", "RUNNING")
+    block = block.replace("StartTime=Unknown", "StartTime=2026-09-21T13:00:00").replace(
+        "NodeList=(null)", "NodeList=g[1-2]"
+    )
+    trace = written(tmp_path, block)
+    assert gpus(jobs_of(trace)["33"]) == held
+    assert sum("per socket" in note for note in trace.report.noted) == noted
+
+
 BAR = (
     "JOBID|USER|ACCOUNT|PARTITION|QOS|STATE|REASON|SUBMIT_TIME|START_TIME|TIME|TIME_LIMIT|NODES|CPUS|MIN_MEMORY|"
     "TRES_PER_NODE|NODELIST\n"
@@ -243,3 +265,8 @@ def test_a_real_queue_is_the_same_as_json_and_as_text(data: Path, tmp_path: Path
     assert document == text
     assert any(map(gpus, text.values()))
     assert 0 <= listings[1].begins_s - listings[0].begins_s < 30  # type: ignore[operator]
+
+
+def test_a_column_of_squeue_twice_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(TraceError, match="two columns CPUS"):
+        jobs_of(written(tmp_path, BAR.replace("MIN_MEMORY", "CPUS")))

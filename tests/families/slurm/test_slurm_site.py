@@ -270,7 +270,7 @@ def test_events_of_nodes_are_outages_of_the_site(folder: Path) -> None:
         NodeOutage(("g1",), 1772460000),
     )
     unmodelled = " ".join(site.unmodelled)
-    assert "sacctmgr show event: 1 nodes that are not in the cluster, such as x9" in unmodelled
+    assert "sacctmgr show event: 1 node that is not in the cluster, such as x9" in unmodelled
     assert "sacctmgr show event: state 'PLANNED'" in unmodelled
     (folder / "events.txt").write_text(EVENTS.replace("1772460000", "yesterday"))
     with pytest.raises(TraceError, match=r"events\.txt:5: an event with an invalid time in start"):
@@ -302,7 +302,7 @@ def test_blocks_are_switches_below_one_and_other_forests_are_named(folder: Path)
         {"name": "blocks2-1", "switches": ["b1", "b2"]},
     ]  # fmt: skip
     assert topology["levels_up"] == ["block", "block2"]
-    assert "topology.conf: 1 nodes that are not in the cluster, such as z1" in site.unmodelled
+    assert "topology.conf: 1 node that is not in the cluster, such as z1" in site.unmodelled
     (folder / "topology.conf").write_text("SwitchName=a Nodes=n[1-2]\nSwitchName=b Nodes=g1\n")
     site = read_slurm_site(site_files([folder]))
     assert site.network(["n1", "n2", "g1"]) is None

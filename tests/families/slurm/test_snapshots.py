@@ -153,7 +153,7 @@ def test_a_snapshot_of_another_cluster_is_a_warning(tmp_path: Path) -> None:
     assert (state["running"], state["elsewhere"], state["unknown_nodes"]) == (2, 1, ["fpga7"])
     notes = workload_notes([jobs.facts()])
     assert any(
-        note.startswith("warning: 1 jobs that ran then were on nodes that the cluster lacks (fpga7)") for note in notes
+        note.startswith("warning: 1 job that ran then was on nodes that the cluster lacks (fpga7)") for note in notes
     )
 
 

@@ -111,7 +111,7 @@ def test_a_policy_that_leaves_all_idle_stalls() -> None:
         def decide(self, view: SparkView) -> tuple[Commit, ...]:
             return ()
 
-    with pytest.raises(Stalled, match="1 jobs wait"):
+    with pytest.raises(Stalled, match="1 job waits"):
         SparkKernel(2, [job([500])]).run(Idle())
 
 

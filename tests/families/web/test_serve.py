@@ -476,7 +476,7 @@ def test_the_queue_of_the_newest_snapshot(tmp_path: Path) -> None:
         until(lambda state: state.note)
         assert results.state("queue").state == "running"
         assert "zzz.json" in results.state("queue").note
-        assert "1 jobs wait" in results.state("queue").result
+        assert "1 job waits" in results.state("queue").result
         assert ask(application(results, "127.0.0.1"), "/runs/queue").text == page
         (folder / "link.json").symlink_to(site)
         os.utime(folder / "link.json", follow_symlinks=False)

@@ -176,3 +176,60 @@ def test_a_number_in_the_map_holds_for_all_rows(read: Reading, tmp_path: Path) -
     assert {(job.tasks[0].cpus, job.tasks[0].memory_gb, job.tasks[0].gpus) for job in jobs} == {(16, 2.5, 0)}
     with pytest.raises(TraceError, match=r"--map id=7: \S* has no column '7'"):
         open_trace(tmp_path / "log.csv", options=TraceOptions(map="id=7,arrival_s=at,duration_s=s,gpus=0")).arrays()
+
+
+@pytest.mark.parametrize("per_second", [1, 10**3, 10**6, 10**9])
+def test_times_in_smaller_units_are_seconds_with_a_note(read: Reading, tmp_path: Path, per_second: int) -> None:
+    times = [str(at * per_second) for at in (1_790_000_000, 1_790_000_060, 1_790_000_360)]
+    (tmp_path / "t.csv").write_text(f"job,sub,from,to,gpus\n1,{','.join(times)},2\n")
+    got = read(tmp_path / "t.csv", map="id=job,arrival_s=sub,start_s=from,end_s=to,gpus=gpus")
+    assert (got.jobs[0].tasks[0].work, got.jobs[0].observed_start_s) == (300, 60)
+    assert sum("milliseconds" in note for note in got.noted) == (per_second > 1)
+
+
+@pytest.mark.parametrize(
+    ("times", "reason"),
+    [
+        (("1790000000", "0", "1790000360"), "that never ran (their start_s is not set)"),
+        (("1790000000", "1790000060", "4294967294"), "that never ran (their end_s is not set)"),
+        (("0", "1790000060", "1790000360"), "without a time of arrival"),
+        (("20260921120000", "20260921120100", "20260921120200"), "with a non-numeric value for end_s"),
+    ],
+)
+def test_a_mark_for_not_set_is_no_time(read: Reading, tmp_path: Path, times: tuple[str, ...], reason: str) -> None:
+    (tmp_path / "t.csv").write_text(
+        f"job,sub,from,to,gpus\n1,{','.join(times)},2\n2,1790000000,1790000001,1790000002,1\n"
+    )
+    got = read(tmp_path / "t.csv", map="id=job,arrival_s=sub,start_s=from,end_s=to,gpus=gpus")
+    assert (len(got.jobs), got.dropped) == (1, {reason: 1})
+
+
+def test_a_clock_that_begins_at_0_may_begin_at_0(read: Reading, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("job,sub,from,to,gpus\n1,0,0,50,2\n")
+    got = read(tmp_path / "t.csv", map="id=job,arrival_s=sub,start_s=from,end_s=to,gpus=gpus")
+    assert (got.jobs[0].observed_start_s, got.jobs[0].tasks[0].work, got.noted) == (0, 50, {})
+
+
+def test_a_duration_of_two_numbers_is_told(read: Reading, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("job,sub,for,gpus\n1,0,02:30,2\n2,0,1:02:30,2\n")
+    got = read(tmp_path / "t.csv", map="id=job,arrival_s=sub,duration_s=for,gpus=gpus")
+    assert [job.tasks[0].work for job in got.jobs] == [150, 3750]
+    assert got.noted == {"with two numbers in duration_s, taken as minutes and seconds": 1}
+
+
+def test_a_name_twice_in_an_object_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "t.json").write_text('[{"job": 1, "sub": 0, "for": 9, "gpus": 1, "gpus": 8}]')
+    with pytest.raises(TraceError, match="'gpus' twice"):
+        list(
+            open_trace(
+                tmp_path / "t.json", options=TraceOptions(map="id=job,arrival_s=sub,duration_s=for,gpus=gpus")
+            ).jobs()
+        )
+
+
+@pytest.mark.parametrize(("limit", "noted"), [("0", 1), ("-1", 1), ("", 0), ("UNLIMITED", 0)])
+def test_a_limit_that_is_none_is_not_stated(read: Reading, tmp_path: Path, limit: str, noted: int) -> None:
+    (tmp_path / "t.csv").write_text(f"job,sub,for,gpus,lim\n1,0,50,2,{limit}\n2,0,50,2,60\n")
+    got = read(tmp_path / "t.csv", map="id=job,arrival_s=sub,duration_s=for,gpus=gpus,estimate_s=lim")
+    assert [job.tasks[0].estimate for job in got.jobs] == [None, 60]
+    assert list(got.noted.values()) == [1] * noted
