@@ -47,6 +47,15 @@ class WaitingJob(NamedTuple):
     """Its priority as the scheduler computed it, if the listing has that."""
 
 
+class Unstarted(NamedTuple):
+    """A job that left the queue at ``until_s`` without having started; ``inf`` if the log ends while
+    it waits.
+    """
+
+    job: Job
+    until_s: float
+
+
 class Reader(Protocol):
     """The interface of a reader, which converts one trace format into jobs. A reader is stateless,
     because ``read`` receives everything that it needs.
@@ -126,6 +135,12 @@ class Reader(Protocol):
     def waiting(self, source: Source, zone: ZoneInfo | None = None) -> Iterable[WaitingJob]:
         """Return what the listing of a queue states about waiting jobs; empty for logs. ``zone`` is
         the time zone of dates in text.
+        """
+        return ()
+
+    def unstarted(self, source: Source, options: TraceOptions) -> Iterable[Unstarted]:
+        """Return the jobs that were in the queue and never started, on the clock of ``read``; ``read``
+        leaves them out.
         """
         return ()
 

@@ -5,6 +5,7 @@ the assumptions made.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any, Protocol
 
@@ -12,7 +13,7 @@ import numpy as np
 
 from dagsim.errors import TraceError
 from dagsim.model import Cluster, Job
-from dagsim.traces.reader import Downtime, Reader
+from dagsim.traces.reader import Downtime, Reader, Unstarted
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
 from dagsim.traces.trace_options import TraceOptions
@@ -88,6 +89,19 @@ class Trace:
     def cluster(self) -> Cluster | None:
         """Return the trace's own machines, or ``None`` if it lists none."""
         return self._reader.cluster(self.source, self.options)
+
+    def unstarted(self) -> Iterator[Unstarted]:
+        """Yield the jobs that were in the queue and never started, on the clock of the jobs, which is
+        known once the first job has been read. This reads the trace again.
+        """
+        find = getattr(self._reader, "unstarted", None)  # Plug-ins may lack this method.
+        if find is None or self.options.time_scale != 1:
+            return
+        origin = self.meta["origin_s"]
+        for job, until_s in find(self.source, self.options):
+            begins_s = max(job.arrival_s, origin)
+            jobs = JobArrays.of([replace(job, arrival_s=begins_s, eligible_s=max(job.eligible_s or 0.0, begins_s))])
+            yield Unstarted(next(iter(self.change(jobs.shifted(origin, 1.0)).jobs())), until_s - origin)
 
     def downtimes(self) -> tuple[Downtime, ...]:
         """Return the periods in which nodes of ``cluster()`` are absent, on the clock of the jobs.

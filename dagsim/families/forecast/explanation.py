@@ -475,7 +475,7 @@ def _frees(
         left_s = max(float(log.start_s[job] + log.limit_s[job]) - state.t, 0.0)
         matches = log.jobs.ids[job] in counted if counted is not None else bool(wanted.intersection(hosts))
         if matches and left_s <= start_s + 1.0:
-            rows.append(Freeing(log.jobs.ids[job], log.user[job], left_s, tuple(hosts)))
+            rows.append(Freeing(log.jobs.ids[job], log.user[job], left_s, tuple(dict.fromkeys(hosts))))
     yield from sorted(rows, key=lambda row: (row.within_s, row.job))
 
 

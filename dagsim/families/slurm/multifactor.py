@@ -3,7 +3,8 @@ limits."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 from heapq import heappop, heappush
@@ -42,7 +43,7 @@ from dagsim.families.slurm.slurm_rules import (
 from dagsim.families.slurm.slurm_times import NodeChoice
 from dagsim.model import Decision, Kill, NodePartition, Placement, Preempt, QueueTree, RejectReason, Share, Start, Wait
 from dagsim.model.arithmetic import bits, ordered_sum
-from dagsim.systems.cluster.api import ClusterView, DemandClass, NodeState, Run, Standing, TaskState
+from dagsim.systems.cluster.api import ClusterView, DemandClass, JobState, NodeState, Run, Standing, TaskState
 from dagsim.systems.cluster.policies.preemption import FreedNodes
 
 __all__ = ["SlurmMultifactor", "SlurmSettings", "rules_of_site"]
@@ -514,7 +515,10 @@ class SlurmMultifactor:
             self._some_fit = None
             self._rules.learn(view, task.job)
             if self._rules.is_new(task.job) and not self._rules.admits(view, task.job):
+                if self._rules.is_refused(task.job.job):
+                    pending.list_task(copy(task))  # the kernel empties the task of a job that leaves
                 yield Kill(task.job.number, RejectReason.CANCELLED)
+        self._list_unstarted(view, pending)
         yield from self._kill_late(view)
         yield from self._end_graced(view)
         holdings = self._rules.holdings
@@ -604,6 +608,12 @@ class SlurmMultifactor:
         """Until when each run may go on that has been chosen to be preempted, and how it is stopped then."""
         self._leaving: dict[tuple[int, int], tuple[int, ...]] = {}
         """The runs that leave for a task, by its order and piece."""
+        self._unstarted: list[tuple[JobState, float]] | None = None
+        """The jobs of the log that wait in vain and have not arrived yet, the last ones first; None before they are
+        read.
+        """
+        self._leaves: list[tuple[float, TaskState]] = []
+        """The tasks of those that have arrived, and when they leave."""
         self._no_delay = False
         """True while suspended runs return, so that they continue without delay."""
 
@@ -611,13 +621,35 @@ class SlurmMultifactor:
         changed = known_s == -inf or self._more
         return PendingJobs(self._listing, self._ranks, self._eligible_s, changed=changed, known_s=known_s)
 
+    def _list_unstarted(self, view: ClusterView, pending: PendingJobs) -> None:
+        """List the jobs of the log that waited although their partition refuses their account, until
+        they left.
+        """
+        if self._unstarted is None:
+            found = view.unstarted(self._rules.is_refused) if self._rules.refuses_accounts else []
+            for job, _ in found:
+                for task in job.tasks:
+                    task.ready_s = job.job.arrival_s if job.job.eligible_s is None else job.job.eligible_s
+            self._unstarted = sorted(found, key=lambda entry: -entry[0].tasks[0].ready_s)
+        while self._unstarted and self._unstarted[-1][0].tasks[0].ready_s <= view.now:
+            job, until_s = self._unstarted.pop()
+            self._rules.learn(view, job)
+            for task in job.tasks:
+                pending.list_task(task)
+                self._leaves.append((until_s, task))
+        for until_s, task in self._leaves:
+            task.waiting = task.waiting if view.now < until_s else 0
+
     def _listing(self, task: TaskState) -> list[PendingJob]:
-        """Return one entry for the task per partition in which it may run; compute its priority there
-        if it has none yet.
+        """Return one entry for the task per partition in which it may run, or that only refuses its
+        account; compute its priority there if it has none yet.
         """
         jobs, rules, types = [], self._rules, task.demand.types
         gpu = self._gpu(types[0]) if len(types) == 1 and task.demand.demand.gpus else ""
         for place, part in enumerate(rules.parts(task.job)):
+            refused = bool(rules.refusal(task.job.job, part))
+            if len(list(rules.barred(task, part))) > refused:
+                continue
             (holders, amounts), alone = rules.claim(task, part, gpu), rules.alone(task.job, part)
             slot, tier = -1, part.tier + (_RESERVED if _reservation(task) >= 0 else 0)
             if self._set.order != "basic":
@@ -636,6 +668,7 @@ class SlurmMultifactor:
                 PendingJob(
                     tier, task.order, task.piece, slot, task, place, part, holders, amounts, alone,
                     rules.spread(task.job), rules.nodes[part.name], self._questions(task, part), rules.shares(task),
+                    rules.counts(task), refused,
                 )
             )  # fmt: skip
         return jobs
@@ -742,6 +775,9 @@ class SlurmMultifactor:
             if tested >= most:
                 self._sweep_s = (floor(view.now / self._set.sched_interval_s) + 1) * self._set.sched_interval_s
                 return
+            if job.refused:
+                tested, at = tested + 1, at + 1
+                continue
             room, holder = self._room(job)
             if not room and holder is not None:
                 if rules.holdings.never(holder, job.amounts):
@@ -752,7 +788,8 @@ class SlurmMultifactor:
             tested += 1
             nodes = rules.nodes[part.name] & ~blocked
             placement = self._fit(view, task, part, nodes, room)
-            if placement is None and self._set.preempt != "off" and self._preemptable:
+            over = placement is None and self._is_over_nodes(job)
+            if placement is None and not over and self._set.preempt != "off" and self._preemptable:
                 yield from self._make_way(view, task, part, nodes)
                 placement = self._fit(view, task, part, nodes, room)
             if placement is None:
@@ -760,12 +797,12 @@ class SlurmMultifactor:
                     blocked |= named
                 elif reservation >= 0:
                     full.add(reservation)
-                elif self._is_held_up(view, task, part, nodes):
+                elif not over and self._is_held_up(view, task, part, nodes):
                     closed.add(part.name)
                     blocked |= rules.nodes[part.name]
                 at += 1
                 continue
-            if not self._may_hold(view, job, placement):
+            if not self._may_hold(view, job, [share.node for share in placement]):
                 at += 1
                 continue
             self.latest = "main"
@@ -799,7 +836,7 @@ class SlurmMultifactor:
             listed,
             tests,
             lambda job: job.task.waiting > 0 and self._room(job)[0] > 0,
-            lambda job: self._could(cycle, job),
+            lambda job: not job.refused and self._could(cycle, job),
             cycle.fits,
         )
         counts = {"user": self._set.bf_max_job_user, "assoc": self._set.bf_max_job_assoc}
@@ -825,9 +862,16 @@ class SlurmMultifactor:
             if (most and self._is_over(task, part, most, considered)) or not self._licensed(view, task):
                 at += 1
                 continue
-            ruled_out = outlook.knows_no(at) or not cycle.fits(task.demand)
+            barred = self._barred(task)
+            ruled_out = outlook.knows_no(at) or not cycle.fits(task.demand) or plan.counts_delay(job, barred=barred)
             placement = None if ruled_out else self._fit_beside(view, task, part, plan, room)
-            if placement is None and preempting:
+            # select_nodes tests the account only after backfill has chosen nodes, which stay reserved
+            if job.refused and placement is not None:
+                end_s = now + self._longest_s(task, task.demand.types)
+                plan.reserve(now, end_s, sum([1 << share.node for share in placement]))
+                at += 1
+                continue
+            if placement is None and preempting and not (job.refused or self._is_over_nodes(job)):
                 end_s, before = now + self._longest_s(task, task.demand.types), len(self._runs)
                 open_nodes = self._rules.nodes[part.name] & ~plan.kept(now, end_s, closed=self._ties)
                 yield from self._make_way(view, task, part, open_nodes)
@@ -838,16 +882,16 @@ class SlurmMultifactor:
                 at += 1
                 if preempting:  # a job further back may preempt runs, but not on reserved nodes
                     gone = self._stoppable(view, task, part, stoppable) | self._leaving_for(task)
-                    plan.make_room(job, gone, self._barred(task))
+                    self._make_room(view, plan, job, gone)
                     continue
                 if not outlook.any_fits(at, tests - tested):
                     break
                 if outlook.is_hopeful(at):
-                    plan.make_room(job, barred=self._barred(task))
+                    self._make_room(view, plan, job)
                     passed = 0 if most else self._reserve_up_to_hope(cycle, outlook, listed, at, tests - tested)
                     at, tested = at + passed, tested + passed
                 continue
-            if not self._may_hold(view, job, placement):
+            if not self._may_hold(view, job, [share.node for share in placement]):
                 at += 1
                 continue
             if self._together(task):
@@ -921,7 +965,7 @@ class SlurmMultifactor:
             job = listed[at + passed]
             if job.holders or not job.task.waiting or not self._licensed(cycle.view, job.task):
                 break
-            cycle.plan.make_room(job, barred=self._barred(job.task))
+            self._make_room(cycle.view, cycle.plan, job)
             passed += 1
         return passed
 
@@ -980,22 +1024,46 @@ class SlurmMultifactor:
         """
         return self._rules.holdings.room(job.holders, job.amounts) if job.holders else (inf, None)
 
-    def _may_hold(self, view: ClusterView, job: PendingJob, placement: Placement) -> bool:
+    def _make_room(
+        self, view: ClusterView, plan: NodePlan, job: PendingJob, gone: frozenset[int] = frozenset()
+    ) -> None:
+        """Reserve nodes for a job that cannot start now."""
+
+        def may_hold(nodes: int) -> bool:
+            return self._may_hold(view, job, list(bits(nodes)), planned=True)
+
+        plan.make_room(job, may_hold, gone, self._barred(job.task))
+
+    def _may_hold(self, view: ClusterView, job: PendingJob, nodes: list[int], *, planned: bool = False) -> bool:
         """Return True if a job's limits allow it to hold these nodes (in full if it shares none of
         them). Slurm tests this once it has chosen the nodes (acct_policy_job_runnable_post_select
-        in acct_policy.c).
+        in acct_policy.c), also if they are only ``planned`` or too few are free.
         """
-        holders = self._rules.holders(job.task.job, job.part)
-        if self._rules.holdings.most_nodes and self._rules.holdings.full_of_nodes(
-            holders, [share.node for share in placement]
-        ):
+        if self._is_full_of_nodes(job, nodes, planned=planned):
             return False
         if job.part.exclusive or not job.alone:
             return True
-        machines = [view.machines.list[share.node] for share in placement]
+        machines = [view.machines.list[node] for node in nodes]
         amounts = of_nodes(self._rules.amounts(job.task), [machine.node for machine in machines])
         gpu = self._gpu(machines[0].type) if amounts.gpus else ""
         return self._rules.holdings.room(self._rules.holders(job.task.job, job.part, gpu), amounts)[0] > 0
+
+    def _is_over_nodes(self, job: PendingJob) -> bool:
+        """Return True if a job that does not fit now asks for more nodes than its limits allow, so that
+        it waits for the limits instead (``select_nodes``).
+        """
+        task = job.task
+        wanted = (task.demand.gang or 1) if self._rules.spread(task.job) else 1
+        return self._is_full_of_nodes(job, range(wanted), planned=True)
+
+    def _is_full_of_nodes(self, job: PendingJob, nodes: Collection[int], *, planned: bool) -> bool:
+        """Return True if a limit on different nodes forbids a start on ``nodes``."""
+        task, holdings = job.task, self._rules.holdings
+        if not holdings.most_nodes:
+            return False
+        terms, holders = task.demand.terms, self._rules.holders(task.job, job.part)
+        named = [] if terms is None else list(bits(terms.named))
+        return holdings.full_of_nodes(holders, nodes, named if planned else None) is not None
 
     def _room_on(self, task: TaskState, part: NodePartition, type_: int) -> float:
         """Return the number of starts on a GPU type that the limits allow."""

@@ -46,7 +46,7 @@ from dagsim.model.arithmetic import numbered, ordered_sum
 from dagsim.traces.batch import NOT_OVER
 from dagsim.traces.chunks import Table, local_seconds
 from dagsim.traces.fields import Dirty, count, finite_number
-from dagsim.traces.reader import Block, Reader
+from dagsim.traces.reader import Block, Reader, Unstarted
 from dagsim.traces.report import Disagreement, ImpossibleTimes, OnlyInText, ReadReport, RepeatedId
 from dagsim.traces.rows import (
     Findings,
@@ -164,6 +164,19 @@ class Sacct(Reader):
         reading = _Reading.of(options, self.tables)
         parts = in_parts(partial(reading.rows, source), reading.keys, report, reading.learn)
         return job_blocks(map(reading.batch, parts), report, most)
+
+    def unstarted(self, source: Source, options: TraceOptions) -> Iterator[Unstarted]:
+        reading, report = _Reading.of(options, self.tables), ReadReport()
+        tables = list(reading.rows(source, report))
+        ran = {
+            _job_id(id)
+            for table in tables
+            for id, start in zip(_ids(table).tolist(), reading._moments(table, "Start"), strict=True)
+            if start >= 0
+        }
+        for table in tables:
+            idle = [id not in ran for id in map(_job_id, _ids(table).tolist())]
+            yield from reading.unstarted(table.chosen(np.flatnonzero(idle)))
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         which = "all attempts together" if options.protocol == "all-attempts" else "its last attempt"
@@ -515,6 +528,21 @@ class _Reading:
         states = table.words(_AT["State"])
         completed = np.array([word.upper().startswith("COMPLETED") for word in states.words], bool)[states.place]
         self.reuse.add(*columns, self._moments(table, "Submit"), self._moments(table, "End"), completed)
+
+    def unstarted(self, table: Table) -> Iterator[Unstarted]:
+        """Yield the jobs in a table of rows that never ran; a job that was never eligible did not
+        wait.
+        """
+        times = _Times.of(table, *[self._moments(table, name) for name in _MOMENTS])
+        reading = replace(self, findings=Findings(), times=times)
+        for row in range(len(table)):
+            try:
+                attempt = reading._attempt(row, dict(zip(COLUMNS, table.fields(row), strict=True)))
+                job = reading._made(attempt.submit_s, [replace(attempt, allocated=attempt.asked)])
+                if reading.times.moment("Eligible", row) is not None:
+                    yield Unstarted(job, inf if attempt.end_s is None else attempt.end_s)
+            except (Dirty, ModelError):  # reading the log for its jobs has reported it
+                continue
 
     def note_nodes(self, table: Table, rows: np.ndarray) -> None:
         """Report rows whose list of nodes cannot be read, or does not have as many nodes as the row

@@ -6,7 +6,7 @@ from bisect import bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
-from functools import cache, reduce
+from functools import cache, partial, reduce
 from heapq import heappop, heappush
 from math import floor, inf, nextafter
 from operator import or_
@@ -285,7 +285,7 @@ class NodePlan:
         self._ends: list[float] = []
         self._table, self._choice, self._whole = table, choice, whole
         self._view, self._until_s, self._resolution_s = view, view.now + window_s, resolution_s
-        self._searches: dict[tuple[DemandClass, bool, tuple[int, ...], int, frozenset[int]], _Search] = {}
+        self._searches: dict[tuple[DemandClass, bool, tuple[int, ...], int, frozenset[int], int], _Search] = {}
         machines = view.machines
         self._origin_s = 0.0 if machines.site is None else float(machines.site.origin_s)
         self._clock = Clock(self._now, self._origin_s, resolution_s, float(linear_s))
@@ -345,21 +345,77 @@ class NodePlan:
         for node in bits(nodes):
             self._table.keep(node, kept.begin_s, kept.end_s, -1)
 
-    def make_room(self, job: PendingJob, gone: frozenset[int] = frozenset(), barred: int = 0) -> None:
-        """Reserve nodes for the earliest possible start of a job. The start may stop the runs
-        ``gone``, and it may never use nodes in ``barred`` (``filter_by_node_owner``).
+    def make_room(
+        self,
+        job: PendingJob,
+        may_hold: Callable[[int], bool],
+        gone: frozenset[int] = frozenset(),
+        barred: int = 0,
+    ) -> None:
+        """Reserve nodes for the earliest possible start of a job, if its limits allow it to hold them
+        (``may_hold``). The start may stop the runs ``gone``, and it may never use nodes in
+        ``barred`` (``filter_by_node_owner``).
         """
+        best = self._start_of(job, gone, barred)
+        if best is not None and may_hold(best[2]):
+            self.reserve(*best)
+
+    def counts_delay(self, job: PendingJob, gone: frozenset[int] = frozenset(), barred: int = 0) -> bool:
+        """Return True if the node counts in a job's constraint keep it from starting now in this
+        cycle.
+        """
+        best = self._start_of(job, gone, barred) if job.counts else None
+        return bool(job.counts) and (best is None or best[0] > self.now)
+
+    def _start_of(self, job: PendingJob, gone: frozenset[int], barred: int) -> tuple[float, float, int] | None:
+        """Return the earliest possible start of a job, the end of its time limit, and its nodes."""
         best: tuple[float, float, int] | None = None
         for limit_s, listed in job.asked:
             groups = tuple([nodes & ~barred for nodes in listed]) if barred else listed
-            earliest = self.earliest(
-                job.task.demand, groups, job.span & ~barred, limit_s,
-                alone=job.alone, distinct=job.spread, shares=job.shares, gone=gone,
+            search = partial(
+                self.earliest, job.task.demand, span=job.span & ~barred, limit_s=limit_s,
+                alone=job.alone, distinct=job.spread, gone=gone,
             )  # fmt: skip
+            earliest = (
+                self._counted_start(job, groups, limit_s, search)
+                if job.counts
+                else search(groups=groups, shares=job.shares)
+            )
             if earliest is not None and (best is None or earliest[0] < best[0]):
                 best = earliest[0], earliest[0] + limit_s, earliest[1]
-        if best is not None:
-            self.reserve(*best)
+        return best
+
+    def _counted_start(
+        self,
+        job: PendingJob,
+        groups: tuple[int, ...],
+        limit_s: float,
+        search: Callable[..., tuple[float, int] | None],
+    ) -> tuple[float, int] | None:
+        """Return the start and the nodes of a job whose constraint counts nodes. Slurm searches for
+        nodes with one feature after another, each time for as many CPUs as the whole job needs, so
+        it may plan more nodes than the job takes (``_try_sched`` in backfill.c). The job starts
+        when the last of these searches finds nodes.
+        """
+        from_s = self.now
+        while True:
+            begin_s, chosen = from_s, 0
+            for nodes, wanted in job.counts:
+                earliest = search(
+                    groups=tuple([part & nodes & ~chosen for part in groups]), from_s=from_s, wanted=wanted
+                )
+                if earliest is None:
+                    return None
+                begin_s, chosen = max(begin_s, earliest[0]), chosen | earliest[1]
+            if (lacking := (job.task.demand.gang or 1) - chosen.bit_count()) > 0 and job.spread:
+                open_ = tuple([nodes & ~chosen for nodes in groups])
+                earliest = search(groups=open_, from_s=from_s, wanted=lacking)
+                if earliest is None:
+                    return None
+                chosen |= earliest[1]
+            if begin_s <= from_s or not self._taken(chosen, begin_s, begin_s + limit_s):
+                return begin_s, chosen
+            from_s = begin_s
 
     def earliest(
         self,
@@ -372,6 +428,8 @@ class NodePlan:
         distinct: bool,
         shares: tuple[tuple[int, int], ...] = (),
         gone: frozenset[int] = frozenset(),
+        from_s: float = -inf,
+        wanted: int = 0,
     ) -> tuple[float, int] | None:
         """Return the first time within the window at which a group of nodes can hold a start of
         ``demand`` for ``limit_s``, with the first suitable nodes in the first such group.
@@ -379,27 +437,31 @@ class NodePlan:
         A gang takes one group. ``span`` holds the nodes in the partition. ``alone`` requires nodes
         without other users, and ``distinct`` requires one node per instance. ``shares`` lists sets
         of nodes, each with the number of nodes that must come from it. The runs ``gone`` count as
-        ended (``_future_run_test`` in job_test.c).
+        ended (``_future_run_test`` in job_test.c). The start is at ``from_s`` or later. ``wanted``
+        is the number of instances, by default all.
         """
-        key = demand, alone, groups, span, gone
+        wanted = wanted or demand.gang or 1
+        key = demand, alone, groups, span, gone, wanted
         search = self._searches.get(key)
         if search is None:
             search = self._searches[key] = self._search(demand, groups, span)
         if search.never_s <= limit_s:
             return None
-        table, wanted, out = self._table, demand.gang or 1, self._table.out
+        table, out = self._table, self._table.out
         runs = self._without(gone)
         table.searched += len(search.listed)
         if search.steps is None:
             search.steps = self._steps_of(demand, alone, gone)
-        least_s, until_s = search.least_s, search.where.until_s
+        least_s, until_s = max(search.least_s, from_s), search.where.until_s
+        if least_s > until_s:
+            return None
         kept = Kept(table.begins, table.untils, table.owners, table.kept, table.kept_stride)
         # numba takes 0.5 us to recognise each named tuple, but no time for plain tuples
         parts = [tuple(part) for part in (search.where, search.steps, runs.limits, kept, self._clock)]
         while True:
             begin_s, first = self._earliest(*parts, least_s, limit_s, float(wanted), distinct, out)
             if begin_s == inf:
-                search.never_s = limit_s
+                search.never_s = limit_s if from_s <= search.least_s else search.never_s
                 return None
             if wanted == 1 and self._choice.in_order:  # ``members`` lists the groups in order
                 chosen = 1 << int(first)
@@ -543,10 +605,10 @@ def load_compiled() -> None:
 
 
 def may_fit(machines: ClusterState, demand: DemandClass) -> bool:
-    """Return True if a start may fit on the nodes. This is always True for a gang without GPUs,
-    because such a gang may combine nodes with different types.
+    """Return True if a start may fit on the nodes. This is always True for a gang that may run on
+    several types, because a gang may combine them.
     """
-    return bool(demand.gang and not demand.demand.gpus) or machines.fits(demand)
+    return bool(demand.gang and (len(demand.types) > 1 or not demand.demand.gpus)) or machines.fits(demand)
 
 
 class PendingJob(NamedTuple):
@@ -575,6 +637,11 @@ class PendingJob(NamedTuple):
     """The starts that it may reserve: a time limit, and the groups of nodes with that limit."""
     shares: tuple[tuple[int, int], ...] = ()
     """Sets of nodes of which so many must be among its nodes."""
+    counts: tuple[tuple[int, int], ...] = ()
+    """For each feature that its constraint counts: the nodes, and the instances that a plan has to find
+    there."""
+    refused: bool = False
+    """True if the partition refuses the job's account, so that the job never starts there."""
 
 
 _BESIDE = 100
@@ -658,6 +725,11 @@ class PendingJobs:
                     self.changed = self.changed or eligible_s > self._known_s
         self._known_s = -inf
 
+    def list_task(self, task: TaskState) -> None:
+        """List a task that is no longer among the ready ones."""
+        for job in self._listing(task):
+            self._list(job)
+
     def next_s(self) -> float:
         """Return the time at which the next task becomes eligible."""
         while self._later and not self._later[0][3].waiting:
@@ -688,7 +760,7 @@ class PendingJobs:
             for amounts, jobs in by_amounts.items()
             if holdings.never(holder, amounts)
             for job in jobs
-            if job.task.waiting
+            if job.task.waiting and not job.refused
         ]
         return list(dict.fromkeys(lost))
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 from math import floor, inf, log
 from operator import and_, or_
 from typing import Any, NamedTuple, TypeAlias
 
-from dagsim.model import Caps, Demand, JobCaps, Node, NodePartition, Qos, QueueTree
+from dagsim.model import Caps, Demand, Job, JobCaps, Node, NodePartition, Qos, QueueTree
 from dagsim.model.arithmetic import bits, ordered_sum
 from dagsim.systems.cluster.api import (
     ClusterState,
@@ -16,6 +16,7 @@ from dagsim.systems.cluster.api import (
     JobState,
     NodeState,
     TaskState,
+    may_mix_types,
     members,
 )
 from dagsim.systems.cluster.waits import ReachedLimit
@@ -78,6 +79,8 @@ class SlurmRules:
             part.accounts or part.denied_accounts or part.allowed_qos or part.denied_qos for part in queues.partitions
         )
         """True if some rule judges a job by itself, whatever runs."""
+        self.refuses_accounts = any(part.accounts or part.denied_accounts for part in queues.partitions)
+        """True if any partition refuses some accounts."""
         self._holders: dict[tuple[str, str, str, str, str], tuple[Holder, ...]] = {}
         self._times: dict[int, list[list[tuple[float, float]]]] = {}
         """For each job and task, by type: the time limit, and the seconds until it is killed."""
@@ -236,12 +239,8 @@ class SlurmRules:
         if not self._bars:
             return
         job = task.job.job
-        if job.account:
-            line = self._above.get(job.account, (job.account,))
-            if part.accounts and not any(name in part.accounts for name in line):
-                yield f"AllowAccounts ({', '.join(part.accounts)}) without {job.account}: the partition {part.name}"
-            elif not part.accounts and (denied := [name for name in line if name in part.denied_accounts]):
-                yield f"DenyAccounts ({denied[0]}): the partition {part.name}"
+        if refusal := self.refusal(job, part):
+            yield refusal
         if job.qos:
             if part.allowed_qos and job.qos not in part.allowed_qos:
                 yield f"AllowQos ({', '.join(part.allowed_qos)}) without {job.qos}: the partition {part.name}"
@@ -267,6 +266,19 @@ class SlurmRules:
             for what, limit in limits.minutes.items():
                 if (asked := amounts[what] * amounts["limit_s"] / 60) > limit + _SLACK:
                     yield f"{owner}Max{_RESOURCES[what]}MinutesPerJob ({limit:g}) < {asked:g}: {words}"
+
+    def refusal(self, job: Job, part: NodePartition) -> str:
+        """Describe why a partition refuses a job's account; empty if it does not."""
+        line = self._above.get(job.account, (job.account,)) if job.account else ()
+        if line and part.accounts and not any(name in part.accounts for name in line):
+            return f"AllowAccounts ({', '.join(part.accounts)}) without {job.account}: the partition {part.name}"
+        denied = [] if part.accounts else [name for name in line if name in part.denied_accounts]
+        return f"DenyAccounts ({denied[0]}): the partition {part.name}" if denied else ""
+
+    def is_refused(self, job: Job) -> bool:
+        """Return True if any of a job's partitions refuses its account."""
+        named = (job.request.partitions if job.request is not None else ()) or (job.partition,)
+        return any(self.refusal(job, self.partitions[name]) for name in named if name in self.partitions)
 
     def ways(self, view: ClusterView, task: TaskState) -> Iterator[tuple[NodePartition, str, int]]:
         """Yield the ways in which a task may start: a partition, a GPU type (if limits depend on
@@ -309,11 +321,11 @@ class SlurmRules:
 
     def groups(self, task: TaskState) -> tuple[NodesOfTypes, ...]:
         """Return the sets of nodes that a start of the task may combine, each with its types. Each set
-        has one GPU type, except that a batch job without GPUs, or a start on one node, may take any
+        has one GPU type, except that a batch job, or a start on one node without GPUs, may take any
         nodes.
         """
         demand = task.demand
-        mixes = not demand.demand.gpus and (task.job.job.request is not None or not demand.gang)
+        mixes = may_mix_types(task.job.job, demand.demand) or not (demand.demand.gpus or demand.gang)
         groups = self._groups.get((demand.types, mixes))
         if groups is None:
             by_type = [NodesOfTypes(self.of_type[type_], (type_,)) for type_ in demand.types]
@@ -338,6 +350,17 @@ class SlurmRules:
         if task.demand.gang == 1 and len(counted) > 1:  # the single node has to meet all counts
             counted = ((reduce(and_, [nodes for nodes, _ in counted]), 1),)
         return tuple([(1 << node, 1) for node in bits(terms.named)]) + counted
+
+    def counts(self, task: TaskState) -> tuple[tuple[int, int], ...]:
+        """Return, for each feature that a gang's constraint counts, its nodes and the number of
+        instances that backfill looks for there: those of the whole job, or only the counted nodes
+        if each of them has GPUs (whose jobs rarely state how many tasks a node takes).
+        """
+        terms, demand = task.demand.terms, task.demand
+        if terms is None or not demand.gang:
+            return ()
+        gpus = bool(demand.demand.gpus)
+        return tuple([(count.nodes, count.least if gpus else demand.gang) for count in terms.counts])
 
     def remember(self, past: Iterable[PastUse]) -> None:
         """Count usage from before the simulation against the budgets."""
@@ -612,13 +635,19 @@ class Holdings:
         """
         return holder in self.budgets and self._safe and self.budgets[holder].never(start)
 
-    def full_of_nodes(self, holders: Iterable[Holder], nodes: Iterable[int]) -> Holder | None:
+    def full_of_nodes(
+        self, holders: Iterable[Holder], nodes: Collection[int], named: Collection[int] | None = None
+    ) -> Holder | None:
         """Return a holder that would use more different nodes than allowed after a start on these
-        nodes; None if there is none.
+        nodes; None if there is none. Before nodes are allocated, Slurm only knows that the job will
+        share the nodes that it has ``named`` (``_get_unique_job_node_cnt`` in acct_policy.c).
         """
         for holder in holders:
             most = self.most_nodes.get(holder)
-            if most is not None and len(self._nodes.get(holder, {}).keys() | set(nodes)) > most:
+            if most is None:
+                continue
+            held = self._nodes.get(holder, {}).keys()
+            if len(held) + len(nodes) - len(held & set(nodes if named is None else named)) > most:
                 return holder
         return None
 

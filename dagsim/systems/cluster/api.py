@@ -121,7 +121,7 @@ contains some of this memory, so that it cannot be taken over.
 
 from dagsim.systems.cluster.models.shared_gpus import Sharing
 from dagsim.systems.cluster.nodes import MICRO, ClusterState, DemandClass, NodeState
-from dagsim.systems.cluster.past import nodes_by_name, placement_on
+from dagsim.systems.cluster.past import may_mix_types, nodes_by_name, placement_on
 from dagsim.systems.cluster.site import SiteState, Terms, members
 from dagsim.systems.cluster.state import Index, JobState, Key, Queue, Run, RunIndex, TaskState, TypedKey, TypedQueue
 from dagsim.systems.cluster.view import NEVER_S, ClusterPolicy, ClusterView, ExpectedFree, Simulation
@@ -152,6 +152,7 @@ __all__ = [
     "Terms",
     "TypedKey",
     "TypedQueue",
+    "may_mix_types",
     "members",
     "nodes_by_name",
     "placement_on",

@@ -22,6 +22,7 @@ from dagsim.workload.load import Load, LoadMeter, seconds_of
 
 if TYPE_CHECKING:
     from dagsim.systems.cluster.audit import Audit, Auditor
+    from dagsim.traces.reader import Unstarted
     from dagsim.traces.trace import Trace
 
 JOBS_KEPT = 20_000
@@ -144,6 +145,10 @@ class JobStream:
         """The jobs that had left before the beginning, with their runs; None if they are not
         known."""
         return self._jobs.left if isinstance(self._jobs, StoredJobs) else self._left
+
+    def unstarted(self) -> Iterable[Unstarted]:
+        """Return the jobs that were in the queue of a log and never started."""
+        return () if self._trace is None else self._trace.unstarted()
 
     def outages(self) -> Outages:
         """Return the periods in which the trace's own machines were absent; empty for a window. Reads

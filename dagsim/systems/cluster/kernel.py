@@ -99,6 +99,7 @@ class ClusterKernel(Forked):
     their runs continue (``Job.in_flight``), so the log starts with this past. The times of failures
     are counted from this beginning. ``left`` contains the jobs that had left by then, with their
     runs; it is None if they are unknown. Only policies that remember finished jobs receive them.
+    ``unstarted`` returns the jobs of a log that never started, for policies that ask for them.
 
     Raises:
         ModelError: An instance in flight does not fit into the cluster, or gangs communicate
@@ -116,6 +117,7 @@ class ClusterKernel(Forked):
         "_shows_truth": SAME,
         "_started": SAME,
         "_streams": COPIED,
+        "_unstarted": SAME,
         "_wake_s": SAME,
         "applicants": COPIED,
         "changed": SAME,
@@ -152,6 +154,7 @@ class ClusterKernel(Forked):
         origin_s: float = 0.0,
         begins_s: float = 0.0,
         left: Iterable[Job] | None = None,
+        unstarted: Callable[[], Iterable[tuple[Job, float]]] | None = None,
     ) -> None:
         models = Models() if models is None else models
         self.models = models = replace(models, estimates=known(models.estimates, jobs))
@@ -163,6 +166,7 @@ class ClusterKernel(Forked):
         levels = None if models.network is None else levels_in(models.network, names)
         self.levels = tuple(levels or ())
         self.machines = ClusterState(cluster, SiteState.of(cluster, self.queues, origin_s, levels))
+        self._unstarted = unstarted
         self.jobs = jobs
         """The jobs as passed in; their source may have more information."""
         self.upcoming = JobsToCome(jobs)
@@ -266,6 +270,14 @@ class ClusterKernel(Forked):
 
     def _site_limits(self, job: Job) -> TimeLimits:
         return _NO_LIMITS if self.queues is None else self.queues.time_limits(job)
+
+    def unstarted(self, wanted: Callable[[Job], bool]) -> list[tuple[JobState, float]]:
+        """See ``ClusterView.unstarted``."""
+        found = [entry for entry in self._unstarted() if wanted(entry[0])] if self._unstarted else []
+        states = [(self.state_of(job, -1 - at)[0], until_s) for at, (job, until_s) in enumerate(found)]
+        for active, _ in states:
+            self._estimate(active)
+        return states
 
     def requested_s(self, task: TaskState) -> tuple[float, ...] | None:
         """See ``ClusterView.requested_s``."""
@@ -453,8 +465,10 @@ class ClusterKernel(Forked):
             rejected = machines.site.refuses(job, self.now)
         if rejected is not None and not job.in_flight:  # a job that is already running may continue
             self._record_job(_REJECTED, number, float(rejected))
+            if machines.site is not None:
+                self.frontier.refused.append(active)
             return
-        self.models.estimates.apply(active, schedule.seed, lambda task: self._limits_s(job, task.task, task.seconds))
+        self._estimate(active)
         if self.eligibility is None and job.eligible_s is not None:
             self.eligibility = Eligibility(self)
         if self.eligibility is None or not self.eligibility.holds(active):
@@ -487,6 +501,13 @@ class ClusterKernel(Forked):
                 rejected = demand.rejected
         active.rank()
         return active, rejected
+
+    def _estimate(self, active: JobState) -> None:
+        """Replace the true run times of a job by the estimates that policies know."""
+        job = active.job
+        self.models.estimates.apply(
+            active, self.schedule.seed, lambda task: self._limits_s(job, task.task, task.seconds)
+        )
 
     def enter(self, active: JobState) -> None:
         """Let a job enter the system: its tasks without parents become ready."""
@@ -854,6 +875,7 @@ class ClusterKernel(Forked):
         if by_estimates:
             twin.upcoming = JobsToCome(())
             twin.upcoming.peek()
+            twin._unstarted = None
             twin.frontier.believe_estimates()
             if twin.on_demand is not None:
                 twin.on_demand.believe_estimates()

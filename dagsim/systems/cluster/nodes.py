@@ -702,12 +702,13 @@ class ClusterState(Forked):
         compiled = DemandClass(demand, gang, types, len(self.classes), key, terms)
         compiled.sliced = parted_types(demand.gpu_types)
         if compiled.counted and not any(self._could_count(compiled, (index,)) for index in types):
-            # A gang runs on a single type here. If only nodes of several types together could
-            # satisfy the counts, the demand is restricted only by its features.
+            # Most policies run a gang on a single type. If only nodes of several types together could
+            # satisfy the counts, the demand is restricted only by its features; the counts remain
+            # for policies that mix types.
             compiled.counted = not self._could_count(compiled, types)
             if not compiled.counted and terms is not None:
                 parts = reduce(or_, [count.nodes for count in terms.counts])
-                compiled.terms = terms._replace(nodes=terms.nodes & parts, counts=())
+                compiled.terms = terms._replace(nodes=terms.nodes & parts)
                 compiled.open_to(compiled.nodes & parts)
         if not types:
             compiled.rejected = RejectReason.NO_SUCH_GPU

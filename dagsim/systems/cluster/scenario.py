@@ -319,6 +319,7 @@ class ClusterScenario(Models, ClusterWorld):
             origin_s=origin_s,
             begins_s=jobs.begins_s,
             left=jobs.left,
+            unstarted=jobs.unstarted,
         )
 
     def fitted(self, policy: ClusterPolicy) -> ClusterPolicy:

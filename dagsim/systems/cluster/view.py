@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, runtime_checkabl
 
 import numpy as np
 
-from dagsim.model import Cluster, Decision, GpuType, Placement, QueueTree
+from dagsim.model import Cluster, Decision, GpuType, Job, Placement, QueueTree
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster.models.failures import Preemption
@@ -71,6 +71,10 @@ class Simulation(Protocol):
 
     def expected_moves_s(self, moves: Sequence[tuple[Run, Placement]]) -> list[float]:
         """See ``ClusterView.expected_moves_s``."""
+        ...
+
+    def unstarted(self, wanted: Callable[[Job], bool]) -> list[tuple[JobState, float]]:
+        """See ``ClusterView.unstarted``."""
         ...
 
     def requested_s(self, task: TaskState) -> tuple[float, ...] | None:
@@ -148,6 +152,14 @@ class ClusterView:
     def jobs(self) -> Mapping[int, JobState]:
         """Jobs in the system, by number."""
         return self._frontier.jobs
+
+    @property
+    def refused(self) -> Sequence[JobState]:
+        """The jobs that were rejected when they arrived at a site (``queues``), because they could
+        never run there. They are not in the system, but a scheduler that does not know this keeps
+        them in its queue.
+        """
+        return self._frontier.refused
 
     @property
     def running(self) -> Mapping[int, Run]:
@@ -272,6 +284,13 @@ class ClusterView:
         would lose.
         """
         return self._simulation.expected_moves_s(moves)
+
+    def unstarted(self, wanted: Callable[[Job], bool]) -> list[tuple[JobState, float]]:
+        """Return the ``wanted`` ones of the jobs that were in the queue of a log and never started, with
+        the times at which they left. They never arrive: a policy that reproduces the log's scheduler
+        may count them, from their arrivals on, among the jobs that wait.
+        """
+        return self._simulation.unstarted(wanted)
 
     def requested_s(self, task: TaskState) -> tuple[float, ...] | None:
         """Return the time limit that the user requested for an instance of the task, in seconds, by

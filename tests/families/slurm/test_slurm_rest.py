@@ -13,6 +13,7 @@ from dagsim.families.slurm.controller_log import read_controller_log
 from dagsim.model import (
     Caps,
     Cluster,
+    GpuType,
     Job,
     Kind,
     Node,
@@ -145,6 +146,78 @@ def test_a_job_gets_the_nodes_that_it_names_and_none_that_it_excludes() -> None:
 def test_a_count_in_a_constraint_is_kept() -> None:
     jobs = [job("mixed", 0, 9, nodes=2, request=Request("[r0*1&r1*1]", spread=True))]
     assert [node for _, node in starts(played(jobs, QueueTree(), nodes=4))["mixed"]] == ["n0", "n1"]
+
+
+def test_backfill_looks_for_the_whole_job_at_each_counted_feature() -> None:
+    """``_try_sched`` in backfill.c tests the features one by one, each for all CPUs of the job: two nodes of either
+    rack have to be free although the job takes one of each.
+    """
+    ahead = job("ahead", 0, 100, 4, nodes=4, request=Request(spread=True))
+    waits = job("waits", 1, 200, 4, nodes=6, request=Request(spread=True))
+    counted = job("pair", 2, 50, 4, nodes=2, request=Request("[r0*1&r1*1]", spread=True))
+    plain = replace(counted, request=Request(spread=True))
+    assert first(played([ahead, waits, plain], QueueTree(), nodes=6)) == {"ahead": 0, "pair": 2, "waits": 100}
+    assert first(played([ahead, waits, counted], QueueTree(), nodes=6)) == {"ahead": 0, "waits": 100, "pair": 300}
+
+
+def test_a_job_whose_account_is_refused_reserves_nodes_in_every_backfill_cycle() -> None:
+    """``select_nodes`` tests AllowAccounts only after backfill has chosen nodes (22.05). The job behind it, which
+    the main loop cannot start, waits until it fits beside this reservation.
+    """
+    part = NodePartition("p", accounts=("lab",))
+    queues = QueueTree((QueueNode("lab"), QueueNode("x")), partitions=(part,))
+    refused = job("refused", 1, 300, 4, account="x", partition="p")
+    jobs = [
+        job("now", 0, 100, 4, account="lab", partition="p"),
+        refused,
+        job("wide", 2, 50, 4, nodes=2, account="lab", partition="p", request=Request(spread=True)),
+        job("behind", 3, 50, 4, account="lab", partition="p"),
+    ]
+    schedule = played(jobs, queues)
+    assert first(schedule) == {"now": 0, "wide": 100, "behind": 150}
+    assert first(played([one for one in jobs if one is not refused], queues)) == {"now": 0, "behind": 3, "wide": 100}
+
+
+def test_a_refused_job_of_the_log_reserves_nodes_until_it_is_cancelled(tmp_path: Path) -> None:
+    header = "JobIDRaw|JobID|User|Account|Partition|QOS|State|Submit|Eligible|Start|End|TimelimitRaw|NNodes|NCPUS"
+    rows = [
+        "1|1|ada|lab|p|q|COMPLETED|1000|1000|1000|1100|2|1|4|cpu=4,node=1|cpu=4,node=1|n1",
+        "2|2|bo|x|p|q|{state}|1001|1001|Unknown|{end}|5|1|4|cpu=4,node=1||None assigned",
+        "3|3|ada|lab|p|q|COMPLETED|1002|1002|1100|1150|1|2|8|cpu=8,node=2|cpu=8,node=2|n[0-1]",
+        "4|4|ada|lab|p|q|COMPLETED|1003|1003|1150|1180|1|1|4|cpu=4,node=1|cpu=4,node=1|n0",
+    ]
+    machines = Cluster(tuple([Node(f"n{at}", None, 0, 4, 64) for at in range(2)]))
+    part = NodePartition("p", accounts=("lab",))
+    queues = QueueTree((QueueNode("lab"), QueueNode("x")), partitions=(part,))
+    found = {}
+    for state, end in (("PENDING", "Unknown"), ("CANCELLED by 0", "1002")):
+        path = tmp_path / f"{state[:4]}.txt"
+        listed = "\n".join([header + "|ReqTRES|AllocTRES|NodeList", *rows]).format(state=state, end=end)
+        path.write_text(listed + "\n")
+        scenario = ClusterScenario(machines, TraceFile(str(path), format="sacct"), queues=queues)
+        found[state[:4]] = first(scenario.kernel(0).run(POLICIES.create(FIFO)))
+    assert found == {"PEND": {"1": 0, "3": 100, "4": 150}, "CANC": {"1": 0, "4": 3, "3": 100}}
+
+
+def test_a_job_over_a_limit_on_nodes_keeps_no_nodes_and_blocks_no_partition() -> None:
+    """Slurm tests the limit also where too few nodes are free (``acct_policy_job_runnable_post_select``)."""
+    queues = QueueTree((QueueNode("lab", limits=Caps(nodes=1)), QueueNode("x")))
+    jobs = [
+        job("first", 0, 100, 4, account="lab", request=Request(nodes=("n0",))),
+        job("full", 1, 60, 4, account="x", request=Request(nodes=("n1",))),
+        job("over", 2, 500, 4, account="lab"),
+        job("other", 3, 500, 4, account="x"),
+    ]
+    assert first(played(jobs, queues)) == {"first": 0, "full": 1, "other": 61, "over": 100}
+
+
+def test_a_batch_job_combines_gpus_of_several_types() -> None:
+    kinds = [GpuType(f"g{kind}", 1, 1, 1, 1, 1) for kind in range(2)]
+    nodes = tuple([Node(f"n{at}", kinds[at // 2], 1, 4, 64, features=(f"g{at // 2}",)) for at in range(4)])
+    task = Task("t", 9, 2, True, 1, 1, estimate=9)
+    jobs = [Job.single("pair", task, 0, request=Request("[g0*1&g1*1]", spread=True))]
+    scenario = ClusterScenario(Cluster(nodes), jobs, queues=QueueTree(partitions=(NodePartition("p"),)))
+    assert [node for _, node in starts(scenario.kernel(0).run(POLICIES.create(FIFO)))["pair"]] == ["n0", "n2"]
 
 
 def test_an_exclusive_user_shares_nodes_only_with_itself() -> None:
