@@ -228,6 +228,8 @@ def explain(question: Question, job: str, futures: int = FUTURES) -> Explanation
     stated = "" if listed is None or listed.reason in ("", "None") else listed.reason
     if not own:
         hindrance = _unread(stated, listed)
+        if listed is not None and not {*listed.after}.isdisjoint(log.array[np.union1d(state.running, state.waiting)]):
+            hindrance = _conditions(state, listed) or hindrance
         return Explanation(
             job, listed.user if listed else "", listed.partition if listed else "", hindrance, stated,
             Ahead(0, 0, (), None, {}), inf, inf, (), (), 0,
