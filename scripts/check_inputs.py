@@ -577,12 +577,19 @@ def write_scontrol(rng: Random, folder: Path) -> Written:
             f"Partition=gpu AllocNode:Sid=login:1 NodeList={folded(part.nodes) if runs else '(null)'}",
             f"NumNodes={nodes}{'-4' * (not runs and nodes < 4)} NumCPUs={part.cpus * nodes} NumTasks={nodes}",
             *([f"ReqTRES={tres}", f"AllocTRES={tres if runs else '(null)'}"] if late else [f"TRES={tres}"]),
-            *[f"Tres{key.removeprefix('tres_').title().replace('_', '')}={value}" for key, value in gres.items()],
+            *[_gres_line(rng, key, value) for key, value in gres.items()],
         ]
         blocks.append((" " if single else "\n   ").join(lines))
     path = folder / "scontrol.txt"
     path.write_text(("\n" if single else "\n\n").join(blocks) + "\n")
     return Written(path, known, TraceOptions(timezone=None if zone is None else str(zone)))
+
+
+def _gres_line(rng: Random, key: str, value: str) -> str:
+    """A field of scontrol with GPUs: as it is now, or as before 18.08, which knew a number per node only."""
+    if key == "tres_per_node" and rng.random() < 0.3:
+        return f"Gres={value.removeprefix('gres:').removeprefix('gres/')} Reservation=(null)"
+    return f"Tres{key.removeprefix('tres_').title().replace('_', '')}={value}"
 
 
 def write_squeue_text(rng: Random, folder: Path) -> Written:
@@ -677,6 +684,9 @@ def _pbs_demand(rng: Random, job: TrueJob) -> str:
             f"Resource_List.nodect={nodes}"
         )
     name = rng.choice(("ngpus", "ngpus", "gpus"))
+    if rng.random() < 0.2:  # a log that keeps only what was given
+        given = [f"({n}:ncpus={p.cpus}" + (f":ngpus={p.gpus})" if p.gpus else ")") for p in job.parts for n in p.nodes]
+        return f"exec_vnode={'+'.join(given)}"
     chunks = "+".join(f"{len(p.nodes)}:ncpus={p.cpus}" + (f":{name}={p.gpus}" if p.gpus else "") for p in job.parts)
     return f"Resource_List.select={chunks} Resource_List.ncpus=1"
 
@@ -687,7 +697,8 @@ def _torque_demand(rng: Random, job: TrueJob) -> str:
     hosts = "+".join(rng.choice((f"{n}/0-{cpus - 1}", f"{n}/0*{cpus}", "+".join(f"{n}/{at}" for at in range(cpus))))
                      for n in part.nodes)  # fmt: skip
     spec = f"{nodes}:ppn={cpus}" + (f":gpus={gpus}" if gpus else "")
-    ways = [f"Resource_List.nodes={spec}", f"Resource_List.neednodes={spec}", f"Resource_List.nodes={spec}"]
+    ways = [f"Resource_List.nodes={spec}", f"Resource_List.neednodes={spec}",
+            f"Resource_List.nodes={nodes}:ppn={cpus} Resource_List.neednodes={spec}"]  # fmt: skip
     if not gpus:
         ways += [f"Resource_List.procs={nodes * cpus}", ""]
     return f"exec_host={hosts} {rng.choice(ways)}"
@@ -700,6 +711,7 @@ def _records(rng: Random) -> tuple[list[dict[str, Any]], list[Known], dict[str, 
              "cpus": "Cores", "nodes": "machines", "duration_s": "Wall", "user": "Owner",
              "tenant": "Group"}  # fmt: skip
     has_duration, has_times = rng.choice(((True, True), (True, False), (False, True)))
+    times = rng.choice(("", "", "000", "000000")) if zone is None else ""  # seconds, or smaller units
     is_spread = rng.random() < 0.5
     known, records = [], []
     for job in draw_jobs(rng):
@@ -707,12 +719,13 @@ def _records(rng: Random) -> tuple[list[dict[str, Any]], list[Known], dict[str, 
         job = replace(job, parts=(part,), attempts=(attempt,), suspended_s=0)
         total = len(part.nodes)
         record: dict[str, Any] = {
-            names["id"]: job.id, names["arrival_s"]: _clock(job.arrival_s, zone), names["user"]: job.user,
+            names["id"]: job.id, names["arrival_s"]: _clock(job.arrival_s, zone) + times, names["user"]: job.user,
             names["gpus"]: total * part.gpus, names["cpus"]: total * part.cpus, names["tenant"]: job.account,
         }  # fmt: skip
         record |= {} if is_spread else {names["nodes"]: total}
         if has_times:
-            record |= {names["start_s"]: _clock(attempt.start_s, zone), names["end_s"]: _clock(attempt.end_s, zone)}
+            record |= {names["start_s"]: _clock(attempt.start_s, zone) + times,
+                       names["end_s"]: _clock(attempt.end_s, zone) + times}  # fmt: skip
         if has_duration:
             record[names["duration_s"]] = rng.choice((job.work_s, _span(job.work_s)))
         records.append(record)
@@ -889,7 +902,11 @@ def write_gridengine(rng: Random, folder: Path) -> Written:
     milli = rng.choice((1, 1000))
     for job, attempt, part in _finished(rng, nodes=1):
         number, _, task = job.id.partition("_")
-        category = [f"-l {rng.choice(('gpu', 'ngpus'))}={part.gpus}"] if part.gpus else []
+        category = (
+            [f"-l {rng.choice(('gpu', 'ngpus', 'GPU', f'gpu_{part.kind}', part.kind))}={part.gpus}"]
+            if part.gpus
+            else []
+        )
         category += ["-l h_rt=24:00:00"] * (rng.random() < 0.5) + [f"-U staff -pe smp {part.cpus}"]
         one = [
             "all.q", part.nodes[0], "users", job.user, rng.choice(("job", "a job")), number, job.account or "sge", 0,
@@ -923,27 +940,39 @@ def write_htcondor(rng: Random, folder: Path) -> Written:
             "RequestMemory": part.memory_mb, "LastRemoteHost": f"slot1_2@{part.nodes[0]}", "JobUniverse": 5,
             "Cmd": "/bin/x", "Args": job.name.replace("\n", " "),
         }  # fmt: skip
-        ad |= {"RequestGPUs": part.gpus} if part.gpus or rng.random() < 0.3 else {}
+        if part.gpus and rng.random() < 0.2:
+            ad["AssignedGPUs"] = ",".join(f"CUDA{at}" for at in range(part.gpus))
+        else:
+            ad |= {"RequestGPUs": part.gpus} if part.gpus or rng.random() < 0.3 else {}
         if rng.random() < 0.5:
             ad |= {"CpusProvisioned": part.cpus} | ({"GPUsProvisioned": part.gpus} if part.gpus else {})
         entries = list(ad.items())
         rng.shuffle(entries)
         ads.append(dict(entries))
         known.append(Known.of(job))
-    how = rng.choice(("json", "long", "file"))
+    how = rng.choice(("json", "long", "file", "jobs", "joined"))
     path = folder / ("history.json" if how == "json" else "history")
     if how == "json":
         path.write_text(json.dumps(ads, indent=rng.choice((None, 1))))
     else:
         ends = [f"*** Offset = 0 ClusterId = {ad['ClusterId']}" if how == "file" else "" for ad in ads]
         blocks = ["\n".join(f"{key} = {json.dumps(value)}" for key, value in ad.items()) for ad in ads]
+        if how in ("jobs", "joined"):  # PER_JOB_HISTORY_DIR: nothing separates them, and attributes are set again
+            blocks = [f'MyType = "Job"\nRemoteWallClockTime = 0.0\n{block}\n' for block in blocks]
+            if how == "joined":
+                path.write_text("".join(blocks))
+                return Written(path, known)
+            path.mkdir()
+            for number, block in enumerate(blocks):
+                (path / f"history.{number}.0").write_text(block)
+            return Written(path, known)
         path.write_text("".join(f"{block}\n{end}\n" for block, end in zip(blocks, ends, strict=True)))
     return Written(path, known)
 
 
 def write_flux(rng: Random, folder: Path) -> Written:
-    """``flux jobs -a --json``: counts, or the summary of resources alone."""
-    jobs, known = [], []
+    """``flux jobs -a --json``: counts, or the summary of resources alone; states as words or numbers."""
+    jobs, known, as_numbers = [], [], rng.random() < 0.3
     for job, attempt, part in _finished(rng):
         nodes = len(part.nodes)
         entry: dict[str, Any] = {
@@ -953,11 +982,13 @@ def write_flux(rng: Random, folder: Path) -> Written:
             "name": job.name, "nnodes": nodes, "nodelist": folded(part.nodes), "ranks": f"[0-{nodes - 1}]",
             "duration": 60.0 * (job.limit_min or 0), "bank": job.account, "queue": "batch", "result": "COMPLETED",
         }  # fmt: skip
+        entry |= {"state": 64, "result": 1} if as_numbers else {}
         if rng.random() < 0.7:
             entry |= {"ncores": nodes * part.cpus, "ngpus": nodes * part.gpus}
         else:
-            summary = f"rank[0-{nodes - 1}]/core[0-{part.cpus - 1}]"
-            summary += f",gpu[0-{part.gpus - 1}]" if part.gpus else ""
+            each = f"core[0-{part.cpus - 1}]" + (f",gpu[0-{part.gpus - 1}]" if part.gpus else "")
+            summary = f"rank[0-{nodes - 1}]/{each}"
+            summary = " ".join(f"rank{at}/{each}" for at in range(nodes)) if rng.random() < 0.5 else summary
             entry |= {"annotations": {"sched": {"resource_summary": summary}}}
         jobs.append(entry)
         known.append(Known.of(job))

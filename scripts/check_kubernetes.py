@@ -1,10 +1,12 @@
 """Ask dagsim's `kueue` and `kube-default` for decisions that the real programs took, and count the equal ones.
 
-    python scripts/check_kubernetes.py FOLDER [FOLDER ...] [--json] [--only TEXT] [--answers | --binary kube-scheduler]
+    python scripts/check_kubernetes.py FOLDER [FOLDER ...] [--json] [--only TEXT] [--every N] [--workers N]
+                                       [--answers | --binary kube-scheduler]
 
 Each state becomes the manifests that ``kubectl get -o json`` would give. The product's import reads
 them, and the product's policy decides. The script prints the right, wrong and inexpressible
-decisions of each family with their causes, and fails if a family is below its gate. With ``--binary`` that
+decisions of each family with their causes, and fails if a family is below its gate. ``--every N`` follows all recorded
+choices, but asks only before each N-th. With ``--binary`` that
 kube-scheduler itself plays the timelines in dagsim's simulated time; decisions of single pods are left out. With
 ``--answers`` the script compares what ``dagsim eta`` and ``why`` say about each waiting workload of a state with what
 Kueue did, and with its message.
@@ -15,13 +17,17 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
+import os
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from itertools import chain
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-from kubernetes_golden import Format, Verdict, kube, kueue
+from kubernetes_golden import Format, Part, Verdict, kube, kueue
 
 FORMATS: dict[str, Format] = {"kube": kube, "kueue": kueue}
 OUTCOMES = ("right", "wrong", "not_expressible")
@@ -29,22 +35,30 @@ OUTCOMES = ("right", "wrong", "not_expressible")
 
 def documents(folder: Path) -> Iterator[tuple[Path, Any]]:
     """Yield each JSON file below the folder, compressed or not, with its content."""
-    for file in sorted(folder.rglob("*.json*")):
-        if file.name.endswith((".json", ".json.gz")):
-            with (gzip.open if file.suffix == ".gz" else open)(file, "rt") as text:
-                yield file, json.load(text)
+    for file in _files(folder):
+        yield file, _read(file)
 
 
-def verdicts(folders: Iterable[Path], only: str = "") -> Iterator[tuple[str, Verdict]]:
-    """Yield the verdicts of all files of a known format, each with the name of its format; ``only``
-    leaves out files whose path does not contain it.
-    """
-    for folder in folders:
-        for file, document in documents(folder):
-            for name, form in FORMATS.items():
-                if only in str(file) and form.holds(document):
-                    for verdict in form.verdicts(file, document):
-                        yield name, verdict
+def _files(folder: Path) -> list[Path]:
+    return [file for file in sorted(folder.rglob("*.json*")) if file.name.endswith((".json", ".json.gz"))]
+
+
+def _read(file: Path) -> Any:
+    with (gzip.open if file.suffix == ".gz" else open)(file, "rt") as text:
+        return json.load(text)
+
+
+def verdicts(file: Path, part: Part) -> Iterator[tuple[str, Verdict]]:
+    """Yield the verdicts of a part of a file, each with the name of its format; none if the format is unknown."""
+    document = _read(file)
+    for name, form in FORMATS.items():
+        if form.holds(document):
+            for verdict in form.verdicts(file, document, part):
+                yield name, verdict
+
+
+def _listed(file: Path, part: Part) -> list[tuple[str, Verdict]]:
+    return list(verdicts(file, part))
 
 
 class Count:
@@ -71,11 +85,18 @@ class Count:
         return self.outcomes["right"] / self.outcomes.total()
 
 
-def count(folders: Iterable[Path], only: str = "") -> dict[str, dict[str, Count]]:
-    """Count the verdicts by format and family."""
+def count(folders: Iterable[Path], only: str = "", *, every: int = 1, workers: int = 1) -> dict[str, dict[str, Count]]:
+    """Count the verdicts of all files of a known format by format and family. ``only`` leaves out files whose path
+    does not contain it. Several workers share the decisions of each file.
+    """
+    files = [file for folder in folders for file in _files(folder) if only in str(file)]
+    parts = [Part(at * every, workers * every) for at in range(workers)]
     counts: dict[str, dict[str, Count]] = {name: {} for name in FORMATS}
-    for name, verdict in verdicts(folders, only):
-        counts[name].setdefault(verdict.family, Count()).add(verdict)
+    with ProcessPoolExecutor(workers, mp_context=get_context("fork")) as pool:
+        tasks = [(file, part) for file in files for part in parts]
+        shares = pool.map(_listed, *zip(*tasks, strict=True)) if workers > 1 and tasks else ()
+        for name, verdict in chain.from_iterable(shares or (verdicts(*task) for task in tasks)):
+            counts[name].setdefault(verdict.family, Count()).add(verdict)
     return counts
 
 
@@ -101,13 +122,19 @@ def main() -> int:
     parser.add_argument("--only", default="", metavar="TEXT", help="check files whose path contains this text")
     parser.add_argument("--binary", default="", metavar="PATH", help="a kube-scheduler that plays the timelines")
     parser.add_argument("--answers", action="store_true", help="judge eta and why on the states of Kueue")
-    parser.add_argument("--states", type=int, metavar="N", help="with --answers: the first N states of each file")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="ask only before each N-th decision")
+    parser.add_argument(
+        "--workers", type=int, default=os.cpu_count(), metavar="N", help="processes (default: %(default)s)"
+    )
     arguments = parser.parse_args()
-    kube.BINARY, kueue.ANSWERS, kueue.STATES = arguments.binary, arguments.answers, arguments.states
+    kube.BINARY, kueue.ANSWERS = arguments.binary, arguments.answers
+    for option in ("every", "workers"):
+        if getattr(arguments, option) < 1:
+            parser.error(f"--{option} must be at least 1, got {getattr(arguments, option)}")
     for folder in arguments.folder:
         if not folder.is_dir():
             parser.error(f"{folder} is not a folder")
-    counts = count(arguments.folder, arguments.only)
+    counts = count(arguments.folder, arguments.only, every=arguments.every, workers=arguments.workers)
     if not any(counts.values()):
         parser.error(f"no file below {arguments.folder[0]} has one of the formats {', '.join(FORMATS)}")
     if arguments.json:

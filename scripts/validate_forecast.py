@@ -19,7 +19,7 @@ from typing import Any
 import command
 
 from dagsim.errors import InputError
-from dagsim.families.forecast.scores import WITHIN_S
+from dagsim.families.web.watching import WITHIN_S
 
 Scores = dict[str, Any]
 
@@ -132,11 +132,11 @@ def judged(name: str, scores: Scores) -> dict[str, Any]:
 
 
 def near(scores: Scores) -> dict[str, Any]:
-    """The shares of starts within 1 min, 10 min and 1 h of the median: all, and by partition, each beside
-    Slurm's own estimates and the best simple baseline.
+    """The shares of starts within 1 min, 10 min and 1 h of the median: all, by partition and by horizon,
+    each beside Slurm's own estimates and the best simple baseline.
     """
     raw = {key: score["raw"] for key, score in scores["baselines"].items() if key in ("slurm", scores["best_baseline"])}
-    groups = {"all": scores | {"baselines": raw}, **scores["by_partition"]}
+    groups = {"all": scores | {"baselines": raw}, **scores["by_partition"], **scores["by_horizon"]}
     return {
         name: {"n": group["n"]}
         | {

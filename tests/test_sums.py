@@ -41,7 +41,10 @@ WHOLE_NUMBERS = {
     },
     "families/formats/philly.py": {"sum(len(gpus) for gpus in lists if isinstance(gpus, list))"},
     "families/slurm/sacct.py": {"sum(count for _, count in taken.slices)", "sum(size for _, size in allocated.types)"},
-    "families/kubernetes/pods.py": {"sum(whole_gpus(taken.get(name, 0)) for name in WHOLE_GPUS)"},
+    "families/kubernetes/pods.py": {
+        "sum(count for _, count in domains)",
+        "sum(whole_gpus(taken.get(name, 0)) for name in WHOLE_GPUS)",
+    },
     "families/capacity/whatif.py": {"sum(count for count, _ in groups)"},
     "families/site/node_lists.py": {
         "sum(group.name.startswith(label) for group in imported.groups)",

@@ -594,10 +594,11 @@ class Job:
     - ``deadline_s`` is a point in time, not a duration.
     - ``weight`` is the cost of each second for which this job waits.
     - ``observed_start_s``, ``observed_nodes`` and ``observed_gpu`` come from the log of a real
-      cluster. They are the time at which the first recorded attempt started there, its nodes, and
-      its GPU type. The job may not start before ``eligible_s``, because of a dependency, a hold or
-      a begin time. ``observed_attempts`` are all attempts of a job that was requeued or suspended;
-      they are left out if the only attempt lasted for as long as its work.
+      cluster. They are the time at which the first recorded attempt started there, its nodes (each
+      as often as it held instances, if that is known), and its GPU type. The job may not start
+      before ``eligible_s``, because of a dependency, a hold or a begin time. ``observed_attempts``
+      are all attempts of a job that was requeued or suspended; they are left out if the only
+      attempt lasted for as long as its work.
     - ``user``, ``account``, ``partition`` (a queue in a batch system) and ``qos`` come from the
       submission of the job, if they are known. ``request`` contains the other terms. Metrics are
       grouped by ``tenant``.

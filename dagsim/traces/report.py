@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, NamedTuple, Self
 
 from dagsim.errors import ModelError, TraceError
@@ -188,6 +189,12 @@ class ReadReport:
     def skip(self, reason: str, rows: int = 1) -> None:
         """Count rows that are valid but were not requested."""
         self.skipped[reason] += rows
+
+    def adopt(self, other: ReadReport) -> None:
+        """Replace all counts and details with copies of those in another report."""
+        for part in fields(self):
+            if part.name not in ("strict", "full"):
+                setattr(self, part.name, copy(getattr(other, part.name)))
 
     @property
     def lists_more(self) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +23,17 @@ class Verdict:
     gate: float = 0.995
 
 
+class Part(NamedTuple):
+    """The decisions of a file at ``first``, ``first + step``, ...; each of them can be judged without the others."""
+
+    first: int = 0
+    step: int = 1
+
+    def holds(self, number: int) -> bool:
+        """Return True if the part contains the decision with this number."""
+        return number % self.step == self.first
+
+
 class Format(Protocol):
     """A module that reads one format of recorded decisions."""
 
@@ -30,6 +41,6 @@ class Format(Protocol):
         """Return True if the parsed JSON has this format."""
         ...
 
-    def verdicts(self, file: Path, document: Any) -> Iterator[Verdict]:
-        """Yield a verdict for each decision of the document."""
+    def verdicts(self, file: Path, document: Any, part: Part) -> Iterator[Verdict]:
+        """Yield a verdict for each decision in this part of the document."""
         ...

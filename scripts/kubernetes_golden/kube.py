@@ -28,7 +28,7 @@ from dagsim.systems.cluster.api import ClusterView
 from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
-from kubernetes_golden import Verdict
+from kubernetes_golden import Part, Verdict
 
 _BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 _NOT_MODELLED = "not modelled"
@@ -40,12 +40,13 @@ def holds(document: Any) -> bool:
     return {"family", "nodes", "events"} <= parts or {"timeline", "scenario", "pods"} <= parts
 
 
-def verdicts(file: Path, document: Any) -> Iterator[Verdict]:
-    """Yield a verdict for each decision of the document, or for each pod of a timeline."""
-    if BINARY and "timeline" not in document:
-        return
+def verdicts(file: Path, document: Any, part: Part) -> Iterator[Verdict]:
+    """Yield a verdict for each decision in this part of the document, or for each pod of a timeline."""
     with tempfile.TemporaryDirectory() as folder:
-        yield from (_timeline if "timeline" in document else _decisions)(file, document, Path(folder))
+        if "timeline" not in document:
+            yield from () if BINARY else _decisions(file, document, part, Path(folder))
+        elif part.first == 0:
+            yield from _timeline(file, document, Path(folder))
 
 
 @dataclass(slots=True)
@@ -144,16 +145,18 @@ class _Site:
         return scenario
 
 
-def _decisions(file: Path, document: Any, folder: Path) -> Iterator[Verdict]:
-    """Follow the recorded choices, and ask before each."""
+def _decisions(file: Path, document: Any, part: Part, folder: Path) -> Iterator[Verdict]:
+    """Follow the recorded choices, and ask before each that belongs to the part."""
     scheduler = document["scheduler"]
     site = _Site(folder, scheduler.get("configuration", {}))
     state = _State({node["metadata"]["name"]: node for node in document["nodes"]})
+    number = -1
     for event in document["events"]:
-        if "decision" in event:
+        if event["do"] == "arrive":
+            state.pods[_name(event)], state.arrived_s[_name(event)] = event["pod"], event["t"]
+        number += "decision" in event
+        if "decision" in event and part.holds(number):
             name = _name(event)
-            if event["do"] == "arrive":
-                state.pods[name], state.arrived_s[name] = event["pod"], event["t"]
             verdict = partial(Verdict, str(document["family"]), f"{file.name} at {event['t']}, pod {name}")
             try:
                 pods = list(state.manifests(name, event["t"]))

@@ -21,7 +21,7 @@ from dagsim.families.kubernetes.kueue.workloads import WorkloadState
 from dagsim.families.kubernetes.kueue_objects import PodSetAssignment
 from dagsim.families.kubernetes.kueue_site import read_kueue_site
 from dagsim.families.site.cluster_file import import_site
-from kubernetes_golden import Verdict
+from kubernetes_golden import Part, Verdict
 
 NAMESPACE = "research"
 _EPOCH = datetime(2024, 1, 1, tzinfo=UTC)
@@ -37,10 +37,10 @@ def _is_case(case: Any) -> bool:
     return isinstance(case, dict) and ({"state", "decisions"} <= case.keys() or {"scenario", "events"} <= case.keys())
 
 
-def verdicts(file: Path, document: Any) -> Iterator[Verdict]:
-    """Yield a verdict for each state, and for each workload of a timeline."""
+def verdicts(file: Path, document: Any, part: Part) -> Iterator[Verdict]:
+    """Yield a verdict for each state, and for each workload of a timeline, in this part of the document."""
     family = file.parent.name
-    for case in document[:STATES]:
+    for case in document[part.first :: part.step]:
         if ANSWERS:
             yield from _answers(family, case) if "state" in case else ()
         elif "state" in case:
@@ -225,8 +225,6 @@ def _cycle_difference(admission: Admission, cycle: Cycle, recorded: Mapping[str,
     return ""
 
 
-STATES: int | None = None
-"""The number of cases of each file; None for all."""
 ANSWERS = False
 """True to judge the answers of ``eta`` and ``why`` about each waiting workload, not the cycles of the engine."""
 

@@ -22,6 +22,7 @@ from dagsim.families.forecast.job_log import JobLog, read_sacct_log
 from dagsim.families.forecast.members import Forecaster, Past, is_long
 from dagsim.families.forecast.queue_rows import KINDS, SCORED, QueueLog, Rows, outcomes_of, read_queue_log, rows_of
 from dagsim.families.forecast.scores import CEILING, LEVELS, Score, crps, log_wait, ratio, score
+from dagsim.families.web.watching import HORIZONS
 from dagsim.processes import end_with_parent, kill_workers, starting
 from dagsim.systems.cluster.scenario import cluster_scenario_of
 from dagsim.traces import format_of, reader
@@ -40,7 +41,7 @@ _REFUTED_S = 300.0
 _MANY_CENSORED = 0.05
 """Share of forecasts without a start above which scores with inverse-censoring weights are added."""
 _NOW = log1p(60.0)
-_HORIZONS = np.log1p([600.0, 3600.0, 14400.0])
+_HORIZONS = np.log1p([*HORIZONS.values()][:-1])
 
 
 _LISTINGS = ("squeue.tsv.gz", "squeue.tsv")
@@ -140,15 +141,12 @@ def played(
         if queue is not None and (place := queue.latest(t)) >= 0:
             listing = queue.listings[place]
         rows = rows_of(QueueState.at(log, t), listing, partial(forecaster.player.obstacle, t=t))
-        yield forecasts_of(rows, forecaster, past, number)
+        yield forecasts_of(rows, forecaster.raw(rows, past, number))
 
 
-def forecasts_of(
-    rows: Rows, forecaster: Forecaster, past: Past, instant: int, played: Sequence[np.ndarray] | None = None
-) -> Forecasts:
-    """Make the forecasts of these rows at the ``instant``-th time (``Forecaster.raw``), and return
-    them with their outcomes according to the log."""
-    raw = forecaster.raw(rows, past, instant, played)
+def forecasts_of(rows: Rows, raw: dict[str, np.ndarray]) -> Forecasts:
+    """Return raw forecasts for these rows (``Forecaster.raw``) with their outcomes according to the
+    log."""
     log, jobs = rows.state.log, rows.first
     seen_s, started = outcomes_of(log, rows)
     return Forecasts(
@@ -378,10 +376,9 @@ class Backtest:
             for number, kind in enumerate(KINDS)
             if (rows.kind == number).any()
         }
-        horizons = ("under 10 min", "10 min to 1 h", "1 h to 4 h", "over 4 h")
         number = np.digitize(self.forecast[:, 9], _HORIZONS)
-        parts = self._by(np.array(horizons, object)[number].astype(str))
-        answer["by_horizon"] = {name: parts[name] for name in horizons if name in parts}
+        parts = self._by(np.array([*HORIZONS], object)[number].astype(str))
+        answer["by_horizon"] = {name: parts[name] for name in HORIZONS if name in parts}
         now = counted & (self.forecast[:, 9] <= np.log(61.0))
         started_s = (rows.seen_s - rows.t)[now]
         answer["starts_now"] = {

@@ -358,11 +358,13 @@ def _backtest(
     if output.json:
         say(json.dumps(scores))
     elif not output.quiet:
-        from dagsim.families.forecast.texts import backtest_grid, backtest_sentences
+        from dagsim.families.forecast.texts import backtest_grid, backtest_sentences, parts_grids
         from dagsim.report.terminal import show_grid
 
         say(backtest_sentences(scores)[0])
         show_grid(backtest_grid(scores))
+        for grid in parts_grids(scores):
+            show_grid(grid)
         say(knowledge)
 
 

@@ -228,6 +228,8 @@ def explain(question: Question, job: str, futures: int = FUTURES) -> Explanation
     stated = "" if listed is None or listed.reason in ("", "None") else listed.reason
     if not own:
         hindrance = _unread(stated, listed)
+        if listed is not None and not {*listed.after}.isdisjoint(log.array[np.union1d(state.running, state.waiting)]):
+            hindrance = _conditions(state, listed) or hindrance
         return Explanation(
             job, listed.user if listed else "", listed.partition if listed else "", hindrance, stated,
             Ahead(0, 0, (), None, {}), inf, inf, (), (), 0,
@@ -475,7 +477,7 @@ def _frees(
         left_s = max(float(log.start_s[job] + log.limit_s[job]) - state.t, 0.0)
         matches = log.jobs.ids[job] in counted if counted is not None else bool(wanted.intersection(hosts))
         if matches and left_s <= start_s + 1.0:
-            rows.append(Freeing(log.jobs.ids[job], log.user[job], left_s, tuple(hosts)))
+            rows.append(Freeing(log.jobs.ids[job], log.user[job], left_s, tuple(dict.fromkeys(hosts))))
     yield from sorted(rows, key=lambda row: (row.within_s, row.job))
 
 

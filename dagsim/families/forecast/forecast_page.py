@@ -5,22 +5,28 @@ back-test.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from html import escape
-from math import log1p
+from math import inf, log1p
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dagsim.errors import DagsimError
 from dagsim.families.forecast.futures import QueueState
-from dagsim.families.forecast.live import Expected, ExpectedShape, Prospect
+from dagsim.families.forecast.live import EarlierForecasts, Expected, ExpectedShape, Prospect
 from dagsim.families.forecast.queue_rows import KINDS, SCORED
 from dagsim.families.forecast.scores import CEILING
 from dagsim.families.forecast.texts import (
     NEAR,
+    PARTS,
     backtest_grid,
     backtest_sentences,
     near,
+    parts_grids,
     queue_grid,
     shapes_grid,
     shapes_sentences,
@@ -31,7 +37,7 @@ from dagsim.families.forecast.texts import (
 from dagsim.families.web.charts import Packer, element, notes, table
 from dagsim.families.web.document import answered, part
 from dagsim.families.web.snapshots import FIRST, QUEUE, Forecasted, ForecastSettings
-from dagsim.families.web.watching import Watched
+from dagsim.families.web.watching import Figures, Watched
 from dagsim.report.grid import Grid
 from dagsim.report.tables import contradictions
 from dagsim.text import count_of
@@ -54,8 +60,10 @@ def queue_page(
     *,
     live: Sequence[str] = (),
     remarks: Sequence[str] = (),
+    outcomes: Mapping[str, Mapping[str, Mapping[str, Figures]]] | None = None,
 ) -> str:
-    """Return the page with the forecasts made at one time."""
+    """Return the page with the forecasts made at one time, and with the outcomes of earlier ones
+    (``Journal.figures``)."""
     parts, rows = [], queue.rows
     if planned is not None:
         bands = [(str(row.shape), row.starts_s) for row in sorted(planned.rows, key=lambda row: row.ends_s[9])]
@@ -66,6 +74,15 @@ def queue_page(
         parts.append(part("Waiting jobs", table(queue_grid(queue))))
     if queue.without:
         parts.append(part("Waiting jobs without a forecast", table(without_grid(queue.without))))
+    for name, head in PARTS.items() if outcomes else ():
+        cells = [
+            (part_name or "all", of, f"{figures.n:,}", *near(figures.to_dict()))
+            for part_name, methods in (outcomes or {})[name].items()
+            for of, figures in methods.items()
+        ]
+        if cells:
+            grid = Grid("", (head, "median of", "forecasts", *NEAR), cells, texts=(0, 1))
+            parts.append(part(f"Starts near the median in the last week, by {head}", table(grid)))
     soon = sum(row.within_1h >= 0.5 for row in rows)
     sentences = (
         [f"{soon:,} of {len(rows):,} waiting jobs probably start within 1 h."]
@@ -82,23 +99,9 @@ def backtest_page(title: str, scores: Mapping[str, Any]) -> str:
         part("Reliability", _reliability(scores["reliability"], scores["n"])),
         part("Scores", table(backtest_grid(scores))),
     ]
-    for name, head in (("by_partition", "partition"), ("by_horizon", "median forecast"), ("by_kind", "kind")):
-        cells = [
-            (key or "all", of, f"{entry['n']:,}", *(_number(entry[score]) for score in _SCORES), *near(entry))
-            for key, whole in scores[name].items()
-            for of, entry in {"forecast": whole, **whole.get("baselines", {})}.items()
-        ]
-        heads = (head, "", "rows", "coverage of 90%", "CRPS", "median error", *NEAR)
-        parts.append(part(f"By {head}", table(Grid("", heads, cells, texts=(0, 1)))))
+    parts += [part(grid.title, table(replace(grid, title=""))) for grid in parts_grids(scores, [*PARTS, "by_kind"])]
     sentences = [*contradictions([{"audit": scores["audit"]}]), *backtest_sentences(scores)[:1], scores["knowledge"]]
     return answered(title, sentences, parts, Packer().packed({}))
-
-
-_SCORES = ("coverage_90", "crps_log", "median_abs_log")
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
 
 
 def _bands(rows: Sequence[tuple[str, Sequence[float]]]) -> str:
@@ -166,6 +169,12 @@ def _svg(width: float, height: float, label: str, content: str) -> str:
     )
 
 
+@lru_cache(maxsize=1)
+def _kept(settings: ForecastSettings) -> EarlierForecasts:
+    """Return the forecasts at earlier times that were made in this process with these settings."""
+    return EarlierForecasts()
+
+
 def forecast_snapshot(settings: ForecastSettings, state: Path, whole: bool) -> Forecasted:
     """Return the forecast from a snapshot, computed in the current process: from the first futures
     only, or from all of them (``whole``).
@@ -179,14 +188,17 @@ def forecast_snapshot(settings: ForecastSettings, state: Path, whole: bool) -> F
         setting = Setting(f"snapshot {state.name}", "workload", workload_of(state))
         config = on_its_cluster(load_config(settings.config, [setting], own=False))
         question = Question.read(config, state, settings.history, settings.policy, settings.futures, 0)
-        answers = question.answers(early=lambda count: count == FIRST)
+        question = question if settings.outcomes is None else question.with_baselines()
+        kept = _kept(settings._replace(remark="", outcomes=None, since_s=inf))
+        answers = question.answers(early=lambda count: count == FIRST, kept=kept)
         answer = list(answers)[-1] if whole else next(answers)
     except (DagsimError, OSError) as error:
         return Forecasted("", "", "", str(error))
     instant = datetime.fromtimestamp(question.t, UTC).isoformat(timespec="seconds")
     said = [settings.remark] if settings.remark else []
     remarks = [f"As of {instant}, from {state.name}.", *said, *question.remarks]
-    page, rows = queue_page("When waiting jobs start", answer, live=[QUEUE], remarks=remarks), answer.rows
+    title = "When waiting jobs start"
+    page, rows = queue_page(title, answer, live=[QUEUE], remarks=remarks, outcomes=settings.outcomes), answer.rows
     middle = sorted(row.quantiles_s[9] for row in rows)[len(rows) // 2] if rows else None
     summary = count_of(len(rows), "job waits", "jobs wait") + (
         "" if middle is None else f", half of them start within {span(middle)}"
@@ -195,12 +207,13 @@ def forecast_snapshot(settings: ForecastSettings, state: Path, whole: bool) -> F
     watched = [
         Watched(
             row.job, row.user, row.partition, row.waits_for, row.kind in SCORED_KINDS, row.quantiles_s[0],
-            row.quantiles_s[9], row.quantiles_s[17], row.quantiles_s[18],
+            row.quantiles_s[9], row.quantiles_s[17], row.quantiles_s[18], row.baselines_s,
         )
         for row in rows
     ]  # fmt: skip
-    running: dict[str, list[float]] = {}
-    for job in queue.running.tolist():
-        running.setdefault(log.array[job], []).append(float(log.start_s[job]))
-    starts = {name: tuple(sorted(starts_s)) for name, starts_s in running.items()}
+    started: dict[str, list[float]] = {}
+    ended = np.flatnonzero((log.start_s > settings.since_s) & (log.end_s <= question.t))
+    for job in [*queue.running.tolist(), *ended.tolist()]:
+        started.setdefault(log.array[job], []).append(float(log.start_s[job]))
+    starts = {name: tuple(sorted(starts_s)) for name, starts_s in started.items()}
     return Forecasted(page, instant, summary, "", question.t, tuple(watched), starts)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
+from math import ceil, floor
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -21,7 +22,8 @@ from dagsim.families.forecast.members import Forecaster, Past
 from dagsim.families.forecast.planned_jobs import PlannedJob, with_planned
 from dagsim.families.forecast.queue_rows import KINDS, Listed, Rows, read_reasons, rows_of
 from dagsim.families.forecast.reasons import UNLISTED, Fate, is_limit, verdict_of
-from dagsim.families.forecast.scores import LEVELS, log_wait, quantiles_of
+from dagsim.families.forecast.scores import LEVELS, MEDIAN, log_wait, quantiles_of
+from dagsim.families.web.watching import BASELINES
 from dagsim.model import Cluster, QueueTree
 from dagsim.systems.cluster.past import forgotten
 from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
@@ -34,6 +36,8 @@ from dagsim.workload.accept import accepting
 from dagsim.workload.records import clipped
 
 _INSTANTS = 24
+"""Number of earlier times in a week whose forecasts calibrate those at present."""
+_LEAST_STEPS = 17
 _FUTURES = 10
 """Number of futures at earlier times, which are used only for calibration."""
 _BACK_S = 7 * 86400.0
@@ -55,6 +59,8 @@ class Expected(NamedTuple):
     """The 19 quantiles of the seconds until the job starts; a week means a week or longer."""
     within_1h: float
     within_24h: float
+    baselines_s: Mapping[str, float] = {}
+    """The medians of simple forecasts for comparison, if they were requested."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the forecast by name, for JSON."""
@@ -139,6 +145,35 @@ def _named(quantiles_s: Sequence[float]) -> dict[str, float]:
 Listing = dict[str, Listed]
 
 
+class EarlierForecasts:
+    """The raw forecasts at earlier times, kept from one snapshot of a queue to the next.
+
+    The earlier times lie on a grid that does not move with the present, so that most of them are
+    the same for the next snapshot, and nothing is simulated twice.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[float, tuple[dict[str, int], dict[str, np.ndarray]]] = {}
+        """For each time, the place of each row by the id of its first job, and the raw forecasts."""
+
+    def keep(self, grid: Sequence[float]) -> None:
+        """Forget all times that are not on the grid."""
+        self._kept = {t: self._kept[t] for t in grid if t in self._kept}
+
+    def at(self, rows: Rows, forecaster: Forecaster, past: Past) -> Forecasts:
+        """Return the forecasts for these rows at their time, or those for the rows that were known
+        when they were made.
+        """
+        t, ids = rows.state.t, rows.state.log.jobs.ids[rows.first].tolist()
+        if t not in self._kept:
+            raw = forecaster.raw(rows, past, abs(int(t // 60)))
+            self._kept[t] = {id: place for place, id in enumerate(ids)}, raw
+        places, raw = self._kept[t]
+        known = [number for number, id in enumerate(ids) if id in places]
+        order = [places[ids[number]] for number in known]
+        return forecasts_of(rows.chosen(known), {name: quantiles[order] for name, quantiles in raw.items()})
+
+
 class Question(NamedTuple):
     """A snapshot from which to forecast, read together with its history."""
 
@@ -169,21 +204,39 @@ class Question(NamedTuple):
         if trace.report.dropped:
             remarks.append(str(trace.report))
         if history is not None:
-            log = log.beside(read_sacct_log(history, file.options), t)
+            log = log.beside(_history(history, file.options, _stamp(history)), t)
         log = replace(log, jobs=accepting(log.jobs, scenario.accept, scenario.runtime, scenario.cluster.gpu_types))
         played_by = policy or policy_of(config)
         remarks.append(f"{played_by} simulates the futures{_unknown(scenario, played_by, history is not None)}")
         forecaster = Forecaster(Player(scenario, played_by, log), futures, arrivals, config.seed, baselines=False)
         return cls(log, forecaster, t, listing or None, scenario, remarks)
 
-    def answers(self, jobs: Collection[str] = (), early: IsDue | None = None) -> Iterator[Prospect[Expected]]:
+    def with_baselines(self) -> Question:
+        """Return the same question, whose answers also have the medians of simple forecasts."""
+        return self._replace(forecaster=replace(self.forecaster, baselines=True))
+
+    def answers(
+        self, jobs: Collection[str] = (), early: IsDue | None = None, kept: EarlierForecasts | None = None
+    ) -> Iterator[Prospect[Expected]]:
         """Yield increasingly accurate forecasts for the waiting jobs (``expected``)."""
-        return expected(self.log, self.forecaster, self.t, listing=self.listing, jobs=jobs, early=early)
+        return expected(self.log, self.forecaster, self.t, listing=self.listing, jobs=jobs, early=early, kept=kept)
 
     def shapes(self, shapes: Sequence[PlannedJob], early: IsDue | None = None) -> Iterator[Prospect[ExpectedShape]]:
         """Yield increasingly accurate forecasts for planned jobs (``expected_shapes``)."""
         cluster, listing = self.scenario.cluster, self.listing
         return expected_shapes(self.log, self.forecaster, self.t, shapes, cluster, listing=listing, early=early)
+
+
+def _stamp(path: Path) -> tuple[tuple[str, int, int], ...]:
+    """Return the names, times and sizes of a file, or of the files in a folder."""
+    files = sorted(path.iterdir()) if path.is_dir() else [path]
+    return tuple((file.name, facts.st_mtime_ns, facts.st_size) for file in files for facts in [file.stat()])
+
+
+@lru_cache(maxsize=1)
+def _history(path: Path, options: TraceOptions, stamp: tuple[tuple[str, int, int], ...]) -> JobLog:
+    """Read accounting records, which are read again only if their files have changed."""
+    return read_sacct_log(path, options)
 
 
 def is_idle(state: Path) -> bool:
@@ -274,14 +327,15 @@ def _doubtful_reasons(listing: Listing, queues: QueueTree | None) -> list[str]:
 
 def expected(
     log: JobLog, forecaster: Forecaster, t: float, instants: int = _INSTANTS, listing: Listing | None = None,
-    jobs: Collection[str] = (), early: IsDue | None = None,
+    jobs: Collection[str] = (), early: IsDue | None = None, kept: EarlierForecasts | None = None,
 ) -> Iterator[Prospect[Expected]]:  # fmt: skip
     """Yield the forecasts at time ``t`` for all waiting jobs, or for the given ones, with increasing
     accuracy: from the first futures of the current state whenever ``early`` returns True; then from
     all futures; then calibrated by forecasts at a third of the earlier times in the log; then by
-    forecasts at all of these times.
+    forecasts at all of these times. ``kept`` has the forecasts at earlier times that were made for
+    an earlier snapshot of the same queue.
     """
-    past = Past(log, baselines=False)
+    past = Past(log, baselines=forecaster.baselines)
     past.move(t)
     player = forecaster.player
     rows = rows_of(QueueState.at(log, t), listing, partial(player.obstacle, t=t), keeps_all=player.knows_queue)
@@ -293,9 +347,9 @@ def expected(
     for waits_s in forecaster.waits(Future.RUNS, rows, past, instants):
         played.append(waits_s)
         if len(played) == forecaster.futures or (early is not None and early(len(played))):
-            present = forecasts_of(rows, forecaster, past, instants, played)
+            present = forecasts_of(rows, forecaster.raw(rows, past, instants, played))
             yield Prospect(_shown(log, [present], rows, listing, said), len(played), 0, without)
-    for earlier in _earlier(log, forecaster, t, instants):
+    for earlier in _earlier(log, forecaster, t, instants, kept):
         yield Prospect(_shown(log, [*earlier, present], rows, listing, said), len(played), len(earlier), without)
 
 
@@ -349,7 +403,7 @@ def expected_shapes(
         played.append(waits_s)
         if len(played) == forecaster.futures or (early is not None and early(len(played))):
             present = [
-                forecasts_of(shape_rows, forecaster, past, instants, futures)
+                forecasts_of(shape_rows, forecaster.raw(shape_rows, past, instants, futures))
                 for shape_rows, futures in zip(rows, zip(*played, strict=True), strict=True)
             ]
             yield Prospect(_shapes(several, present, drawn), len(played), 0)
@@ -357,24 +411,36 @@ def expected_shapes(
         yield Prospect(_shapes(several, [*earlier, *present], drawn), len(played), len(earlier))
 
 
-def _earlier(log: JobLog, forecaster: Forecaster, t: float, instants: int) -> Iterator[list[Forecasts]]:
+def _earlier(
+    log: JobLog, forecaster: Forecaster, t: float, instants: int, kept: EarlierForecasts | None = None
+) -> Iterator[list[Forecasts]]:
     """Yield forecasts at a third of the earlier times, then at all of them; yield nothing if no job
     has ended before ``t``.
     """
     first_s = max(float(log.submit_s[0]), t - _BACK_S)
     if not instants or not np.count_nonzero(log.end_s <= t) or t <= first_s:
         return
-    grid = np.linspace(first_s, t, instants + 1)[1:-1].tolist()
-    fewer = replace(forecaster, futures=min(forecaster.futures, _FUTURES))
+    grid, kept = _grid(first_s, t, instants), kept or EarlierForecasts()
+    kept.keep(grid)
+    fewer = replace(forecaster, futures=min(forecaster.futures, _FUTURES), baselines=False)
     parts: dict[int, Forecasts] = {}
     for places in (range(1, len(grid), 3), [place for place in range(len(grid)) if place % 3 != 1]):
         past = Past(log, baselines=False)
         for place in places:
             past.move(grid[place])
             obstacle = partial(forecaster.player.obstacle, t=grid[place])
-            rows = rows_of(QueueState.at(log, grid[place]), None, obstacle)
-            parts[place] = forecasts_of(rows, fewer, past, place)
+            parts[place] = kept.at(rows_of(QueueState.at(log, grid[place]), None, obstacle), fewer, past)
         yield [parts[place] for place in sorted(parts) if len(parts[place].t)]
+
+
+def _grid(first_s: float, t: float, instants: int) -> list[float]:
+    """Return the earlier times: multiples of a step, which is that of ``instants`` times a week,
+    halved until at least ``_LEAST_STEPS`` of them fit between ``first_s`` and ``t``.
+    """
+    step_s = _BACK_S / instants
+    while (t - first_s) / step_s < _LEAST_STEPS:
+        step_s /= 2
+    return [step_s * number for number in range(floor(first_s / step_s) + 1, ceil(t / step_s))]
 
 
 def _test(log: JobLog, several: Sequence[Forecasts], count: int) -> np.ndarray:
@@ -402,15 +468,18 @@ def _shown(
     tested = _test(log, several, len(present.t))
     if said:
         tested = np.where((present.raw["runs"] == 0).all(axis=1)[:, None], 0.0, tested)
-    for logs, job, kind in zip(tested, present.job.tolist(), present.kind, strict=True):
-        within = [_chance(logs, span_s) for span_s in (3600.0, 86400.0)]
+    stated = [name for name in BASELINES if name in present.raw]
+    for row, (logs, job, kind) in enumerate(zip(tested, present.job.tolist(), present.kind, strict=True)):
+        within = _chance(logs, 3600.0), _chance(logs, 86400.0)
         name, kind_name = log.array[job], KINDS[kind]
         listed = None if listing is None else listing.get(name)
         reason = kind_name if listed is None or listed.reason in ("", "None") else listed.reason
         if (outcome := said.get(str(log.jobs.ids[job]))) is not None:
             reason = outcome.brief
         waits_s = tuple(np.expm1(logs).tolist())
-        forecasts.append(Expected(name, log.user[job], log.partition[job], kind_name, reason, waits_s, *within))
+        own = log.user[job], log.partition[job]
+        baselines_s = {other: float(np.expm1(present.raw[other][row, MEDIAN])) for other in stated}
+        forecasts.append(Expected(name, *own, kind_name, reason, waits_s, *within, baselines_s))
     return sorted(forecasts, key=lambda forecast: forecast.quantiles_s[9])
 
 

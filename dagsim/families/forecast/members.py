@@ -78,12 +78,13 @@ class Forecaster:
     ) -> dict[str, np.ndarray]:
         """Make the forecasts at the ``instant``-th time; ``past`` must have moved to that time.
 
-        ``played`` are futures from ``waits`` that are used instead of simulating all.
+        ``played`` are futures from ``waits`` that are used instead of simulating all. In this case,
+        the forecast in which all jobs run to their limits is made only if the pool includes it.
         """
         if self.oracle:
             return {"oracle": _spread(self.waits(Future.ORACLE, rows, past, instant))}
         methods = {"runs": _spread(self.waits(Future.RUNS, rows, past, instant) if played is None else played)}
-        if self.baselines or is_long(past.log):
+        if (self.baselines and played is None) or is_long(past.log):
             methods["limits"] = _spread(self.waits(Future.LIMITS, rows, past, instant))
         if self.arrivals:
             methods["arrivals"] = _spread(self.waits(Future.ARRIVALS, rows, past, instant))

@@ -187,6 +187,11 @@ def rows_of(
         if verdict.fate is not Fate.KNOWN:
             silent[name] = Silent(name, _WITHOUT[verdict.fate], f"{entry.reason}: {verdict.words}")
     _follow(state, listed, places, kinds, silent)
+    for name in sorted(
+        listed.keys() - places.keys() - silent.keys()
+    ):  # some readers leave out jobs that wait for others
+        if listed[name].after:
+            silent[name] = Silent(name, _OUTSIDE, f"{listed[name].reason}: on job {listed[name].after[0]}")
     kept = np.array([keeps_all or name not in silent for name in names_of_jobs], bool)
     number = np.cumsum(kept) - 1
     names = [name for name in places if name not in silent and (listing is None or name in listing)]

@@ -8,19 +8,16 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dagsim.families.web.watching import WITHIN_S
+
 LEVELS = np.arange(1, 20) / 20.0
 """The 19 levels of a forecast: 0.05, 0.10 ... 0.95."""
 WEEK_S = 7 * 86400.0
 CEILING = log1p(WEEK_S)
 """The largest logarithm of a wait, which means "not within a week"."""
-_HALF = 9
+MEDIAN = 9
 """Index of the median among the levels."""
 _DRAWS = 500
-
-
-WITHIN_S = {"within_1_min": 60.0, "within_10_min": 600.0, "within_1_h": 3600.0}
-"""Scores that are shares of starts, with the largest allowed difference from the median forecast,
-in s."""
 
 
 class Score(NamedTuple):
@@ -81,7 +78,7 @@ def score(
         return Score(0, np.nan, np.nan, np.nan, (np.nan,) * len(WITHIN_S))
     weights = np.ones(len(y)) if weight is None else weight
     inside = (y >= quantiles[:, 0] - _TINY) & (y <= quantiles[:, -1] + _TINY)
-    error, off_s = np.abs(y - quantiles[:, _HALF]), np.abs(np.expm1(y) - np.expm1(quantiles[:, _HALF]))
+    error, off_s = np.abs(y - quantiles[:, MEDIAN]), np.abs(np.expm1(y) - np.expm1(quantiles[:, MEDIAN]))
     near = [off_s <= most_s + _TINY_S for most_s in WITHIN_S.values()]
     losses = np.stack([inside.astype(float), crps(quantiles, y), *near])
     covered, loss, *within = np.average(losses, axis=1, weights=weights).tolist()

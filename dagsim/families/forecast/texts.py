@@ -7,7 +7,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from dagsim.families.forecast.live import Expected, ExpectedShape, Prospect, WithoutForecast
-from dagsim.families.forecast.scores import WITHIN_S
+from dagsim.families.web.watching import WITHIN_S
 from dagsim.report.grid import Grid
 from dagsim.text import count_of
 
@@ -193,6 +193,27 @@ def near(entry: Mapping[str, Any]) -> list[str]:
     return ["-" if entry[name] is None else f"{entry[name]:.2f}" for name in WITHIN_S]
 
 
+PARTS = {"by_partition": "partition", "by_horizon": "median forecast"}
+"""The parts of the scored forecasts, and what each is called."""
+
+
+def parts_grids(scores: Mapping[str, Any], names: Sequence[str] = tuple(PARTS)) -> Iterator[Grid]:
+    """Yield the scores of parts of the rows of a back-test: by partition, by the median forecast and by
+    kind. Slurm's own estimates and the best simple baseline stand beside the forecast."""
+    for name in names:
+        head = PARTS.get(name, "kind")
+        cells = []
+        for key, whole in scores[name].items():
+            for of, entry in {"forecast": whole, **whole.get("baselines", {})}.items():
+                values = ["-" if entry[score] is None else f"{entry[score]:.2f}" for score in _SCORES]
+                cells.append((key or "all", of, f"{entry['n']:,}", *values, *near(entry)))
+        heads = (head, "", "rows", "coverage of 90%", "CRPS", "median error", *NEAR)
+        yield Grid(f"By {head}", heads, cells, texts=(0, 1))
+
+
+_SCORES = ("coverage_90", "crps_log", "median_abs_log")
+
+
 def _near_sentence(scores: Mapping[str, Any]) -> str:
     """Describe how many starts are near the medians of the forecast, of Slurm's estimates and of the
     best baseline.
@@ -249,7 +270,4 @@ def backtest_sentences(scores: Mapping[str, Any]) -> list[str]:
             f"({silent['never_but_started']:,} of them started all the same), and {silent['outside']:,} that were held "
             "or waited for something that no simulation knows."
         )
-    parts = scores["by_partition"] if len(scores["by_partition"]) > 1 else {}
-    for name, entry in parts.items():
-        lines.append(f"partition {name or '(none)'}: coverage {entry['coverage_90']:.2f} of {entry['n']:,} rows")
     return lines

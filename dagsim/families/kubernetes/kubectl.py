@@ -16,6 +16,7 @@ from heapq import heappop, heappush
 from math import ceil, inf
 from statistics import median
 from typing import Any
+from weakref import WeakKeyDictionary
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -113,8 +114,7 @@ class KubernetesNow(Kubernetes):
         return False
 
     def read(self, source: Source, options: TraceOptions, report: ReadReport) -> Iterator[Job]:
-        reading = _Reading(source, options, report, options.named_gpus(), _scheduled(source), _around(source), True)
-        groups = list(map(reading.now, reading.groups()))
+        reading, groups = _present(source, options, report)
         now_s = _instant_s(entry.piece for entries in groups for entry in entries)
         running = [entry.piece for entries in groups for entry in _counted(_of(entries, "runs"))]
         usual_s = median([piece.limit_s or 2 * _age_s(piece, now_s) for piece in running] or [_USUAL_S])
@@ -147,8 +147,9 @@ class KubernetesNow(Kubernetes):
 
     def begins_s(self, source: Source, options: TraceOptions) -> float | None:
         """Return the time one second after the last event recorded in any object."""
-        reading = _Reading(source, options, ReadReport(), {}, _scheduled(source), _around(source), True)
-        pieces = [entry.piece for group in reading.groups() for entry in reading.now(group)]
+        _, groups = _present(source, options, report := ReadReport())
+        _ALREADY_READ[source] = options, report, groups
+        pieces = [entry.piece for entries in groups for entry in entries]
         return _instant_s(pieces) if pieces else None
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
@@ -400,6 +401,23 @@ def _parts(entry: _Found) -> tuple[int, PodRecord]:
     return entry.place, entry.piece
 
 
+_ALREADY_READ: WeakKeyDictionary[Source, tuple[TraceOptions, ReadReport, list[list[_Found]]]] = WeakKeyDictionary()
+"""What ``begins_s`` has read, until ``read`` uses it: a run needs both, and reading takes most of its time."""
+
+
+def _present(source: Source, options: TraceOptions, report: ReadReport) -> tuple[_Reading, list[list[_Found]]]:
+    """Return the pods and pod sets of each job that are running or waiting, and the reading from
+    which jobs are made. Count what was read in the report.
+    """
+    named = options.named_gpus()
+    kept = _ALREADY_READ.pop(source, None)
+    if kept is not None and kept[0] == options and not (report.strict or report.full):
+        report.adopt(kept[1])
+        return _Reading(source, options, report, named, {}, ClusterObjects(), True), kept[2]
+    reading = _Reading(source, options, report, named, _scheduled(source), _around(source), True)
+    return reading, list(map(reading.now, reading.groups()))
+
+
 def _instant_s(pieces: Iterable[PodRecord]) -> float:
     moments = [(piece.created_s, piece.bound_s, piece.started_s, piece.ended_s) for piece in pieces]
     return max([moment for times in moments for moment in times if moment is not None], default=0.0) + 1.0
@@ -444,7 +462,8 @@ def _bound(piece: PodRecord) -> float | None:
 
 
 def _nodes_of(pieces: Iterable[PodRecord]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys([node for piece in pieces for node in (*piece.nodes, piece.node) if node]))
+    """Return the node of each pod, as far as it is known."""
+    return tuple([node for piece in pieces for node in (*piece.nodes, piece.node) if node])
 
 
 def _by_slot(pieces: list[PodRecord]) -> list[list[PodRecord]]:

@@ -39,6 +39,8 @@ from dagsim.traces.times import moment_s
 KINDS = ("ClusterQueue", "Cohort", "LocalQueue", "ResourceFlavor", "Topology", "Configuration")
 """The kinds that ``kueue_objects`` reads."""
 
+MOST_PODS = 1 << 20
+"""Maximum number of pods of one pod set."""
 _POLICIES = ("Never", "LowerPriority", "LowerOrNewerEqualPriority", "Any")
 _RECLAIM = ("Never", "LowerPriority", "Any")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|h|m|s)")
@@ -304,9 +306,9 @@ def _pod_set(where: str, manifest: Any) -> PodSet:
         raise TraceError(f"{where}: the workload has a pod set {error}") from None
     return PodSet(
         text_in(manifest, "name") or "main",
-        int(_number(where, "count", object_in(manifest).get("count", 1))),
+        _whole(where, "count", object_in(manifest).get("count", 1)),
         requests,
-        None if fewest is None else int(_number(where, "minCount", fewest)),
+        None if fewest is None else _whole(where, "minCount", fewest),
         {key: str(value) for key, value in object_in(spec, "nodeSelector").items()},
         tuple([requirements_of(list_in(term, "matchExpressions")) for term in terms]),
         tolerations_of(list_in(spec, "tolerations")),
@@ -322,7 +324,7 @@ def _topology_request(where: str, manifest: Mapping[str, Any]) -> TopologyReques
         text_in(manifest, "preferred"),
         manifest.get("unconstrained") is True,
         text_in(manifest, "podSetSliceRequiredTopology"),
-        int(_number(where, "podSetSliceSize", manifest.get("podSetSliceSize", 0))),
+        _whole(where, "podSetSliceSize", manifest.get("podSetSliceSize", 0)),
         text_in(manifest, "podSetGroupName"),
     )
 
@@ -333,17 +335,17 @@ def _assignment(where: str, manifest: Any) -> PodSetAssignment:
         text_in(manifest, "name") or "main",
         {resource: str(flavor) for resource, flavor in object_in(manifest, "flavors").items()},
         {resource: _amount(where, resource, amount) for resource, amount in usage.items()},
-        int(_number(where, "count", object_in(manifest).get("count", 1))),
-        None if not isinstance(placed, dict) else tuple(_domains(placed)),
+        _whole(where, "count", object_in(manifest).get("count", 1)),
+        None if not isinstance(placed, dict) else tuple(_domains(where, placed)),
     )
 
 
-def _domains(placed: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], int]]:
+def _domains(where: str, placed: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], int]]:
     """Yield the domains with their numbers of pods, from v1beta1 (a list) or v1beta2 (columns)."""
     for domain in list_in(placed, "domains"):
-        yield tuple(map(str, list_in(domain, "values"))), int(object_in(domain).get("count", 0))
+        yield tuple(map(str, list_in(domain, "values"))), _whole(where, "count", object_in(domain).get("count", 0))
     for part in list_in(placed, "slices"):
-        count = int(object_in(part).get("domainCount", 0))
+        count = _whole(where, "domainCount", object_in(part).get("domainCount", 0))
         columns: list[Sequence[str]] = []
         for level in list_in(part, "valuesPerLevel"):
             each = object_in(level, "individual")
@@ -353,7 +355,7 @@ def _domains(placed: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], int]]
         pods = object_in(part, "podCounts")
         counts = list_in(pods, "individual") or [pods.get("universal", 0)] * count
         for values, number in zip(zip(*columns, strict=False), counts, strict=False):
-            yield tuple(values), int(number)
+            yield tuple(values), _whole(where, "podCounts", number)
 
 
 def _weight(owner: str, spec: Mapping[str, Any]) -> float:
@@ -377,6 +379,14 @@ def _number(owner: str, key: str, value: Any) -> float:
         return float(value)
     except (TypeError, ValueError):
         raise TraceError(f"{owner}: {key} is not a number: {value!r}") from None
+
+
+def _whole(owner: str, key: str, value: Any) -> int:
+    """Return a number of pods, nodes or domains."""
+    number = _number(owner, key, value)
+    if not (0 <= number <= MOST_PODS and number.is_integer()):
+        raise TraceError(f"{owner}: {key} must be a whole number up to {MOST_PODS:,}, got {value!r}")
+    return int(number)
 
 
 def _moment(where: str, text: Any) -> float:

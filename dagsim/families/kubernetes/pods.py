@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from dagsim.errors import TraceError
-from dagsim.families.kubernetes.kueue_manifests import kueue_workload_object
+from dagsim.families.kubernetes.kueue_manifests import MOST_PODS, kueue_workload_object
 from dagsim.families.kubernetes.terms import WHOLE_GPUS, Selector, label_selector, pod_requests
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.traces.documents import list_in, object_in, text_in
@@ -293,7 +293,6 @@ _GROUP_LABELS = (
 _NO_GANGS = ("training.kubeflow.org/job-name", "ray.io/cluster")
 _QUEUE_LABELS = ("kueue.x-k8s.io/queue-name", "volcano.sh/queue-name", "runai/queue")
 _INDEX = "batch.kubernetes.io/job-completion-index"
-_MOST_PODS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,7 +323,7 @@ class PodRecord:
     is_workload: bool = False
     node: str = ""
     nodes: tuple[str, ...] = ()
-    """The nodes of a pod set that runs, if Kueue's topology states them."""
+    """The node of each pod in a pod set that runs, if Kueue's topology states them."""
     limit_s: float | None = None
     """Longest time that the pod may run (``activeDeadlineSeconds``, Kueue's
     ``maximumExecutionTimeSeconds``)."""
@@ -417,13 +416,10 @@ def kueue_workload(object: Any, around: ClusterObjects | None = None, *, now: bo
     }
     carried = _carried(object, around, now=now)
     workload = kueue_workload_object(carried)
-    hosts = {
-        one.name: tuple(dict.fromkeys([address[-1] for address, _ in one.domains or ()]))
-        for one in (workload.assignments if workload is not None else ())
-    }
+    hosts = {one.name: _hosts(one.domains or ()) for one in (workload.assignments if workload is not None else ())}
     for pod_set in list_in(spec, "podSets"):
         count, template = object_in(pod_set).get("count"), object_in(pod_set, "template", "spec")
-        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MOST_PODS:
+        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= MOST_PODS:
             raise Dirty("with an invalid count")
         yield PodRecord(
             text_in(owner, "uid") or text_in(object, "metadata", "uid") or f"{namespace}/{name}",
@@ -526,6 +522,13 @@ def _carried(object: Any, around: ClusterObjects, *, now: bool) -> dict[str, Any
     except TraceError:
         raise Dirty("with an invalid quantity, count or time") from None
     return carried
+
+
+def _hosts(domains: Sequence[tuple[tuple[str, ...], int]]) -> tuple[str, ...]:
+    """Return the node of each pod that Kueue's topology has placed."""
+    if sum(count for _, count in domains) > MOST_PODS:
+        raise Dirty("with an invalid count")
+    return tuple([address[-1] for address, count in domains for _ in range(count) if address])
 
 
 def _pod_of_template(pod_set: Any, namespace: str) -> dict[str, Any]:

@@ -336,8 +336,11 @@ class Qstat(Pbs):
 
     def waiting(self, source: Source, zone: ZoneInfo | None = None) -> Iterable[WaitingJob]:
         for _, id, job in _listed_jobs(source):
-            if job.get("job_state", "") in _QUEUED and "[]" not in id:
-                yield WaitingJob(id.partition(".")[0], job.get("comment", ""))
+            if job.get("job_state", "") in f"{_QUEUED}H" and "[]" not in id:
+                name, own = id.partition(".")[0], (job.get("euser") or job.get("Job_Owner", "").partition("@")[0])
+                after = _parents(job)
+                reason = "Dependency" if after else _hold_of(job) or job.get("comment", "")
+                yield WaitingJob(name, reason, None, own, job.get("queue", ""), after)
 
     def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
         for block in super().blocks(source, options, report, most):
@@ -358,6 +361,19 @@ class Qstat(Pbs):
         }
 
 
+def _parents(job: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the ids of the jobs for which a held job waits (``depend = afterok:12.server@server``)."""
+    holds = job.get("job_state") == "H" and "u" not in job.get("Hold_Types", "")
+    return tuple(re.findall(r"(?<=:)\d+", job.get("depend", "").partition("before")[0])) if holds else ()
+
+
+def _hold_of(job: Mapping[str, str]) -> str:
+    """Return Slurm's name for the reason why a job is held; empty if it is not."""
+    if job.get("job_state") != "H":
+        return ""
+    return "JobHeldUser" if "u" in job.get("Hold_Types", "u") else "JobHeldAdmin"
+
+
 def _printed_s(source: Source, options: TraceOptions) -> float:
     """Return the time at which the queue was printed: its time stamp, or the last change of a job."""
     if source.head(1)[0].lstrip().startswith("{"):
@@ -367,6 +383,10 @@ def _printed_s(source: Source, options: TraceOptions) -> float:
     for _, _, job in _listed_jobs(source):
         for name in ("mtime", "stime", "start_time", "qtime"):
             latest_s = max(latest_s, float(_epoch(job.get(name, ""), zone) or 0.0))
+        start_s = float(_epoch(job.get("stime") or job.get("start_time", ""), zone) or nan)
+        ran_s = _seconds(job.get("resources_used.walltime", ""))[0]
+        if job.get("job_state", "") in _RUNS and start_s + ran_s > 0:
+            latest_s = max(latest_s, start_s + ran_s)
     return latest_s
 
 

@@ -97,7 +97,7 @@ def _sacct_rows(jobs: Iterable[Job]) -> Iterator[list[Any]]:
         demand = ",".join(tres)
         yield [
             *(job.id, *times, task.work, "COMPLETED", limit, nodes, cpus, demand, demand),
-            *(*named, folded(job.observed_nodes)),
+            *(*named, folded(dict.fromkeys(job.observed_nodes))),
         ]
 
 

@@ -120,6 +120,8 @@ def _scontrol_jobs(source: Source, zone: ZoneInfo | None) -> Iterator[tuple[int,
                 fields["GRES"] = ",".join(filter(None, [fields.get("GRES", ""), *[text] * size]))
             elif key == "Nodes":
                 fields[key] = text
+            elif key == "Reason":
+                fields.setdefault(key, text.replace("_", " "))  # scontrol prints blanks as underscores
             else:
                 fields.setdefault(key, text)
     if fields:

@@ -129,6 +129,12 @@ def _queue_json(results: Results, job: str | None, user: str | None) -> Response
     if snapshots.journal is not None:
         share, count = snapshots.journal.coverage()
         facts |= {"coverage_90": share if count else None, "scored": count, "skipped": snapshots.journal.skipped}
+        figures = snapshots.journal.figures()
+        facts["best_baseline"] = snapshots.journal.best_baseline
+        facts |= {
+            name: {part: {of: own.to_dict() for of, own in methods.items()} for part, methods in parts.items()}
+            for name, parts in figures.items()
+        }
     return JSONResponse(facts)
 
 

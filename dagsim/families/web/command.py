@@ -54,6 +54,9 @@ def serve(
     policy: Annotated[
         str | None, typer.Option("--policy", "-a", metavar="NAME", help="Scheduler that the forecasts simulate.")
     ] = None,
+    futures: Annotated[
+        int, typer.Option("--samples", min=1, max=1000, help="Number of simulated futures in each forecast.")
+    ] = 25,
     watch: Annotated[
         bool,
         typer.Option("--watch", help="Make a forecast for every new snapshot, and record the forecasts and outcomes."),
@@ -97,7 +100,7 @@ def serve(
         if history is not None and not history.exists():
             raise typer.BadParameter(f"{history}: no such file", param_hint="'--history'")
         services.forecast_snapshot.required()
-        settings = ForecastSettings(find_config(config), history, policy)
+        settings = ForecastSettings(find_config(config), history, policy, futures)
     elif history is not None or policy is not None:
         raise typer.BadParameter("--history and --policy can only be used with --config", param_hint="'--config'")
     if watch and settings is None:

@@ -15,7 +15,7 @@ from time import monotonic, time
 from typing import Any, NamedTuple, TypeAlias
 
 from dagsim import services
-from dagsim.families.web.watching import Journal, Source, Watched
+from dagsim.families.web.watching import Figures, Journal, Source, Watched
 from dagsim.processes import end_with_parent, kill_workers, starting
 
 QUEUE = "queue"
@@ -43,6 +43,11 @@ class ForecastSettings(NamedTuple):
     futures: int = 25
     remark: str = ""
     """A sentence for the page."""
+    outcomes: dict[str, dict[str, dict[str, Figures]]] | None = None
+    """How earlier forecasts turned out (``Journal.figures``), if the queue is watched."""
+    since_s: float = inf
+    """The time of the last forecast in a watched queue: jobs that have started since then and have ended
+    already are returned with their starts."""
 
 
 class Forecasted(NamedTuple):
@@ -56,7 +61,8 @@ class Forecasted(NamedTuple):
     """The instant in seconds since 1970."""
     rows: tuple[Watched, ...] = ()
     running: Mapping[str, tuple[float, ...]] = {}
-    """The running submissions, and the starts of their tasks in ascending order."""
+    """The submissions that are running, or that ended since the last forecast, and the starts of their
+    tasks in ascending order."""
 
 
 class Snapshots:
@@ -144,7 +150,9 @@ class Snapshots:
             self._asked, self._asked_s = (stamp, whole), monotonic()
             settings = self._settings
             if self.journal is not None:
-                settings = settings._replace(remark=self.journal.sentence())
+                settings = settings._replace(
+                    remark=self.journal.sentence(), outcomes=self.journal.figures(), since_s=self.journal.latest_s
+                )
             self._pending = self._pool.submit(services.forecast_snapshot.required(), settings, path, whole)
 
     def _end_late(self) -> None:

@@ -8,20 +8,35 @@ import json
 import shlex
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from array import array
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from math import inf
+from math import inf, log1p, nan
 from pathlib import Path
 from time import monotonic, time
 from typing import Any, NamedTuple
 
 from dagsim.errors import InputError
 from dagsim.files import append, write_text
+from dagsim.text import printable
 
 _WEEK_S = 7 * 86400.0
 _LARGEST = 1 << 28
 """Most bytes that a command may print."""
 _KEPT_SNAPSHOTS = 3
+
+
+WITHIN_S = {"within_1_min": 60.0, "within_10_min": 600.0, "within_1_h": 3600.0}
+"""Scores that are shares of starts, with the largest allowed difference from the median forecast,
+in s."""
+HORIZONS = {"under 10 min": 600.0, "10 min to 1 h": 3600.0, "1 h to 4 h": 14400.0, "over 4 h": inf}
+"""Ranges of the median forecast, and the end of each in s."""
+STATED = "slurm"
+"""The name of the scheduler's own estimates among the baselines."""
+BASELINES = (STATED, "history", "history_account", "qbets")
+"""The baselines whose medians are recorded: those that need no simulation."""
+_METHODS = ("forecast", *BASELINES)
+_HOUR_S = 3600.0
 
 
 class Watched(NamedTuple):
@@ -36,6 +51,42 @@ class Watched(NamedTuple):
     median_s: float
     q90_s: float
     q95_s: float
+    baselines_s: Mapping[str, float] = {}
+    """The medians of simple forecasts for comparison, by their names in ``BASELINES``."""
+
+
+class Figures(NamedTuple):
+    """How often jobs started near the median of a forecast, over some of the last week's forecasts."""
+
+    n: int
+    within: tuple[float, ...]
+    """The shares of starts within the times of ``WITHIN_S``."""
+
+    def to_dict(self) -> dict[str, float | int]:
+        """Return the shares by name, for JSON."""
+        return {"n": self.n, **dict(zip(WITHIN_S, self.within, strict=True))}
+
+
+class _Tally:
+    """Counts over the forecasts of one method whose jobs have started."""
+
+    __slots__ = ("counts", "loss")
+
+    def __init__(self) -> None:
+        self.counts = [0] * (2 + len(WITHIN_S))
+        """Number of forecasts, of those whose interval held, and of those near the start (``WITHIN_S``)."""
+        self.loss = 0.0
+        """Sum of the absolute errors of the logarithm of the wait."""
+
+    def add(self, wait_s: float, median_s: float, *, held: bool) -> None:
+        off_s = abs(wait_s - median_s)
+        for place, more in enumerate((True, held, *[off_s <= most_s for most_s in WITHIN_S.values()])):
+            self.counts[place] += more
+        self.loss += abs(log1p(max(wait_s, 0.0)) - log1p(max(median_s, 0.0)))
+
+    def join(self, other: _Tally) -> None:
+        self.counts = [own + more for own, more in zip(self.counts, other.counts, strict=True)]
+        self.loss += other.loss
 
 
 class Journal:
@@ -50,10 +101,12 @@ class Journal:
     def __init__(self, folder: Path) -> None:
         self.path = folder / "forecasts.jsonl"
         self._size = 0
-        self._open: dict[str, list[tuple[float, float, float, float]]] = {}
-        """For each waiting job the forecasts of the last week: instant, and the .05, .5 and .95 quantiles."""
-        self._scored: list[tuple[float, bool]] = []
-        """Instant of each forecast whose job has started since, and whether it did within the interval."""
+        self._open: dict[str, tuple[str, array[float]]] = {}
+        """For each waiting job its partition and its forecasts of the last week, in ``_STRIDE`` numbers
+        each: instant, the 0.05, 0.5 and 0.95 quantiles, and the medians of the baselines (NaN if missing)."""
+        self._scored: dict[int, dict[tuple[str, str, str], _Tally]] = {}
+        """The forecasts whose jobs have started since, counted by the hour of the forecast, and then by
+        partition, horizon and method, so that memory does not grow with the number of forecasts."""
         self.latest_s = 0.0
         """The latest instant that was forecast."""
         self.latest: list[Any] = []
@@ -111,7 +164,11 @@ class Journal:
         }
         starts = {job: start_s for job, start_s in new.items() if start_s < inf}
         gone = [job for job in self._open if job not in starts and job not in waiting]
-        scored = [[row.job, row.q05_s, row.median_s, row.q95_s] for row in rows if row.scored]
+        scored = [
+            [row.job, row.q05_s, row.median_s, row.q95_s, row.partition, {**row.baselines_s}]
+            for row in rows
+            if row.scored
+        ]
         self.add({"t": t, "snapshot": [*snapshot], "starts": starts, "gone": gone, "forecasts": scored})
 
     def skip(self, t: float, why: str, snapshot: Sequence[Any] = ()) -> None:
@@ -125,24 +182,89 @@ class Journal:
             return
         self.latest_s = t
         for job, start_s in entry["starts"].items():
-            for at_s, low_s, _, high_s in self._open.pop(job, ()):
-                self._scored.append((at_s, at_s + low_s - 1.0 <= start_s <= at_s + high_s + 1.0))
+            partition, numbers = self._open.pop(job, ("", array("d")))
+            self._score(partition, numbers, float(start_s))
         for job in entry["gone"]:
             self._open.pop(job, None)
-        for job, *quantiles_s in entry["forecasts"]:
-            self._open.setdefault(job, []).append((t, *quantiles_s))
+        for job, *quantiles_s, partition, baselines_s in map(_with_baselines, entry["forecasts"]):
+            numbers = self._open.get(job, ("", array("d")))[1]
+            numbers.extend([t, *quantiles_s, *[baselines_s.get(name, nan) for name in BASELINES]])
+            self._open[job] = partition, numbers
         first_s = t - _WEEK_S
-        if self._scored and self._scored[0][0] < first_s - 3600:
-            self._scored = [row for row in self._scored if row[0] >= first_s]
-            for job, rows in list(self._open.items()):
-                self._open[job] = [row for row in rows if row[0] >= first_s]
+        if any((hour + 1) * _HOUR_S <= first_s for hour in self._scored):
+            self._scored = {hour: tallies for hour, tallies in self._scored.items() if (hour + 1) * _HOUR_S > first_s}
+            for job, (partition, numbers) in list(self._open.items()):
+                old = sum(at_s < first_s for at_s in numbers[::_STRIDE])
+                self._open[job] = partition, numbers[old * _STRIDE :]
+
+    def _score(self, partition: str, numbers: Sequence[float], start_s: float) -> None:
+        """Count the forecasts of a job that has started."""
+        for place in range(0, len(numbers), _STRIDE):
+            at_s, low_s, median_s, high_s, *baselines_s = numbers[place : place + _STRIDE]
+            held = at_s + low_s - 1.0 <= start_s <= at_s + high_s + 1.0
+            horizon = next(name for name, most_s in HORIZONS.items() if median_s < most_s or most_s == inf)
+            tallies = self._scored.setdefault(int(at_s // _HOUR_S), {})
+            for method, middle_s in zip(_METHODS, (median_s, *baselines_s), strict=True):
+                if middle_s == middle_s:
+                    tally = tallies.setdefault((partition, horizon, method), _Tally())
+                    tally.add(start_s - at_s, middle_s, held=held)
+
+    def _tallies(self, key: Callable[[str, str], str]) -> dict[str, dict[str, _Tally]]:
+        """Return the last week's counts by ``key(partition, horizon)``, and then by method."""
+        sums: dict[str, dict[str, _Tally]] = {}
+        for hour, tallies in self._scored.items():
+            if (hour + 1) * _HOUR_S > self.latest_s - _WEEK_S:
+                for (partition, horizon, method), tally in tallies.items():
+                    own = sums.setdefault(key(partition, horizon), {})
+                    own.setdefault(method, _Tally()).join(tally)
+        return sums
 
     def coverage(self) -> tuple[float, int]:
         """Return the share of the last week's forecasts whose jobs started within the 90% interval,
-        and the number of these forecasts.
+        and the number of these forecasts. The week begins at a full hour.
         """
-        inside = [hit for at_s, hit in self._scored if at_s >= self.latest_s - _WEEK_S]
-        return (sum(inside) / len(inside) if inside else 0.0), len(inside)
+        count, held, *_ = self._tallies(lambda *_: "").get("", {}).get("forecast", _Tally()).counts
+        return (held / count if count else 0.0), count
+
+    @property
+    def best_baseline(self) -> str | None:
+        """The simple baseline whose medians had the smallest error in the last week, on the scale of
+        logarithms of waits, among those with as many forecasts as any; None if there is none.
+        """
+        sums = self._tallies(lambda *_: "").get("", {})
+        simple = {name: tally for name, tally in sums.items() if name not in ("forecast", STATED)}
+        most = max((tally.counts[0] for tally in simple.values()), default=0)
+        losses = {name: tally.loss for name, tally in simple.items() if tally.counts[0] == most}
+        return min(losses, key=losses.__getitem__, default=None)
+
+    def figures(self) -> dict[str, dict[str, dict[str, Figures]]]:
+        """Return the shares of starts near the medians of the last week's forecasts: ``by_partition``
+        and ``by_horizon``, for each part the forecast, the scheduler's own estimates and the best
+        simple baseline.
+        """
+        shown = [name for name in ("forecast", STATED, self.best_baseline) if name is not None]
+        parts = {}
+        for name, key in (("by_partition", _partition_of), ("by_horizon", _horizon_of)):
+            sums = self._tallies(key)
+            parts[name] = {
+                part: {method: _figures(sums[part][method]) for method in shown if method in sums[part]}
+                for part in (sorted(sums) if key is _partition_of else [one for one in HORIZONS if one in sums])
+            }
+        return parts
+
+    def outcomes(self) -> list[tuple[dict[str, str], _Tally]]:
+        """Return the counts of ``figures`` by partition, horizon and method, with these as labels."""
+        shown = [name for name in ("forecast", STATED, self.best_baseline) if name is not None]
+        sums = self._tallies(lambda partition, horizon: f"{horizon}\0{partition}")
+        rows = []
+        for key in sorted(sums):
+            horizon, _, partition = key.partition("\0")
+            rows += [
+                ({"partition": partition, "horizon": horizon, "of": of}, sums[key][of])
+                for of in shown
+                if of in sums[key]
+            ]
+        return rows
 
     def sentence(self) -> str:
         """Describe the coverage in words."""
@@ -150,6 +272,27 @@ class Journal:
         if not count:
             return "No job with a forecast has started yet, so that nothing is known of the forecasts' coverage."
         return f"Of the last week's {count:,} forecasts whose jobs have started, {100 * share:.0f}% held (of 90%)."
+
+
+_STRIDE = 4 + len(BASELINES)
+
+
+def _with_baselines(row: Sequence[Any]) -> Sequence[Any]:
+    """Return a row of a journal, which in older journals has neither partition nor baselines."""
+    return row if len(row) > 4 else [*row, "", {}]
+
+
+def _partition_of(partition: str, horizon: str) -> str:
+    return partition
+
+
+def _horizon_of(partition: str, horizon: str) -> str:
+    return horizon
+
+
+def _figures(tally: _Tally) -> Figures:
+    count, _, *near = tally.counts
+    return Figures(count, tuple(number / count for number in near))
 
 
 class Source:
@@ -244,6 +387,7 @@ def metrics(rows: list[Watched], journal: Journal, t: float, failures: int) -> s
             for key, part in sorted(parts.items())
         ]
 
+    outcomes = journal.outcomes()
     families = [
         ("dagsim_waiting_jobs", "gauge", "Jobs that wait.",
          [labelled("dagsim_waiting_jobs", len(part), partition=key) for key, part in sorted(parts.items())]),
@@ -255,6 +399,12 @@ def metrics(rows: list[Watched], journal: Journal, t: float, failures: int) -> s
          [labelled("dagsim_forecast_coverage_ratio", share)] if count else []),
         ("dagsim_forecasts_scored", "gauge", "Forecasts of the last week whose jobs have started.",
          [labelled("dagsim_forecasts_scored", count)]),
+        ("dagsim_starts_scored", "gauge", "Forecasts of the last week whose jobs have started, by method.",
+         [labelled("dagsim_starts_scored", tally.counts[0], **labels) for labels, tally in outcomes]),
+        ("dagsim_starts_within", "gauge", "Those whose jobs started within so many seconds of the median.",
+         [labelled("dagsim_starts_within", number, **labels, within=f"{most_s:g}")
+          for labels, tally in outcomes
+          for number, most_s in zip(tally.counts[2:], WITHIN_S.values(), strict=True)]),
         ("dagsim_snapshots_skipped_total", "counter", "Snapshots without a forecast.",
          [labelled("dagsim_snapshots_skipped_total", journal.skipped)]),
         ("dagsim_command_failures_total", "counter", "Calls of the command without a snapshot.",
@@ -270,4 +420,4 @@ def metrics(rows: list[Watched], journal: Journal, t: float, failures: int) -> s
 
 
 def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return printable(text).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -8,6 +8,7 @@ that affect more than ``URGENT`` of the jobs or of the resource-hours are shown 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
@@ -507,13 +508,14 @@ class Auditor:
         if not names or instances % len(names):
             return  # the log does not say how much each node held
         each = instances // len(names)
-        for name in names:
+        for name, times in Counter(names).items():
             node = self._nodes.get(name)
             if node is None:
                 continue
-            held = {"GPUs": demand.gpus * each, "CPUs": demand.cpus * each, "GB": demand.memory_gb * each}
+            held = {"GPUs": demand.gpus, "CPUs": demand.cpus, "GB": demand.memory_gb}
             there = {"GPUs": node.gpus, "CPUs": node.cpus, "GB": node.memory_gb}
-            for what, amount in held.items():
+            for what, one in held.items():
+                amount = one * each * times
                 if amount > there[what] + _ROUNDING:
                     yield "smaller nodes", f"{amount:g} {what} of {name}, which has {there[what]:g}"
                     return

@@ -465,6 +465,8 @@ class ClusterKernel(Forked):
             rejected = machines.site.refuses(job, self.now)
         if rejected is not None and not job.in_flight:  # a job that is already running may continue
             self._record_job(_REJECTED, number, float(rejected))
+            if machines.site is not None:
+                self.frontier.refused.append(active)
             return
         self._estimate(active)
         if self.eligibility is None and job.eligible_s is not None:

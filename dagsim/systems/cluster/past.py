@@ -4,6 +4,7 @@ that time, and their unfinished runs.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from heapq import merge
@@ -678,7 +679,10 @@ def placement_on(
     types. Each node holds at least one instance of a batch job, if there are enough. Return
     ``None`` if the nodes do not exist or are full.
     """
-    listed = [machines.list[number] for name in job.observed_nodes for number in by_name.get(name, ())]
+    held = Counter(job.observed_nodes)
+    if len(held) < len(job.observed_nodes) == waiting and (stated := _as_stated(job, held, by_name, machines, demand)):
+        return stated
+    listed = [machines.list[number] for name in held for number in by_name.get(name, ())]
     types = dict.fromkeys([machine.type for machine in listed if machine.type in demand.types])
     mixes = not demand.demand.gpus and may_mix_types(job, demand.demand)
     for chosen in [tuple(types)] if mixes else [(type_,) for type_ in types]:
@@ -687,6 +691,21 @@ def placement_on(
         if sum(count for _, count in room) >= (waiting if demand.gang else 1):
             return _spread(room, waiting, 0 if job.request is None else 1)
     return None
+
+
+def _as_stated(
+    job: Job, held: Mapping[str, int], by_name: Mapping[str, Sequence[int]], machines: ClusterState, demand: DemandClass
+) -> Placement | None:
+    """Place as many instances on each node as the log states; return ``None`` if that is impossible."""
+    shares: list[Share] = []
+    for name, instances in held.items():
+        nodes = [machines.list[number] for number in by_name.get(name, ())]
+        fits = [node.index for node in nodes if node.type in demand.types and node.room(demand) >= instances]
+        if not fits:
+            return None
+        shares.append(Share(fits[0], instances))
+    types = {machines.list[share.node].type for share in shares}
+    return tuple(shares) if len(types) == 1 or may_mix_types(job, demand.demand) else None
 
 
 def _spread(room: list[tuple[int, int]], waiting: int, least: int) -> Placement:

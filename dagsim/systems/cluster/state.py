@@ -752,6 +752,7 @@ class Frontier(Forked):
         "past": EMPTY,
         "rated": EMPTY,
         "ready": COPIED,
+        "refused": COPIED,
         "started": EMPTY,
         "unknown": COPIED,
     }
@@ -773,6 +774,8 @@ class Frontier(Forked):
         self.jobs: Live[int, JobState] = Live()
         self.ready: Live[TaskState, None] = Live()
         """Ready tasks, in the order they became ready."""
+        self.refused: list[JobState] = []
+        """Jobs that were rejected on arrival at a site, where other programs may keep them in their queues."""
 
     def add(self, task: TaskState, now: float) -> None:
         """Add a task that became ready, or instances that came back. When its last waiting instance

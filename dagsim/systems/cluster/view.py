@@ -154,6 +154,14 @@ class ClusterView:
         return self._frontier.jobs
 
     @property
+    def refused(self) -> Sequence[JobState]:
+        """The jobs that were rejected when they arrived at a site (``queues``), because they could
+        never run there. They are not in the system, but a scheduler that does not know this keeps
+        them in its queue.
+        """
+        return self._frontier.refused
+
+    @property
     def running(self) -> Mapping[int, Run]:
         """Current runs, by id."""
         return self._simulation.running

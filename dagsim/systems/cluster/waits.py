@@ -801,7 +801,9 @@ class Obstacles:
             seconds = self._runtime.seconds(task, machines.types)
             demand = machines.compile(task.demand, task.instances if task.gang else 0)
             if demand.rejected is not None:
-                return _too_large(task, demand, "the cluster")
+                asked = TaskState(active, index, task, demand, seconds, 0)
+                own = self._rules.never(asked) if getattr(self._rules, "has_own_words", False) else ()
+                return next(iter(own), "") or _too_large(task, demand, "the cluster")
             site = machines.site
             if site is not None and (words := self._outside(job, task, now_s)):
                 return words

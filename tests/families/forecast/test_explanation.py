@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -190,3 +191,77 @@ def test_a_job_waits_for_the_next_time_of_its_own_reservation(tmp_path: Path, ot
     answer = why(tmp_path, [queued(1, 1, "RUNNING"), queued(2, 1, resv_name="class")], "2", site)
     assert answer["reason"] == "Reservation"
     assert "waits for its reservation class, which begins in 2.0 h" in answer["sentence"]
+
+
+QSTAT_SITE = """
+cluster:
+  groups:
+  - {name: n, hosts: "n[1-2]", count: 2, gpus: 4, gpu: A100-40, cpus: 32, memory_gb: 128}
+"""
+QSTAT_NOW_S = 1_700_000_000
+
+
+def in_qstat(id: int, state: str, **terms: str) -> str:
+    """A job of ``qstat -f`` that takes all GPUs of a node for an hour."""
+    queued = time.asctime(time.gmtime(QSTAT_NOW_S - 900 + id))
+    fields = {
+        "Job_Owner": "kit@login", "job_state": state, "queue": "day", "ctime": queued, "qtime": queued, "etime": queued,
+        "Resource_List.select": "1:ncpus=8:ngpus=4", "Resource_List.ncpus": "8", "Resource_List.ngpus": "4",
+        "Resource_List.walltime": "01:00:00",
+    }  # fmt: skip
+    if state == "R":
+        fields |= {
+            "stime": time.asctime(time.gmtime(QSTAT_NOW_S - 300)), "resources_used.walltime": "00:05:00",
+            "exec_host": f"n{id}/0*8", "exec_vnode": f"(n{id}:ncpus=8:ngpus=4)",
+        }  # fmt: skip
+    return f"Job Id: {id}.pbs1\n" + "".join(f"    {key} = {value}\n" for key, value in (fields | terms).items()) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("id", "sentence"),
+    [
+        ("3", "Job 3 is next in line and waits for room: too few GPUs were free"),
+        ("4", "Job 4 waits: until its user releases it (JobHeldUser)."),
+        ("5", "Job 5 waits for its begin time in 2.0 h (BeginTime)."),
+        ("6", "Job 6 waits for job 1, which runs (Dependency)."),
+    ],
+)
+def test_a_queue_of_pbs_is_explained_in_the_same_words(tmp_path: Path, id: str, sentence: str) -> None:
+    later = time.asctime(time.gmtime(QSTAT_NOW_S + 7200))
+    jobs = [in_qstat(1, "R"), in_qstat(2, "R"), in_qstat(3, "Q"), in_qstat(4, "H", Hold_Types="u")]
+    jobs += [in_qstat(5, "W", Execution_Time=later), in_qstat(6, "H", Hold_Types="s", depend="afterok:1.pbs1@pbs1")]
+    (tmp_path / "now.txt").write_text("".join(jobs))
+    (tmp_path / "site.yaml").write_text(QSTAT_SITE)
+    words = ["why", "--state", str(tmp_path / "now.txt"), "--config", str(tmp_path / "site.yaml"), "--samples", "2"]
+    result = CliRunner().invoke(app, [*words, id, "--json"], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["sentence"].startswith(sentence)
+
+
+def test_jobs_that_the_reader_leaves_out_are_listed_without_a_forecast(tmp_path: Path) -> None:
+    jobs = [in_qstat(1, "R"), in_qstat(2, "Q"), in_qstat(6, "H", Hold_Types="s", depend="afterok:1.pbs1@pbs1")]
+    (tmp_path / "now.txt").write_text("".join(jobs))
+    (tmp_path / "site.yaml").write_text(QSTAT_SITE)
+    words = ["eta", "--state", str(tmp_path / "now.txt"), "--config", str(tmp_path / "site.yaml"), "--samples", "2"]
+    answer = json.loads(CliRunner().invoke(app, [*words, "--json"], catch_exceptions=False).stdout)
+    assert [(row["job"], row["why"]) for row in answer["no_forecast"]] == [("6", "Dependency: on job 1")]
+
+
+def test_scontrol_prints_blanks_of_a_reason_as_underscores(tmp_path: Path) -> None:
+    text = "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
+    job = queued(7, 1, state_reason=text)
+    lines = {"now.json": json.dumps({"jobs": [job], "last_update": NOW_S})}
+    moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(NOW_S - 593))
+    lines["now.txt"] = (
+        f"JobId=7 JobName=job7 UserId=kit(1) Account=geo QOS=std JobState=PENDING Reason={text.replace(' ', '_')} "
+        f"SubmitTime={moment} EligibleTime={moment} TimeLimit=01:00:00 Partition=day NumNodes=1 NumCPUs=4 "
+        "ReqTRES=cpu=4,mem=2G,node=1,gres/gpu=1\n"
+    )
+    (tmp_path / "site.yaml").write_text(SITE)
+    stated = []
+    for name, content in lines.items():
+        (tmp_path / name).write_text(content)
+        words = ["why", "--state", str(tmp_path / name), "--config", str(tmp_path / "site.yaml"), "--samples", "2", "7"]
+        stated.append(json.loads(CliRunner().invoke(app, [*words, "--json"], catch_exceptions=False).stdout))
+    assert stated[0]["stated_reason"] == stated[1]["stated_reason"]
+    assert not any("does not list" in " ".join(answer["remarks"]) for answer in stated)

@@ -219,3 +219,67 @@ def test_settings_that_are_not_modelled_are_counted_by_workloads(tmp_path: Path)
         "not modelled: Workload: LocalQueue bio/x, which is in no file, so that they are never admitted (1 of 3",
     ):
         assert line in result.stdout
+
+
+TOPOLOGY = [
+    {"apiVersion": GROUP, "kind": "Topology", "metadata": {"name": "rows"},
+     "spec": {"levels": [{"nodeLabel": "lab/row"}, {"nodeLabel": "kubernetes.io/hostname"}]}},
+    FLAVOR | {"spec": {"nodeLabels": {"lab/pool": "yes"}, "topologyName": "rows"}},
+    *[
+        {"apiVersion": "v1", "kind": "Node",
+         "metadata": {"name": name, "labels": {"lab/pool": "yes", "lab/row": row, "kubernetes.io/hostname": name}},
+         "spec": {}, "status": {"allocatable": {"cpu": "8", "memory": "64Gi", "pods": "110"}}}
+        for name, row in (("east1", "east"), ("east2", "east"), ("west1", "west"))
+    ],
+]  # fmt: skip
+
+
+def placed(one: dict[str, Any], **pods: int) -> dict[str, Any]:
+    """A workload that runs with these numbers of pods on each node."""
+    (assigned,) = one["status"]["admission"]["podSetAssignments"]
+    assigned["topologyAssignment"] = {"levels": ["kubernetes.io/hostname"], "slices": [{
+        "domainCount": len(pods), "valuesPerLevel": [{"individual": {"roots": list(pods)}}],
+        "podCounts": {"individual": list(pods.values())}}]}  # fmt: skip
+    return one
+
+
+def with_topology(strategy: str) -> list[dict[str, Any]]:
+    queue = cluster_queue("rowing", 99, queueingStrategy=strategy)
+    return [*TOPOLOGY, queue, local_queue("r", "rowing")]
+
+
+@pytest.mark.parametrize("strategy", ["StrictFIFO", "BestEffortFIFO"])
+def test_a_head_that_no_topology_can_hold_blocks_its_queue_only_under_strict_fifo(
+    tmp_path: Path, strategy: str
+) -> None:
+    wide, later = workload("wide", "r", 1, ("main", 9, 4)), workload("later", "r", 2, ("main", 1, 4))
+    file = dump(tmp_path, wide, later, queues=with_topology(strategy))
+    answer = asked("eta", "--state", file)
+    rows = {row["job"]: row for row in answer["jobs"]}
+    assert set(rows) == {"bio/later"}
+    (without,) = answer["no_forecast"]
+    assert without["job"] == "bio/wide"
+    assert 'topology "rows" allows to fit only 6 out of 9 pod(s)' in without["why"]
+    if strategy == "BestEffortFIFO":
+        assert rows["bio/later"]["median_s"] == 0
+        return
+    assert rows["bio/later"]["median_s"] > 6e5  # never
+    assert "behind bio/wide" in asked("why", "bio/later", "--state", file)["found"]
+    assert "allows to fit only 6 out of 9" in asked("why", "bio/wide", "--state", file)["found"]
+    site = tmp_path / "site.yaml"
+    words = ["site", "import", file, "-o", str(site)]
+    assert CliRunner().invoke(app, words, catch_exceptions=False).exit_code == 0
+    words = ["eval", "--config", str(site), "--workload", file, "--format", "kubernetes-now", "--policy", "kueue"]
+    result = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "out")], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    blocked = "job 'bio/wide' can never be admitted, and blocks 1 behind it (ClusterQueue 'rowing'"
+    assert blocked in " ".join(result.output.split())
+
+
+def test_pods_that_run_are_on_the_nodes_that_kueue_assigned_in_its_numbers(tmp_path: Path) -> None:
+    spread = placed(workload("spread", "r", 1, ("main", 4, 2), runs_since=2, of="rowing"), east1=1, east2=3)
+    fits = workload("fits", "r", 5, ("main", 3, 2))  # room: 6, 2 and 8 CPUs
+    fits["spec"]["podSets"][0]["topologyRequest"] = {"required": "kubernetes.io/hostname"}
+    file = dump(tmp_path, spread, fits, queues=with_topology("StrictFIFO"))
+    (row,) = asked("eta", "--state", file)["jobs"]
+    assert (row["job"], row["quantiles_s"]["q95"]) == ("bio/fits", 0)

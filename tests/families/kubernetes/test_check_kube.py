@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from check_kubernetes import count
-from kubernetes_golden import Verdict, kube
+from kubernetes_golden import Part, Verdict, kube
 
 SAMPLE = 15
 """Decisions of each file that the sample asks for."""
@@ -56,6 +56,16 @@ def test_decisions_known_by_hand_are_right(tmp_path: Path) -> None:
     assert dict(family.outcomes) == {"right": 6}, family.causes
 
 
+def test_several_workers_and_sampling_count_the_same_decisions(tmp_path: Path) -> None:
+    folder = written(tmp_path, document(*EVENTS, arrival(8, "last", "4", 0, node="big", best=["big"])))
+    whole = count([folder])["kube"]["own"]
+    shared = count([folder], workers=3)["kube"]["own"]
+    assert (shared.outcomes, shared.causes) == (whole.outcomes, whole.causes)
+    assert dict(whole.outcomes) == {"right": 6, "wrong": 1}
+    assert dict(count([folder], every=3)["kube"]["own"].outcomes) == {"right": 2, "wrong": 1}  # numbers 0, 3 and 6
+    assert dict(count([folder], every=2, workers=2)["kube"]["own"].outcomes) == {"right": 3, "wrong": 1}
+
+
 @pytest.mark.parametrize(
     ("event", "cause"),
     [
@@ -92,14 +102,14 @@ def test_a_sample_of_the_real_decisions_is_right(monkeypatch: pytest.MonkeyPatch
         pytest.skip("needs DAGSIM_DATA")
     verdicts = kube.verdicts
 
-    def some(file: Path, content: Any) -> Any:
+    def some(file: Path, content: Any, part: Part) -> Any:
         asked = 0
         for event in content.get("events", ()):
             asked += "decision" in event
             if asked > SAMPLE:
                 content["events"] = content["events"][: content["events"].index(event)]
                 break
-        for verdict in verdicts(file, content):
+        for verdict in verdicts(file, content, part):
             assert isinstance(verdict, Verdict)
             yield verdict
 

@@ -370,6 +370,26 @@ def test_a_queue_without_cohort_that_lacks_candidates_waits() -> None:  # kueue#
     assert preempted(decided(engine)) == []
 
 
+def test_a_spared_target_of_fair_sharing_leads_to_a_circle_that_ends_with_its_names() -> None:  # kueue#14543
+    both = ("LessThanOrEqualToFinalShare", "LessThanInitialShare")
+
+    def started(within: str) -> Admission:
+        queues = [queue(name, quota(5), within=within, reclaim="Any") for name in ("a", "b")]
+        runs = [held("base", "a", 3, 50), held("lender", "b", 6.5, 51)]
+        return admission(objects(queues, fair_sharing=both), [*runs, workload("new", "a", 4, 10, 10.0)])
+
+    # base is taken first, which lowers the share of its queue, so that lender may be taken; then base is spared
+    engine = started("LowerPriority")
+    first, second = engine.cycle(100.0), engine.cycle(100.0)
+    assert first is not None
+    assert second is not None
+    assert preempted([first]) == [("lender", "new", "InCohortFairSharing")]
+    assert [one.name for one in second.admitted] == ["lender"]  # the victim, not its preemptor
+    with pytest.raises(EndlessPreemption, match="new preempts lender"):
+        decided(engine)
+    assert preempted(decided(started("Never"))) == []
+
+
 # Stop policies.
 
 

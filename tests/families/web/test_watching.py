@@ -71,6 +71,35 @@ def test_only_the_last_week_counts(tmp_path: Path) -> None:
     assert journal.coverage() == (1.0, 1)
 
 
+def test_starts_near_the_median_are_counted_beside_the_baselines(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    stated = {"slurm": 4000.0, "history": 60.0, "qbets": 5000.0}
+    rows = [forecast("1", 0, 1000)._replace(baselines_s=stated), forecast("2", 0, 9000, "cpu")]
+    journal.seen(T, rows, {})
+    journal.seen(T + 660, [], {"1": (T + 100,), "2": (T + 600,)})  # medians: 500 s and 4,500 s
+    for one in (journal, Journal(tmp_path)):
+        assert one.best_baseline == "history"
+        parts = one.figures()["by_partition"]
+        assert parts["gpu"]["forecast"] == (1, (0.0, 1.0, 1.0))
+        assert parts["gpu"]["slurm"] == (1, (0.0, 0.0, 0.0))
+        assert parts["gpu"]["history"] == (1, (1.0, 1.0, 1.0))
+        assert parts["cpu"] == {"forecast": (1, (0.0, 0.0, 0.0))}
+        assert [*one.figures()["by_horizon"]] == ["under 10 min", "1 h to 4 h"]
+    text = metrics([], journal, T, 0)
+    labels = 'partition="gpu",horizon="under 10 min",of="history"'
+    assert f"dagsim_starts_scored{{{labels}}} 1" in text
+    assert f'dagsim_starts_within{{{labels},within="60"}} 1' in text
+
+
+def test_a_journal_of_an_older_version_is_still_read(tmp_path: Path) -> None:
+    lines = [
+        {"t": T, "snapshot": [], "starts": {}, "gone": [], "forecasts": [["1", 0.0, 50.0, 100.0]]},
+        {"t": T + 60, "snapshot": [], "starts": {"1": T + 40}, "gone": [], "forecasts": []},
+    ]
+    (tmp_path / "forecasts.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert Journal(tmp_path).coverage() == (1.0, 1)
+
+
 def test_a_journal_says_the_same_after_a_restart_and_loses_only_a_torn_line(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.seen(T, [forecast("1", 0, 100), forecast("2", 0, 10)], {})

@@ -87,6 +87,7 @@ class Kueue:
         view.follow(self)
         tasks = view.index((_Tasks, self), _Tasks)
         self._welcome(tasks)
+        self._keep_refused(view)
         rules = self.wait_rules(view)
         for run in view.running.values():
             rules.started(run.id, run.task, run.instances, run.type)
@@ -99,6 +100,11 @@ class Kueue:
         there: set[_Place] = set()
         for bit, (queue, names) in enumerate(lines.items()):
             for number, name in enumerate(names):
+                if name in self._refused:
+                    refused = self._refused[name]
+                    outcome = rehearsal.outcome(name, rules.never(refused))
+                    standings.append(Standing(refused, queue, -number, refused.job.job.priority, {}, 0, outcome))
+                    continue
                 for place in self._places[name]:
                     task = tasks.ready.get(place)
                     if task is not None:
@@ -166,6 +172,7 @@ class Kueue:
         self._admission.bring_back(now)
         self._forget(view)
         self._welcome(tasks)
+        self._keep_refused(view)
         stopped = False
         for stop in self._admit(view, tasks):
             stopped = True
@@ -209,6 +216,10 @@ class Kueue:
         """Preempted workloads of which pieces have not come back, with the places of their runs."""
         self._late: dict[int, None] = {}
         """Runs of preempted workloads that began at the same time."""
+        self._refused: dict[str, TaskState] = {}
+        """Workloads of jobs that were rejected on arrival, but that Kueue keeps in their queues, with one task each."""
+        self._seen = 0
+        """The number of rejected jobs that have been looked at."""
         self._number = 0
 
     def _engine(self, objects: KueueObjects) -> Admission:
@@ -269,6 +280,23 @@ class Kueue:
             if back:  # Several instances ran as one; now each waits separately.
                 self._leave(back, old)
             self._submit(task)
+
+    def _keep_refused(self, view: ClusterView) -> None:
+        """Submit the workloads of rejected jobs that no topology of their queues can ever hold. Kueue
+        does not reject them: they wait, and block a StrictFIFO queue for good.
+        """
+        refused = view.refused[self._seen :]
+        self._seen += len(refused)
+        rules = self.wait_rules(view) if refused else None
+        for active in refused:
+            task = active.tasks[0]
+            carried = self._site.workload(task)
+            if rules is None or carried is None or carried.spec is None or not any(rules.never(task)):
+                continue
+            name, queue = self._name_of(carried.spec), self._queue_of(carried, active.job)
+            if queue and name not in self._admission.workloads:
+                self._refused[name] = task
+                self._admission.submit(self._spec_of(carried.spec, name, queue, active.job, False))
 
     def _returned(self, name: str, old: _Place, new: _Place) -> None:
         """Let the remaining part of a preempted run represent its workload again."""
@@ -404,6 +432,8 @@ class Kueue:
         try:
             for cycle in self._admission.cycles(now):
                 for workload in cycle.admitted:
+                    if workload.name in self._refused:
+                        continue
                     places = list(self._places[workload.name])
                     self._claim(workload.name, places)
                     task = tasks.ready.get(places[0])
@@ -495,9 +525,16 @@ class Kueue:
                 stuck.setdefault(self._site.cluster_queue_of(task.job.job).name, []).append(task)
         for name, waiting in stuck.items():
             pending = self._admission.pending[name]
-            heads = [head for head in (*pending.in_order(), *pending.aside.values()) if head.name in self._places]
-            place = next(iter(self._places[heads[0].name])) if heads else _place(waiting[0])
-            first = tasks.ready[place] if place in tasks.ready else waiting[0]
+            heads = [
+                head.name
+                for head in (*pending.in_order(), *pending.aside.values())
+                if head.name in self._places or (pending.strict and head.name in self._refused)
+            ]
+            if heads and heads[0] in self._refused:
+                first = self._refused[heads[0]]
+            else:
+                place = next(iter(self._places[heads[0]])) if heads else _place(waiting[0])
+                first = tasks.ready[place] if place in tasks.ready else waiting[0]
             others = len({task.job.number for task in waiting} - {first.job.number})
             if self._claimed[_place(first)]:
                 what = "was admitted to flavors on whose nodes it never fits"

@@ -23,6 +23,8 @@ class KueueWaits:
 
     def __init__(self, view: ClusterView, site: Site) -> None:
         self._site = site
+        self.has_own_words = site.exact
+        """True if ``never`` also knows the workloads that no node could hold."""
         self._forest = QuotaForest(site.objects, [queue.name for queue in site.objects.cluster_queues])
         self._of_type = [0] * len(view.gpu_types)
         for machine in view.machines.list:
@@ -210,6 +212,8 @@ class Rehearsal:
         """The number of the cycle, from 1, in which a workload is admitted."""
         self._targets: dict[str, dict[str, str]] = {}
         """The workloads that a workload preempts, with the reasons."""
+        self._circles: dict[str, list[str]] = {}
+        """The workloads that a workload preempts again and again, because they come back before it is admitted."""
         try:
             for number, cycle in enumerate(engine.cycles(now), 1):
                 for workload in cycle.admitted:
@@ -219,8 +223,9 @@ class Rehearsal:
                     self._targets.setdefault(gone.by, {})[gone.workload.name] = gone.reason
                 for workload, message in cycle.pending:
                     self._said[workload.name] = message
-        except EndlessPreemption:  # the policy reports it
-            pass
+        except EndlessPreemption as endless:
+            for name, by in endless.pairs:
+                self._circles.setdefault(by, []).append(name)
 
     def outcome(self, name: str, never: Iterable[str]) -> NextStep | None:
         """Return what Kueue does about a workload; None if the workload already holds quota. ``never``
@@ -260,9 +265,19 @@ class Rehearsal:
                 f"waits for its turn: it is {where}, behind {head.name}{f', which waits: {why}' if why else ''}",
                 f"its turn: {place} of {len(line)} in {queue.name}, behind {head.name}",
             )
+        circle = self._endless(name)
         return NextStep(
-            "quota", f"waits for quota: {message}; it is {where}", _short(message), tuple(self._limits(workload))
+            "quota",
+            f"waits for quota: {message}; it is {where}{circle}",
+            f"{_short(message)}{circle}",
+            tuple(self._limits(workload)),
         )
+
+    def _endless(self, name: str) -> str:
+        if name not in self._circles:
+            return ""
+        victims = ", ".join(self._circles[name])
+        return f"; it preempts {victims} in an endless circle, as it would in Kueue; dagsim broke the circle"
 
     def _admitted(self, workload: WorkloadState, where: str) -> NextStep:
         number, targets = self._cycle_of[workload.name], self._targets.get(workload.name, {})
