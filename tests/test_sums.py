@@ -9,6 +9,7 @@ import dagsim
 
 PACKAGE = Path(dagsim.__file__).parent
 WHOLE_NUMBERS = {
+    "traces/chunks.py": {"sum(map(len, columns))"},
     "traces/catalogue.py": {"sum(size for size in sizes if size is not None)"},
     "traces/export.py": {
         "sum(int(node.cpus) for node in cluster.nodes)",

@@ -88,7 +88,7 @@ class PolicyGradient(ABC, Generic[ConfigT]):
     def iterate(self, iteration: int, progress: float) -> dict[str, float]:
         config, context = self.config, self._context
         seeds = [seed for seed in context.job_seeds(iteration, config.sequences) for _ in range(config.replicas)]
-        episodes = context.rollouts.play(
+        episodes = context.play(
             self.net,
             seeds,
             context.rng_key(iteration),
