@@ -17,6 +17,7 @@ from dagsim.families.learning.episode import WitnessFactory
 from dagsim.families.learning.learner import LearnerContext
 from dagsim.families.learning.nets.actor import Observations
 from dagsim.families.learning.rollouts import EpisodeSteps
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.registry import Entry, Registry
 
 __all__ = [
@@ -65,7 +66,7 @@ def replica_advantages(replicas: Sequence[EpisodeSteps], time_constant_s: float)
     is divided by the mean total return so that every sequence has the same weight.
     """
     curves = [(np.asarray(steps.times_s[:-1]), returns(steps, time_constant_s)) for steps in replicas]
-    scale = np.mean([abs(sum(steps.rewards)) for steps in replicas]) + 1e-9
+    scale = np.mean([abs(ordered_sum(steps.rewards)) for steps in replicas]) + 1e-9
     advantages = []
     for number, (times, own_returns) in enumerate(curves):
         others = [np.interp(times, *curve) for other, curve in enumerate(curves) if other != number and len(curve[0])]

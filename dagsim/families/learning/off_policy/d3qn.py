@@ -20,6 +20,7 @@ from dagsim.families.learning.nets.actor import ObservationBatch, ScoreNet, chos
 from dagsim.families.learning.off_policy import D3qnConfig, RainbowConfig
 from dagsim.families.learning.off_policy.replay import Drawn, ReplayBuffer
 from dagsim.families.learning.rollouts import EpisodeSteps
+from dagsim.model.arithmetic import ordered_sum
 
 __all__ = ["D3qn", "Duelling", "QLearner", "follow", "q_loss"]
 
@@ -77,7 +78,7 @@ class QLearner(ABC, Generic[ConfigT, QT]):
             follow(self.target, self.q, config.target_rate)
             losses.append(float(loss.detach()))
         return {
-            "reward": float(np.mean([sum(steps.rewards) for steps in episodes])),
+            "reward": float(np.mean([ordered_sum(steps.rewards) for steps in episodes])),
             "samples": float(sum(len(steps.choices) for steps in episodes)),
             "loss": float(np.mean(losses)),
             "lr": lr,

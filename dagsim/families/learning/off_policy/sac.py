@@ -18,6 +18,7 @@ from dagsim.families.learning.nets.actor import ObservationBatch, entropy, log_s
 from dagsim.families.learning.off_policy import SacConfig
 from dagsim.families.learning.off_policy.d3qn import Duelling, follow
 from dagsim.families.learning.off_policy.replay import Drawn, ReplayBuffer
+from dagsim.model.arithmetic import ordered_sum
 
 __all__ = ["Sac", "actor_loss", "critic_loss", "temperature_loss"]
 
@@ -82,7 +83,7 @@ class Sac:
             entropies.append(policy_entropy)
             losses.append(loss)
         return {
-            "reward": float(np.mean([sum(steps.rewards) for steps in episodes])),
+            "reward": float(np.mean([ordered_sum(steps.rewards) for steps in episodes])),
             "samples": float(sum(len(steps.choices) for steps in episodes)),
             "loss": float(np.mean(losses)),
             "entropy": float(np.mean(entropies)),

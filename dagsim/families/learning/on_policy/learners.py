@@ -15,6 +15,7 @@ from dagsim.families.learning.devices import moved
 from dagsim.families.learning.learner import LearnerContext
 from dagsim.families.learning.on_policy import PpoConfig, ReinforceConfig
 from dagsim.families.learning.on_policy.policy_gradient import Choices, PolicyGradient, shuffled
+from dagsim.model.arithmetic import ordered_sum
 
 __all__ = ["Ppo", "Reinforce", "Update", "policy_gradient_loss", "policy_loss"]
 
@@ -115,4 +116,4 @@ class Reinforce(PolicyGradient[ReinforceConfig]):
                 entropies.append(float(entropy.detach().sum()))
             nn.utils.clip_grad_norm_(net.parameters(), config.max_grad)
             self.optimizer.step()
-        return {"entropy": sum(entropies) / max(len(free), 1)}
+        return {"entropy": ordered_sum(entropies) / max(len(free), 1)}

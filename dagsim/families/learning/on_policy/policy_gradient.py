@@ -16,6 +16,7 @@ from dagsim.families.learning.learner import LearnerContext
 from dagsim.families.learning.nets.actor import Observations
 from dagsim.families.learning.on_policy import PpoConfig, ReinforceConfig
 from dagsim.families.learning.rollouts import EpisodeSteps, choices_of
+from dagsim.model.arithmetic import ordered_sum
 
 __all__ = ["Choices", "PolicyGradient", "normalized", "shuffled"]
 
@@ -96,7 +97,7 @@ class PolicyGradient(ABC, Generic[ConfigT]):
             witness=self.estimator.witness,
         )
         metrics = {
-            "reward": float(np.mean([sum(steps.rewards) for steps in episodes])),
+            "reward": float(np.mean([ordered_sum(steps.rewards) for steps in episodes])),
             "samples": float(sum(len(steps.choices) for steps in episodes)),
         }
         return metrics | self.learn(episodes, progress, context.rng(iteration, 1), context.rng(iteration, 2))
