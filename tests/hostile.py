@@ -43,6 +43,48 @@ MARK = "x[/b]"
 """What the two begin with."""
 FILE = "x[b]<img>$\\x\u202e"
 """A name of a file."""
+OPENED: dict[str, tuple[str, ...]] = {
+    "jsonl": ("jsonl/jobs.jsonl",),
+    "plain": ("plain/jobs.csv",),
+    "acme": ("acme/trace_kalos.csv", "acme/trace_seren.csv"),
+    "alibaba2017": ("alibaba2017/batch_task.csv",),
+    "alibaba2018": ("alibaba2018/batch_task.csv",),
+    "alibaba2025": ("alibaba2025/disaggregated_DLRM_sample.csv",),
+    "alibaba2026": ("alibaba2026/job_info_df.csv",),
+    "batsim": ("batsim/delays.json",),
+    "dax": ("dax/sample.xml",),
+    "eagle": ("eagle/eagle_data.csv",),
+    "fdata": ("fdata/21_03.csv",),
+    "flux": ("flux/jobs.json",),
+    "frontier": ("frontier/frontier-completed-job-info.csv",),
+    "gavel": ("gavel/msr.trace", "gavel/shockwave.trace"),
+    "google2011": ("google2011",),
+    "google2019": ("google2019/csv", "google2019/json", "google2019/kaggle_sample.csv"),
+    "gridengine": ("gridengine/accounting",),
+    "helios": ("helios/cluster_log.csv",),
+    "htcondor": ("htcondor/history", "htcondor/history.json"),
+    "itp": ("itp/cluster01.csv", "itp/elastic.csv"),
+    "kestrel": ("kestrel/kestrel_jobs.csv",),
+    "lsf": ("lsf/lsb.acct",),
+    "openb2023": ("openb2023/openb_pod_list_sample.csv",),
+    "pai2020": ("pai2020/hydra_sample.csv", "pai2020/pai_job_duration_sample.csv", "pai2020"),
+    "philly": ("philly/cluster_job_log", "philly/philly_list.csv"),
+    "pipedream": ("pipedream/tiny.txt",),
+    "pm100": ("pm100/job_table.csv",),
+    "stg": ("stg/rand0.stg",),
+    "swf": ("swf/sample.swf",),
+    "tiresias": ("tiresias/muri.csv", "tiresias/sia.csv", "tiresias/tiresias.csv"),
+    "tpch": ("tpch/tpch_dags.json",),
+    "wfcommons": ("wfcommons/v13.json", "wfcommons/v15.json"),
+    "kubernetes": ("kubernetes/pods.json", "kubernetes/workloads.json", "kubernetes/cluster"),
+    "kubernetes-now": ("kubernetes-now/objects.json",),
+    "pbs": ("pbs/20260105", "pbs/qstat-x.json"),
+    "qstat": ("qstat/qstat.txt",),
+    "sacct": ("sacct/jobs.txt", "sacct/jobs.json"),
+    "slurm-events": ("slurm-events/small.events",),
+    "squeue": ("squeue/squeue.json",),
+}
+"""What is opened of each reader's sample: a file, or a folder whose files are all read."""
 _NAME = re.compile(r"[A-Za-z][\w.@-]*$")
 """Match what may be a name: no number, date or list."""
 _FIELDS = (

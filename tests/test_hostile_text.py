@@ -20,6 +20,7 @@ from dataclasses import asdict, fields
 from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any, get_type_hints
 from urllib.error import HTTPError
 from urllib.request import urlopen
@@ -38,6 +39,7 @@ from dagsim.model import Job, Request, Task
 from dagsim.text import in_latex, in_markdown, in_spreadsheet, on_one_line
 from dagsim.workload.records import FORMAT, VERSION
 
+NOW_S = 1_770_000_000
 HARMLESS = {kind: f"name{number}" for number, kind in enumerate(HOSTILE)}
 CONFIG = """\
 cluster:
@@ -292,6 +294,69 @@ def test_what_serve_prints_is_plain(made: dict[str, Path], tmp_path: Path) -> No
         said += server.stdout.read()
     assert "shows" in said
     assert_plain(said)
+
+
+@pytest.fixture(scope="module")
+def queues(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Path]]:
+    """A listing of a queue and the configuration of its site, with hostile and with harmless names."""
+    files = {}
+    for what, names in (("hostile", HOSTILE), ("harmless", HARMLESS)):
+        root = tmp_path_factory.mktemp(f"{what}-queue") / "input"
+        _, config = write_input(root, names)
+        jobs = []
+        for number, name in enumerate(names.values()):
+            job: dict[str, Any] = dict.fromkeys(
+                ("user_name", "partition", "qos", "state_reason", "name", "features", "comment", "licenses"), name
+            )
+            job |= {"account": account_of(name), "dependency": f"singleton:{name}", "nodes": "", "start_time": 0}
+            job |= {"job_id": number, "submit_time": NOW_S - 600, "eligible_time": NOW_S - 600, "time_limit": 50}
+            job |= {"node_count": 1, "cpus": 1, "tres_req_str": "cpu=1,mem=2G,node=1,gres/gpu=1", "tres_alloc_str": ""}
+            begun = {"job_state": ["RUNNING"], "start_time": NOW_S - 60, "nodes": name}
+            jobs.append(job | (begun if number % 4 == 3 else {"job_state": ["PENDING"]}))
+        (root / "queue.json").write_text(json.dumps({"jobs": jobs, "last_update": NOW_S, "meta": {"command": names}}))
+        files[what] = root / "queue.json", config
+    return files
+
+
+def queue_words(queues: dict[str, tuple[Path, Path]], what: str) -> tuple[object, ...]:
+    return "--state", queues[what][0], "--config", queues[what][1], "--policy", "fifo-fit", "--samples", "2"
+
+
+@pytest.mark.family("forecast", "slurm", "web")
+def test_forecasts_of_a_queue_show_hostile_names_as_text(queues: dict[str, tuple[Path, Path]], tmp_path: Path) -> None:
+    pages = {}
+    for what in queues:
+        pages[what] = tmp_path / f"{what}.html"
+        invoke("eta", *queue_words(queues, what), "--html", pages[what])
+    hostile, harmless = (elements(pages[what].read_text()) for what in ("hostile", "harmless"))
+    assert hostile.counts.keys() <= {*harmless.counts, ("br",)}
+    assert hostile.counts["script",] == harmless.counts["script",]
+    assert any(HOSTILE["HTML"] in word for word in hostile.words)
+    forecast = json.loads(invoke("eta", *queue_words(queues, "hostile"), "--json"))
+    assert {job["user"] for job in forecast["jobs"]} <= set(HOSTILE.values())
+
+
+@pytest.mark.family("forecast", "slurm")
+@pytest.mark.parametrize("table", ["text", "markdown", "latex"])
+def test_why_a_job_of_a_queue_waits_is_told_in_plain_lines(queues: dict[str, tuple[Path, Path]], table: str) -> None:
+    shown = []
+    for what in ("hostile", "harmless"):
+        said = CliRunner().invoke(app, [*map(str, ("why", *queue_words(queues, what), "--table", table, 4))])
+        assert said.exit_code == 0, said.output
+        assert_plain(said.output)
+        shown.append([len(re.split(r"(?<!\\)[|&]", line)) for line in said.stdout.splitlines() if line[:1] in "|&"])
+    assert shown[0] == shown[1]
+
+
+@pytest.mark.family("web")
+def test_metrics_for_prometheus_have_a_line_for_each_hostile_partition() -> None:
+    from dagsim.families.web.watching import Journal, Watched, metrics
+
+    rows = [Watched("1", name, name, name, True, 1.0, 2.0, 3.0, 4.0) for name in HOSTILE.values()]
+    text = metrics(rows, Journal(Path(mkdtemp())), 0.0, 0)
+    assert_plain(text)
+    waiting = re.findall(r'^dagsim_waiting_jobs\{partition="((?:[^"\\\n]|\\[\\"n])*)"\} 1$', text, re.MULTILINE)
+    assert len(waiting) == len(HOSTILE)
 
 
 def test_every_text_field_of_jobs_is_hostile() -> None:

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from dagsim.errors import ModelError, TraceError, WorkloadError
-from dagsim.files import replaced, whole_characters
+from dagsim.files import open_lines, replaced, whole_characters
 from dagsim.model import Attempt, Edge, InFlight, Job, Request, Share, Task, TaskGraph, canonical_json
 from dagsim.model.job_fields import JOB_FIELDS
 
@@ -413,7 +413,7 @@ def _opened(path: Path) -> Iterator[Iterator[str]]:
     """
     started = count(1)
     try:
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as file:
+        with open_lines(path, TraceError) as file:
             yield (line for line in file if next(started))
     except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         raise TraceError(f"{path}:{next(started)}: cannot be read ({error})") from None

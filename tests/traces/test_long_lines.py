@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
+from hostile import OPENED
 
 from dagsim.errors import ConfigError, DagsimError, ModelError, TraceError
 from dagsim.families.forecast.queue_rows import read_queue_log
@@ -14,6 +16,9 @@ from dagsim.systems.cluster.models.runtime import ThroughputTable
 from dagsim.traces import READERS, open_trace
 from dagsim.traces.source import Source
 
+SAMPLES = Path(__file__).parents[2] / "workloads" / "samples"
+LONG = "1 " * (5 << 19)
+"""A line of 5 MB, more than any reader takes at once."""
 HEADS = {"swf": "; UnixStartTime: 0\n", "csv": "id,arrival_s,gpus,duration_s\n", "json": '{"jobs": [{"name": "'}
 
 
@@ -55,3 +60,29 @@ def test_no_reader_keeps_such_a_line(long_file, format_) -> None:
         with pytest.raises(DagsimError) as refusal:
             list(open_trace(long_file(head, f"log.{kind}"), format_).jobs())
         assert len(str(refusal.value)) < 1000
+
+
+@pytest.mark.parametrize("format_", READERS.names())
+def test_every_reader_refuses_its_own_file_with_such_a_line(format_, tmp_path, monkeypatch) -> None:
+    for limit in ("dagsim.files.LONGEST_LINE_B", "dagsim.traces.documents._LONGEST"):
+        monkeypatch.setattr(limit, 1 << 16)
+    for opened in OPENED[format_]:
+        top = Path(opened).parts[0]
+        root = tmp_path / opened.replace("/", "-")
+        shutil.copytree(SAMPLES / top, root)
+        path = root / Path(*Path(opened).parts[1:])
+        jobs = list(open_trace(path, format_).jobs())
+        assert jobs
+        files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
+        refused = []
+        for file in files:
+            whole = file.read_bytes()
+            for longer in (whole + LONG.encode() + b"\n", whole.replace(b'"', b'"' + LONG.encode(), 1)):
+                file.write_bytes(longer)
+                try:
+                    list(open_trace(path, format_).jobs())
+                except DagsimError as error:
+                    refused.append("more than 65,536 " in str(error) and len(str(error)) < 1000)
+                finally:
+                    file.write_bytes(whole)
+        assert any(refused), opened

@@ -107,8 +107,9 @@ def _parse(file: Source) -> _Document:
     document = _Document()
     parser = expat.ParserCreate()
     parser.StartElementHandler = lambda tag, attributes: document.start(tag, attributes, parser.CurrentLineNumber)
+    text = file.read_bytes()
     try:
-        parser.Parse(file.read_bytes(), True)
+        parser.Parse(text, True)
     except expat.ExpatError as error:
         raise TraceError(f"{file}:{error.lineno}: invalid XML ({expat.errors.messages[error.code]})") from None
     except (LookupError, ValueError):  # the encoding is unknown or multi-byte

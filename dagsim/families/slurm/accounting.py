@@ -104,6 +104,8 @@ def _resources(text: str) -> Resources:
     only once.
     """
     listed = _pairs(text)
+    if listed and all(name.isdecimal() for name in listed):  # tres_alloc of slurmdbd's tables
+        raise Dirty("whose resources have the numbers of the database instead of names (print them with sacct)")
     types: dict[str, int] = {}
     slices: dict[float, int] = {}
     for name, value in listed.items():

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from dagsim.errors import InputError
 from dagsim.files import append, write_text
+from dagsim.text import printable
 
 _WEEK_S = 7 * 86400.0
 _LARGEST = 1 << 28
@@ -419,4 +420,4 @@ def metrics(rows: list[Watched], journal: Journal, t: float, failures: int) -> s
 
 
 def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return printable(text).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -849,6 +849,11 @@ def test_moments_that_are_none_are_not_taken_for_times(read: Reading, log: Log, 
     assert (got.jobs[0].eligible_s, got.jobs[0].tasks[0].work) == (0, 100)
 
 
+def test_resources_by_the_numbers_of_the_database_are_named(read: Reading, log: Log) -> None:
+    got = read(log({}, {"JobID": "8", "AllocTRES": "1=8,2=8192,4=2,1001=4"}))
+    assert (len(got.jobs), sum("numbers of the database" in reason for reason in got.dropped)) == (1, 1)
+
+
 def test_milliseconds_are_seconds_with_a_note(read: Reading, log: Log) -> None:
     times = {name: f"{1_760_000_000 + int(_ROW[name])}000" for name in ("Submit", "Eligible", "Start", "End")}
     got = read(log(times))
