@@ -3,9 +3,10 @@
     python scripts/bench_episodes.py [--seconds 1.5] [--workload heterogeneous-dag] [--train] [--json]
 
 Decisions per CPU-second, and their ratio to ``Episode`` with the codec, the reward and random choices. The job
-sequences are drawn before. ``--train`` adds whole iterations of PPO in both engines, whose weights must be equal. The
-machine may be busy: read the ratios, and repeat. Exits with 1 if random choices in 64 episodes are less than 10 times
-as fast as in the kernel, or if weights differ.
+sequences are drawn before. ``--train`` adds whole iterations of PPO in both engines, whose weights must be equal.
+``--vector`` adds 64 environments as a user steps them (first legal action, observations and masks copied, new episodes
+included) beside Gymnasium's CartPole. The machine may be busy: read the ratios, and repeat. Exits with 1 if random
+choices in 64 episodes are less than 10 times as fast as in the kernel, or if weights differ.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from time import process_time
 from typing import Any
 
 import command
+import gymnasium
 import numpy as np
 import torch
 from bench_env import codec, fresh_ppo
@@ -121,6 +123,38 @@ def vector(workload: str, engine: str, seconds: float) -> float:
     return steps / (process_time() - began)
 
 
+def stepped(make: Callable[[], Any], seconds: float) -> float:
+    """Steps per CPU-second of a vector environment under the first legal action, or action 0 without masks."""
+    envs = make()
+    _, infos = envs.reset(seed=0)
+    steps, began = 0, None
+    while began is None or process_time() - began < seconds:
+        for _ in range(20):
+            masks = infos.get("action_mask")
+            actions = np.zeros(envs.num_envs, np.int64) if masks is None else masks.argmax(axis=1)
+            _, _, _, _, infos = envs.step(actions)
+        steps += 20 * envs.num_envs
+        if began is None:
+            steps, began = 0, process_time()
+    return steps / (process_time() - began)
+
+
+def vectors() -> dict[str, Callable[[], Any]]:
+    """Vector environments of 64, by name."""
+    ours = {
+        f"{workload or 'default configuration'}, {'pool of 256' if pool else 'no pool'}": (
+            lambda workload=workload, pool=pool: make_vector_env(64, workload, pool=pool)
+        )
+        for workload in ("heterogeneous-dag", None)
+        for pool in (None, 256)
+    }
+    cart = {
+        f"CartPole, {way}": (lambda way=way: gymnasium.make_vec("CartPole-v1", 64, vectorization_mode=way))
+        for way in ("vector_entry_point", "sync")
+    }
+    return {**ours, **cart}
+
+
 def forks(scenario: ClusterScenario) -> tuple[float, float]:
     """Microseconds of a fork in the middle of an episode: in the kernel, and compiled."""
     kernel = scenario.kernel(0)
@@ -189,6 +223,9 @@ def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
             (slow, weights), (fast, others) = ppo(scenario, False), ppo(scenario, True)
             rates["PPO"], ratios["PPO"], same = fast, fast / slow, weights == others
             say(f"PPO {fast:,.0f} samples per CPU-second, {fast / slow:.1f} times; weights equal: {same}")
+        for name, make in vectors().items() if options.vector else ():
+            rates[name] = stepped(make, seconds)
+            say(f"{name:42} {rates[name]:10,.0f} steps per CPU-second")
     return {"rates": rates, "ratios": ratios, "asked": ASKED, "weights_equal": same}
 
 
@@ -197,6 +234,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=1.5, help="CPU-seconds of each measurement (default 1.5)")
     parser.add_argument("--workload", default="heterogeneous-dag")
     parser.add_argument("--train", action="store_true")
+    parser.add_argument("--vector", action="store_true")
     return command.run(
         parser, _work, holds=lambda of: of["ratios"]["random, 64 episodes"] >= LEAST and of["weights_equal"]
     )

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import pickle
-import signal
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import active_children, get_context
+from multiprocessing.connection import wait as wait_for_processes
 from pathlib import Path
 from time import process_time
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
@@ -301,13 +301,15 @@ class _Pool(Generic[Item, Result]):
 
     def killed(self) -> SimulationError:
         """Return the error to raise for a worker that was killed."""
-        for process in self._processes:
-            process.join(5)
+        ended = wait_for_processes([process.sentinel for process in self._processes], 5)
+        first = [process for process in self._processes if process.sentinel in ended]
+        # The executor only sends SIGTERM to the other processes, which they ignore, and from Python 3.12 on it
+        # then waits for them for ever.
+        for process in self._processes.difference(first):
+            process.kill()
         # the executor's thread may have reaped a process without having stored its exit code yet
         self._executor.shutdown()
-        codes = [process.exitcode for process in self._processes if process.exitcode]
-        # the other processes were terminated because of this one
-        code = next((code for code in codes if code != -signal.SIGTERM), None)
+        code = next((process.exitcode for process in first if process.exitcode), None)
         how = "" if code is None else f"signal {-code}; " if code < 0 else f"exit code {code}; "
         return SimulationError(
             f"a worker process was killed ({how}check that there is enough memory; one worker needs the least)"

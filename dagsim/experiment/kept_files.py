@@ -24,7 +24,7 @@ from dagsim.files import parsed_json, replaced
 from dagsim.metrics import jobs_table, runs_table, to_csv
 from dagsim.metrics.series import JobSeries
 from dagsim.model import Cluster, JobFacts
-from dagsim.model.arithmetic import numbered
+from dagsim.model.arithmetic import numbered, ordered_sum
 from dagsim.model.log import NUMBERS, ROW, FactColumns, Schedule, ScheduleLog
 from dagsim.systems.seam import EngineUse
 
@@ -367,7 +367,7 @@ def _means(rows: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
         if name == CLOCKED or any(isinstance(value, str) for value in values):
             continue
         numbers = [value for value in values if isinstance(value, int | float)]
-        means[name] = sum(numbers) / len(numbers) if len(numbers) == len(values) else None
+        means[name] = ordered_sum(numbers) / len(numbers) if len(numbers) == len(values) else None
     return means
 
 

@@ -379,13 +379,14 @@ def _phases(rows: np.ndarray, jobs: JobColumns, log_end_s: float) -> Phases:
     # The rows are sorted by time, and a stable sort keeps this order within each job.
     places = places[np.argsort(rows["job"][places], kind="stable")]
     job, time_s, change = rows["job"][places], rows["time_s"][places], change[kind[places]]
-    del places  # frees memory, which is scarce here in large runs
+    del places, kind  # frees memory, which is scarce here in large runs
 
     last = np.append(job[1:] != job[:-1], True)[: len(job)]
     count = np.cumsum(change, dtype=np.int64)
     # number of runs of earlier jobs that are still running at the end of the log
     before = np.append(0, count[last])[:-1]
-    count -= np.repeat(before, np.diff(np.flatnonzero(last), prepend=-1))
+    if before.any():
+        count -= np.repeat(before, np.diff(np.flatnonzero(last), prepend=-1))
 
     gone = np.where(jobs.unfinished[job[last]], log_end_s, time_s[last])
     end_s = np.append(time_s[1:], 0.0)[: len(job)]

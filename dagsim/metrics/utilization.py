@@ -51,6 +51,7 @@ class Steps:
         on, off, weight = on[longer], off[longer], weight[longer]
         time_s = np.concatenate(([first], on, off))
         change = np.concatenate(([0.0], weight, -weight))
+        del on, off, weight, longer  # frees memory, which is scarce here in large runs
         order = np.argsort(time_s, kind="stable")
         time_s, change = time_s[order], change[order]
         new = np.append(True, time_s[1:] != time_s[:-1])

@@ -16,6 +16,7 @@ from dagsim.metrics.incomplete import incomplete_sentence
 from dagsim.metrics.intervals import enough_seeds, samples_needed, seeds_for_mean
 from dagsim.metrics.paired import ENOUGH_SEEDS
 from dagsim.metrics.standings import RunMetrics, Sample, largest_share, mean
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.report.grid import Grid, interval, number, plain_text, short
 from dagsim.text import count_of, on_one_line
 
@@ -239,7 +240,7 @@ def hours_tables(info: TraceInfo) -> list[Grid]:
         used = {name: float(getattr(row, f"{kind}_hours")) for name, row in rows.items()}
         claimed = {name: float(getattr(row, f"{kind}_hours_claimed")) for name, row in rows.items()}
         names = sorted(rows, key=lambda name: (-used[name], name))
-        total = sum(used.values()) or 1.0
+        total = ordered_sum(used.values()) or 1.0
         cells = [
             (
                 name or "(none)",
@@ -251,13 +252,10 @@ def hours_tables(info: TraceInfo) -> list[Grid]:
             for name in names[:_OWNERS]
         ]
         rest = names[_OWNERS:]
-        notes = (
-            [f"{len(rest):,} more have {sum(used[name] for name in rest):,.1f} {unit} together (--json has all)"]
-            if rest
-            else []
-        )
+        theirs = ordered_sum(used[name] for name in rest)
+        notes = [f"{len(rest):,} more have {theirs:,.1f} {unit} together (--json has all)"] if rest else []
         heads = (owner, "jobs", unit, "share", "by their time limits")
-        tables.append(Grid(f"{unit} by {owner}: {sum(used.values()):,.1f}", heads, cells, tuple(notes)))
+        tables.append(Grid(f"{unit} by {owner}: {ordered_sum(used.values()):,.1f}", heads, cells, tuple(notes)))
     return tables
 
 
@@ -502,7 +500,7 @@ def why_tables(wait: WaitReasons, count: int) -> Iterator[Grid]:
     with at most ``count`` rows each.
     """
     if wait.holders:
-        total = sum(holder.gpu_s for holder in wait.holders)
+        total = ordered_sum(holder.gpu_s for holder in wait.holders)
         rows = [
             (
                 holder.job,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from math import isfinite
 
 from dagsim.model import GpuType, Job, Kind, Node, PowerState, Record, RejectReason, Task
-from dagsim.model.arithmetic import bits
+from dagsim.model.arithmetic import bits, ordered_sum
 from dagsim.model.log import Schedule
 from dagsim.model.mig import named_types
 
@@ -342,7 +342,7 @@ class _Reading:
             self.shared[row.node].update(bits(row.gpus))
         for gpu in bits(row.gpus) if task.gpus < 1 else ():
             only = [other for run in self.runs.values() if (other := run.rows.get(row.node)) and other.gpus == 1 << gpu]
-            if sum(other.value for other in only) > 1 + _NEARLY:
+            if ordered_sum(other.value for other in only) > 1 + _NEARLY:
                 self.say(row, f"GPU {gpu} is shared beyond 1")
 
     def _end(self, row: Record) -> None:

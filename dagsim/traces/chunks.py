@@ -215,12 +215,17 @@ class Table:
 
     def chosen(self, rows: np.ndarray) -> Table:
         """Return the rows at these indices."""
+        line = self.line[rows]
+
+        def part(values: np.ndarray) -> np.ndarray:
+            return np.broadcast_to(values[:1], len(line)) if _is_constant(values) else values[rows]
+
         return Table(
             self.source,
             self.form,
-            self.line[rows],
-            {column: values[rows] for column, values in self.values.items()},
-            {column: texts[rows] for column, texts in self.words_of.items()},
+            line,
+            {column: part(values) for column, values in self.values.items()},
+            {column: part(texts) for column, texts in self.words_of.items()},
             self.raw[rows],
             self.layouts,
             self.blocks,
@@ -238,12 +243,12 @@ class Table:
             return first
         texts = {}
         for column in dict.fromkeys(chain.from_iterable([table.words_of for table in tables])):
-            texts[column] = np.concatenate([table._all_texts(column) for table in tables])
+            texts[column] = _concatenated([table._all_texts(column) for table in tables])
         return cls(
             first.source,
             first.form,
             np.concatenate([table.line for table in tables]),
-            {column: np.concatenate([table.values[column] for table in tables]) for column in first.values},
+            {column: _concatenated([table.values[column] for table in tables]) for column in first.values},
             texts,
             np.concatenate([table.raw for table in tables]),
             {place: layout for table in tables for place, layout in table.layouts.items()},
@@ -275,14 +280,36 @@ class Table:
         """
         if column in self.words_of:
             return self.words_of[column]
-        values = self.values.get(column, np.full(len(self), nan))
+        values = self.values.get(column)
+        if values is None or _is_constant(values):
+            return _constant("", len(self))
         return np.where(np.isnan(values), "", "0").astype(object)
+
+
+def _constant(value: float | str, rows: int) -> np.ndarray:
+    """Return the column of a field that the file lacks, (rows,) with the same value everywhere. It
+    takes no memory, since a log of millions of rows lacks most of the fields that it may have.
+    """
+    return np.broadcast_to(np.array(value, object if isinstance(value, str) else np.float64), rows)
+
+
+def _is_constant(column: np.ndarray) -> bool:
+    """Return True for a column from ``_constant``: NaN or an empty text in every row."""
+    return column.strides == (0,) and len(column) > 0
+
+
+def _concatenated(columns: Sequence[np.ndarray]) -> np.ndarray:
+    if all(map(_is_constant, columns)):
+        return np.broadcast_to(columns[0][:1], sum(map(len, columns)))
+    return np.concatenate(columns)
 
 
 def distinct_texts(texts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return (n,) int: the index of each text among the distinct texts; and the distinct texts as an
     object array, in order of first appearance.
     """
+    if _is_constant(texts):
+        return np.zeros(len(texts), np.int32), objects(texts[:1])
     if len(texts) < _ROWS:
         place, words = numbered(texts.tolist())
         return place, objects(words)
@@ -529,9 +556,11 @@ def _typed(
         if getattr(listed, "dtype", None) == np.float64:
             values[column] = listed
         elif listed is None and column in form.numbers:
-            values[column] = np.full(len(line), nan)
+            values[column] = _constant(nan, len(line))
+        elif listed is None:
+            words[column] = _constant("", len(line))
         else:
-            texts = [""] * len(line) if listed is None else list(map(str.strip, listed)) if form.strips else listed
+            texts = list(map(str.strip, listed)) if form.strips else listed
             words[column] = texts if isinstance(texts, np.ndarray) else objects(texts)
             if column in form.numbers:
                 values[column] = _floats(list(texts))

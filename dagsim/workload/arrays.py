@@ -582,14 +582,14 @@ def combinations(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]
     code, codes = np.zeros(count, np.int64), 1
     for column in columns:
         if count and (column != column[0]).any():
-            place = _places(column) if column.dtype.kind in "fO" else column
+            place = places_of(column) if column.dtype.kind in "fO" else column
             places = int(place.max()) + 1
             if codes * places >= 1 << 62:
-                code = _places(code)
+                code = places_of(code)
                 codes = int(code.max()) + 1
             code, codes = code * places + place, codes * places
     if codes > 4 * count:
-        code = _places(code)
+        code = places_of(code)
     first = np.zeros(int(code.max()) + 1 if count else 0, np.int64)
     # The last assignment wins, and it comes from the first row.
     first[code[::-1]] = np.arange(count - 1, -1, -1)
@@ -597,7 +597,24 @@ def combinations(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]
     return numbers, np.array(rows, np.int64)
 
 
-def _places(column: np.ndarray) -> np.ndarray:
+def distinct_rows(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the distinct rows of a table (n, columns) in ascending order; and (n,) int64: the
+    index of each row among them. NaNs are equal.
+
+    This gives the same result as ``np.unique`` with ``axis=0``, but compares numbers instead of
+    records, which takes a tenth of the time.
+    """
+    code = np.zeros(len(table), np.int64)
+    for column in table.T:
+        if (column != column[:1]).any():
+            place = places_of(column)
+            code = places_of(code * (place.max() + 1) + place)
+    first = np.zeros(code.max(initial=-1) + 1, np.int64)
+    first[code] = np.arange(len(table))
+    return table[first], code
+
+
+def places_of(column: np.ndarray) -> np.ndarray:
     """Return (n,) int64: the index of each value among the sorted distinct values."""
     # This is faster than ``return_inverse``, which sorts indices.
     return np.searchsorted(np.unique(column), column)

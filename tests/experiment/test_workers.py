@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from concurrent.futures import wait
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
@@ -71,6 +72,19 @@ def test_a_worker_that_is_killed_is_an_error_in_words(monkeypatch: pytest.Monkey
     monkeypatch.setattr(workers._Pool, "is_ready", ready_at_last)
     with pytest.raises(SimulationError, match=r"a worker process was killed \(signal 9"):
         list(in_order(odd_fails, items, 2))
+
+
+def test_a_killed_worker_leaves_no_other_worker_behind() -> None:
+    """From Python 3.12 on, the executor would wait for the other worker, which ignores SIGTERM."""
+    pool = workers._Pool(odd_fails, 2, telling=False)
+    try:
+        wait(pool._first)
+        with pytest.raises(BrokenProcessPool):
+            list(pool.run([0, 9, 0, 0], 0, lambda *_: None, lambda _: True))
+        assert "a worker process was killed (signal 9" in str(pool.killed())
+        assert [process.is_alive() for process in pool._processes] == [False, False]
+    finally:
+        pool.end()
 
 
 def test_a_worker_that_was_killed_before_it_is_given_anything_is_the_same_error() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from dagsim.families.benchmark.bench import scored
 from dagsim.families.web.charts import element, table
 from dagsim.families.web.document import document
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.report.grid import Grid, factor, interval, number
 
 _SLACK_S = 60.0
@@ -96,8 +97,8 @@ def _row(entry: Mapping[str, Any]) -> tuple[str, ...]:
         *_ratio(entry["score"]),
         factor(_geometric([_quotient(of["queueing_s.p95"], _SLACK_S) for of in means])),
         factor(_geometric([_quotient(of["max_ftf"]) for of in means])),
-        factor(sum(used) / len(used) if used else nan),
-        number(sum(clocks) / len(clocks)),
+        factor(ordered_sum(used) / len(used) if used else nan),
+        number(ordered_sum(clocks) / len(clocks)),
         entry["score"]["verdict"],
     )
 
@@ -110,7 +111,7 @@ def _quotient(pair: Mapping[str, float | None], slack: float = 0.0) -> float:
 def _geometric(ratios: Sequence[float]) -> float:
     """Return the geometric mean of the ratios that are known and above 0."""
     logs = [log(ratio) for ratio in ratios if ratio > 0]
-    return exp(sum(logs) / len(logs)) if logs else nan
+    return exp(ordered_sum(logs) / len(logs)) if logs else nan
 
 
 def leaderboard_page(grids: Sequence[Grid]) -> str:

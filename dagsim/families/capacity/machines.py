@@ -13,6 +13,7 @@ from dagsim.config.prices import PriceFile, read_prices
 from dagsim.config.schema import Config
 from dagsim.errors import ConfigError
 from dagsim.model import OnDemand
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.gpu import GPU_TYPES, LIST_PRICES, canonical, gpu_type
 from dagsim.registry import nearest
 from dagsim.systems.cluster.section import ClusterSection, NodeGroup
@@ -493,7 +494,7 @@ class Prices:
         """Return the monthly price of all GPUs in the cluster, used or not. Every type must have a
         price."""
         groups = [group for group in cluster.groups if group.gpu is not None]
-        an_hour = sum(group.count * group.gpus * self.per_gpu_h[canonical(group.gpu or "")] for group in groups)
+        an_hour = ordered_sum(group.count * group.gpus * self.per_gpu_h[canonical(group.gpu or "")] for group in groups)
         return an_hour * HOURS_A_MONTH
 
     def sentence(self) -> str:

@@ -70,7 +70,8 @@ class CompiledKernel:
     ) -> None:
         self.jobs = jobs
         self.schedule = Schedule(cluster, seed=seed)
-        self._scene, self._plan = scene, plan
+        self._scene: EngineScenario | None = scene
+        self._plan = plan
 
     @property
     def now(self) -> float:
@@ -89,7 +90,9 @@ class CompiledKernel:
         from dagsim.families.compiled.drive import compile_loop, scheduled
 
         compile_loop(self._plan)
-        self.schedule = scheduled(self.schedule.cluster, self._scene, self._plan, self.schedule.seed)
+        scene, self._scene = self._scene, None
+        if scene is not None:  # its columns are not needed for metrics, which take much memory themselves
+            self.schedule = scheduled(self.schedule.cluster, scene, self._plan, self.schedule.seed)
         yield from ()
 
 

@@ -45,6 +45,7 @@ from dagsim.families.compiled.rules import (
 )
 from dagsim.systems.cluster.policies.backfilling import by_order, most_slowed_first, shortest_first, slowness
 from dagsim.systems.cluster.policies.formulas import slowed
+from dagsim.workload.arrays import distinct_rows, places_of
 
 BY_ORDER, BY_LENGTH, BY_SLOWDOWN = range(3)
 """Order within a group: the oldest, the shortest, or the largest slowdown first."""
@@ -95,8 +96,7 @@ def new_groups(work: Work, rank: int) -> Groups:
     """Return the groups before any task is ready: one per profile and number of instances."""
     best_s, waiting = work.best_s, work.waiting
     profile = _profiles(work, best_s)
-    pairs, group = np.unique(np.stack([profile, waiting], axis=1), axis=0, return_inverse=True)
-    group = group.reshape(-1)
+    pairs, group = distinct_rows(np.stack([profile, waiting], axis=1))
     sizes = np.bincount(group, minlength=len(pairs))
     widths = np.array([1 << int(size - 1).bit_length() for size in sizes], np.int64)
     members = np.cumsum(sizes) - sizes
@@ -139,13 +139,11 @@ def _profiles(work: Work, best_s: np.ndarray) -> np.ndarray:
     long = best_s > 0
     with np.errstate(invalid="ignore"):
         ratios[long] = work.seconds[long] / best_s[long][:, None]
-    raw, which = np.unique(ratios, axis=0, return_inverse=True)
+    raw, which = distinct_rows(ratios)
     numbers: dict[tuple[float, ...], int] = {}
     rounded = [tuple([round(ratio, 9) for ratio in row]) for row in raw.tolist()]
-    alike = np.array([numbers.setdefault(row, len(numbers)) for row in rounded], np.int64)[which.reshape(-1)]
-    keys = work.rows.kind.astype(np.int64) * (2 * len(numbers) + 2) + 2 * alike + long
-    _, profile = np.unique(keys, return_inverse=True)
-    return profile.reshape(-1)
+    alike = np.array([numbers.setdefault(row, len(numbers)) for row in rounded], np.int64)[which]
+    return places_of(work.rows.kind.astype(np.int64) * (2 * len(numbers) + 2) + 2 * alike + long)
 
 
 def _chains(profile: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -94,7 +94,9 @@ class Work(NamedTuple):
     @property
     def best_s(self) -> np.ndarray:
         """(n,) float64: estimated seconds on the fastest type."""
-        least: np.ndarray = self.seconds.min(axis=1)
+        least: np.ndarray = self.seconds[:, 0].copy()
+        for seconds in self.seconds.T[1:]:  # NumPy's minimum over short rows takes ten times as long
+            np.minimum(least, seconds, out=least)
         return least
 
 

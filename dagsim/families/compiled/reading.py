@@ -32,7 +32,7 @@ from dagsim.systems.cluster.knowledge import known
 from dagsim.systems.cluster.models.runtime import Estimates, Runtime, as_claimed
 from dagsim.systems.cluster.nodes import ClusterState, DemandClass
 from dagsim.systems.cluster.past import check_in_flight, past_of
-from dagsim.workload.arrays import JobArrays, Labels, combinations, renumbered
+from dagsim.workload.arrays import JobArrays, Labels, combinations, distinct_rows, renumbered
 from dagsim.workload.load import seconds_of
 
 _MOST = 1 << 62
@@ -100,8 +100,10 @@ def _past(jobs: JobArrays, columns: Jobs, demands: Sequence[DemandClass], machin
         ModelError: An instance in flight does not fit into the cluster.
     """
     shares: list[tuple[float, int, int, int, int, int]] = []
+    if not jobs.begins_s:
+        return np.array(shares, PAST).view(np.recarray)
     early = list(jobs.between(0, int(np.searchsorted(jobs.arrival_s, jobs.begins_s))).jobs())
-    for since_s, number, run in past_of(early, jobs.begins_s) if jobs.begins_s else ():
+    for since_s, number, run in past_of(early, jobs.begins_s):
         if not isinstance(run, InFlight):
             continue
         task = int(jobs.first[number]) + run.task
@@ -123,8 +125,7 @@ def _demands_of(jobs: JobArrays, machines: ClusterState, seconds: np.ndarray) ->
     endless = np.isinf(seconds)
     # tasks of one kind can run in different places if dividing their work by a low rate overflows
     if endless.any():
-        keys = np.unique(keys, return_inverse=True)[1].reshape(-1)
-        keys = np.unique(np.column_stack([keys, endless]), axis=0, return_inverse=True)[1].reshape(-1)
+        keys = distinct_rows(np.column_stack([keys, endless]))[1]
     _, first, alike = np.unique(keys, return_index=True, return_inverse=True)
     numbers = np.empty(len(first), np.int32)
     for place in np.argsort(first).tolist():  # in order of the tasks

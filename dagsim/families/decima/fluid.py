@@ -32,6 +32,7 @@ from dagsim.families.learning.rollouts import EpisodeSteps
 from dagsim.families.spark.api import RecordedDurations, SparkJobState, SparkKernel, StageState
 from dagsim.families.spark.codecs import StageObservation
 from dagsim.families.spark.spark_job import SAME, bracket
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.seam import Kernel
 
 __all__ = [
@@ -68,11 +69,11 @@ class TaskSeconds(dict[StageState, float]):
         """Return the remaining executor-seconds of a job: all tasks that have not been launched, and
         half of each running task.
         """
-        return sum([(stage.remaining + 0.5 * stage.executing) * self[stage] for stage in job.active])
+        return ordered_sum([(stage.remaining + 0.5 * stage.executing) * self[stage] for stage in job.active])
 
     def whole(self, job: SparkJobState) -> float:
         """Return the executor-seconds of all tasks in the job."""
-        return sum([stage.tasks * self[stage] for stage in job.stages])
+        return ordered_sum([stage.tasks * self[stage] for stage in job.stages])
 
 
 class FluidWitness:
@@ -217,7 +218,8 @@ def differential(groups: Sequence[Sequence[EpisodeSteps]]) -> None:
     (Mao et al. 2019, appendix B).
     """
     all_steps = [steps for group in groups for steps in group]
-    rate = sum(sum(steps.rewards) for steps in all_steps) / sum(steps.times_s[-1] for steps in all_steps)
+    seconds = ordered_sum(steps.times_s[-1] for steps in all_steps)
+    rate = ordered_sum(ordered_sum(steps.rewards) for steps in all_steps) / seconds
     for steps in all_steps:
         steps.rewards = (np.asarray(steps.rewards) - rate * np.diff(steps.times_s)).tolist()
 

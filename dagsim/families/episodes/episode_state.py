@@ -21,6 +21,7 @@ from dagsim.families.learning.codecs.candidates import Candidates
 from dagsim.families.learning.codecs.pool import STATIC, WIDTHS
 from dagsim.model.log import ROW
 from dagsim.systems.cluster.api import NEVER_S
+from dagsim.workload.arrays import distinct_rows
 
 MOST_GPU_SECONDS = 2.0**42
 """Maximum of the GPU-seconds of all tasks, because sums are kept in whole units of 2**-20 in 64
@@ -181,16 +182,22 @@ def new_episode(scene: EngineScenario, codec: EpisodeCodec, terms: EpisodeReward
     state = _cut(new_state(work, classes, scene.nodes, np.zeros((tasks, 1)), codec.placement), at_once + 1)
     gpus = classes.table.gpus * np.maximum(classes.table.gang, 1)
     wide = np.where(gpus, gpus, 1.0)[work.rows.kind]
-    least_s, true_s = work.best_s, work.truth.min(axis=1, initial=inf)
+    least_s = work.best_s
     best_s = np.where(least_s, least_s, 1e-9)
     group, kinds = _groups(work.rows.kind, work.seconds, best_s, 6)
-    profile, of_kind = _groups(work.rows.kind, work.seconds, least_s, 9)
+    profile, of_kind = np.zeros(tasks, np.int64), np.zeros(0, np.int64)
+    if codec.relative:
+        profile, of_kind = _groups(work.rows.kind, work.seconds, least_s, 9)
     waiting, profiles, in_class = (tasks, len(of_kind), len(classes.table)) if codec.relative else (0, 0, 0)
     choices = 2 * len(kinds) * types + 2 * types
     in_group = np.bincount(group, minlength=len(kinds))
     width_class = np.searchsorted(WIDTHS, wide)
     in_width = np.bincount(width_class, minlength=len(WIDTHS) + 1)
-    rank_s, true_rank_s = upward_rank(work, least_s), upward_rank(work, true_s)
+    true_s, rank_s = least_s, upward_rank(work, least_s)
+    true_rank_s = rank_s
+    if work.truth is not work.seconds:
+        true_s = work._replace(seconds=work.truth).best_s
+        true_rank_s = upward_rank(work, true_s)
     ideal_s = np.maximum.reduceat(true_rank_s, work.jobs.first[:-1]) if tasks else np.zeros(0)
     by_gpu = np.maximum(np.bincount(scene.nodes.table.type, scene.nodes.table.gpus, types), 1.0)
     return EpisodeState(
@@ -292,5 +299,5 @@ def _groups(kind: np.ndarray, seconds: np.ndarray, best_s: np.ndarray, digits: i
     distinct, place = np.unique(ratios, return_inverse=True)
     rounded = np.array([round(ratio, digits) for ratio in distinct.tolist()])
     number = np.unique(rounded, return_inverse=True)[1][place].reshape(ratios.shape)
-    profiles, group = np.unique(np.column_stack([kind, number]), axis=0, return_inverse=True)
-    return group.reshape(-1), profiles[:, 0].astype(np.int64)
+    profiles, group = distinct_rows(np.column_stack([kind, number]))
+    return group, profiles[:, 0].astype(np.int64)

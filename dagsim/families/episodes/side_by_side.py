@@ -11,6 +11,10 @@ An episode consists of an *arena*, which contains the bytes of all changing arra
 jobs has an ``Image``: the arena before the first event, and the constants. A new episode or a fork
 is therefore created by copying bytes once. Compiled code receives the addresses of the tables.
 Episodes may have different sizes.
+
+Addresses outlive a call only here, because building a table for each call would take longer than
+the decision itself. They stay valid because ``_put`` replaces the image, arena, log and table of an
+episode together, and keeps all four until the next time. No array among them is ever resized.
 """
 
 from __future__ import annotations
@@ -481,8 +485,8 @@ class CompiledEpisodes:
         """
         image = self._playing[number]
         assert image is not None
-        done_s: np.ndarray = image.on(self._arenas[number], self._logs[number]).jobs.done_s
-        return done_s - image.scene.work.jobs.arrival_s
+        times_s: np.ndarray = image.part(self._arenas[number], "jobs")["done_s"] - image.scene.work.jobs.arrival_s
+        return times_s
 
     def schedule(self, number: int) -> Schedule:
         """Return the schedule of an episode, which must have been recorded."""

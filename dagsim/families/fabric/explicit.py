@@ -8,6 +8,7 @@ from typing import Literal
 
 from dagsim.errors import ModelError
 from dagsim.families.fabric.routing import Path, Routing, check_link, levels_of
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.registry import nearest
 from dagsim.systems.cluster.network.links import FabricLevel, Link
 
@@ -158,7 +159,7 @@ class Tree:
                 below = [bandwidth(child) for child in (*switch.nodes, *switch.switches)]
                 own = switch.bandwidth_gb_s
                 # summed in a fixed order
-                bandwidths[name] = sum(below) / self.oversubscription if own is None else own
+                bandwidths[name] = ordered_sum(below) / self.oversubscription if own is None else own
             return bandwidths[name]
 
         links: list[Link] = []

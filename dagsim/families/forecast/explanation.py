@@ -19,6 +19,7 @@ from dagsim.families.forecast.members import Past
 from dagsim.families.forecast.queue_rows import Listed, rows_of
 from dagsim.families.forecast.reasons import Fate, verdict_of
 from dagsim.families.forecast.texts import span
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.state import TaskState
 from dagsim.systems.cluster.waits import Present, ReachedLimit, Standing
 
@@ -430,7 +431,7 @@ def _ahead(present: Present, task: TaskState, listing: dict[str, Listed], log: J
         listed = listing.get(one.task.job.job.id.partition("_")[0])
         if listed is None or listed.priority is None:
             return one.priority, dict(one.parts)
-        others = sum(worth for name, worth in one.parts.items() if name != "fair share")
+        others = ordered_sum(worth for name, worth in one.parts.items() if name != "fair share")
         parts = dict(one.parts) | ({"fair share": max(listed.priority - others, 0.0)} if one.parts else {})
         return listed.priority, parts
 
@@ -438,7 +439,10 @@ def _ahead(present: Present, task: TaskState, listing: dict[str, Listed], log: J
     theirs = [stated(one)[1] for one in same]
     names = dict.fromkeys(name for parts in (own, *theirs) for name in parts)
     parts = (
-        {name: (own.get(name, 0.0), sum(other.get(name, 0.0) for other in theirs) / len(theirs)) for name in names}
+        {
+            name: (own.get(name, 0.0), ordered_sum(other.get(name, 0.0) for other in theirs) / len(theirs))
+            for name in names
+        }
         if theirs
         else {}
     )

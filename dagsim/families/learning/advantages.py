@@ -12,10 +12,12 @@ import torch
 from torch import nn
 
 from dagsim.errors import ConfigError
+from dagsim.families.learning.devices import moved
 from dagsim.families.learning.episode import WitnessFactory
 from dagsim.families.learning.learner import LearnerContext
 from dagsim.families.learning.nets.actor import Observations
 from dagsim.families.learning.rollouts import EpisodeSteps
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.registry import Entry, Registry
 
 __all__ = [
@@ -64,7 +66,7 @@ def replica_advantages(replicas: Sequence[EpisodeSteps], time_constant_s: float)
     is divided by the mean total return so that every sequence has the same weight.
     """
     curves = [(np.asarray(steps.times_s[:-1]), returns(steps, time_constant_s)) for steps in replicas]
-    scale = np.mean([abs(sum(steps.rewards)) for steps in replicas]) + 1e-9
+    scale = np.mean([abs(ordered_sum(steps.rewards)) for steps in replicas]) + 1e-9
     advantages = []
     for number, (times, own_returns) in enumerate(curves):
         others = [np.interp(times, *curve) for other, curve in enumerate(curves) if other != number and len(curve[0])]
@@ -154,6 +156,7 @@ class CriticAdvantages:
         self.critic = context.critic()
         self.optimizer = torch.optim.Adam(self.critic.parameters(), lr)
         self._epochs, self._minibatch, self._lambda = epochs, minibatch, gae_lambda
+        self._device = context.device
         self._scale = context.jct_s
         """The unit of values, so that they are about 1."""
 
@@ -163,7 +166,8 @@ class CriticAdvantages:
         numbers, critic = np.arange(len(store)), self.critic
         targets = np.concatenate([returns(steps, time_constant_s) for steps in episodes])
         with torch.no_grad():
-            parts = [critic(store.batch(part)).numpy() for part in np.array_split(numbers, 8)]
+            batches = [moved(store.batch(part), self._device) for part in np.array_split(numbers, 8)]
+            parts = [critic(batch).cpu().numpy() for batch in batches]
         values = np.concatenate(parts) * self._scale
         ends = np.cumsum([len(steps.rewards) for steps in episodes])
         pieces = np.split(values, ends[:-1])
@@ -179,8 +183,9 @@ class CriticAdvantages:
             order = rng.permutation(np.arange(len(store)))
             for begin in range(0, len(order), self._minibatch):
                 minibatch = order[begin : begin + self._minibatch]
-                value = self.critic(store.batch(minibatch))
-                loss = nn.functional.mse_loss(value, torch.from_numpy(targets[minibatch]))
+                value = self.critic(moved(store.batch(minibatch), self._device))
+                wanted = moved(torch.from_numpy(targets[minibatch]), self._device)
+                loss = nn.functional.mse_loss(value, wanted)
                 self.optimizer.zero_grad()
                 loss.backward()  # type: ignore[no-untyped-call]
                 nn.utils.clip_grad_norm_(self.critic.parameters(), 1.0)

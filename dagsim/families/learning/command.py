@@ -57,6 +57,13 @@ def train_agent(
         Path | None, typer.Option(metavar="CHECKPOINT", help="Start from the weights of a trained agent.")
     ] = None,
     workers: Annotated[int, typer.Option(min=1, help="Number of processes that run episodes.")] = 1,
+    device: Annotated[
+        str,
+        typer.Option(
+            metavar="DEVICE",
+            help="Where the network learns: cpu, cuda, mps or auto (a GPU if there is one). Episodes run on the CPU.",
+        ),
+    ] = "cpu",
     report: Annotated[bool, typer.Option(help="Compare with heuristics on the test seeds at the end.")] = True,
     out: Out = Path("results"),
     name: Name = None,
@@ -78,11 +85,13 @@ def train_agent(
     Example: dagsim train --algo ppo --config train/ppo --seed 1
     """
     from dagsim.experiment.executors import executor_for
+    from dagsim.families.learning.devices import device_named
     from dagsim.families.learning.progress import training_progress
     from dagsim.families.learning.session import begin_training, resumed_training, train_in
     from dagsim.report.comparison import comparison_table
     from dagsim.report.terminal import console
 
+    device_named(device)
     watched = not (quiet or json_)
     if on is not None:
         executor_for(on)
@@ -102,7 +111,7 @@ def train_agent(
         folder = begin_training(chosen, out, init=init, report=report, name=name, argv=["dagsim", *sys.argv[1:]])
     with folder.noting():
         with training_progress(wanted=watched) as watch:
-            trained = train_in(folder, resume=resume is not None, workers=workers, watch=watch, on=on)
+            trained = train_in(folder, resume=resume is not None, workers=workers, watch=watch, on=on, device=device)
             ranked = trained.standings
             _draw(trained, ranked)
         if json_:

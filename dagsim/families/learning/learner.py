@@ -17,9 +17,10 @@ from torch import nn
 
 from dagsim.errors import ConfigError
 from dagsim.families.learning.algorithms import TrainConfig, WarmStart
+from dagsim.families.learning.devices import CPU, device_of, moved, on_cpu
 from dagsim.families.learning.episode import EpisodeFactory
-from dagsim.families.learning.nets.actor import ActorNet
-from dagsim.families.learning.rollouts import Rollouts
+from dagsim.families.learning.nets.actor import ActorNet, ScoreNet
+from dagsim.families.learning.rollouts import EpisodeSteps, Rollouts
 from dagsim.systems.seam import Conversation
 
 __all__ = [
@@ -50,6 +51,8 @@ class LearnerContext:
     """True if every job sequence has its own cluster and its own unit of time. The unit is then the
     mean completion time on that sequence instead of ``jct_s``, and all sequences have the same
     weight."""
+    device: torch.device = CPU
+    """Where the networks learn (``devices``)."""
 
     def job_seeds(self, iteration: int, count: int) -> list[int]:
         """Return the seeds of the ``count`` job sequences used in an iteration."""
@@ -86,7 +89,13 @@ class LearnerContext:
         torch.manual_seed(self.seed)
         net = self.config.net.build(self.config.codec)
         net.settings = self.config.net
-        return net
+        if self.device.type != "cpu" and not (isinstance(net, ScoreNet) and type(net).stack is ScoreNet.stack):
+            raise ConfigError(f"--device: {type(net).__name__} learns only on the CPU, unlike nets over rows")
+        return net.to(self.device)
+
+    def play(self, net: ActorNet, seeds: Sequence[int], rng_key: Sequence[int], **options: Any) -> list[EpisodeSteps]:
+        """Run episodes as ``Rollouts.play`` does, on the CPU wherever the network learns."""
+        return self.rollouts.play(on_cpu(net), seeds, rng_key, **options)
 
     def critic(self) -> torch.nn.Module:
         """Build a network that estimates the value of an observation, as wide as the policy's
@@ -97,7 +106,7 @@ class LearnerContext:
         """
         from dagsim.families.learning.nets.row_nets import Critic, Sizes
 
-        return Critic(Sizes.of(self.config.codec, "a critic"), getattr(self.config.net, "hidden", 64))
+        return Critic(Sizes.of(self.config.codec, "a critic"), getattr(self.config.net, "hidden", 64)).to(self.device)
 
 
 def update_ema(mean: ActorNet, net: ActorNet, decay: float) -> None:
@@ -180,7 +189,8 @@ def clone(
         order = rng.permutation(len(store))
         for begin in range(0, len(order), how.minibatch):
             minibatch = order[begin : begin + how.minibatch]
-            loss = net.cross_entropy(store.batch(minibatch), targets[minibatch], how.smoothing).mean()
+            batch = moved(store.batch(minibatch), device_of(net))
+            loss = net.cross_entropy(batch, targets[minibatch], how.smoothing).mean()
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             if how.max_grad is not None:

@@ -24,7 +24,7 @@ from dagsim.families.learning.nets.actor import ActorNet, ObservationBatch, Scor
 from dagsim.families.learning.nets.net_settings import NetSettings
 from dagsim.model import Kind
 from dagsim.model.log import Schedule
-from dagsim.processes import end_with_parent, starting
+from dagsim.processes import end_with_parent, kill_workers, starting
 from dagsim.systems.seam import Codec
 
 __all__ = [
@@ -400,6 +400,7 @@ class ProcessRollouts:
             parts = self._pool.map(run, parts_of(seeds, rng_key, self._lockstep))
             return [steps for all_steps in parts for steps in all_steps]
         except BrokenProcessPool:
+            kill_workers(self._pool)  # from Python 3.12 on, the executor waits for them for ever
             raise SimulationError(
                 "a worker process was killed, perhaps for lack of memory; --workers 1 needs the least memory"
             ) from None

@@ -18,6 +18,7 @@ from dagsim.experiment.scenario import metric_of
 from dagsim.experiment.store import Store
 from dagsim.families.learning.algorithms import algorithm_name
 from dagsim.families.learning.checkpoint import Checkpoint
+from dagsim.families.learning.devices import device_named
 from dagsim.families.learning.trainer import Tell, TrainingRun
 from dagsim.files import file_hash
 from dagsim.metrics.standings import PolicyResult, standings
@@ -57,6 +58,7 @@ def train(
     name: str | None = None,
     watch: Tell | None = None,
     on: str | None = None,
+    device: str = "cpu",
 ) -> Trained:
     """Train an agent in a new run folder below ``out``, as ``dagsim train`` does.
 
@@ -64,10 +66,11 @@ def train(
     (``key=value``) change it as ``--set`` does. ``init`` is a checkpoint to start from. ``workers``
     is the number of processes that run the episodes. ``on`` (as in ``--executor``) sets where the
     policies of the final test run; the default is the same number of processes. On Ray, the
-    episodes run there as well. Neither changes the result.
+    episodes run there as well. Neither changes the result. ``device`` is where the network learns
+    (``cpu``, ``cuda``, ``mps`` or ``auto``), and weights from different devices differ slightly.
 
     Raises:
-        InputError: The configuration or the checkpoint is invalid.
+        InputError: The configuration or the checkpoint is invalid, or this machine has no such device.
         KeyboardInterrupt: The run was stopped; ``dagsim train --resume`` continues it.
     """
     if not isinstance(config, Config):
@@ -76,8 +79,9 @@ def train(
         raise InputError(
             f"settings apply to a file or a name, not to a Config; change its fields instead: {', '.join(settings)}"
         )
+    device_named(device)  # before the run folder is made
     folder = begin_training(config, out, init=init, report=report, name=name)
-    return train_in(folder, workers=workers, watch=watch, on=on)
+    return train_in(folder, workers=workers, watch=watch, on=on, device=device)
 
 
 def begin_training(
@@ -126,6 +130,7 @@ def train_in(
     workers: int = 1,
     watch: Tell | None = None,
     on: str | None = None,
+    device: str = "cpu",
 ) -> Trained:
     """Train in ``folder`` to the end, and write ``report.csv`` unless the run was started without a
     final test. With ``resume``, continue from the folder's checkpoint.
@@ -135,7 +140,7 @@ def train_in(
         RunFolderError: Another process is writing to the folder, or it cannot be written to.
     """
     with folder.writing():
-        run = TrainingRun(folder, workers, watch, on)
+        run = TrainingRun(folder, workers, watch, on, device)
         run.run(resume=resume, init=_initial_agent(folder))
         lines = finish(run) if (folder.manifest.get("plan") or {}).get("report", True) else []
         ranked = standings(lines, metric_of(folder.config), run.reference) if lines else []

@@ -40,6 +40,7 @@ from dagsim.experiment.store import Store
 from dagsim.experiment.training_log import TrainingLog, has_rows
 from dagsim.families.learning.algorithms import TrainConfig, WarmStart, algorithm_name
 from dagsim.families.learning.checkpoint import Checkpoint, ObservationBounds, read_plain, write_plain
+from dagsim.families.learning.devices import device_named, on_cpu
 from dagsim.families.learning.episode import EpisodeFactory, RewardConfig
 from dagsim.families.learning.final_test import (
     KeptReference,
@@ -92,21 +93,24 @@ Tell = Callable[[Progress], None]
 class TrainingRun:
     """One training run, new or resumed, on any system. ``on`` is the executor for runs of other
     policies, and also for the episodes if the executor has a method ``rollouts``. The default is
-    ``workers`` processes.
+    ``workers`` processes. ``device`` is where the network learns (``devices``); weights are bit-equal
+    for the CPU only.
 
     Raises:
         RunFolderError: The folder's checkpoint is missing, damaged or from another training run.
         ConfigError: The training configuration is not compatible with the system.
     """
 
-    def __init__(self, folder: Store, workers: int = 1, tell: Tell | None = None, on: str | None = None) -> None:
+    def __init__(
+        self, folder: Store, workers: int = 1, tell: Tell | None = None, on: str | None = None, device: str = "cpu"
+    ) -> None:
         self.folder = folder
         self.config: Config = folder.config
         self.train: TrainConfig = folder.config.training()
         self.scenario = scenario_of(self.config)
         check_training(self.train, self.scenario)
         self._varied = self.scenario.varied
-        self.workers = workers
+        self.workers, self.device = workers, device_named(device)
         self._where = on or f"local:{workers}"
         self.reference = self.train.reference
         self.engine_reason = ""
@@ -261,7 +265,7 @@ class TrainingRun:
         assert self.judged is not None
         bounded = getattr(self.train.codec, "bounded", False)
         bounds = ObservationBounds() if bounded else None
-        schedules = evaluate_greedy(self.judged, self._factory, self.validation, bounds=bounds)
+        schedules = evaluate_greedy(on_cpu(self.judged), self._factory, self.validation, bounds=bounds)
         merits = np.array([self.merit_of(schedule) for schedule in schedules])
         if self.reference_merits:
             ratio = float(np.exp(np.mean(np.log(merits / np.array(self.reference_merits)))))
@@ -270,7 +274,7 @@ class TrainingRun:
         ratio = ratio if np.isfinite(ratio) else float("inf")
         if self._best is None or ratio < self._best:
             self._best, self._best_bounds = ratio, bounds
-            self._best_weights = {name: value.clone() for name, value in self.judged.state_dict().items()}
+            self._best_weights = {name: value.cpu().clone() for name, value in self.judged.state_dict().items()}
             self._agent(ratio).save(self.folder.path / "best.pt")
         return ratio
 
@@ -405,7 +409,8 @@ class TrainingRun:
         begin = self.config.seed * _SEQUENCES_PER_SEED % len(TRAIN)
         seeds = TRAIN[begin : begin + _SEQUENCES_PER_SEED]
         whole = self.scenario.episode_jobs
-        return LearnerContext(train, rollouts, self.config.seed, self.reference_jct_s, seeds, whole, self._varied)
+        unit_s, varied = self.reference_jct_s, self._varied
+        return LearnerContext(train, rollouts, self.config.seed, unit_s, seeds, whole, varied, self.device)
 
     def linear(self) -> Checkpoint | None:
         """Train a linear policy on the same features with the same algorithm for
@@ -420,7 +425,7 @@ class TrainingRun:
         for iteration in range(count):
             self._tell(Progress("a linear policy", iteration, count))
             learner.iterate(iteration, iteration / count)
-        weights = {name: value.clone() for name, value in learner.net.state_dict().items()}
+        weights = {name: value.cpu().clone() for name, value in learner.net.state_dict().items()}
         about = {"seed": self.config.seed}
         return Checkpoint(
             algorithm_name(train.algorithm), train.net, train.codec, weights, about, None, self.scenario.system

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from dagsim.errors import ModelError, WorkloadError, require
 from dagsim.families.ramp.graph import ComputationGraph
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.streams import stream
 from dagsim.registry import Entry, Registry
 
@@ -101,7 +102,7 @@ class ListedBeta:
     def __init__(self, values: tuple[float, ...], weights: tuple[float, ...]) -> None:
         if not values or len(values) != len(weights):
             raise WorkloadError(f"there must be as many values as weights, got {len(values)} and {len(weights)}")
-        if not (min(values) > 0 and min(weights) >= 0 and sum(weights) > 0):
+        if not (min(values) > 0 and min(weights) >= 0 and ordered_sum(weights) > 0):
             raise WorkloadError("values must be positive, and weights must be 0 or more with at least one above 0")
         self.values, self.weights = values, weights
 

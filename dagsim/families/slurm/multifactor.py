@@ -862,8 +862,11 @@ class SlurmMultifactor:
             if (most and self._is_over(task, part, most, considered)) or not self._licensed(view, task):
                 at += 1
                 continue
-            barred = self._barred(task)
-            ruled_out = outlook.knows_no(at) or not cycle.fits(task.demand) or plan.counts_delay(job, barred=barred)
+            delayed = False
+            if job.counts:
+                gone = self._stoppable(view, task, part, {}) if preempting else frozenset()
+                delayed = plan.counts_delay(job, gone, self._barred(task))
+            ruled_out = outlook.knows_no(at) or not cycle.fits(task.demand) or delayed
             placement = None if ruled_out else self._fit_beside(view, task, part, plan, room)
             # select_nodes tests the account only after backfill has chosen nodes, which stay reserved
             if job.refused and placement is not None:
@@ -871,7 +874,7 @@ class SlurmMultifactor:
                 plan.reserve(now, end_s, sum([1 << share.node for share in placement]))
                 at += 1
                 continue
-            if placement is None and preempting and not (job.refused or self._is_over_nodes(job)):
+            if placement is None and preempting and not (job.refused or delayed or self._is_over_nodes(job)):
                 end_s, before = now + self._longest_s(task, task.demand.types), len(self._runs)
                 open_nodes = self._rules.nodes[part.name] & ~plan.kept(now, end_s, closed=self._ties)
                 yield from self._make_way(view, task, part, open_nodes)

@@ -364,8 +364,8 @@ class NodePlan:
         """Return True if the node counts in a job's constraint keep it from starting now in this
         cycle.
         """
-        best = self._start_of(job, gone, barred) if job.counts else None
-        return bool(job.counts) and (best is None or best[0] > self.now)
+        best = self._start_of(job, gone, barred)
+        return best is None or best[0] > self.now
 
     def _start_of(self, job: PendingJob, gone: frozenset[int], barred: int) -> tuple[float, float, int] | None:
         """Return the earliest possible start of a job, the end of its time limit, and its nodes."""

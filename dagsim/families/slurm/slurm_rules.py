@@ -503,8 +503,12 @@ class Budget:
         """Return what has been used of a resource plus what runs may still use until their time
         limits.
         """
-        runs_s = [getattr(held, name) * max(0.0, ends_s - at_s) for held, at_s, ends_s in self._runs.values()]
-        return self.used[name] + ordered_sum(runs_s)
+        return self.used[name] + self._of_runs(name)
+
+    def _of_runs(self, name: str) -> float:
+        """Return what runs may still use of a resource until their time limits."""
+        runs = self._runs.values()
+        return ordered_sum([getattr(held, name) * max(0.0, ends_s - at_s) for held, at_s, ends_s in runs])
 
     def room(self, start: Amounts, *, safe: bool) -> float:
         """Return the number of such starts that the budget allows. If ``safe``, starts are counted
@@ -519,7 +523,7 @@ class Budget:
             if not safe:
                 room = min(room, inf if left > 0 else 0.0)
                 continue
-            left -= sum([getattr(held, name) * max(0.0, ends_s - at_s) for held, at_s, ends_s in self._runs.values()])
+            left -= self._of_runs(name)
             room = min(room, max(0.0, floor(left / (amount * start.limit_s) + _SLACK)) if start.limit_s else inf)
         return room
 
@@ -530,8 +534,7 @@ class Budget:
         longest_s = 0.0
         for name, most_s in self.most_s.items():
             amount, used_s = getattr(start, name), self.used[name]
-            runs_s = [getattr(held, name) * max(0.0, ends_s - at_s) for held, at_s, ends_s in self._runs.values()]
-            left_s = most_s - sum(runs_s) - amount * start.limit_s
+            left_s = most_s - self._of_runs(name) - amount * start.limit_s
             if not amount or used_s <= left_s:
                 continue
             if left_s <= 0 or not self.decays or not 0 < decay < 1:

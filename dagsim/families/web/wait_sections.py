@@ -20,6 +20,7 @@ from dagsim.metrics.standings import RunMetrics, mean
 from dagsim.metrics.utilization import Steps, gpus_held, gpus_up
 from dagsim.metrics.why import wait_reasons
 from dagsim.model import RejectReason
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.log import Schedule
 from dagsim.report.grid import Grid, interval, number, short
 from dagsim.systems.seam import Blocking
@@ -277,7 +278,7 @@ def blocking_grids(runs: Sequence[Shown], blocking: Blocking) -> tuple[Grid, Gri
         first = (beta, policy, f"{len(mine):,}", short(rate.value), interval(rate.low, rate.high, short))
         shares = [_share_of_arrived(lines, f"rejected_{reason.name.lower()}") for reason in blocking.causes]
         # jobs_unfinished also counts a job that arrived exactly at the end
-        still_running = max(rate.value - sum(shares), 0.0)
+        still_running = max(rate.value - ordered_sum(shares), 0.0)
         blocked.append((*first, *map(short, (*shares, still_running))))
         times = [_times(run.folder, run.number) for run in mine]
         speed.append((*first[:4], *_means(times)))

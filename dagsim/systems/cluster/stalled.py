@@ -8,6 +8,7 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from dagsim.errors import Stalled
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.forks import SAME, Forked
 from dagsim.systems.cluster.state import Run, TaskState
 
@@ -73,8 +74,8 @@ class Wakes(Forked):
         waits = kernel.eligibility is not None and kernel.eligibility.pending
         if upcoming is not None or waits or not kernel.running:
             return
-        left_s = sum([_shortest_s(task) * task.waiting for task in kernel.frontier.ready])
-        left_s += sum([_work_left_s(run, now) * run.instances for run in kernel.running.values()])
+        left_s = ordered_sum([_shortest_s(task) * task.waiting for task in kernel.frontier.ready])
+        left_s += ordered_sum([_work_left_s(run, now) * run.instances for run in kernel.running.values()])
         self.idle = 0 if left_s < self.least_s else self.idle + 1
         self.least_s = min(self.least_s, left_s)
         if self.idle >= _IDLE:

@@ -150,7 +150,7 @@ class Impatient(Ordered):
         (lambda: Ordered(lambda task: task.ready_s), "AttributeError"),
         (lambda: Ordered(lambda task: 0.0 if task.best_s < 9 else task.best_s), "ValueError"),
         (lambda: Ordered(lambda task: len(task.task.name)), "AttributeError"),
-        (lambda: Ordered(Counting()), "of a single task"),
+        (lambda: Ordered(Counting()), "for a single task"),
         (lambda: Ordered(lambda task: 1.0), "one number per task"),
         (lambda: Impatient(aged_area), "not compiled"),
         (lambda: Ordered(aged_area, "fgd"), "Fgd is not compiled"),

@@ -189,8 +189,10 @@ def test_of_several_processes_one_compiles(monkeypatch: pytest.MonkeyPatch, tmp_
     other.release()
 
 
-def test_warm_says_what_it_compiled_and_where(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_warm_says_what_it_compiled_and_where(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(jit, "folder", lambda: tmp_path)
     monkeypatch.setattr(jit, "jitted", lambda: True)
+    monkeypatch.setattr(drive, "is_warm", lambda plan: True)
     compiled = iter([True, False])
     monkeypatch.setattr(drive, "compile_loop", lambda plan: next(compiled))
     done = CliRunner().invoke(app, ["warm", "--algo", "easy", "--algo", "easy-sjf"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy as np
 import pytest
 
@@ -57,6 +59,27 @@ def test_a_batch_shows_each_episode_as_it_is_alone() -> None:
         rows = batch.tokens[batch.first[place] : batch.first[place + 1]]
         assert rows.tobytes() == alone[number].tobytes()
     assert alone[0].tobytes() == alone[2].tobytes() != alone[1].tobytes()
+
+
+def test_an_episode_keeps_its_arrays_while_those_of_others_are_freed_and_overwritten() -> None:
+    compiled = episodes(2)
+    compiled.begin(SECOND, [500])
+    compiled.advance(SECOND, np.array([0]))
+    totals = []
+    for seed in range(70):  # more than the images that are kept, and of many sizes
+        compiled.begin(FIRST, [seed])
+        totals.append(play(compiled, FIRST, 1))
+        gc.collect(0)
+        overwritten = [np.full(size, 0xAB, np.uint8) for size in (1 << 12, 1 << 15, 1 << 18, 1 << 20)]
+        del overwritten
+    alone = episodes(2)
+    alone.begin(SECOND, [500])
+    alone.advance(SECOND, np.array([0]))
+    assert play(compiled, SECOND, 1) == play(alone, SECOND, 1)
+    assert compiled.schedule(1).log == alone.schedule(1).log
+    for seed in (0, 33, 69):
+        alone.begin(FIRST, [seed])
+        assert play(alone, FIRST, 1) == totals[seed]
 
 
 def test_an_episode_that_is_too_large_is_refused() -> None:

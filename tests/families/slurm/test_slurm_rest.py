@@ -158,6 +158,10 @@ def test_backfill_looks_for_the_whole_job_at_each_counted_feature() -> None:
     plain = replace(counted, request=Request(spread=True))
     assert first(played([ahead, waits, plain], QueueTree(), nodes=6)) == {"ahead": 0, "pair": 2, "waits": 100}
     assert first(played([ahead, waits, counted], QueueTree(), nodes=6)) == {"ahead": 0, "waits": 100, "pair": 300}
+    # runs that the job may stop count as gone in these searches, and none is stopped without need
+    queues = QueueTree(qos=(Qos("low", preempt="requeue"), Qos("high", preempts=("low",))))
+    jobs = [replace(ahead, qos="low"), replace(waits, qos="low"), replace(counted, qos="high")]
+    assert first(played(jobs, queues, FIFO[:-1] + ",preempt=qos]", nodes=6)) == {"ahead": 0, "pair": 2, "waits": 100}
 
 
 def test_a_job_whose_account_is_refused_reserves_nodes_in_every_backfill_cycle() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -36,7 +37,12 @@ def read(folder: Path, sample: Sample, options: dict[str, Any]) -> Any:
         facts = [trace.meta, trace.assumptions, trace.cluster() if hasattr(trace, "cluster") else None]
         return plain([jobs, trace.report.to_dict(), str(trace.report), facts, trace.downtimes()])
     except DagsimError as error:
-        return f"{type(error).__name__}: {error}"
+        # which fault of damaged JSON comes first, and where, depends on the version of Python
+        return re.sub(
+            r":\d+: (the JSON is nested too deeply|invalid JSON).*",
+            ": invalid JSON",
+            f"{type(error).__name__}: {error}",
+        )
 
 
 def short(result: Any, folder: Path) -> str:
@@ -71,7 +77,5 @@ def test_a_damaged_sample_is_read_as_recorded(samples: Path, sample: Sample, tmp
     for damaged in damages(content, len(sample.damaged)):
         file.write_bytes(damaged)
         results.append(read(folder, sample, {}))
-    if "Illegal trailing comma" in str(results):
-        pytest.skip("Python 3.13 words a trailing comma otherwise, and names its own line")
     results = [short(result, folder)[-8:] for result in results]
     pinned(f"{sample.format} {sample.opened} {sample.damaged}, damaged", " ".join(results))

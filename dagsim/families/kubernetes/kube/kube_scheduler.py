@@ -29,6 +29,7 @@ from dagsim.families.kubernetes.server.patches import field as value_at
 from dagsim.families.kubernetes.server.program import Beside, Metrics, checked_program, kubeconfig, series, summed
 from dagsim.families.kubernetes.terms import HOSTNAME, WHOLE_GPUS
 from dagsim.model import Decision, Kill, Node, Preempt, RejectReason, Share, Start, Wait
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.api import ClusterView, Run, TaskState
 
 _TYPE = "dagsim/type"
@@ -758,8 +759,8 @@ class _Rest:
             labels.get("event", ""): value
             for labels, value in series(page, "scheduler_event_handling_duration_seconds_count")
         }
-        handled["NodeUpdate"] = sum(value for event, value in handled.items() if "NodeAnnotation" in event)
-        unhandled = sum(count - handled.get(event, 0.0) for event, count in self._sent.items())
+        handled["NodeUpdate"] = ordered_sum(value for event, value in handled.items() if "NodeAnnotation" in event)
+        unhandled = ordered_sum(count - handled.get(event, 0.0) for event, count in self._sent.items())
         preemptions = self._nominations - summed(page, "scheduler_preemption_goroutines_execution_total")
         busy = (
             active

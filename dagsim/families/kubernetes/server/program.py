@@ -28,6 +28,7 @@ from weakref import finalize
 from dagsim.errors import ConfigError, PolicyFailed, UnknownName, require
 from dagsim.families.kubernetes.server.api_server import ApiServer
 from dagsim.families.kubernetes.server.object_store import ObjectStore, Resource
+from dagsim.model.arithmetic import ordered_sum
 
 _T = TypeVar("_T")
 _GOODBYE_S = 2.0
@@ -315,7 +316,7 @@ def series(page: bytes, name: str) -> list[tuple[dict[str, str], float]]:
 def summed(page: bytes, name: str, label: str = "", values: Iterable[str] = ()) -> float:
     """Return the sum of a metric's series, or of only those whose label has one of the values."""
     chosen = set(values)
-    return sum(value for labels, value in series(page, name) if not label or labels.get(label) in chosen)
+    return ordered_sum(value for labels, value in series(page, name) if not label or labels.get(label) in chosen)
 
 
 def kubeconfig(url: str) -> Mapping[str, Any]:

@@ -199,7 +199,7 @@ class Pool:
 
     def __init__(self, capacity: Sequence[float]) -> None:
         self.capacity = capacity
-        self.gpus = sum(capacity)
+        self.gpus = ordered_sum(capacity)
         self.tasks: dict[TaskState, ReadyTask] = {}
         self.groups: list[Group] = []
         self.classes = [WidthClass(self.gpus) for _ in range(len(WIDTHS) + 1)]

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from dagsim.errors import ConfigError
 from dagsim.families.learning.codecs.codec import Observation
+from dagsim.families.learning.devices import moved
 
 __all__ = [
     "ActorNet",
@@ -21,6 +22,7 @@ __all__ = [
     "ObservationStore",
     "Observations",
     "ScoreNet",
+    "chosen_rows",
     "entropy",
     "log_softmax",
     "sample",
@@ -93,9 +95,15 @@ def stack(observations: Sequence[Observation]) -> ObservationBatch:
     )
 
 
+def chosen_rows(batch: ObservationBatch, choices: np.ndarray) -> Tensor:
+    """Return (B,) int64: the row of each observation's choice, on the device of the batch."""
+    return batch.first + moved(torch.from_numpy(choices), batch.first.device)
+
+
 def segment_sum(values: Tensor, segment: Tensor, count: int) -> Tensor:
     """Return (count, ...): the sum of ``values`` (N, ...) over each segment."""
-    return torch.zeros(count, *values.shape[1:], dtype=values.dtype).index_add(0, segment, values)
+    none = torch.zeros(count, *values.shape[1:], dtype=values.dtype, device=values.device)
+    return none.index_add(0, segment, values)
 
 
 def segment_mean(values: Tensor, segment: Tensor, count: int) -> Tensor:
@@ -106,7 +114,8 @@ def segment_mean(values: Tensor, segment: Tensor, count: int) -> Tensor:
 
 def segment_max(values: Tensor, segment: Tensor, count: int) -> Tensor:
     """Return (count,): the maximum of ``values`` (N,) in each segment."""
-    return torch.full((count,), -torch.inf).scatter_reduce(0, segment, values, "amax")
+    lowest = torch.full((count,), -torch.inf, device=values.device)
+    return lowest.scatter_reduce(0, segment, values, "amax")
 
 
 def log_softmax(scores: Tensor, segment: Tensor, count: int) -> Tensor:
@@ -218,11 +227,11 @@ class ScoreNet(ActorNet):
 
     def evaluate(self, batch: ObservationBatch, choices: np.ndarray) -> tuple[Tensor, Tensor]:
         log_p = log_softmax(self(batch), batch.segment, batch.size)
-        return log_p[batch.first + torch.from_numpy(choices)], entropy(log_p, batch.segment, batch.size)
+        return log_p[chosen_rows(batch, choices)], entropy(log_p, batch.segment, batch.size)
 
     def cross_entropy(self, batch: ObservationBatch, choices: np.ndarray, smoothing: float = 0.0) -> Tensor:
         log_p = log_softmax(self(batch), batch.segment, batch.size)
-        own = log_p[batch.first + torch.from_numpy(choices)]
+        own = log_p[chosen_rows(batch, choices)]
         return (
             -own
             if not smoothing

@@ -4,7 +4,8 @@ estimates the value of the whole observation.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -82,9 +83,9 @@ class Mlp(ScoreNet):
         )
 
     def forward(self, batch: ObservationBatch) -> Tensor:
-        count, rows = batch.size, torch.arange(len(batch.segment))
+        count, rows = batch.size, torch.arange(len(batch.segment), device=batch.segment.device)
         place = rows - batch.first[batch.segment]
-        last = torch.cat([batch.first[1:], torch.tensor([len(rows)])])[batch.segment] - 1 == rows
+        last = torch.cat([batch.first[1:], batch.first.new_tensor([len(rows)])])[batch.segment] - 1 == rows
         place = torch.where(last, torch.clamp(place, max=self.slots - 1), place)
         shown = (place < self.slots - 1) | last
         padded = batch.tokens.new_zeros(count, self.slots, batch.tokens.shape[1])
@@ -106,9 +107,16 @@ class Scorer(ScoreNet):
         self.own = nn.Linear(hidden, hidden, bias=False)
         inner, score = nn.Linear(hidden, hidden), indifferent(hidden)
         self.score = nn.Sequential(nn.ReLU(), inner, nn.ReLU(), score)
-        self._layers = [(layer.weight, layer.bias) for layer in (embed, self.around, self.own, inner, score)]
+        self._linear = (embed, self.around, self.own, inner, score)
+        self._layers = [(layer.weight, layer.bias) for layer in self._linear]
         """The same parameters, called directly, because for a batch this small, calling modules
         takes as long as their computations."""
+
+    def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Scorer:
+        # moving a module to another device may replace its parameters
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self._layers = [(layer.weight, layer.bias) for layer in self._linear]
+        return self
 
     def forward(self, batch: ObservationBatch) -> Tensor:
         embed, around, own, inner, score = self._layers

@@ -14,11 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from dagsim.families.learning.advantages import discounts, return_rms
+from dagsim.families.learning.devices import device_of, moved
 from dagsim.families.learning.learner import LearnerContext
-from dagsim.families.learning.nets.actor import ObservationBatch, ScoreNet, sample, scoring, segment_sum
+from dagsim.families.learning.nets.actor import ObservationBatch, ScoreNet, chosen_rows, sample, scoring, segment_sum
 from dagsim.families.learning.off_policy import D3qnConfig, RainbowConfig
 from dagsim.families.learning.off_policy.replay import Drawn, ReplayBuffer
 from dagsim.families.learning.rollouts import EpisodeSteps
+from dagsim.model.arithmetic import ordered_sum
 
 __all__ = ["D3qn", "Duelling", "QLearner", "follow", "q_loss"]
 
@@ -66,17 +68,17 @@ class QLearner(ABC, Generic[ConfigT, QT]):
             group["lr"] = lr
         losses = []
         for _ in range(config.updates):
-            drawn = self.replay.draw(config.minibatch, rng)
+            drawn = moved(self.replay.draw(config.minibatch, rng), device_of(self.q))
             loss, errors = self._loss(drawn, rng)
             self.optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             nn.utils.clip_grad_norm_(self.q.parameters(), 10.0)
             self.optimizer.step()
-            self.replay.update(drawn.places, errors.numpy())
+            self.replay.update(drawn.places, errors.cpu().numpy())
             follow(self.target, self.q, config.target_rate)
             losses.append(float(loss.detach()))
         return {
-            "reward": float(np.mean([sum(steps.rewards) for steps in episodes])),
+            "reward": float(np.mean([ordered_sum(steps.rewards) for steps in episodes])),
             "samples": float(sum(len(steps.choices) for steps in episodes)),
             "loss": float(np.mean(losses)),
             "lr": lr,
@@ -121,8 +123,8 @@ def q_loss(net: nn.Module, target: nn.Module, drawn: Drawn) -> tuple[Tensor, Ten
     q = net(drawn.batch)[drawn.batch.first + drawn.choices]
     with torch.no_grad():
         after = drawn.following
-        next_choices = sample(net(after).numpy(), after.first.numpy())
-        values = target(after)[after.first + torch.from_numpy(next_choices)]
+        next_choices = sample(net(after).cpu().numpy(), after.first.cpu().numpy())
+        values = target(after)[chosen_rows(after, next_choices)]
         targets = drawn.rewards + drawn.discounts * values
     errors = nn.functional.smooth_l1_loss(q, targets, reduction="none")
     return (drawn.weights * errors).mean(), (q - targets).detach()
@@ -142,7 +144,7 @@ class D3qn(QLearner[D3qnConfig, Duelling]):
         first, last = self.config.exploration
         exploration = max(last, first + (last - first) * 2 * progress)
         seeds = context.job_seeds(iteration, self.config.episodes)
-        episodes = context.rollouts.play(self.net, seeds, context.rng_key(iteration), explore=exploration)
+        episodes = context.play(self.net, seeds, context.rng_key(iteration), explore=exploration)
         return self.learn(episodes, iteration, progress) | {"exploration": exploration}
 
     def _loss(self, drawn: Drawn, rng: np.random.Generator) -> tuple[Tensor, Tensor]:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from dagsim.families.learning.learner import LearnerContext
-from dagsim.families.learning.nets.actor import ObservationBatch, ScoreNet, sample, segment_mean
+from dagsim.families.learning.nets.actor import ObservationBatch, ScoreNet, chosen_rows, sample, segment_mean
 from dagsim.families.learning.nets.row_nets import Sizes, mean_rows
 from dagsim.families.learning.off_policy import RainbowConfig
 from dagsim.families.learning.off_policy.d3qn import QLearner
@@ -137,8 +137,8 @@ def rainbow_loss(net: RainbowNet, target: RainbowNet, drawn: Drawn) -> tuple[Ten
     log_p = net.log_distribution(drawn.batch)[drawn.batch.first + drawn.choices]
     with torch.no_grad():
         after = drawn.following
-        next_choices = sample(net(after).numpy(), after.first.numpy())
-        following = target.log_distribution(after)[after.first + torch.from_numpy(next_choices)]
+        next_choices = sample(net(after).cpu().numpy(), after.first.cpu().numpy())
+        following = target.log_distribution(after)[chosen_rows(after, next_choices)]
         target_p = projected(following, drawn.rewards, drawn.discounts, target.support)
     errors = -(target_p * log_p).sum(dim=1)
     return (drawn.weights * errors).mean(), errors.detach()
@@ -153,14 +153,14 @@ class Rainbow(QLearner[RainbowConfig, RainbowNet]):
         torch.manual_seed(context.seed)
         hidden = getattr(context.config.net, "hidden", 64)
         settings = RainbowNetConfig(hidden, config.atoms, *config.support)
-        self.net = settings.build(context.config.codec)
+        self.net = settings.build(context.config.codec).to(context.device)
         self.net.settings = settings
         super().__init__(context, config, self.net, self.net)
 
     def iterate(self, iteration: int, progress: float) -> dict[str, float]:
         context = self._context
         seeds = context.job_seeds(iteration, self.config.episodes)
-        return self.learn(context.rollouts.play(self.net, seeds, context.rng_key(iteration)), iteration, progress)
+        return self.learn(context.play(self.net, seeds, context.rng_key(iteration)), iteration, progress)
 
     def _loss(self, drawn: Drawn, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
         self.net.draw_noise(rng)

@@ -12,11 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from dagsim.families.learning.advantages import discounts, return_rms
+from dagsim.families.learning.devices import moved
 from dagsim.families.learning.learner import LearnerContext
 from dagsim.families.learning.nets.actor import ObservationBatch, entropy, log_softmax, scoring, segment_sum
 from dagsim.families.learning.off_policy import SacConfig
 from dagsim.families.learning.off_policy.d3qn import Duelling, follow
 from dagsim.families.learning.off_policy.replay import Drawn, ReplayBuffer
+from dagsim.model.arithmetic import ordered_sum
 
 __all__ = ["Sac", "actor_loss", "critic_loss", "temperature_loss"]
 
@@ -53,7 +55,8 @@ class Sac:
         self.net = scoring(context.net(), "sac")
         self.q = nn.ModuleList([Duelling(scoring(context.net(), "sac"), context.critic()) for _ in range(2)])
         self.targets = deepcopy(self.q)
-        self._log_temperature = torch.tensor(float(np.log(self.config.temperature)), requires_grad=True)
+        start = float(np.log(self.config.temperature))
+        self._log_temperature = torch.tensor(start, device=context.device, requires_grad=True)
         self.optimizers = [
             torch.optim.Adam(self.net.parameters(), self.config.lr),
             torch.optim.Adam(self.q.parameters(), self.config.lr),
@@ -65,7 +68,7 @@ class Sac:
     def iterate(self, iteration: int, progress: float) -> dict[str, float]:
         config, context = self.config, self._context
         seeds = context.job_seeds(iteration, config.episodes)
-        episodes = context.rollouts.play(self.net, seeds, context.rng_key(iteration))
+        episodes = context.play(self.net, seeds, context.rng_key(iteration))
         time_s = context.time_constant_s(config.discount_jcts, progress)
         self._scale = self._scale or return_rms(episodes, time_s)
         for steps in episodes:
@@ -76,11 +79,11 @@ class Sac:
                 group["lr"] = config.lr * (1 - 0.9 * progress)
         entropies, losses = [], []
         for _ in range(config.updates):
-            policy_entropy, loss = self._update(self.replay.draw(config.minibatch, rng))
+            policy_entropy, loss = self._update(moved(self.replay.draw(config.minibatch, rng), context.device))
             entropies.append(policy_entropy)
             losses.append(loss)
         return {
-            "reward": float(np.mean([sum(steps.rewards) for steps in episodes])),
+            "reward": float(np.mean([ordered_sum(steps.rewards) for steps in episodes])),
             "samples": float(sum(len(steps.choices) for steps in episodes)),
             "loss": float(np.mean(losses)),
             "entropy": float(np.mean(entropies)),
@@ -104,7 +107,7 @@ class Sac:
         actor.zero_grad()
         policy_loss.backward()  # type: ignore[no-untyped-call]
         actor.step()
-        lengths = segment_sum(torch.ones(len(batch.segment)), batch.segment, batch.size)
+        lengths = segment_sum(torch.ones_like(q), batch.segment, batch.size)
         target_entropy = self.config.target_entropy * torch.log(lengths)
         temperature_optimizer.zero_grad()
         loss_of_temperature = temperature_loss(self._log_temperature, policy_entropy, target_entropy)

@@ -11,9 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from dagsim.families.learning.devices import moved
 from dagsim.families.learning.learner import LearnerContext
 from dagsim.families.learning.on_policy import PpoConfig, ReinforceConfig
 from dagsim.families.learning.on_policy.policy_gradient import Choices, PolicyGradient, shuffled
+from dagsim.model.arithmetic import ordered_sum
 
 __all__ = ["Ppo", "Reinforce", "Update", "policy_gradient_loss", "policy_loss"]
 
@@ -58,12 +60,13 @@ class Ppo(PolicyGradient[PpoConfig]):
         super().__init__(context, context.config.algorithm)
 
     def _update(self, batch: Choices, entropy_weight: float, rng: np.random.Generator) -> dict[str, float]:
-        config, net = self.config, self.net
+        config, net, device = self.config, self.net, self._context.device
         updates: list[Update] = []
         for _ in range(config.epochs):
             for rows in shuffled(batch.free, config.minibatch, rng):
-                log_p, entropy = net.evaluate(batch.observations.batch(rows), batch.choices[rows])
-                old_log_p, advantages = torch.from_numpy(batch.log_p[rows]), torch.from_numpy(batch.advantages[rows])
+                log_p, entropy = net.evaluate(moved(batch.observations.batch(rows), device), batch.choices[rows])
+                before = torch.from_numpy(batch.log_p[rows]), torch.from_numpy(batch.advantages[rows])
+                old_log_p, advantages = moved(before, device)
                 update = policy_loss(log_p, entropy, old_log_p, advantages, config.clip, entropy_weight)
                 updates.append(update)
                 if update.kl > 1.5 * config.target_kl:
@@ -100,17 +103,17 @@ class Reinforce(PolicyGradient[ReinforceConfig]):
         super().__init__(context, context.config.algorithm)
 
     def _update(self, batch: Choices, entropy_weight: float, rng: np.random.Generator) -> dict[str, float]:
-        config, net, free = self.config, self.net, batch.free
+        config, net, free, device = self.config, self.net, batch.free, self._context.device
         entropies = []
         for rows in [free] if config.minibatch is None else shuffled(free, config.minibatch, rng):
             self.optimizer.zero_grad()
             for begin in range(0, len(rows), _PART):
                 part = rows[begin : begin + _PART]
-                log_p, entropy = net.evaluate(batch.observations.batch(part), batch.choices[part])
-                advantages = torch.from_numpy(batch.advantages[part])
+                log_p, entropy = net.evaluate(moved(batch.observations.batch(part), device), batch.choices[part])
+                advantages = moved(torch.from_numpy(batch.advantages[part]), device)
                 loss = policy_gradient_loss(log_p, entropy, advantages, entropy_weight)
                 (loss / len(rows)).backward()  # type: ignore[no-untyped-call]
                 entropies.append(float(entropy.detach().sum()))
             nn.utils.clip_grad_norm_(net.parameters(), config.max_grad)
             self.optimizer.step()
-        return {"entropy": sum(entropies) / max(len(free), 1)}
+        return {"entropy": ordered_sum(entropies) / max(len(free), 1)}

@@ -16,6 +16,7 @@ from dagsim.families.learning.learner import LearnerContext
 from dagsim.families.learning.nets.actor import Observations
 from dagsim.families.learning.on_policy import PpoConfig, ReinforceConfig
 from dagsim.families.learning.rollouts import EpisodeSteps, choices_of
+from dagsim.model.arithmetic import ordered_sum
 
 __all__ = ["Choices", "PolicyGradient", "normalized", "shuffled"]
 
@@ -88,7 +89,7 @@ class PolicyGradient(ABC, Generic[ConfigT]):
     def iterate(self, iteration: int, progress: float) -> dict[str, float]:
         config, context = self.config, self._context
         seeds = [seed for seed in context.job_seeds(iteration, config.sequences) for _ in range(config.replicas)]
-        episodes = context.rollouts.play(
+        episodes = context.play(
             self.net,
             seeds,
             context.rng_key(iteration),
@@ -96,7 +97,7 @@ class PolicyGradient(ABC, Generic[ConfigT]):
             witness=self.estimator.witness,
         )
         metrics = {
-            "reward": float(np.mean([sum(steps.rewards) for steps in episodes])),
+            "reward": float(np.mean([ordered_sum(steps.rewards) for steps in episodes])),
             "samples": float(sum(len(steps.choices) for steps in episodes)),
         }
         return metrics | self.learn(episodes, progress, context.rng(iteration, 1), context.rng(iteration, 2))

@@ -13,6 +13,7 @@ from simpy.events import Event
 
 from dagsim.errors import ModelError
 from dagsim.model import Cluster, GpuType, Task
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.registry import nearest
 from dagsim.systems.cluster.clock import Clock, Timer
 from dagsim.systems.cluster.network.links import FabricLevel
@@ -38,7 +39,7 @@ class Flow:
 
     def sent(self, now: float) -> float:
         """Return the bytes that have crossed shared links by ``now``."""
-        return self.size - sum([part.left(now) for part in self.parts]) if self.parts else 0.0
+        return self.size - ordered_sum([part.left(now) for part in self.parts]) if self.parts else 0.0
 
     def copy(self) -> Flow:
         twin = Flow(self.source, self.destination, self.size)

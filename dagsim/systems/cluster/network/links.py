@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from dagsim.model.arithmetic import ordered_sum
+
 
 @dataclass(frozen=True, slots=True)
 class Link:
@@ -29,7 +31,7 @@ class LinkUse(NamedTuple):
     @property
     def bytes(self) -> float:
         """The total number of bytes that crossed the link."""
-        return sum([(end_s - start_s) * bytes_s for start_s, end_s, bytes_s in self.traffic])
+        return ordered_sum([(end_s - start_s) * bytes_s for start_s, end_s, bytes_s in self.traffic])
 
 
 def busiest(usage: Sequence[LinkUse], count: int) -> list[LinkUse]:

@@ -633,7 +633,7 @@ class Conservative:
                 for node in (machine.node,)
             ]
             sizes = [(node.gpus, node.cpus * MICRO, node.memory_gb * MICRO) for node in up]
-            self._capacities[type_] = tuple([sum(amounts) for amounts in zip(*sizes, strict=True)]) or (0, 0, 0)
+            self._capacities[type_] = tuple([ordered_sum(amounts) for amounts in zip(*sizes, strict=True)]) or (0, 0, 0)
         return self._capacities[type_]
 
 

@@ -8,6 +8,7 @@ from math import inf, log
 from typing import Protocol, TypeAlias
 
 from dagsim.model import Demand, Placement, Share, Start
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.registry import Entry, Registry
 from dagsim.systems.cluster.api import MICRO, ClusterView, DemandClass, NodeState, Run, TaskState
 
@@ -432,7 +433,7 @@ class Fgd:
 
     def _typical(self, view: ClusterView) -> _Typical:
         asking = [(demand, weight) for demand, weight in self._weights.items() if demand.gpus > 0]
-        total = sum(weight for _, weight in asking)
+        total = ordered_sum(weight for _, weight in asking)
         return [(view.machines.compile(demand, 0), weight / total) for demand, weight in asking]
 
 

@@ -1,0 +1,63 @@
+"""Devices on which networks learn. Episodes always run on the CPU, with a copy of the network there,
+because a decision needs one small forward pass, which takes longer to start on a GPU than to
+compute.
+"""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from dagsim.errors import ConfigError
+
+__all__ = ["CPU", "DEVICES", "device_named", "device_of", "moved", "on_cpu"]
+
+CPU = torch.device("cpu")
+DEVICES = ("cpu", "cuda", "mps", "auto")
+
+Batch = TypeVar("Batch")
+Net = TypeVar("Net", bound=nn.Module)
+
+
+def device_named(name: str) -> torch.device:
+    """Return the device with a name from ``DEVICES``; ``auto`` is a GPU if there is one, and
+    otherwise the CPU.
+
+    Raises:
+        ConfigError: There is no such name, or this machine has no such device.
+    """
+    present = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if name == "auto":
+        name = next(device for device, there in present.items() if there)
+    if name not in present:
+        raise ConfigError(f"--device: expected one of {', '.join(DEVICES)}, got {name!r}")
+    if not present[name]:
+        raise ConfigError(f"--device {name}: torch finds no such device on this machine; use cpu or auto")
+    return torch.device(name)
+
+
+def device_of(net: nn.Module) -> torch.device:
+    """Return the device of a network's weights; the CPU for a network without weights."""
+    return next((weight.device for weight in net.parameters()), CPU)
+
+
+def moved(batch: Batch, device: torch.device) -> Batch:
+    """Return a tensor, or tuples of tensors, on a device. On the CPU, this is the
+    same object."""
+    if device.type == "cpu":
+        return batch
+    value: Any = batch
+    if isinstance(value, Tensor):
+        value = value.to(device)
+    elif isinstance(value, tuple):
+        parts = [moved(part, device) for part in value]
+        value = type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
+    return value  # type: ignore[no-any-return]
+
+
+def on_cpu(net: Net) -> Net:
+    """Return the network itself if its weights are on the CPU, and otherwise a copy there."""
+    return net if device_of(net).type == "cpu" else deepcopy(net).cpu()
