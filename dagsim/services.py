@@ -5,7 +5,7 @@ Each is declared here with its signature, except for those of the GPU cluster, w
 group ``services``. ``tests/test_services.py`` compares the signatures.
 
 ``services.holds_site(folder)`` calls the family's function, and raises an error that names the
-family if the family is missing. ``services.agent_names.offered()`` is the function, or None.
+family if the family is missing. ``services.names_of_agents.offered()`` is the function, or None.
 """
 # mypy: disable-error-code="empty-body"
 
@@ -32,7 +32,7 @@ _R = TypeVar("_R")
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-class Service(Generic[_P, _R]):
+class FamilyService(Generic[_P, _R]):
     """A function that a family may offer, with the signature of ``declared``.
 
     Calling it raises ``UnknownName``, with the name of the missing family, if no family offers it.
@@ -63,48 +63,48 @@ class Service(Generic[_P, _R]):
         return missing_family("services", self._name)
 
 
-@Service
+@FamilyService
 def bounds_of_runs(
     config: Config, lines: Sequence[RunMetrics], watch: Callable[[Iterable[int]], Iterable[int]] = iter
 ) -> dict[int, Any]:
     """Return the lower bound of the mean completion time for each seed of finished runs."""
 
 
-@Service
+@FamilyService
 def shares_of_the_way(
     lines: Sequence[RunMetrics], bounds: Mapping[int, Any], reference: str | None = None
 ) -> dict[str, float]:
     """Return the share of the gap between a reference and the bound that each policy closes."""
 
 
-@Service
+@FamilyService
 def compile(function: _F) -> _F:
     """Return the function compiled, if numba is installed."""
 
 
-@Service
+@FamilyService
 def compile_episodes(*, trials: bool = False) -> bool:
     """Compile the episodes for later processes, and return whether anything had to be compiled."""
 
 
-@Service
+@FamilyService
 def measured_applications(
     folders: Path | str | Sequence[Path | str], names: Sequence[str] | None = None, cluster: str | None = None
 ) -> dict[str, Any]:
     """Return Pollux's measured applications in the folders, by name."""
 
 
-@Service
+@FamilyService
 def seconds_alone(profile: Any, gpus: int, batch: int) -> float:
     """Return how many seconds an application takes alone on ``gpus`` GPUs."""
 
 
-@Service
+@FamilyService
 def forecast_snapshot(settings: Any, state: Path, whole: bool) -> Any:
     """Return the forecasts of a snapshot with the page that shows them."""
 
 
-@Service
+@FamilyService
 def explain_waiting(
     job: str,
     state: Path,
@@ -120,72 +120,72 @@ def explain_waiting(
     """Print why a job of a snapshot waits (``dagsim why --state``)."""
 
 
-@Service
+@FamilyService
 def changed_queues(queues: QueueTree | None, file: Path) -> QueueTree:
     """Return the queues with the changes of a file (``dagsim whatif --alternative``)."""
 
 
-@Service
+@FamilyService
 def training_defaults(system: System | type[System]) -> Any:
     """Return the section ``train`` for a system."""
 
 
-@Service
+@FamilyService
 def training_filled(section: Any, system: System | type[System]) -> Any:
     """Return the section ``train`` with the system's defaults where it is silent."""
 
 
-@Service
+@FamilyService
 def agent(scenario: Scenario, spec: Spec) -> Policy[Any, Any]:
     """Return a trained agent as a policy."""
 
 
-@Service
-def agent_names() -> tuple[str, ...]:
+@FamilyService
+def names_of_agents() -> tuple[str, ...]:
     """Return the names of all trained agents."""
 
 
-@Service
+@FamilyService
 def newest_agent(algorithm: str, root: Path, system: str) -> Path | None:
     """Return the checkpoint of the newest training run below ``root``."""
 
 
-@Service
+@FamilyService
 def algorithm_of(path: Path) -> str:
     """Return the algorithm that trained the agent in a file."""
 
 
-@Service
+@FamilyService
 def shipped_agent(name: str, system: System | type[System]) -> Path:
     """Return the checkpoint of a shipped agent."""
 
 
-@Service
+@FamilyService
 def shipped_agents(system: System | type[System]) -> dict[str, Path]:
     """Return the shipped checkpoints for a system, by algorithm."""
 
 
-@Service
+@FamilyService
 def ray_rollouts(ray: Any, config: Config, factory: Any, lockstep: int) -> Any:
     """Return the roll-outs of a training run on a Ray cluster."""
 
 
-@Service
+@FamilyService
 def training_events(folder: Path) -> Any:
     """Return a TensorBoard writer; None if it is not installed."""
 
 
-@Service
+@FamilyService
 def training_overlap(config: Config, seeds: Iterable[int], checkpoint: Path) -> str | None:
     """Return a warning if the runs use windows on which the agent was trained."""
 
 
-@Service
+@FamilyService
 def holds_site(folder: Path) -> bool:
     """Return whether a folder or file describes a site."""
 
 
-@Service
+@FamilyService
 def import_site(
     paths: Sequence[Path],
     out: Path,

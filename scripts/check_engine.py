@@ -85,7 +85,7 @@ def both(number: int, kind: str) -> tuple[Schedule, Schedule]:
     )  # rounds that restart never end
     models: dict[str, Any] = {"estimates": estimates, "preemption": stops, "begins_s": begins_s}
     slow = drive(ClusterScenario(cluster, jobs, **models).kernel(number), POLICIES.create(policy))
-    return slow, engine_cases.compiled(cluster, jobs, policy, seed=number, **models)
+    return slow, engine_cases.compiled_schedule(cluster, jobs, policy, seed=number, **models)
 
 
 def episodes_of(number: int, relative: bool = False) -> tuple[Episode, CompiledEpisodes]:

@@ -492,7 +492,7 @@ def _files(folder: Path) -> dict[str, bytes]:
 def _run_folder(out: Path) -> Path | None:
     """The run folder that a command made."""
     manifests = (path.parent for path in sorted(out.rglob("manifest.json")))
-    return next((path for path in manifests if path.parent in (out, out / "runs")), None)
+    return next((path for path in manifests if path.parent in (out, out / "runs", out / "bench-exact-dev")), None)
 
 
 def _unlike(folder: Path, whole: Path) -> Iterator[str]:

@@ -64,7 +64,7 @@ def test_the_operators_pages_run_from_an_empty_directory(empty: Path) -> None:
     assert "best" in next(text for line, text in outputs.items() if line.startswith("dagsim plan"))
     why = next(text for line, text in outputs.items() if line.startswith("dagsim why"))
     assert "job 1465 of vision" in why
-    assert re.search(r"\d % of the wait \([\d,]+ s\): too few GPUs were free", why)
+    assert re.search(r"\d% of the wait \([\d,]+ s\): too few GPUs were free", why)
     assert all(len(line) <= 80 for text in outputs.values() for line in text.splitlines() if "─" in line)
 
 

@@ -10,14 +10,14 @@ import pytest
 from dagsim import family, services
 from dagsim.errors import UnknownName
 from dagsim.family import family_entries
-from dagsim.services import Service
+from dagsim.services import FamilyService
 from dagsim.systems.cluster import services as cluster_services
 
 DECLARED = {
     name: one
     for module in (services, cluster_services)
     for name, one in vars(module).items()
-    if isinstance(one, Service)
+    if isinstance(one, FamilyService)
 }
 
 
@@ -54,7 +54,7 @@ def test_a_function_has_the_signature_under_which_it_is_called(name: str) -> Non
 def test_a_service_of_a_missing_family_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     rest = {name: one for name, one in family.families().items() if name != "learning"}
     monkeypatch.setattr(family, "families", lambda: rest)
-    assert services.agent_names.offered() is None
-    assert services.agent_names.missing() == "belongs to the family learning, which this installation lacks"
-    with pytest.raises(UnknownName, match="'agent_names' belongs to the family learning"):
-        services.agent_names()
+    assert services.names_of_agents.offered() is None
+    assert services.names_of_agents.missing() == "belongs to the family learning, which this installation lacks"
+    with pytest.raises(UnknownName, match="'names_of_agents' belongs to the family learning"):
+        services.names_of_agents()

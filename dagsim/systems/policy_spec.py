@@ -109,7 +109,7 @@ class PolicySpec:
 
 def agent_names() -> tuple[str, ...]:
     """Return the names of all trained agents; empty if the family that trains agents is missing."""
-    return () if (known := services.agent_names.offered()) is None else known()
+    return () if (known := services.names_of_agents.offered()) is None else known()
 
 
 def named_files(values: Iterable[object]) -> list[Path]:

@@ -115,7 +115,7 @@ def left_of(rng: random.Random, active: JobState, runs: Sequence[Run]) -> Job:
     return replace(active.job, graph=TaskGraph(tuple(tasks), tuple(edges)), in_flight=tuple(flights))
 
 
-def compiled(cluster: Cluster, jobs: Sequence[Job], policy: str, *, seed: int = 0, **models: Any) -> Schedule:
+def compiled_schedule(cluster: Cluster, jobs: Sequence[Job], policy: str, *, seed: int = 0, **models: Any) -> Schedule:
     """Return the schedule of the compiled engine."""
     kernel = ClusterScenario(cluster, jobs, engine="compiled", **models).engaged(policy, seed).kernel
     Conversation(kernel)  # it plays to the end at once

@@ -108,15 +108,17 @@ def run_bench(
     tasks = entry.tasks(task or ())
     where = f"{division}-{'dev' if draw is None else draw}"
     runs = _run_tasks(entry, tasks, out / f"bench-{where}", on, watched=watched)
-    bounds = bounds_of(tasks, entry, counted("bounding", watched, "seeds", every=1)) if bound else {}
-    content = entry_file(entry, tasks, runs, bounds)
-    path = out / f"bench-{slug(label, 60)}-{where}.json"
-    write_text(path, json.dumps(content) + "\n")
-    if json_:
-        say(json.dumps({"file": str(path), "score": content["score"], "scores": content["scores"]}))
-    elif not quiet:
-        show_grid(entry_grid(content), TableFormat.TEXT)
-        say(f"entry: {path}")
+    store, _ = next(reversed(runs.values()))
+    with store.noting():
+        bounds = bounds_of(tasks, entry, counted("bounding", watched, "seeds", every=1)) if bound else {}
+        content = entry_file(entry, tasks, runs, bounds)
+        path = out / f"bench-{slug(label, 60)}-{where}.json"
+        write_text(path, json.dumps(content) + "\n")
+        if json_:
+            say(json.dumps({"file": str(path), "score": content["score"], "scores": content["scores"]}))
+        elif not quiet:
+            show_grid(entry_grid(content), TableFormat.TEXT)
+            say(f"entry: {path}")
 
 
 def _run_tasks(

@@ -299,22 +299,21 @@ def plan_capacity(
         )
     chosen, audit = _configured(reading, trace, config, set_, [policy] if policy else [], growth, watched=shown.watched)
     file = None if plot is None else _drawable(plot)
-    with progress(wanted=shown.watched, every_run=True) as watch:
-        planned = plan_size(
-            chosen,
-            target,
-            (types or "").split(","),
-            max_gpus,
-            priced.rented,
-            price_file=priced.file,
-            budget=budget,
-            accept=read_accept(accept or ()),
-            name=shown.name,
-            out=shown.out,
-            on=shown.on,
-            watch=watch,
-            argv=["dagsim", *sys.argv[1:]],
-        )
+    planned = plan_size(
+        chosen,
+        target,
+        (types or "").split(","),
+        max_gpus,
+        priced.rented,
+        price_file=priced.file,
+        budget=budget,
+        accept=read_accept(accept or ()),
+        name=shown.name,
+        out=shown.out,
+        on=shown.on,
+        watching=progress(wanted=shown.watched, every_run=True),
+        argv=["dagsim", *sys.argv[1:]],
+    )
     with Store.read(planned.path).noting():
         drawn = _drawn(planned, file or planned.path / "plots" / "plan.svg")
         remarks = [*_grown(growth), f"drawn: {drawn}"]

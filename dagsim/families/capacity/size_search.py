@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite, nan
 from pathlib import Path
@@ -253,7 +254,7 @@ def plan_size(
     name: str | None = None,
     out: Path = Path("results"),
     on: str = "local",
-    watch: Watch | None = None,
+    watching: AbstractContextManager[Watch | None] | None = None,
     argv: Sequence[str] = (),
 ) -> SizePlan:
     """Find the smallest cluster, or the cheapest mix of ``types``, that meets ``target`` on the log
@@ -261,7 +262,7 @@ def plan_size(
 
     The arguments are the same as for ``dagsim plan``; ``target`` may be one target or several.
     Trials are kept in the folder ``plan-NAME`` below ``out``, by default one folder for each
-    question.
+    question. ``watching`` shows the progress of the trials.
 
     Raises:
         InputError: One of the arguments is wrong.
@@ -280,8 +281,8 @@ def plan_size(
         raise ConfigError("--budget: a budget requires prices; leave out --price none, or give the missing prices")
     load = demand.on(config.cluster)
     name = name or question(Path(config.trace().path), config, str(bound), names, most_gpus, budget, accept)
-    trials = Trials(config, name, out, executor_for(on), watch, demand, argv=argv)
-    with trials.noting():
+    trials = Trials(config, name, out, executor_for(on), demand, argv=argv)
+    with trials.noting(), watching or nullcontext() as trials.watch:
         today, search = least_size(
             config.cluster, names, most_gpus, priced, trials.run, bound, demand.on, budget=budget, accept=accept
         )

@@ -700,13 +700,13 @@ class Trials:
         name: str,
         root: Path,
         executor: CellExecutor,
-        watch: Watch | None,
         demand: LogDemand,
         *,
         argv: Sequence[str],
     ) -> None:
         self.config, self.name, self.root, self.executor = config, name, root, executor
-        self.watch, self.demand, self.argv = watch, demand, argv
+        self.demand, self.argv = demand, argv
+        self.watch: Watch | None = None
         self.store: Store | None = None
         """The folder of the trials; None before the first."""
         self._clusters: dict[str, ClusterSection] = {}

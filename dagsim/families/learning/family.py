@@ -58,7 +58,7 @@ FAMILY = Family(
             Entry("training_defaults", ".train_section:section_for"),
             Entry("training_filled", ".train_section:for_system"),
             Entry("agent", ".agents:agent_of"),
-            Entry("agent_names", ".agents:agent_names"),
+            Entry("names_of_agents", ".agents:agent_names"),
             Entry("newest_agent", ".agents:newest_agent"),
             Entry("algorithm_of", ".agents:algorithm_of"),
             Entry("shipped_agent", ".algorithms:shipped_agent"),

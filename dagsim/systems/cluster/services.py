@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from dagsim.services import Service
+from dagsim.services import FamilyService
 
 if TYPE_CHECKING:
     from dagsim.model.job import Job
@@ -17,36 +17,36 @@ if TYPE_CHECKING:
     from dagsim.systems.seam import CodecSettings, EngineUse
 
 
-@Service
+@FamilyService
 def compiled(
     scenario: ClusterScenario, jobs: JobStream, policy: str, seed: int, on_arrivals: Callable[[int], None] | None
 ) -> Any:
     """Return the compiled kernel of a run (``Engaged``), or the reason against it (a text)."""
 
 
-@Service
+@FamilyService
 def why_not_compiled(scenario: ClusterScenario, policy: str, observed: bool = False) -> str:
     """Return the reason against the compiled engine that is known without jobs; empty if there is
     none."""
 
 
-@Service
+@FamilyService
 def faster_engine(scenario_of: Callable[[], ClusterScenario], policy: str, engine: EngineUse, wall_s: float) -> str:
     """Return a hint after a long run in SimPy; empty if there is nothing to say."""
 
 
-@Service
+@FamilyService
 def why_no_episodes(scenario: ClusterScenario, codec: CodecSettings, terms: Mapping[str, float]) -> str:
     """Return the reason against compiled episodes; empty if there is none."""
 
 
-@Service
+@FamilyService
 def compiled_episodes(
     scenario: Any, count: int, codec: CodecSettings, terms: Mapping[str, float], scale: float, recorded: bool
 ) -> Any:
     """Return many episodes that are simulated together, or the reason against them (a text)."""
 
 
-@Service
+@FamilyService
 def link_traffic(schedule: Schedule, jobs: list[Job], models: Models) -> list[Any]:
     """Return the traffic on each link in a simulation."""

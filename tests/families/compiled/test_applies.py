@@ -128,7 +128,10 @@ def test_an_order_of_a_users_own_plays_compiled_to_the_same_log(monkeypatch: pyt
         if any(node.gpus > 62 for node in cluster.nodes):
             jobs = [engine_cases.without_shares(job) for job in jobs]
         kernel = ClusterScenario(cluster, jobs).kernel(number)
-        assert engine_cases.compiled(cluster, jobs, name, seed=number).log == drive(kernel, POLICIES.create(name)).log
+        assert (
+            engine_cases.compiled_schedule(cluster, jobs, name, seed=number).log
+            == drive(kernel, POLICIES.create(name)).log
+        )
 
 
 class Counting:
@@ -184,18 +187,18 @@ def test_memory_without_end_is_refused() -> None:
 def test_jobs_must_come_in_order_of_arrival() -> None:
     jobs = [Job.single(f"j{at}", Task("t", 1.0), float(at)) for at in (3, 1)]
     with pytest.raises(ModelError, match=r"'j1' \(1.0 s\) follows a job that arrives at 3.0 s"):
-        engine_cases.compiled(FOUR, jobs, "fifo")
+        engine_cases.compiled_schedule(FOUR, jobs, "fifo")
 
 
 def test_the_users_claim_must_be_an_amount_of_work() -> None:
     with pytest.raises(ModelError, match="the estimate of task j/t is inf"):
-        engine_cases.compiled(
+        engine_cases.compiled_schedule(
             FOUR, [Job.single("j", Task("t", 1.0, estimate=inf))], "sjf", estimates=Estimates("predicted")
         )
 
 
 def test_no_jobs_leave_an_empty_log() -> None:
-    schedule = engine_cases.compiled(FOUR, [], "fifo")
+    schedule = engine_cases.compiled_schedule(FOUR, [], "fifo")
     assert (len(schedule.log), schedule.jobs, schedule.ended_s) == (0, [], 0.0)
 
 

@@ -88,7 +88,9 @@ def test_counting_references_nowhere_it_takes_less_than_two_microseconds_per_tas
 
 
 def test_runs_are_stopped_where_a_policy_preempts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_cases, "compiled", lambda *_, **__: None)  # the kernel's side of the cases says it
+    monkeypatch.setattr(
+        engine_cases, "compiled_schedule", lambda *_, **__: None
+    )  # the kernel's side of the cases says it
     for kind in ("srtf", "las"):
         logs = [check_engine.both(number, kind)[0].log.rows() for number in range(5)]
         assert sum(int((log["kind"] == Kind.PREEMPTED).sum()) for log in logs) > 20
@@ -103,7 +105,7 @@ def test_with_too_little_space_it_grows_and_writes_the_same() -> None:
 def test_a_single_byte_makes_a_difference() -> None:
     jobs = engine_cases.jobs_of(random.Random(1))
     cluster = engine_cases.cluster_of(random.Random(1))
-    one, other = (engine_cases.compiled(cluster, jobs, "sjf") for _ in range(2))
+    one, other = (engine_cases.compiled_schedule(cluster, jobs, "sjf") for _ in range(2))
     assert engine_cases.equal(one, other)
     other.log.rows()["gpus"][-2] ^= 1
     assert not engine_cases.equal(one, other)

@@ -48,7 +48,10 @@ def test_the_index_finds_what_a_look_at_every_machine_finds(seed: int, gpus: int
         demand = rng.choice(classes)
         machine = state.list[rng.randrange(len(state.list))]
         if rng.random() < 0.05:
-            (state.take_down if machine.up else state.bring_up)(machine)
+            if machine.up:
+                state.take_down(machine)
+            else:
+                state.bring_up(machine, 0.0)
         elif held and rng.random() < 0.45:
             machine, demand, count, mask, on = held.pop(rng.randrange(len(held)))
             after = machine.after(demand, count, mask, on)

@@ -52,7 +52,7 @@ def test_jobs_in_flight_go_on_where_they_run_and_end_when_their_work_is_done() -
 
 def test_the_compiled_engine_begins_in_the_middle_too() -> None:
     live = play(STATE)
-    assert engine_cases.equal(engine_cases.compiled(TWO, STATE, "fifo", begins_s=40.0), live)
+    assert engine_cases.equal(engine_cases.compiled_schedule(TWO, STATE, "fifo", begins_s=40.0), live)
     assert live.begins_s == 40.0
 
 
@@ -87,7 +87,7 @@ def test_every_policy_plays_a_state_by_the_rules(policy: str) -> None:
 def test_a_run_that_is_overdue_ends_at_the_beginning() -> None:
     late = Job.single("late", Task("t", 3.0), 0.0, in_flight=(InFlight(1.0, (Share(0),)),))
     assert ends(play([late])) == {"late": 40.0}
-    assert engine_cases.compiled(TWO, [late], "fifo", begins_s=40.0).log == play([late]).log
+    assert engine_cases.compiled_schedule(TWO, [late], "fifo", begins_s=40.0).log == play([late]).log
 
 
 def test_a_state_in_which_nothing_runs_and_no_job_is_to_come_begins_with_its_waiting_jobs() -> None:
@@ -130,7 +130,7 @@ def test_without_later_arrivals_metrics_count_the_jobs_that_waited() -> None:
 )
 def test_a_state_that_does_not_fit_names_job_and_node(job: Job, says: str) -> None:
     jobs = [STATE[0], job] if job.id != "long" else [job]
-    for run in (play, lambda jobs: engine_cases.compiled(TWO, jobs, "fifo", begins_s=40.0)):
+    for run in (play, lambda jobs: engine_cases.compiled_schedule(TWO, jobs, "fifo", begins_s=40.0)):
         with pytest.raises(ModelError, match=says):
             run(jobs)
 

@@ -352,7 +352,7 @@ def test_both_engines_know_where_a_speed_of_0_leaves_a_task() -> None:
     jobs = [single(f"j{n}", 1e200 if n % 5 == 3 else n % 4, n / 3, speeds=slow_on[n % 5]) for n in range(40)]
     for policy in ("fifo", "sjf"):
         live = ClusterKernel(MIXED, [*jobs]).run(POLICIES.create(policy)).log
-        assert engine_cases.compiled(MIXED, jobs, policy).log == live
+        assert engine_cases.compiled_schedule(MIXED, jobs, policy).log == live
 
 
 class Natural:

@@ -37,7 +37,7 @@ def test_the_job_with_less_work_left_by_the_ordered_sum_starts_first(pieces: int
     cluster, jobs = Cluster.of({"V100": 1}), jobs_of(pieces, whole_s)
     logs = [
         drive(ClusterScenario(cluster, jobs).kernel(0), POLICIES.create("srpt-work")).log,
-        engine_cases.compiled(cluster, jobs, "srpt-work").log,
+        engine_cases.compiled_schedule(cluster, jobs, "srpt-work").log,
     ]
     assert logs[0] == logs[1]
     started = [row.job for row in logs[0] if row.kind == Kind.STARTED]

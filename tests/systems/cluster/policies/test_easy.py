@@ -59,7 +59,11 @@ def test_a_candidate_that_ends_in_the_instant_of_the_reservation_goes_ahead(run,
     jobs = ((0, 0.6, 1), (0.5, 1, 2), (0.5, 0.1, 1))
     for policy in ("easy", "easy-sjf", "easy-lxf"):
         assert starts(run(policy, rows(*jobs), 2)) == [0, 0.6, 0.5]
-        assert starts(engine_cases.compiled(Cluster.of({"V100": 2}, per_node=2), rows(*jobs), policy)) == [0, 0.6, 0.5]
+        assert starts(engine_cases.compiled_schedule(Cluster.of({"V100": 2}, per_node=2), rows(*jobs), policy)) == [
+            0,
+            0.6,
+            0.5,
+        ]
 
 
 def test_an_end_on_a_slower_type_is_compared_to_the_last_bit(rows):
@@ -75,7 +79,7 @@ def test_an_end_on_a_slower_type_is_compared_to_the_last_bit(rows):
     ]
     kernel = ClusterKernel(cluster, jobs).run(POLICIES.create("easy"))
     assert starts(kernel)[1:] == [0, 0.5, 0.4]
-    assert engine_cases.compiled(cluster, jobs, "easy").log == kernel.log
+    assert engine_cases.compiled_schedule(cluster, jobs, "easy").log == kernel.log
 
 
 def test_a_task_of_no_work_goes_ahead_whatever_it_needs(run):

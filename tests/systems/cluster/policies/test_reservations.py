@@ -118,7 +118,7 @@ def test_every_resource_is_reserved(policy: str, expected, kinds: tuple[int, ...
         starts, submitted, cluster = simulated(policy, jobs)
         assert starts == expected(jobs), seed
         if policy == "easy":
-            log = engine_cases.compiled(cluster, submitted, "easy").log
+            log = engine_cases.compiled_schedule(cluster, submitted, "easy").log
             times = {row[2]: row[1] for row in log.since(0) if row[0] == Kind.STARTED}
             assert [times[at] for at in range(len(jobs))] == starts
 
