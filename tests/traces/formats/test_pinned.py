@@ -39,7 +39,7 @@ def read(folder: Path, sample: Sample, options: dict[str, Any]) -> Any:
     except DagsimError as error:
         # which fault of damaged JSON comes first, and where, depends on the version of Python
         return re.sub(
-            r":\d+: (the JSON is nested too deeply|invalid JSON).*",
+            r":\d+: (the JSON is nested too deeply|the JSON cannot be read|invalid JSON).*",
             ": invalid JSON",
             f"{type(error).__name__}: {error}",
         )
