@@ -471,7 +471,7 @@ class _Injection:
             yield f"started again, it ended with an error: {self.said[-300:]}"
         elif _run_folder(whole) is None and (now := _files(out)) != expected:
             differing = sorted(path for path in now.keys() | expected.keys() if now.get(path) != expected.get(path))
-            # warm ends with an error unless all that it needs can be loaded; what is already there is not compiled again
+            # warm itself ends with an error unless all that it needs can be loaded afterwards
             if self.name != "warm":
                 yield f"started again, it made other files: {differing}"
 
