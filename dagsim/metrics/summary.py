@@ -212,8 +212,8 @@ class Summary:
     area_weighted_jct_s: Annotated[
         float,
         "s",
-        "sum of area x JCT / sum of areas, where the area is the GPU-seconds with each task on its fastest allowed "
-        "GPU type",
+        "sum of area x JCT / sum of areas, where the area of a job is its GPU-seconds if each task runs on its "
+        "fastest allowed GPU type",
     ]
     wait_s: Annotated[Distribution, "s", _WAIT]
     queueing_s: Annotated[Distribution, "s", "the time in the system during which no task of the job is running"]

@@ -16,7 +16,7 @@ from dagsim.text import count_of
 
 
 class PowerState(IntEnum):
-    """The states of a node that is powered on demand."""
+    """The power states of a node that is switched on when it is needed."""
 
     OFF = 0
     """It is off and costs nothing."""

@@ -105,7 +105,7 @@ class RejectReason(IntEnum):
 
     @property
     def words(self) -> str:
-        """The reason in words."""
+        """A description of the reason."""
         return _REJECTED_BECAUSE[self]
 
 

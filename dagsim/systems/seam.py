@@ -286,7 +286,7 @@ class System:
 
     @property
     def sample(self) -> Sample:
-        """The kind of sample that one seed represents."""
+        """What one seed stands for: a generated workload, a whole trace or a window of a trace."""
         return Sample.SEED
 
     @property

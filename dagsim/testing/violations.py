@@ -43,7 +43,7 @@ def violations(
 
     With ``seconds``, a run must compute for as long as its task takes on the run's GPU type (to the
     last bit if no run of the task was stopped before, and the run had rate 1), and no task may end
-    with work left. An elastic task must make all of its progress. With ``keeps_work`` (no work is
+    with work left. An elastic task must complete all of its work. With ``keeps_work`` (no work is
     lost, and runs compute from their start), no task may do more than its work either. With
     ``whole``, every job must be completed or rejected at the end.
     """

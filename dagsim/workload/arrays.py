@@ -411,7 +411,7 @@ class JobArrays:
 
     def shifted(self, origin: float, scale: float) -> JobArrays:
         """Subtract ``origin`` from the jobs' times and multiply them by ``scale``. Deadlines keep
-        their distance from the arrival. The past before ``begins_s`` is shifted, but not scaled.
+        their distance from the arrival. Times before ``begins_s`` are shifted, but not scaled.
 
         With a scale other than 1, observed times no longer describe the real cluster, so
         observations are left out.

@@ -279,8 +279,8 @@ Simple: TypeAlias = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A part of a mixture: the distribution ``of``, chosen with probability ``weight`` (relative to
-    the other parts).
+    """A component of a mixture. The distribution is ``of``, and it is chosen with a probability
+    proportional to ``weight``.
     """
 
     weight: float

@@ -86,7 +86,7 @@ class _Cheapest(NamedTuple):
     cost: np.ndarray  # (V,)
     start_s: np.ndarray  # (V,): start, or mean busy time if preemption is allowed
     seconds: np.ndarray  # (V,): duration
-    held: np.ndarray  # (T, C): the amount that all copies hold in each cell, times seconds
+    held: np.ndarray  # (T, C): the resource-seconds that all copies hold in each cell
 
 
 class _Side(Protocol):

@@ -209,7 +209,7 @@ def resized(
     turns the date of GPUs that arrive later into seconds from the beginning of the run.
 
     Raises:
-        ConfigError: The GPUs to remove do not exist, or do not make whole nodes.
+        ConfigError: The GPUs to remove do not exist, or do not add up to whole nodes.
     """
     for gpus in remove:
         cluster = with_removed(cluster, gpus)

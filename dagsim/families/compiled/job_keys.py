@@ -53,7 +53,7 @@ class JobOrder(NamedTuple):
 
 
 def new_job_order(work: Work, key: int) -> JobOrder:
-    """Build the initial state of the order."""
+    """Build the initial ``JobOrder``."""
     best_s = work.best_s
     return JobOrder(
         rule=one_record(JOB_RULE, key=key),

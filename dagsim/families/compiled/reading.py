@@ -202,8 +202,8 @@ def _limits(jobs: JobArrays, seconds: np.ndarray, queues: QueueTree | None) -> n
 
 
 def _parents_first(base: np.ndarray, parent: np.ndarray, child: np.ndarray, waits: np.ndarray) -> np.ndarray:
-    """Return (n,) int32: tasks job by job, each after its parents, sorted by the length of the
-    longest chain before it."""
+    """Return (n,) int32: the tasks, grouped by job. Within a job, they are sorted by the
+    length of the longest chain before them, so parents come first."""
     depth, waiting = np.zeros(len(base), np.int64), np.flatnonzero(np.diff(waits))
     while True:
         below = np.maximum.reduceat(depth[parent] + 1, waits[:-1][waiting])

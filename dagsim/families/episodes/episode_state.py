@@ -90,7 +90,7 @@ class EpisodeState(NamedTuple):
     # Constants.
     facts: np.recarray  # (n,) FACT
     slowdown: np.ndarray  # (n, types) float64: log(seconds / seconds on the best type)
-    slowdown_units: np.ndarray  # (n, types, 2) int64: the same, as exact sums
+    slowdown_units: np.ndarray  # (n, types, 2) int64: the same in fixed point, which can be summed exactly
     fixed: np.ndarray  # (n, types, 10) float32: the columns that do not change while a task waits
     # (J,) float64: critical path of each job on arrival; 0 for jobs that can never run
     ideal_s: np.ndarray

@@ -246,7 +246,7 @@ def explain(question: Question, job: str, futures: int = FUTURES) -> Explanation
     past.move(t)
     hindrance = _hindrance(question, state, first, listed, present, task, zero_s)
     fates = {hindrance.fate, verdict_of(hindrance.reason).fate, verdict_of(stated).fate}
-    # if the start time is unknown to everybody, nothing is simulated
+    # if the start depends on something outside the data, nothing is simulated
     never, known = hindrance.fate is Fate.NEVER, Fate.OUTSIDE not in fates
     ahead = _ahead(present, task, listing, log) if task is not None else Ahead(0, 0, (), None, {})
     if hindrance.words == "waits for its turn":

@@ -1,4 +1,4 @@
-"""Rows of the queue at one time: the jobs for which forecasts are made, and what happened to them."""
+"""A snapshot of the queue as rows: the jobs to forecast, and what happened to them."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
 The header has lines with ``;`` (``; MaxProcs: 240``). Rows of 18 fields separated by blanks follow:
 job, submit, wait, run, allocated processors, CPU time, memory, requested processors, requested
 time, requested memory, status, user, group, executable, queue, partition, preceding job, think
-time. -1 means unknown; numbers may be floats. A Parquet table has the 18 fields as columns, in this
-order and under any names. Jobs are sorted by submit time.
+time. -1 means unknown; numbers may be floats. A Parquet table has the 18 fields as columns in this
+order; the names of the columns are ignored. Jobs are sorted by submit time.
 
 A log may have further fields. ``--map nodes=20`` names a field that holds the number of nodes of a
 job, as a number or as ``nodes=128`` within a text; a header line ``; Field 20: number of nodes``

@@ -313,7 +313,7 @@ class Gavel:
                     if placement is None:
                         break
                     yield Start(piece, placement)
-        # if the rules of the site, or other resources, hold up all of them, however little each has left
+        # if site rules or other resources prevent all starts, wait for a whole round
         if chosen and not any(run.task.order in micro_of for run in view.running.values()):
             self._ends_s = max(self._ends_s, now_s + self.round_s)
 

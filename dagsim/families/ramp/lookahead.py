@@ -319,8 +319,9 @@ _VERSION = 1
 
 
 class Memo:
-    """Step times by key. A key consists of the graph's digest, the splits, the pattern of the blocks,
-    the fabric, the rules and the orders.
+    """Step times by key. A key identifies everything that affects a step time: the graph's digest,
+    how its operations are split, the pattern of the blocks, the fabric, and how operations and flows
+    are ordered.
 
     Two jobs with the same key take exactly the same time, wherever they run, so the memo never
     changes a result.

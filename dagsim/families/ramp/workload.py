@@ -78,7 +78,7 @@ class UniformBeta:
     """A uniform distribution over a grid from ``least`` to ``most`` in steps of 10 ** -``decimals``.
 
     Raises:
-        WorkloadError: The limits are not positive, or in the wrong order.
+        WorkloadError: A limit is not positive, or ``least`` exceeds ``most``.
     """
 
     def __init__(self, least: float = 0.1, most: float = 1.0, decimals: int = 2) -> None:

@@ -11,7 +11,7 @@ from dagsim.cli.app import App, app, say
 from dagsim.cli.inspect import trace_app
 from dagsim.cli.options import Quiet, Strict
 
-site_app = App(help="Import a real cluster: nodes, queues, limits and its scheduler.", no_args_is_help=True)
+site_app = App(help="Import a real cluster: its nodes, queues, limits and scheduler.", no_args_is_help=True)
 app.add_typer(site_app, name="site")
 
 

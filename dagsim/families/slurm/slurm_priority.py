@@ -142,7 +142,7 @@ class PriorityBook:
 
     def user(self, account: str, user: str, now: float = -inf) -> str:
         """Return the name of a user's association with an account; create the association if
-        necessary. A new association counts in the factors from ``now`` on.
+        necessary. A new association affects the priority factors from ``now`` onwards.
         """
         account = account or "default"
         name = f"{account}/{user}"

@@ -41,7 +41,7 @@ def table(grid: Grid) -> str:
 
 
 def notes(lines: Iterable[str]) -> str:
-    """Return short paragraphs in small print."""
+    """Return the lines as HTML paragraphs in small type."""
     return "".join(element("p", line, class_="note") for line in lines)
 
 

@@ -651,7 +651,7 @@ class ClusterState(Forked):
             return
         self.judged.clear()
         self.returned_s = now
-        self.released += _LOOK_BACK + 1  # classes that did not fit have to search all nodes again
+        self.released += _LOOK_BACK + 1  # for classes that did not fit, all nodes must be searched again
         for demand in self.classes.values():
             if demand.terms is not None:
                 demand.open_to(site.open(demand.terms, now))

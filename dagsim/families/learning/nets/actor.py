@@ -183,9 +183,9 @@ class ActorNet(nn.Module, ABC):
         """Choose without computing gradients. Return the choices, (B,) or (B, heads) int64, and the
         log-probability of each, (B,), summed over the heads.
 
-        With only ``rng``, choices are sampled according to their probabilities. Without ``rng``, or
-        with ``explore``, the most likely choice is taken, except for a fraction ``explore`` of
-        random choices.
+        With only ``rng``, choices are sampled according to their probabilities. Without ``rng``, the
+        most likely choice is taken. With ``explore``, a random choice is taken with that
+        probability, and otherwise the most likely one.
         """
 
     @abstractmethod

@@ -149,7 +149,7 @@ class CheapHours:
 
 
 class _Bookings(DueTasks):
-    """Tasks sorted by their booked start, and the GPUs that are booked over time."""
+    """Tasks sorted by their booked start, and the number of GPUs booked at each time."""
 
     def __init__(self, tariff: Tariff, latest_s: Callable[[TaskState], float], machines: ClusterState) -> None:
         super().__init__(self._book, Queue(latest_s, machines))
@@ -180,8 +180,8 @@ class _Bookings(DueTasks):
         demand = task.demand
         able = sum(self._machines.capacity(demand, type_) for type_ in demand.types) * demand.demand.gpus + 1e-9
         booked = [span for span in self._booked if gpus and span[1] > first_s and not types.isdisjoint(span[3].types)]
-        # The cost is piecewise linear in the start time, so at a cheapest start the run starts or
-        # ends at a price change or next to another booking.
+        # The cost is piecewise linear in the start time, so there is a minimum at which the run
+        # starts or ends at a price change or next to another booking.
         starts = {first_s, last_s, *tariff.changes(first_s, last_s)}
         starts |= {time_s - run_s for time_s in tariff.changes(first_s + run_s, last_s + run_s)}
         starts |= {time_s for begin_s, end_s, _, _ in booked for time_s in (end_s, begin_s - run_s)}
