@@ -13,6 +13,7 @@ from pathlib import Path
 
 import make_pages
 import pytest
+import yaml
 from sources import WHOLE, trees
 from typer.testing import CliRunner
 
@@ -330,3 +331,15 @@ def test_the_first_program_of_the_guide_on_learning_prints_what_is_shown(capsys:
     code, shown = re.search(r"```python\n(.*?)```\n\n```\n(.*?)```", text, re.DOTALL).groups()  # type: ignore[union-attr]
     exec(compile(code, "learning.md", "exec"), {})
     assert capsys.readouterr().out == shown
+
+
+def test_blocks_of_code_keep_their_lines() -> None:
+    """Prose is wrapped; a block that was wrapped with it has no valid YAML, or a command in the middle of a line."""
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
+    block = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+    blocks = [(page, *each) for page in pages for each in block.findall(page.read_text(encoding="utf-8"))]
+    for page, kind, text in blocks:
+        if kind == "yaml":
+            assert isinstance(yaml.safe_load(text), dict | list | None), f"{page}: {text}"
+        assert not re.search(r"\S +\$ dagsim ", text), f"{page}: {text}"
+    assert {"yaml", "console"} <= {kind for _, kind, _ in blocks}
