@@ -157,8 +157,8 @@ def _module_at(path: Path) -> object:
     worker processes can import the module again.
     """
     file = path.expanduser().resolve()
-    if file in _BY_PATH:
-        return sys.modules[_BY_PATH[file]]
+    if (loaded := _loaded(file)) is not None:
+        return sys.modules[loaded]
     if not file.is_file():
         raise UnknownName(f"{path}: there is no such file")
     other = PathFinder.find_spec(file.stem)
@@ -180,11 +180,18 @@ def _module_at(path: Path) -> object:
     return module
 
 
+def _loaded(file: Path) -> str | None:
+    """Return the name of the module that was imported from ``file``; None if there is none, or if another
+    file has taken its name since then."""
+    name = _BY_PATH.get(file, "")
+    return name if getattr(sys.modules.get(name), "__file__", None) == str(file) else None
+
+
 def name_of(cls: type) -> str:
     """Return the name by which a class can be found again: ``file.py:Class`` if it was imported by
     path, otherwise ``module:Class``.
     """
-    by_name = {name: str(file) for file, name in _BY_PATH.items()}
+    by_name = {name: str(file) for file, name in _BY_PATH.items() if _loaded(file) is not None}
     return f"{by_name.get(cls.__module__, cls.__module__)}:{cls.__qualname__}"
 
 

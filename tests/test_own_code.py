@@ -379,3 +379,14 @@ def test_a_relative_path_allows_the_absolute_path_of_the_same_file(
     for other in (f"{tmp_path / 'mine.py'}:Other", f"{tmp_path / 'else.py'}:World"):
         with pytest.raises(CodeNotAllowed):
             names.check("system", other)
+
+
+def test_a_module_of_the_same_name_from_another_folder_is_not_taken_for_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load_config(None, [f"network.kind={folder / 'evil_net.py'}:Slow"])
+    (folder / "other").mkdir()
+    shutil.copy(folder / "evil_net.py", folder / "other")
+    monkeypatch.delitem(sys.modules, "evil_net")
+    monkeypatch.syspath_prepend(str(folder / "other"))
+    assert "kind: evil_net:Slow" in dump_config(load_config(None, ["network.kind=evil_net:Slow"]))
