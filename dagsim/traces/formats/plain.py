@@ -5,11 +5,9 @@ columns to these names, or gives a number for all rows (``gpus=0``). Required co
 ``arrival_s``, ``gpus`` or ``cpus``, and either ``duration_s`` or both ``start_s`` and ``end_s``.
 These columns are also allowed:
 
-==================
-=====================================================================================
+==================  =====================================================================================
 ``gpu_type``        GPU types that the job may use, ``A100-40|V100-16``; if empty, any
-``nodes``           number of nodes, instead of ``instances``: ``gpus``, ``cpus``, ``memory_gb`` are
-then totals
+``nodes``           number of nodes, instead of ``instances``: ``gpus``, ``cpus``, ``memory_gb`` are then totals
                     (``--read spread=true``: they are totals over any number of nodes)
 ``instances``       identical parallel instances, each with ``gpus`` GPUs and ``duration_s`` (1)
 ``gang``            whether the instances start together: yes or no (yes)
@@ -19,14 +17,12 @@ then totals
 ``model``           row of the throughput table, together with ``batch``
 ``priority``        larger is more urgent (0)
 ``tenant``          user, group or queue
-``user``            with ``account``, ``partition`` and ``qos``: attributes of a job in a batch
-system
+``user``            with ``account``, ``partition`` and ``qos``: attributes of a job in a batch system
 ``deadline_s``      point in time, on the same clock as ``arrival_s``
 ``start_s``         time at which the job really started, on the same clock
 ``end_s``           time at which the job really ended
 ``eligible_s``      earliest time at which the job could have started
-``state``           how the job ended; running and waiting jobs are dropped, and so are those
-cancelled without a run
+``state``           how the job ended; running and waiting jobs are dropped, and so are those cancelled without a run
 ``constraint``      features that the job's nodes must have, ``a100|v100``
 ``level``           network level, such as ``rack``; each gang lies within one domain of this level
 ``level_required``  whether the level is required (yes) or preferred (no)
@@ -34,8 +30,7 @@ cancelled without a run
 ``weight``          cost of one second of waiting (1)
 ``task``            name of a task: rows with the same ``id`` are then the tasks of one job
 ``parents``         names of the tasks that a task waits for, ``map|shuffle``
-==================
-=====================================================================================
+==================  =====================================================================================
 
 ``--map type=COLUMN`` means ``gpu_type``. Times are seconds, from any origin at or before the first
 arrival, or ISO dates. Durations are seconds or ``[DD-]HH:MM:SS``. Jobs are sorted by arrival.
