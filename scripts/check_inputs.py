@@ -685,8 +685,8 @@ def _pbs_demand(rng: Random, job: TrueJob) -> str:
         )
     name = rng.choice(("ngpus", "ngpus", "gpus"))
     if rng.random() < 0.2:  # a log that keeps only what was given
-        given = [f"({n}:ncpus={p.cpus}" + (f":ngpus={p.gpus})" if p.gpus else ")") for p in job.parts for n in p.nodes]
-        return f"exec_vnode={'+'.join(given)}"
+        slices = [f"({n}:ncpus={p.cpus}" + (f":ngpus={p.gpus})" if p.gpus else ")") for p in job.parts for n in p.nodes]
+        return f"exec_vnode={'+'.join(slices)}"
     chunks = "+".join(f"{len(p.nodes)}:ncpus={p.cpus}" + (f":{name}={p.gpus}" if p.gpus else "") for p in job.parts)
     return f"Resource_List.select={chunks} Resource_List.ncpus=1"
 
@@ -986,9 +986,9 @@ def write_flux(rng: Random, folder: Path) -> Written:
         if rng.random() < 0.7:
             entry |= {"ncores": nodes * part.cpus, "ngpus": nodes * part.gpus}
         else:
-            each = f"core[0-{part.cpus - 1}]" + (f",gpu[0-{part.gpus - 1}]" if part.gpus else "")
-            summary = f"rank[0-{nodes - 1}]/{each}"
-            summary = " ".join(f"rank{at}/{each}" for at in range(nodes)) if rng.random() < 0.5 else summary
+            cores = f"core[0-{part.cpus - 1}]" + (f",gpu[0-{part.gpus - 1}]" if part.gpus else "")
+            summary = f"rank[0-{nodes - 1}]/{cores}"
+            summary = " ".join(f"rank{at}/{cores}" for at in range(nodes)) if rng.random() < 0.5 else summary
             entry |= {"annotations": {"sched": {"resource_summary": summary}}}
         jobs.append(entry)
         known.append(Known.of(job))

@@ -286,7 +286,7 @@ class System:
 
     @property
     def sample(self) -> Sample:
-        """What one seed stands for: a generated workload, a whole trace or a window of a trace."""
+        """The meaning of one seed: a generated workload, a whole trace or a window of a trace."""
         return Sample.SEED
 
     @property

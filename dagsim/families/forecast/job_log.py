@@ -238,7 +238,7 @@ class _Requests(Sacct):
 def read_sacct_log(path: Path, options: TraceOptions) -> JobLog:
     """Read Slurm's accounting (a file, or a folder of files).
 
-    Every submission is kept, including those that were cancelled while they waited. A job that was
+    Every submission is kept, including jobs cancelled while waiting. A job that was
     requeued is one submission per attempt, so its earlier waits and runs count, too. Requests are
     read as if the jobs were still waiting, so that the resources, nodes, partitions and priorities
     that they got later do not leak in. Limits are those in the accounting.

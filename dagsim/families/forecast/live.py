@@ -169,9 +169,9 @@ class EarlierForecasts:
             raw = forecaster.raw(rows, past, abs(int(t // 60)))
             self._kept[t] = {id: place for place, id in enumerate(ids)}, raw
         places, raw = self._kept[t]
-        known = [number for number, id in enumerate(ids) if id in places]
-        order = [places[ids[number]] for number in known]
-        return forecasts_of(rows.chosen(known), {name: quantiles[order] for name, quantiles in raw.items()})
+        chosen = [number for number, id in enumerate(ids) if id in places]
+        order = [places[ids[number]] for number in chosen]
+        return forecasts_of(rows.chosen(chosen), {name: quantiles[order] for name, quantiles in raw.items()})
 
 
 class Question(NamedTuple):

@@ -27,7 +27,7 @@ def device_named(name: str) -> torch.device:
     otherwise the CPU.
 
     Raises:
-        ConfigError: There is no such name, or this machine has no such device.
+        ConfigError: The name is unknown, or this machine has no such device.
     """
     present = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
     if name == "auto":

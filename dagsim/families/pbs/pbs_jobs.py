@@ -593,8 +593,8 @@ def with_gpus(fields: dict[str, str]) -> dict[str, str]:
     if "gpus=" in needed and "gpu" not in asked:  # Torque keeps there what a prologue or a filter added
         fields = fields | {"Resource_List.nodes": needed}
     if not any(fields.get(f"Resource_List.{name}") for name in _ASKED):  # a log with what was given only
-        given = re.sub(r"\)\+\(", "+", fields.get("exec_vnode", "")).strip("()")
-        fields = fields | {"Resource_List.select": given}
+        chunks = re.sub(r"\)\+\(", "+", fields.get("exec_vnode", "")).strip("()")
+        fields = fields | {"Resource_List.select": chunks}
     return fields | {"gpus": total}
 
 

@@ -613,7 +613,7 @@ class SlurmMultifactor:
         read.
         """
         self._leaves: list[tuple[float, TaskState]] = []
-        """The tasks of those that have arrived, and when they leave."""
+        """For each of these jobs that has arrived, the time at which it leaves, and its task."""
         self._no_delay = False
         """True while suspended runs return, so that they continue without delay."""
 
@@ -626,11 +626,11 @@ class SlurmMultifactor:
         they left.
         """
         if self._unstarted is None:
-            found = view.unstarted(self._rules.is_refused) if self._rules.refuses_accounts else []
-            for job, _ in found:
+            refused = view.unstarted(self._rules.is_refused) if self._rules.refuses_accounts else []
+            for job, _ in refused:
                 for task in job.tasks:
                     task.ready_s = job.job.arrival_s if job.job.eligible_s is None else job.job.eligible_s
-            self._unstarted = sorted(found, key=lambda entry: -entry[0].tasks[0].ready_s)
+            self._unstarted = sorted(refused, key=lambda entry: -entry[0].tasks[0].ready_s)
         while self._unstarted and self._unstarted[-1][0].tasks[0].ready_s <= view.now:
             job, until_s = self._unstarted.pop()
             self._rules.learn(view, job)

@@ -654,7 +654,8 @@ class PendingJobs:
 
     ``listing`` returns the entries for a new task, one per partition; ``ranks`` holds the priority
     of each slot; ``eligible_s`` returns the time from which a task may start. ``changed`` tells whether a
-    task has been added since the last backfill, apart from those that may start after ``known_s``.
+    task has been added since the last backfill, not counting tasks that may start only after
+    ``known_s``.
 
     Cost: a binary search and a shift of the list per task added or removed, and O(n log n) when all
     priorities change.

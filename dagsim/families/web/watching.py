@@ -34,7 +34,7 @@ HORIZONS = {"under 10 min": 600.0, "10 min to 1 h": 3600.0, "1 h to 4 h": 14400.
 STATED = "slurm"
 """The name of the scheduler's own estimates among the baselines."""
 BASELINES = (STATED, "history", "history_account", "qbets")
-"""The baselines whose medians are recorded: those that need no simulation."""
+"""Baselines that need no simulation; their medians are recorded."""
 _METHODS = ("forecast", *BASELINES)
 _HOUR_S = 3600.0
 
@@ -56,7 +56,7 @@ class Watched(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """How often jobs started near the median of a forecast, over some of the last week's forecasts."""
+    """Shares of the last week's forecasts, or of some of them, whose jobs started near the median."""
 
     n: int
     within: tuple[float, ...]

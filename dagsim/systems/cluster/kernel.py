@@ -320,7 +320,9 @@ class ClusterKernel(Forked):
             active.shows_truth = True
 
     def remind(self, policy: object) -> None:
-        """Give the policy the memory that it would have at the beginning, if the past is its own (``rehearse``)."""
+        """Give the policy the memory that it would have at the beginning, if the past is its own
+        (``rehearse``).
+        """
         again = None if self.frontier.past is None else rehearse(self, self.frontier.past, policy)
         self.reminded = again is not None
         if again is not None:

@@ -48,7 +48,7 @@ def known(estimates: Estimates, jobs: Iterable[Job] | JobArrays) -> Estimates:
 
 @dataclass(frozen=True, slots=True)
 class Knowledge:
-    """What policies know about the run times of some jobs. Every result contains its text as a
+    """Facts that policies know about the run times of some jobs. Every result contains its text as a
     line.
     """
 

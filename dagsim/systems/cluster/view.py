@@ -155,9 +155,9 @@ class ClusterView:
 
     @property
     def refused(self) -> Sequence[JobState]:
-        """The jobs that were rejected when they arrived at a site (``queues``), because they could
-        never run there. They are not in the system, but a scheduler that does not know this keeps
-        them in its queue.
+        """Jobs that were rejected on arrival at a site (``queues``), because they could never run
+        there. They are not in the system. Some schedulers do not detect this and keep such jobs in
+        their queue.
         """
         return self._frontier.refused
 
@@ -239,8 +239,8 @@ class ClusterView:
     def follow(self, listener: object) -> bool:
         """Send events to ``listener`` as to an ``index``, unless it already receives them. This is
         meant for listeners that store information about the past that no view shows. Call it at
-        each decision. In a fork, the copy of the listener receives the runs again. Return True if it did not
-        receive the events before.
+        each decision. In a fork, the copy of the listener receives the runs again.
+        Return True if the listener was added, and False if it already received events.
         """
         if listener in self._frontier.indexes:
             return False

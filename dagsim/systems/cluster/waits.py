@@ -94,7 +94,7 @@ class ReachedLimit(NamedTuple):
 
 
 class NextStep(NamedTuple):
-    """What a scheduler does with a waiting task at present, in the scheduler's own words."""
+    """The present treatment of a waiting task by a scheduler, in the scheduler's own words."""
 
     reason: str
     """Its name for the cause; ``None`` if the task starts."""
