@@ -181,6 +181,28 @@ def test_a_program_that_fails_is_an_error_with_its_log(tmp_path: Path, line: str
         play(shell(tmp_path, line), machines(1), [plain(0, 0.0)], timeout_s=2.0)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ("unknown", "at 0 s: the program bound the pod j0-0-0-1 to the node 'nowhere', which does not exist"),
+        ("full", "at 0 s: the program bound the pod j1-0-0-2 to the node 'n00', which has no room for it"),
+    ],
+)
+def test_a_wrong_binding_is_an_error(tmp_path: Path, wrong: str, message: str) -> None:
+    path = shell(tmp_path, f"WRONG={wrong} exec {sys.executable} -SE {FIRST_FIT}")
+    with pytest.raises(PolicyFailed, match=message):
+        play(path, machines(1, cpus=1), [plain(0, 0.0), plain(1, 0.0)])
+
+
+def test_requests_that_have_to_be_refused_change_nothing(tmp_path: Path, fake: str) -> None:
+    told = tmp_path / "told"
+    jobs = [plain(number, float(number)) for number in range(6)]
+    right = play(fake, machines(1), jobs)
+    path = shell(tmp_path, f"TOLD={told} WRONG=beside exec {sys.executable} -SE {FIRST_FIT}")
+    assert play(path, machines(1), jobs) == right
+    assert told.read_text().split() == ["409", "404", "400", "413", "400"] * len(jobs)
+
+
 def test_wrong_parameters_are_errors(tmp_path: Path, fake: str) -> None:
     with pytest.raises(UnknownName, match="there is no program '/no/such'"):
         KubeScheduler("/no/such")
