@@ -341,7 +341,8 @@ def test_workers_side_by_side_each_have_a_program_of_their_own(fake: str, tmp_pa
     def results(workers: int) -> str:
         out = tmp_path / f"run{workers}"
         words = [sys.executable, "-m", "dagsim", "eval", "--policy", f"kube-scheduler[binary={fake}]", "--seeds", "4",
-                 "--no-plots", "--workers", str(workers), "--config", str(config), "--set", "workload.count=8", "--out", str(out)]  # fmt: skip
+                 "--no-plots", "--workers", str(workers), "--config", str(config), "--set", "workload.count=8",
+                 "--out", str(out)]  # fmt: skip
         done = subprocess.run(words, capture_output=True, text=True, timeout=200)
         assert done.returncode == 0, done.stderr
         return done.stdout.partition("run folder")[0]
