@@ -147,7 +147,8 @@ def test_a_head_that_can_never_be_admitted_says_how_many_it_blocks(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("queue", "words"), [("i", "ClusterQueue idle is inactive (Stopped)"), ("x", "LocalQueue x or its ClusterQueue doesn't exist")]
+    ("queue", "words"),
+    [("i", "ClusterQueue idle is inactive (Stopped)"), ("x", "LocalQueue x or its ClusterQueue doesn't exist")],
 )
 def test_workloads_of_stopped_and_missing_queues_wait_for_a_person(tmp_path: Path, queue: str, words: str) -> None:
     file = dump(tmp_path, workload("w", queue, 0), workload("other", "p", 1))
