@@ -55,7 +55,12 @@ def main() -> None:
     )
     scaled = VecNormalize(envs, gamma=SETTINGS["gamma"], clip_obs=np.inf)
     model = MaskablePPO(
-        "MlpPolicy", scaled, seed=1, device="cpu", learning_rate=lambda left: LEARNING_RATE * max(left, 0.05), **SETTINGS
+        "MlpPolicy",
+        scaled,
+        seed=1,
+        device="cpu",
+        learning_rate=lambda left: LEARNING_RATE * max(left, 0.05),
+        **SETTINGS,
     )
     model.learn(options.steps)
     fold(scaled, model)
