@@ -97,8 +97,15 @@ def planned(folder: Path, queue: Queue, arrival_s: Floats, duration_s: Floats, b
     trace.write_text("\n".join(["id,arrival_s,start_s,gpus,duration_s", *rows]) + "\n", encoding="utf-8")
     nodes = f"{{name: n, gpu: T4, gpus: {queue.gpus}, count: {queue.servers // queue.gpus}}}"
     cluster.write_text(f"cluster: {{groups: [{nodes}]}}\n", encoding="utf-8")
-    asked = {"cluster": str(cluster), "policy": "fifo", "prices": ["none"], "out": folder, "on": "local:1"}
-    return plan(trace, f"wait_s.p95<{bound_s}", **asked)
+    asked: dict[str, Any] = {
+        "cluster": str(cluster),
+        "policy": "fifo",
+        "prices": ["none"],
+        "out": folder,
+        "on": "local:1",
+    }
+    size: SizePlan = plan(trace, f"wait_s.p95<{bound_s}", **asked)
+    return size
 
 
 class Checked(NamedTuple):
@@ -106,7 +113,7 @@ class Checked(NamedTuple):
 
     queue: str
     log_p95: float
-    today_p95: float
+    today_p95: float | None
     least: int
     """Fewest GPUs, in whole nodes, of the independent simulation."""
     planned: int | None
@@ -119,7 +126,7 @@ class Checked(NamedTuple):
     @property
     def right(self) -> bool:
         """True if today's p95 and the smallest size are right."""
-        near = abs(self.today_p95 - self.log_p95) <= 0.005 * self.log_p95
+        near = self.today_p95 is not None and abs(self.today_p95 - self.log_p95) <= 0.005 * self.log_p95
         return near and self.planned is not None and abs(self.planned - self.least) <= self.node
 
     @property

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterator
 
 import check_site
 import pytest
 
 from dagsim.errors import Stalled
-from dagsim.model import Cluster, Job, Node, Request, Task, TaskGraph, gpu_type
+from dagsim.model import Cluster, Decision, Job, Node, Request, Start, Task, TaskGraph, gpu_type
 from dagsim.model.log import Kind, RejectReason, Schedule
 from dagsim.model.queues import Caps, NodeOutage, NodeReservation, Qos, QueueNode, QueueTree
+from dagsim.systems.cluster.api import ClusterView
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import drive
@@ -54,6 +56,26 @@ def test_what_became_ready_as_late_as_possible_does_not_run_into_a_reservation(p
     assert starts(late) == {"first": 0.0, "second": 90.0}
     exact = play(one, queues, [job("first", 20.0), job("second", 40.0, 20.0)], policy)
     assert starts(exact) == {"first": 0.0, "second": 20.0}
+
+
+class Listener:
+    """Start everything at once; keep what the view says of rejected jobs."""
+
+    def __init__(self) -> None:
+        self.shown: list[tuple[float, list[str]]] = []
+
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
+        self.shown.append((view.now, [active.job.id for active in view.rejected]))
+        yield from [Start(task, placement) for task in view.ready if (placement := view.fit(task))]
+
+
+def test_a_rejected_job_is_shown_when_it_arrives_and_not_kept() -> None:
+    jobs = [job("a", 30.0), Job.single("never", Task("t", 5.0, gpus=9), 10.0), job("b", 5.0, 20.0)]
+    policy = Listener()
+    kernel = ClusterScenario(TWO, jobs, queues=QueueTree(qos=(Qos("q"),))).kernel(0)
+    schedule = kernel.run(policy)
+    assert rejected(schedule) == {"never": RejectReason.TOO_LARGE}
+    assert {at_s: ids for at_s, ids in policy.shown if ids} == {10.0: ["never"]}
 
 
 STUCK = {
