@@ -72,11 +72,11 @@ class CellWork:
             check_code(self.code)
         config, log = self._config(cell), None
         try:
-            played = self._set_aside(cell) or play_policy(config, cell.policy, cell.seed, tell)
+            played = self._set_aside(cell) or play_policy(config, cell.policy, cell.seed, tell, name=cell.name)
             log = partial(log_of, played)
             run = run_of(played.outcome(config), self.keep)
         except Exception as error:
-            lost = CellRun(cell.policy, cell.seed) if log is None else log()
+            lost = CellRun(cell.name, cell.seed) if log is None else log()
             if self.raises or not isinstance(error, SimulationError | PluginError):
                 error.__dict__["log"] = replace(lost, id=cell.id)  # lets the code that catches the error keep the log
                 raise
