@@ -174,7 +174,7 @@ def _advice(cell: Cell, run: CellRun) -> str:
     """
     if "engine" not in run.timing:
         return ""
-    return cell.config.world.faster_engine(cell.policy, EngineUse(**run.timing["engine"]), run.timing["wall_s"])
+    return cell.config.whole_system.faster_engine(cell.policy, EngineUse(**run.timing["engine"]), run.timing["wall_s"])
 
 
 def _paired(cells: Sequence[Cell], runs: Iterator[CellRun]) -> Iterator[tuple[Cell, CellRun]]:

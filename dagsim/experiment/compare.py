@@ -416,7 +416,7 @@ def _inputs(folder: Store, schedule: Schedule) -> tuple[ClusterScenario, list[Jo
     Raises:
         InputError: The run belongs to another system, or its trace is missing or has changed.
     """
-    if not folder.config.world.has_top_keys:
+    if not folder.config.whole_system.has_top_keys:
         raise InputError(f"{folder.path}: CPUs, memory and limits are only known for the GPU cluster")
     try:
         folder.check_trace()

@@ -105,7 +105,8 @@ def check_code(code: str) -> None:
 
 def with_trace_at(config: Config, path: str) -> Config:
     """Return ``config`` with its trace at another path, or ``config`` itself if it has no trace."""
-    return config if config.world.trace_path is None else config.model_copy(update=config.world.read_from(path))
+    system = config.whole_system
+    return config if system.trace_path is None else config.model_copy(update=system.read_from(path))
 
 
 class CellExecutor(Protocol):

@@ -375,7 +375,7 @@ class Cell:
         Raises:
             ConfigError: The file does not exist.
         """
-        path = self.config.world.trace_path
+        path = self.config.whole_system.trace_path
         return None if path is None else (digest(path), path)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -423,7 +423,7 @@ def _pickled(config: Config) -> bytes:
 def _content(config: Config, policy: str) -> str:
     """Return a text that contains everything that the results of a cell depend on, except its seed."""
     described = {key: value for key, value in plain(config).items() if key not in _NOT_THE_CELL}
-    trace = config.world.trace_path
+    trace = config.whole_system.trace_path
     if trace is not None:  # compare the contents of the trace, not its path
         part, key = ("workload", "path") if "workload" in described else ("system", "trace")
         described = {**described, part: {**described[part], key: digest(trace)}}

@@ -118,7 +118,7 @@ def facts_of(decider: object, notes: Iterable[str] = ()) -> dict[str, Any]:
 
 def measured(config: Config, schedule: Schedule) -> Summary:
     """Return every metric of a schedule, computed over the jobs that the configuration selects."""
-    summary = summarize(schedule, measured=config.world.measured)
+    summary = summarize(schedule, measured=config.whole_system.measured)
     return replace(summary, own=own_values(config.metrics, schedule)) if config.metrics else summary
 
 

@@ -773,6 +773,7 @@ def test_a_snapshot_of_kueue(tmp_path: Path) -> None:
     assert 0 < row["median_s"] <= 1800  # two GPUs are idle, but the quota is three
 
 
+@pytest.mark.family("slurm")
 def test_pages_of_the_queue_and_of_a_back_test(
     snapshot: list[str], scenario: ClusterScenario, backtest: Backtest, tmp_path: Path
 ) -> None:
