@@ -220,8 +220,6 @@ class Kueue:
         """Runs of preempted workloads that began at the same time."""
         self._refused: dict[str, TaskState] = {}
         """Workloads of jobs that were rejected on arrival, but that Kueue keeps in their queues, with one task each."""
-        self._seen = 0
-        """The number of rejected jobs that have been looked at."""
         self._number = 0
 
     def _engine(self, objects: KueueObjects) -> Admission:
@@ -287,10 +285,8 @@ class Kueue:
         """Submit the workloads of rejected jobs that no topology of their queues can ever hold. Kueue
         does not reject them: they wait, and block a StrictFIFO queue for good.
         """
-        refused = view.refused[self._seen :]
-        self._seen += len(refused)
-        rules = self.wait_rules(view) if refused else None
-        for active in refused:
+        rules = self.wait_rules(view) if view.rejected else None
+        for active in view.rejected:
             task = active.tasks[0]
             carried = self._site.workload(task)
             if rules is None or carried is None or carried.spec is None or not any(rules.never(task)):
