@@ -20,7 +20,7 @@ import numpy as np
 
 from dagsim.errors import RunFolderError
 from dagsim.experiment.simulate import Outcome, Played
-from dagsim.files import parsed_json, replaced
+from dagsim.files import parsed_json, replaced, why_unreadable
 from dagsim.metrics import jobs_table, runs_table, to_csv
 from dagsim.metrics.series import JobSeries
 from dagsim.model import Cluster, JobFacts
@@ -458,7 +458,7 @@ def whole_lines(path: Path) -> list[bytes]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise RunFolderError(f"{path}: cannot be read: {error.strerror}") from None
+        raise RunFolderError(f"{path}: {why_unreadable(error)}") from None
     return lines if not lines or lines[-1].endswith(b"\n") else lines[:-1]
 
 

@@ -74,8 +74,13 @@ class RunStore(Store):
         Raises:
             RunFolderError: ``root`` cannot be written to, or ``name`` is not a single line of text.
         """
-        if name is not None and not (name.strip() and name.isprintable() and len(name) <= LONGEST_NAME):
-            raise RunFolderError(f"--name {name!r}: expected a line of text of at most {LONGEST_NAME} characters")
+        if name is not None and not (
+            name.strip() and name.isprintable() and len(name) <= LONGEST_NAME and not set(name) & set("/\\")
+        ):
+            raise RunFolderError(
+                f"--name {name!r}: expected a line of text of at most {LONGEST_NAME} characters, without slashes (use "
+                "--out for a folder)"
+            )
         created = now or datetime.now(UTC)
         what = "-".join(map(slug, filter(None, (label or config.policy, name))))
         called = f"{created:%Y%m%dT%H%M%SZ}-{command}-{what}-s{config.seed}-{config_hash(config)[:6]}"

@@ -16,6 +16,7 @@ from dagsim.errors import ConfigError, WorkloadError
 from dagsim.model import Cluster, Job
 from dagsim.model.streams import stream
 from dagsim.seeds import REPORT, VALIDATION, WINDOWS, part_of
+from dagsim.text import count_of
 from dagsim.traces import Source, Trace, TraceOptions, format_of, open_trace, reader
 from dagsim.traces.fields import instant_s
 from dagsim.workload.arrays import JobArrays
@@ -197,8 +198,8 @@ class TraceFile:
         most = most_windows(jobs, self.window, part)
         if not most:
             raise WorkloadError(
-                f"{self.path}: a window of {self.window:,} jobs does not fit into "
-                f"{'the' if (low, high) == (0, jobs) else f'jobs {low:,} to {high:,} of'} {jobs:,} jobs "
+                f"{self.path}: a window of {count_of(self.window, 'job')} does not fit into "
+                f"{'the' if (low, high) == (0, jobs) else f'jobs {low:,} to {high:,} of'} {count_of(jobs, 'job')} "
                 "in the log; choose shorter windows (--windows NxJOBS)"
             )
         pool = next((pool for pool in (WINDOWS, REPORT, VALIDATION) if seed in pool), None)
@@ -210,8 +211,9 @@ class TraceFile:
             return range(first, first + self.window)
         if number >= most:
             raise WorkloadError(
-                f"{self.path}: window {number + 1} of {self.window} jobs would overlap others in jobs "
-                f"{low} to {high} of {jobs}, where only {most} windows fit; choose fewer or shorter "
+                f"{self.path}: window {number + 1} of {count_of(self.window, 'job')} would overlap others in jobs "
+                f"{low} to {high} of {jobs}, where only "
+                f"{count_of(most, 'window fits', 'windows fit')}; choose fewer or shorter "
                 "windows"
             )
         return spread_windows(jobs, most, self.window, part)[spread_order(most)[number]]
@@ -278,7 +280,8 @@ class TraceFile:
         jobs, begins_s = part
         if not len(jobs) or not jobs.arrival_s[-1] > begins_s:
             raise WorkloadError(
-                f"{self.path}: the load cannot be scaled, because {len(jobs)} jobs arrive in this part of the trace"
+                f"{self.path}: the load cannot be scaled, because "
+                f"{count_of(len(jobs), 'job arrives', 'jobs arrive')} in this part of the trace"
             )
         meter = LoadMeter(cluster, runtime)
         meter.arrivals.begins_s = begins_s

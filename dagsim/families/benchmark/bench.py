@@ -35,7 +35,7 @@ from dagsim.experiment.plan import Axis, Cell, Plan, SweepGrid
 from dagsim.experiment.provenance import code_digest, digest, provenance
 from dagsim.experiment.store import Store
 from dagsim.families.bounds.bound import bound_of, bounded
-from dagsim.files import parsed_json
+from dagsim.files import parsed_json, why_unreadable
 from dagsim.metrics.standings import PolicyResult, not_done, standings
 from dagsim.model.arithmetic import differences, ordered_sum
 from dagsim.model.streams import stream
@@ -345,9 +345,7 @@ def _facts(result: PolicyResult, undone: int) -> dict[str, Any]:
     pair = result.pair
     if undone or pair is None:
         reason = (
-            f"no score: {count_of(undone, 'job', 'jobs')} not done that the reference completes"
-            if undone
-            else result.words
+            f"no score: {count_of(undone, 'job')} not done that the reference completes" if undone else result.words
         )
         return {"ratio": None, "low": None, "high": None, "verdict": reason, "seeds": result.n}
     ends = (pair.ratio, pair.low, pair.high)
@@ -373,7 +371,9 @@ def read_entry(path: Path) -> dict[str, Any]:
     """
     try:
         content = parsed_json(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise InputError(f"{path}: {why_unreadable(error)}") from None
+    except ValueError as error:
         raise InputError(f"{path}: cannot be read as a benchmark entry ({error})") from None
     if not isinstance(content, dict) or content.get("format") != _FORMAT:
         raise InputError(f"{path}: not a benchmark entry; create one with `dagsim bench run`")

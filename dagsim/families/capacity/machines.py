@@ -15,12 +15,15 @@ from dagsim.errors import ConfigError
 from dagsim.model import OnDemand
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.gpu import GPU_TYPES, LIST_PRICES, canonical, gpu_type
-from dagsim.registry import nearest
+from dagsim.registry import choices, nearest
 from dagsim.systems.cluster.section import ClusterSection, NodeGroup
+from dagsim.text import count_of
 
 _ASKED = re.compile(r"([1-9][0-9]{0,6})x([A-Za-z0-9][A-Za-z0-9._-]*)(?::([^:@\s]+))?(?:@(\S+))?")
 _ACCEPTED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)=([A-Za-z0-9][A-Za-z0-9._-]*)(?::([0-9.]+))?")
 _PER_NODE = 8
+_PARTIAL = "-part"
+"""Ending of the name of a new group whose node has fewer GPUs than the others."""
 """GPUs per node for a type that the cluster does not have."""
 
 
@@ -184,9 +187,17 @@ def with_memberships(config: Config) -> Config:
 
 
 def joined(cluster: ClusterSection, changed: ClusterSection) -> list[str]:
-    """Describe the partitions that the new nodes of a changed cluster join, and when they arrive."""
+    """Describe the new nodes of a changed cluster: those with fewer GPUs than the others of their type,
+    the partitions that they join, and when they arrive.
+    """
     names = {group.name for group in cluster.groups}
-    return [
+    partial = [
+        f"warning: the added {group.gpu} GPUs do not fill whole nodes: the last new node has only "
+        f"{count_of(group.gpus, 'GPU')}, and only these are paid for"
+        for group in changed.groups
+        if group.name not in names and group.name.endswith(_PARTIAL)
+    ]
+    return partial + [
         f"New nodes ({group.count} of {group.gpus} {group.gpu or 'GPUs'}) "
         + " and ".join(
             [f"are in {'partition ' + ', '.join(group.partitions) if group.partitions else 'no partition'}"]
@@ -236,7 +247,7 @@ def with_added(cluster: ClusterSection, gpus: GpuCount, from_s: float = 0.0) -> 
     more = [] if not whole else [like.model_copy(update={"name": name, "count": whole, "hosts": None})]
     if rest:
         part = {"cpus": like.cpus * rest / like.gpus, "memory_gb": like.memory_gb * rest / like.gpus}
-        more.append(like.model_copy(update={"name": f"{name}-part", "count": 1, "hosts": None, "gpus": rest, **part}))
+        more.append(like.model_copy(update={"name": name + _PARTIAL, "count": 1, "hosts": None, "gpus": rest, **part}))
     return _of(cluster, [*cluster.groups, *more])
 
 
@@ -251,7 +262,7 @@ def with_removed(cluster: ClusterSection, gpus: GpuCount) -> ClusterSection:
     chosen = [group for group in groups if not gpus.partition or gpus.partition in group.partitions]
     there = sum(_gpus(group, gpus.type) for group in chosen)
     if there < left:
-        raise ConfigError(f"--remove {gpus}: the cluster has only {there} GPUs of this type")
+        raise ConfigError(f"--remove {gpus}: the cluster has only {count_of(there, 'GPU')} of this type")
     for place in range(len(groups) - 1, -1, -1):
         group = groups[place]
         if group in chosen and _gpus(group, gpus.type):
@@ -325,10 +336,8 @@ def _like(cluster: ClusterSection, type_: str, partition: str = "") -> NodeGroup
     """
     partitions = _memberships(cluster)
     if partition and partition not in partitions:
-        hint = nearest(partition, partitions)
-        raise ConfigError(
-            f"{type_}:{partition}: there is no partition {partition!r}{hint}; known: {sorted(partitions)}"
-        )
+        hint = choices(partition, sorted(partitions)) if partitions else "; the cluster has none, so leave it out"
+        raise ConfigError(f"--add or --cloud {type_}:{partition}: there is no partition {partition!r}{hint}")
     same = [group for group in cluster.groups if _gpus(group, type_)]
     if same:
         inside = [group for group in same if partition in group.partitions]

@@ -23,6 +23,7 @@ from dagsim.metrics.standings import lower_is_better
 from dagsim.model.gpu import GPU_TYPES, canonical, gpu_type
 from dagsim.registry import nearest
 from dagsim.systems.cluster.section import ClusterSection
+from dagsim.text import count_of
 from dagsim.workload.accept import Accept
 from dagsim.workload.load import Load
 
@@ -538,7 +539,7 @@ class _Search:
     def _label(self, nodes: tuple[int, ...]) -> str:
         if not self.types:
             return f"{nodes[0]} nodes"
-        return " ".join(f"{count} {type_} nodes" for count, type_ in zip(nodes, self.types, strict=True))
+        return " ".join(count_of(count, f"{type_} node") for count, type_ in zip(nodes, self.types, strict=True))
 
     def _allowed(self, nodes: tuple[int, ...]) -> bool:
         cluster = self._cluster(nodes)

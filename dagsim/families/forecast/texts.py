@@ -34,7 +34,7 @@ def _interval(quantiles_s: Sequence[float]) -> str:
 
 def basis(answer: Prospect[Any]) -> str:
     """Describe the basis of a forecast: its futures, and the earlier times that calibrate it."""
-    several = f"{answer.futures:,} future{'s' if answer.futures > 1 else ''}"
+    several = count_of(answer.futures, "future")
     return f"{several}, calibrated at {answer.instants} earlier times" if answer.calibrated else several
 
 
@@ -75,7 +75,7 @@ def without_sentence(without: Sequence[WithoutForecast]) -> str:
     never = sum(job.kind == "never" for job in without)
     held = len(without) - never
     words = [
-        *([f"{count_of(never, 'job', 'jobs')} can never start under the present rules"] if never else []),
+        *([f"{count_of(never, 'job')} can never start under the present rules"] if never else []),
         *(
             [f"{count_of(held, 'job is held or waits', 'jobs are held or wait')} for other jobs or events"]
             if held
@@ -151,7 +151,7 @@ def why_sentences(answer: Explanation) -> list[str]:
 
 def _help(answer: Explanation) -> str:
     """Name the single change that lets a job start soonest."""
-    best, basis_ = answer.best, f"median of {answer.futures} futures"
+    best, basis_ = answer.best, f"median of {count_of(answer.futures, 'future')}"
     as_is = f"in {span(answer.median_s)}" if answer.median_s < inf else "in none of the futures of a week"
     if best is None:
         return f"As it is, it starts {as_is} ({basis_}); no single change that was tried is sooner."

@@ -19,7 +19,7 @@ import numpy as np
 from dagsim.errors import ConfigError
 from dagsim.families.gavel.round_ledger import Allocation, Allocator, GavelJob, Key, Situation
 from dagsim.model.arithmetic import ordered_sum
-from dagsim.registry import nearest
+from dagsim.registry import choices
 
 _PACKING_GAIN = 1.5
 """Sum of normalised rates above which FIFO packs two jobs."""
@@ -614,6 +614,6 @@ def allocator(name: str) -> Allocator:
     """
     make = GAVEL_POLICIES.get(name)
     if make is None:
-        hint = nearest(name, GAVEL_POLICIES) or f"; known: {', '.join(GAVEL_POLICIES)}"
+        hint = choices(name, GAVEL_POLICIES)
         raise ConfigError(f"gavel: there is no policy {name!r}{hint}")
     return make()

@@ -43,6 +43,7 @@ from dagsim.families.slurm.accounting import (
 from dagsim.families.slurm.submission import Submission, begin_after_s, submission
 from dagsim.model import Attempt, Job, Request, Task, TaskGraph
 from dagsim.model.arithmetic import numbered, ordered_sum
+from dagsim.text import count_of
 from dagsim.traces.batch import NOT_OVER
 from dagsim.traces.chunks import Table, local_seconds
 from dagsim.traces.fields import Dirty, count, finite_number
@@ -794,7 +795,7 @@ class _Reading:
                 continue
             detail = ""
             if (tasks := _array_tasks(attempt.id)) is not None:
-                reason, detail = "of array tasks that never ran", f"{tasks:,} tasks"
+                reason, detail = "of array tasks that never ran", f"{count_of(tasks, 'task')}"
                 self._note("array tasks never ran, at least", attempt.place, tasks)
             self._drop_row(reason, attempt.place, detail)
         if ran and not attempts[-1].is_over and not self.options.keep_partial:

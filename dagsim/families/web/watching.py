@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from dagsim.errors import InputError
 from dagsim.files import append, write_text
-from dagsim.text import printable
+from dagsim.text import count_of, printable
 
 _WEEK_S = 7 * 86400.0
 _LARGEST = 1 << 28
@@ -271,7 +271,10 @@ class Journal:
         share, count = self.coverage()
         if not count:
             return "No job with a forecast has started yet, so that nothing is known of the forecasts' coverage."
-        return f"Of the last week's {count:,} forecasts whose jobs have started, {100 * share:.0f}% held (of 90%)."
+        return (
+            f"Of the last week's {count_of(count, 'forecast')} whose jobs have started, "
+            f"{100 * share:.0f}% held (of 90%)."
+        )
 
 
 _STRIDE = 4 + len(BASELINES)

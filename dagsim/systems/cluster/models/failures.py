@@ -14,7 +14,7 @@ import numpy as np
 from simpy.events import Event
 
 from dagsim.errors import ModelError
-from dagsim.files import open_lines
+from dagsim.files import open_lines, why_unreadable
 from dagsim.model import Task
 from dagsim.model.streams import stream
 from dagsim.systems.cluster.clock import DISTURBANCES, Clock, Timer
@@ -301,7 +301,7 @@ class FailureLog:
                         raise ModelError(f"{self.path}:{number}: needs 0 <= start_s < end_s, got {start_s} and {end_s}")
                     yield node, start_s, end_s
         except OSError as error:
-            raise ModelError(f"failure log {self.path}: {error.strerror}") from None
+            raise ModelError(f"failure log {self.path}: {why_unreadable(error)}") from None
 
 
 @dataclass(slots=True)
