@@ -47,6 +47,8 @@ ALIASES = {
     "lower-bound": "bound",
 }
 """Other names for commands."""
+_EXPECTED = {"simulate": "eval", "run": "eval", "evaluate": "eval", "test": "eval"}
+"""Commands that newcomers expect, each with the one that does it."""
 SPELLINGS = {
     "--algo": ("--policy",),
     "--scheduler": ("--policy",),
@@ -195,6 +197,8 @@ class CommandGroup(typer.core.TyperGroup):
                 raise _ended(error, f"dagsim {error}", 2) from None
             path, commands = " ".join(["dagsim", *words[:-1]]), self.list_commands(ctx)
             near = nearest(args[0], commands if words[1:] else [*commands, *ALIASES])
+            if args[0] in _EXPECTED and not words[1:]:
+                near = f"; did you mean {_EXPECTED[args[0]]!r}?"
             raise _ended(InputError(), f"{path}: there is no command {args[0]!r}{near} ({path} --help)", 2)
         return super().resolve_command(ctx, args)
 
@@ -314,7 +318,7 @@ def _sentence(error: Any, group: Any) -> str:
                 near = f"; a reader takes it as --read {key}=VALUE"
             return f"{path} has no option {error.option_name}{near} ({path} --help)"
         case "MissingParameter":
-            about = "" if error.param is None else (error.param.help or "").rstrip(".")
+            about = "" if error.param is None else (error.param.help or "").partition(". ")[0].rstrip(".")
             what = f" ({about[:1].lower()}{about[1:]})" if about else ""
             example = re.search(r"Example: (.*)", getattr(command, "help", None) or "")
             return f"{path} needs {_named(error)}{what}" + (f"; example: {example[1]}" if example else "")
@@ -334,6 +338,8 @@ def _sentence(error: Any, group: Any) -> str:
                 "may match several files"
             )
         wanted = {"--policy": "a scheduler", "--config": "a configuration"}
+        if set(unexpected[1]) & set("./"):
+            wanted = {"--trace": "a log"} | wanted
         option = next((name for name in wanted if name in options), None)
         hint = f"; to choose {wanted[option]}, use {option} {unexpected[1]}" if option else ""
         return f"{path} takes no argument {unexpected[1]!r}{hint}"

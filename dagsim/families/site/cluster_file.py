@@ -12,11 +12,12 @@ import yaml
 
 from dagsim.config.schema import Config, config_in
 from dagsim.config.yaml import load
-from dagsim.errors import DagsimError, InputError
+from dagsim.errors import ConfigError, DagsimError, InputError
 from dagsim.families.site.node_lists import ImportedCluster, grouped, node_format, read_nodes
 from dagsim.families.site.site_import import log_in, read_site, site_files, site_parts, sites_in, with_jobs
 from dagsim.files import write_text
-from dagsim.model import GpuType, NodeOutage, NodePartition, NodeReservation, OnDemand, QueueTree
+from dagsim.model import GPU_TYPES, GpuType, NodeOutage, NodePartition, NodeReservation, OnDemand, QueueTree
+from dagsim.registry import choices
 from dagsim.systems.cluster.audit import Audit
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.policies import POLICIES
@@ -52,6 +53,9 @@ def import_site(
         TraceError, ConfigError: A file cannot be read, or an argument is wrong.
     """
     named, zone, files = named_gpus(gpus, "--gpu"), TraceOptions(timezone=timezone).zone(), site_files(paths)
+    for kind in named.values():
+        if kind not in GPU_TYPES:
+            raise ConfigError(f"--gpu: unknown GPU type {kind!r}{choices(kind, GPU_TYPES)} (dagsim list gpus)")
     site, origin = read_site(files, zone), ", ".join(path.name for path in paths)
     unmodelled: list[str] = []
     log: Trace | None = None
