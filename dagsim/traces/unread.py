@@ -111,7 +111,7 @@ _KINDS = tuple(
             (
                 "a configuration",
                 "give it with --config, and the log of the jobs as the trace",
-                r"(cluster|queues|policy|workload|system):(\s|$)",
+                r"(cluster|queues|policy|workload|system|seeds?|base|runtime):(\s|$)",
             ),
         )
     ]
