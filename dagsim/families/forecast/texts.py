@@ -193,6 +193,15 @@ def near(entry: Mapping[str, Any]) -> list[str]:
     return ["-" if entry[name] is None else f"{entry[name]:.2f}" for name in WITHIN_S]
 
 
+_BASELINES = {
+    "slurm": "Slurm's estimates",
+    "history": "past waits",
+    "history_account": "past waits of account",
+    "qbets": "QBETS",
+    "limits_history": "limits and past waits",
+}
+"""What baselines are called in tables, if not by their names in JSON."""
+
 PARTS = {"by_partition": "partition", "by_horizon": "median forecast"}
 """The parts of the scored forecasts, and what each is called."""
 
@@ -206,8 +215,8 @@ def parts_grids(scores: Mapping[str, Any], names: Sequence[str] = tuple(PARTS)) 
         for key, whole in scores[name].items():
             for of, entry in {"forecast": whole, **whole.get("baselines", {})}.items():
                 values = ["-" if entry[score] is None else f"{entry[score]:.2f}" for score in _SCORES]
-                cells.append((key or "all", of, f"{entry['n']:,}", *values, *near(entry)))
-        heads = (head, "", "rows", "coverage of 90%", "CRPS", "median error", *NEAR)
+                cells.append((key or "all", _BASELINES.get(of, of), f"{entry['n']:,}", *values, *near(entry)))
+        heads = (head, "", "rows", "coverage", "CRPS", "error", *NEAR)
         yield Grid(f"By {head}", heads, cells, texts=(0, 1))
 
 
@@ -218,7 +227,8 @@ def _near_sentence(scores: Mapping[str, Any]) -> str:
     """Describe how many starts are near the medians of the forecast, of Slurm's estimates and of the
     best baseline.
     """
-    rivals = {"Slurm's own estimates": "slurm", f"the baseline {scores['best_baseline']}": scores["best_baseline"]}
+    best = scores["best_baseline"]
+    rivals = {"Slurm's own estimates": "slurm", _BASELINES.get(best, str(best)): best}
     others = [
         f"{name} {', '.join(near(scores['baselines'][of]['raw']))}"
         for name, of in rivals.items()
@@ -230,27 +240,29 @@ def _near_sentence(scores: Mapping[str, Any]) -> str:
 
 def backtest_grid(scores: Mapping[str, Any]) -> Grid:
     """Return the table of scores of the forecast and of every baseline, on the same rows."""
-    entries = [("forecast", "", scores)]
+    entries = [("forecast", scores)]
     for name, kinds in scores["baselines"].items():
-        words = name.replace("_", " and " if name == "limits_history" else " of the ")
-        entries += [(words, kind, kinds[kind]) for kind in ("raw", "calibrated")]
+        words = _BASELINES.get(name, name)
+        entries += [(words, kinds["raw"]), (f"{words} *", kinds["calibrated"])]
     cells = []
-    for name, kind, entry in entries:
+    for name, entry in entries:
         is_point = not entry["coverage_90"]
         cells.append(
             (
                 name,
-                kind,
                 "-" if is_point else f"{entry['coverage_90']:.2f}",
                 f"{entry['crps_log']:.2f}",
                 f"{entry['median_abs_log']:.2f}",
                 *near(entry),
-                f"{entry['once']['crps_log']:.2f}",
                 f"{entry['ratio'][0]:.2f}" if "ratio" in entry else "",
             )
         )
-    heads = ("", "", "coverage of 90%", "CRPS", "median error", *NEAR, "CRPS, each once", "our CRPS / theirs")
-    notes = tuple(backtest_sentences(scores)[1:])
+    heads = ("", "coverage", "CRPS", "error", *NEAR, "ratio")
+    notes = (
+        "*: calibrated in the same way as the forecast. Coverage: share of starts in the 90% interval. Error: median "
+        "error of the median. Ratio: CRPS of the forecast / CRPS of this row.",
+        *backtest_sentences(scores)[1:],
+    )
     return Grid("Forecasts and baselines on the same rows", heads, cells, notes)
 
 
