@@ -124,7 +124,8 @@ def shapes_sentences(rows: Sequence[ExpectedShape]) -> list[str]:
 
 
 def why_sentences(answer: Explanation) -> list[str]:
-    """Return the explanation of a wait as sentences: its cause, the jobs ahead, and what would help."""
+    """Return the explanation of a wait as sentences: its cause, the jobs ahead, and what would
+    help."""
     lines = [answer.sentence]
     if not (answer.agrees or answer.is_early):
         lines.append(f"By the rules of the site, it {answer.hindrance.words}.")
@@ -159,8 +160,8 @@ def _help(answer: Explanation) -> str:
 
 
 def why_grids(answer: Explanation, top: int) -> Iterator[Grid]:
-    """Yield tables of the jobs ahead of a waiting job, of its priority, of the jobs that free what it
-    needs, and of the changes that were tried.
+    """Yield tables of the jobs ahead of a waiting job, of its priority, of the jobs that free what
+    it needs, and of the changes that were tried.
     """
     ahead = answer.ahead
     if ahead.jobs:
@@ -200,15 +201,16 @@ _BASELINES = {
     "qbets": "QBETS",
     "limits_history": "limits and past waits",
 }
-"""What baselines are called in tables, if not by their names in JSON."""
+"""Names of baselines in tables, where they differ from those in JSON."""
 
 PARTS = {"by_partition": "partition", "by_horizon": "median forecast"}
-"""The parts of the scored forecasts, and what each is called."""
+"""The parts of the scores in JSON, each with the heading of the column that names the parts."""
 
 
 def parts_grids(scores: Mapping[str, Any], names: Sequence[str] = tuple(PARTS)) -> Iterator[Grid]:
-    """Yield the scores of parts of the rows of a back-test: by partition, by the median forecast and by
-    kind. Slurm's own estimates and the best simple baseline stand beside the forecast."""
+    """Yield the scores of parts of the rows of a back-test: by partition, by the median forecast
+    and by kind. The scores of Slurm's own estimates and of the best simple baseline follow those of
+    the forecast."""
     for name in names:
         head = PARTS.get(name, "kind")
         cells = []
@@ -224,8 +226,8 @@ _SCORES = ("coverage_90", "crps_log", "median_abs_log")
 
 
 def _near_sentence(scores: Mapping[str, Any]) -> str:
-    """Describe how many starts are near the medians of the forecast, of Slurm's estimates and of the
-    best baseline.
+    """Describe how many starts are near the medians of the forecast, of Slurm's estimates and of
+    the best baseline.
     """
     best = scores["best_baseline"]
     rivals = {"Slurm's own estimates": "slurm", _BASELINES.get(best, str(best)): best}
