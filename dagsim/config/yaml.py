@@ -64,9 +64,7 @@ class Setting(NamedTuple):
 
 @dataclass(slots=True)
 class Document:
-    """A YAML value, with the position of each of its parts (``file:line:column`` or ``--set
-    key=value``).
-    """
+    """A YAML value, with the position of each part (``file:line:column`` or ``--set key=value``)."""
 
     value: Any
     source: str

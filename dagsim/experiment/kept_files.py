@@ -58,12 +58,13 @@ class CellRun:
     """Its name in tables; for a cell in a grid that is not listed yet, the policy."""
     seed: int
     workload: dict[str, Any] = field(default_factory=dict)
-    """Facts about its jobs, and under ``decider`` about its policy (``Outcome.decider``), if there are any."""
+    """Facts about its jobs, and under ``decider`` about its policy (``Outcome.decider``), if there
+    are any."""
     metrics: dict[str, Any] = field(default_factory=dict)
     at: Mapping[str, str] = field(default_factory=dict)
-    """The label of its value on each axis of a grid."""
+    """The label of the cell's value on each axis of a grid."""
     id: str = ""
-    """The id of its cell in a grid."""
+    """The id of the run's cell in a grid."""
     error: str = ""
     """The reason why it failed; empty if it did not."""
     timing: Mapping[str, Any] = field(default_factory=dict)
@@ -71,7 +72,7 @@ class CellRun:
     tables: Mapping[str, tuple[bytes, bytes]] = field(default_factory=dict)
     """The first line and the rows of each of ``TABLES``, compressed separately."""
     schedule: Mapping[str, bytes] = field(default_factory=dict)
-    """The files of its schedule, by file name extension."""
+    """The files with the schedule of the run, by file name extension."""
 
     @property
     def line(self) -> dict[str, Any]:
@@ -418,9 +419,9 @@ def value_in(line: Mapping[str, Any], key: str, file: str) -> Any:
 
 
 def check_shape(value: Any, shape: Any, where: object, *, inner: bool = False) -> None:
-    """Check the types in a JSON file. A shape is a type, a list of one shape, or a mapping with the
-    shapes of its keys (``None`` represents every key). Null is allowed everywhere except in lists.
-    Keys may be missing, except for those of an ``inner`` object.
+    """Check the types in a JSON file. A shape is a type, a list with one shape, or a mapping from
+    keys to their shapes (``None`` represents every key). Null is allowed everywhere except in
+    lists. Keys may be missing, except for those of an ``inner`` object.
 
     Raises:
         RunFolderError: A value has another type.

@@ -30,8 +30,8 @@ from dagsim.systems.seam import Scenario
 _CANNOT_MATTER = ("cli", "report", "testing", "configs", "workloads", "ARCHITECTURE.md", "py.typed")
 """Parts of the package that cannot affect the numbers of a cell. Everything else counts, including
 data files, so a new file is covered by default. ``configs`` and ``workloads`` exist only in the
-wheel; what a configuration takes from them is part of its own hash. A family declares itself if it
-cannot affect them (``shows_only``).
+wheel. The hash of a configuration includes what the configuration takes from them. A family
+declares itself if it cannot affect them (``shows_only``).
 """
 _STATING = ("__init__.py", "family.py")
 """Files in each family that every process reads."""

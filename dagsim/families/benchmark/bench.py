@@ -46,7 +46,7 @@ from dagsim.text import count_of
 
 SUITE = "v1"
 Division: TypeAlias = Literal["exact", "noisy", "hidden"]
-"""What policies for the GPU cluster know about durations (``Estimates``)."""
+"""Which durations policies for the GPU cluster see (``Estimates``)."""
 METRICS = ("queueing_s.p95", "utilization", "max_ftf")
 """Metrics shown beside the score."""
 _COUNTS = ("jobs_arrived", "jobs_completed", "jobs_unfinished", "preemptions")
@@ -148,8 +148,8 @@ def task_plan(task: BenchTask, entry: BenchEntry) -> Plan:
 
 
 def log_digest(files: Mapping[str, bytes]) -> str:
-    """Return the SHA-256 of the log and the jobs of a run: the uncompressed files of its schedule,
-    by file extension."""
+    """Return the SHA-256 of the log and of the jobs in a run. These are the uncompressed files of the
+    schedule, by file extension."""
     total = sha256()
     for ending in sorted(files):
         if ending in ("npy", "npz", "json.gz"):
@@ -230,8 +230,8 @@ def entry_file(
 
 
 def _config_digest(task: BenchTask, division: Division) -> str:
-    """Return the SHA-256 of the configuration of a task in a division: of its file, and of what
-    policies know about durations.
+    """Return the SHA-256 of a task's configuration in a division, which covers the file and the
+    durations that policies see.
     """
     return sha256(task.path.read_bytes() + division.encode()).hexdigest()
 
@@ -444,7 +444,7 @@ class PickedRun(NamedTuple):
     task: BenchTask
     cell: Cell
     line: Mapping[str, Any]
-    """What the file says about it."""
+    """The statements in the file about this entry."""
 
 
 def differing_bounds(content: Mapping[str, Any], picked: Iterable[PickedRun]) -> Iterator[str]:

@@ -53,8 +53,7 @@ class Relaxation(NamedTuple):
         return shortest
 
     def levels(self) -> list[np.ndarray]:
-        """Return edges by the depth of their child, so that all edges into a parent are in earlier
-        groups."""
+        """Group edges by the depth of the child, so that all edges into a parent are in earlier groups."""
         depth = np.zeros(len(self.job), np.int64)
         while len(self.parent):
             deeper = depth.copy()

@@ -301,7 +301,8 @@ def _of_use(choice: Alternative, use: OnDemandMonth, today: Alternative) -> str:
         wait_s, before_s = choice.trial.value("wait_s.mean"), today.trial.value("wait_s.mean")
         waits = f" Jobs wait {number(wait_s)} s on average, today {number(before_s)} s."
     return (
-        f"{choice.cluster} under {choice.policy}: {count_of(use.nodes, 'node on demand is', 'nodes on demand are')} up for "
+        f"{choice.cluster} under {choice.policy}: "
+        f"{count_of(use.nodes, 'node on demand is', 'nodes on demand are')} up for "
         f"{use.share:.1%} of the time "
         f"({number(use.node_hours)} node-hours and {number(use.boots)} boots a month){cost}.{waits}"
     )

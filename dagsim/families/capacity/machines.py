@@ -82,7 +82,8 @@ _POWERED = ("boot", "idle", "shutdown", "price")
 
 
 def read_on_demand(text: str, own: Collection[str] = ()) -> OnDemandGpus:
-    """Read a text such as ``16xH100,boot=300,idle=600`` or ``16xH100:gpu,boot=300,price=4.5,trigger=pending``.
+    """Read a text such as ``16xH100,boot=300,idle=600`` or
+    ``16xH100:gpu,boot=300,price=4.5,trigger=pending``.
 
     Raises:
         ConfigError: The text has another form, a value is out of range, or there is no such GPU type.
@@ -115,8 +116,8 @@ def read_on_demand(text: str, own: Collection[str] = ()) -> OnDemandGpus:
 
 
 def with_on_demand(cluster: ClusterSection, added: OnDemandGpus) -> ClusterSection:
-    """Return the cluster with more GPUs on nodes that are powered on demand, otherwise like the present
-    nodes of their type.
+    """Return the cluster with more GPUs on nodes that are powered on demand. Otherwise, the new
+    nodes are like the present ones with the same GPU type.
 
     Raises:
         ConfigError: The partition does not exist; or none is named, and no node has that type.
@@ -187,8 +188,8 @@ def with_memberships(config: Config) -> Config:
 
 
 def joined(cluster: ClusterSection, changed: ClusterSection) -> list[str]:
-    """Describe the new nodes of a changed cluster: those with fewer GPUs than the others of their type,
-    the partitions that they join, and when they arrive.
+    """Describe the new nodes in a changed cluster: a last node with fewer GPUs, the partitions that the
+    nodes join, and when they arrive.
     """
     names = {group.name for group in cluster.groups}
     partial = [

@@ -66,7 +66,8 @@ class Target:
         Without ``bounded``, a metric alone is enough, and every value meets it.
 
         Raises:
-            ConfigError: The text has another form, the metric does not exist, or more machines would make it worse.
+            ConfigError: The text has another form, the metric does not exist, or more machines
+            would make it worse.
         """
         match = _FORM.fullmatch(text)
         try:
@@ -163,7 +164,7 @@ class Targets:
         return replace(first, meets=meets, further=tuple([other.value for other in others]))
 
     def is_sure(self, met: Met) -> bool:
-        """Return True if all intervals lie on the right side of their bounds."""
+        """Return True if every interval is entirely on the right side of the bound."""
         values = (met.value, *met.further)
         return met.meets and all(one.is_sure_of(value) for one, value in zip(self.conditions, values, strict=True))
 

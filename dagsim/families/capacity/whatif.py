@@ -1,5 +1,5 @@
-"""Other clusters and other policies on a log. Each combination is one continuous run of all jobs, and
-all runs are kept in one folder.
+"""Other clusters and other policies on a log. Each combination is one continuous run of all jobs,
+and all runs are kept in one folder.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ _OBSERVED = {"wait_s.mean": "mean", "wait_s.p50": "median", "wait_s.p95": "p95"}
 
 
 def on_whole_log(config: Config) -> tuple[Config, LogDemand]:
-    """Return the configuration with the whole log as one run, and the demand of its jobs. A
+    """Return the configuration with the whole log as one run, and the total demand of the jobs. A
     requested load refers to today's cluster; the other clusters get the same arrivals.
 
     Raises:

@@ -49,7 +49,7 @@ def elastic_job_of(
 
 
 class _ElasticTask:
-    """An elastic task in the system, with what policies need to know about it.
+    """An elastic task in the system, with the facts that policies need.
 
     ``piece`` is the part of the task that is waiting or running; ``run`` is its run, or None while
     it is waiting. ``starts`` counts how often this policy has started the task.
@@ -569,8 +569,9 @@ def _largest_group(domains: Sequence[int], of_type: _Nodes) -> int:
 def _goodputs(
     task: _ElasticTask, options: tuple[Configuration, ...], nodes: _NodesByType, *, sia: bool = False
 ) -> np.ndarray:
-    """Return the goodput of the task on each configuration. It is 0 outside the task's range, on more
-    GPUs per node than were measured, and on more nodes of a type than one of its domains contains.
+    """Return the goodput of the task on each configuration. It is 0 outside the task's range, on
+        more GPUs per node than were measured, and on more nodes of a GPU type than a domain
+        contains.
 
     For ``sia``, goodput is relative to the smallest, and very small where the task may not run yet.
     """

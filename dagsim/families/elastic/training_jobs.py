@@ -64,7 +64,7 @@ class GoodputTraining:
     """The progress of a task by goodput models (``TrainingModel``), in samples at the efficiency of
     the initial batch. The task is done after ``samples``.
 
-    ``models`` are by GPU type; the empty name stands for all others. The batch is always the best
+    ``models`` are by GPU type. The empty name represents all other types. The batch is always the best
     for the placement.
 
     Raises:

@@ -55,7 +55,7 @@ class QueueLog:
 
     times: list[float]
     listings: list[dict[str, Listed]]
-    """For each time, the waiting jobs by the number of their submission."""
+    """For each time, the waiting jobs by the number of the submission."""
 
     def latest(self, t: float) -> int:
         """Return the index of the last listing at or before time ``t``; -1 if there is none."""

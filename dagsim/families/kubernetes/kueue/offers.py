@@ -132,7 +132,7 @@ class Site:
         )
 
     def requests(self, queue: ClusterQueue, demand: DemandClass) -> dict[str, float]:
-        """Return the resources of its queue that one instance of a task requests."""
+        """Return the resources, as named in the queue, that one instance of a task requests."""
         gpus, cpus, memory_gb, _ = demand.demand
         covered = [name for group in queue.resource_groups for name in group.covered_resources]
         asked = {"cpu": cpus, "memory": memory_gb * 2**30, _device(covered): gpus}
