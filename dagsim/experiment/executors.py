@@ -331,7 +331,7 @@ class _Pool(Generic[Item, Result]):
 _work: Callable[[Any, Callable[[int], None]], Any]
 """The work of this worker process."""
 _counts: Any
-"""The queue for counts; None if the parent does not listen."""
+"""The queue for counts, or None if the parent does not listen."""
 
 
 def _begin(pickled: bytes, counts: Any) -> None:

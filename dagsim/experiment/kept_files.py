@@ -116,7 +116,7 @@ def log_of(played: Played | Outcome) -> CellRun:
 
 
 def played_from(stem: Path, cluster: Cluster) -> Played | None:
-    """Read a simulation from the files of ``log_of`` whose names begin with ``stem``; None if there
+    """Read a simulation from the files of ``log_of`` whose names begin with ``stem``, or None if there
     are none or they cannot be used.
     """
     facts = stem.with_name(f"{stem.name}{FACTS_OF_LOG}")

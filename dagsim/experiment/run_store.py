@@ -30,7 +30,7 @@ class RunStore(Store):
     def __init__(self, path: Path, config: Config, manifest: dict[str, Any]) -> None:
         super().__init__(path, config, manifest)
         self._ends: dict[str, int] | None = None
-        """Length of each table after the last finished run; None if it has not been read yet."""
+        """Length of each table after the last finished run, or None if it has not been read yet."""
         self._count = 0
         """Number of finished runs, valid once ``_ends`` is read."""
 

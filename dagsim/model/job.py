@@ -569,10 +569,10 @@ class InFlight(NamedTuple):
     stopped: Literal["", "preempted", "failed"] = ""
     rows: tuple[int, int] = (-1, -1)
     """Rows of its start and its end in the log from which it comes, which determine the order of
-    simultaneous events; -1 if unknown.
+    simultaneous events, or -1 if unknown.
     """
     resumes: int = -1
-    """Row of the start of the stopped run whose instances these are; -1 if they had not run, or if
+    """Row of the start of the stopped run whose instances these are, or -1 if they had not run, or if
     the row is unknown."""
 
 

@@ -435,7 +435,7 @@ class Schedule:
     log: ScheduleLog = field(default_factory=ScheduleLog)
     seed: int = 0
     decision_s: float = 0.0
-    """Seconds that the policy took to decide, summed; 0 if they were not measured."""
+    """Seconds that the policy took to decide, summed, or 0 if they were not measured."""
     decisions: int = 0
     """Number of decisions that were executed."""
     ended_s: float = 0.0

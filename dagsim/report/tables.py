@@ -346,8 +346,8 @@ def contradictions(workloads: Iterable[Mapping[str, Any]], *, urgent: bool = Tru
 
 
 def knowledge_of(workloads: Iterable[Mapping[str, Any]]) -> Knowledge | None:
-    """Return what information policies had about run times in these runs; None for systems that do not
-    record this.
+    """Return what information policies had about run times in these runs, or None for systems that
+    do not record this.
     """
     from dagsim.systems.cluster.knowledge import Knowledge
 

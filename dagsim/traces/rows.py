@@ -473,7 +473,7 @@ class _Namesakes:
 
     def numbered(self, ids: np.ndarray, times: np.ndarray) -> np.ndarray | None:
         """Return the ids of the next part, with a number added to every id that earlier rows have
-        (``7``, ``7#2``); None if all ids are new.
+        (``7``, ``7#2``), or None if all ids are new.
         """
         code, names = distinct_texts(ids)
         hashes = _hashes(names)

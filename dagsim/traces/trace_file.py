@@ -44,7 +44,8 @@ class TraceFile:
     default: the number of seeds.
     """
     part: tuple[float, float] | None = None
-    """Part of the trace from which experiments take windows, as two fractions of its jobs; default: all."""
+    """Part of the trace from which experiments take windows, as two fractions of its jobs; default:
+    all."""
     measure: Measure | None = None
     """Range of jobs by arrival that metrics count, ``[first, last]``, in each window if there are
     windows; default: all.
@@ -290,7 +291,7 @@ class TraceFile:
 
     def part_of(self, trace: Trace) -> tuple[JobArrays, float] | None:
         """Return the jobs that arrive in the part of the log that is run, with their original times,
-        and the time at which that part begins; ``None`` if the whole log is run.
+        and the time at which that part begins, or ``None`` if the whole log is run.
 
         Raises:
             TraceError: The trace cannot be read.

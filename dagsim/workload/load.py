@@ -82,7 +82,7 @@ class ArrivalTimes:
 
     @property
     def span_s(self) -> float:
-        """Seconds from the beginning to the last arrival; 0 if there are no jobs."""
+        """Seconds from the beginning to the last arrival, or 0 if there are no jobs."""
         return self.last_s - (self.first_s if self.begins_s is None else self.begins_s) if self.jobs else 0.0
 
     @property

@@ -117,9 +117,9 @@ class BenchEntry(NamedTuple):
     """The policy for each system that is entered."""
     division: Division
     draw: int | None
-    """The number from which the test seeds are derived; None for development seeds."""
+    """The number from which the test seeds are derived, or None for development seeds."""
     seeds: int | None
-    """Number of seeds per task; None for the task's own number."""
+    """Number of seeds per task, or None for the task's own number."""
 
     def tasks(self, names: Iterable[str] = ()) -> list[BenchTask]:
         """Return the tasks whose system has a policy in this entry.
@@ -315,7 +315,7 @@ def scored(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _below(bounds: Sequence[float] | None, lines: Sequence[CellRun], metric: str) -> float | None:
-    """Return the geometric mean of bound / reference over the seeds; None if there is no bound."""
+    """Return the geometric mean of bound / reference over the seeds, or None if there is no bound."""
     if not bounds:
         return None
     ratios = [log(bound / line.metrics[metric]) for bound, line in zip(bounds, lines, strict=True)]

@@ -97,9 +97,10 @@ def scenario_bound(
 
     ``preemptive`` includes schedules that stop runs and resume them. They are also included if a
     failure keeps the work of the runs that it stops. ``measured`` counts only a range of jobs by
-    arrival, as in ``summarize``; all others run but do not count. With ``by_area``, the time of each
-    job is multiplied by its GPU-seconds on its fastest allowed types, as in ``area_weighted_jct_s``. Without
-    ``program``, small cases are not solved exactly. ``watch`` passes on the steps of the search.
+    arrival, as in ``summarize``; all others run but do not count. With ``by_area``, the time of
+    each job is multiplied by its GPU-seconds on its fastest allowed types, as in
+    ``area_weighted_jct_s``. Without ``program``, small cases are not solved exactly. ``watch``
+    passes on the steps of the search.
 
     Raises:
         InputError: The cluster can run none of the jobs, or jobs may be rejected.
@@ -182,7 +183,7 @@ def shares_of_the_way(
 
 
 def _comparable_sum(runs: Sequence[RunMetrics], bounds: Mapping[int, Bound]) -> float:
-    """Return the sum of the mean completion times; NaN if a bound does not hold for its run."""
+    """Return the sum of the mean completion times, or NaN if a bound does not hold for its run."""
     for run in runs:
         bound = bounds[run.seed]
         stopped = run.metrics["preemptions"] and not bound.preemptive

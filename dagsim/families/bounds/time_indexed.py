@@ -125,7 +125,7 @@ def _one_by_one(problem: Relaxation, start_s: np.ndarray) -> tuple[Relaxation, n
 
 
 def _common_unit(problem: Relaxation) -> float:
-    """Return the greatest common divisor of all arrivals and durations; 0 if it is below a
+    """Return the greatest common divisor of all arrivals and durations, or 0 if it is below a
     microsecond."""
     times_s = np.concatenate([problem.arrival_s, problem.seconds[np.isfinite(problem.seconds)]])
     for decimals in range(_DECIMALS + 1):

@@ -69,7 +69,7 @@ class OnDemandGpus(NamedTuple):
     gpus: GpuCount
     rule: OnDemand
     price: float | None = None
-    """Price of a GPU hour; None for that of ``--price``."""
+    """Price of a GPU hour, or None for that of ``--price``."""
 
     def __str__(self) -> str:
         stated = {"boot": self.rule.mean_boot_s, "idle": self.rule.idle_s, "shutdown": self.rule.shutdown_s or None}
@@ -282,7 +282,7 @@ def with_removed(cluster: ClusterSection, gpus: GpuCount) -> ClusterSection:
 
 def with_nodes(cluster: ClusterSection, counts: Mapping[str, int]) -> ClusterSection | None:
     """Return the cluster with the given numbers of nodes of some types and all other nodes
-    unchanged; ``None`` if no node is left, or none in a partition.
+    unchanged, or ``None`` if no node is left, or none in a partition.
 
     Remaining nodes keep their places, so today's numbers give today's cluster.
     """
@@ -304,7 +304,7 @@ def with_nodes(cluster: ClusterSection, counts: Mapping[str, int]) -> ClusterSec
 
 def proportional(cluster: ClusterSection, nodes: int) -> ClusterSection | None:
     """Return the cluster with a given total number of nodes and the current proportions between its
-    groups; ``None`` if a partition would have no node.
+    groups, or ``None`` if a partition would have no node.
 
     Each additional node goes to the group with the highest count / (2 granted + 1) (Webster's
     method), so a larger total never takes a node from a group.

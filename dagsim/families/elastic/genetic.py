@@ -36,7 +36,7 @@ class SearchedJob(Protocol):
 
     @property
     def restarts(self) -> int:
-        """Number of starts after the first; -1 before that."""
+        """Number of starts after the first, or -1 before that."""
         ...
 
     @property
@@ -46,7 +46,7 @@ class SearchedJob(Protocol):
 
     @property
     def goodput(self) -> GoodputModel | None:
-        """The goodput model fitted to the job's runs so far; None before the first start."""
+        """The goodput model fitted to the job's runs so far, or None before the first start."""
         ...
 
     @property

@@ -86,14 +86,14 @@ class OptimusOracle:
         return allocations
 
     def _gain_s(self, job: SteppedJob, replicas: int) -> float:
-        """Return the seconds that the job would save with one more replica; 0 if it may not have
+        """Return the seconds that the job would save with one more replica, or 0 if it may not have
         more."""
         if replicas >= job.most_replicas(job.job.batch):
             return 0.0
         return (self._step_s(job, replicas) - self._step_s(job, replicas + 1)) * self._iterations_left(job)
 
     def _iterations_left(self, job: SteppedJob) -> float:
-        """Return the number of iterations after the current epoch; 1 in the last epoch."""
+        """Return the number of iterations after the current epoch, or 1 in the last epoch."""
         profile, epoch = job.job.profile, job.training.epoch + 1
         if epoch >= profile.application.epochs:
             return 1.0

@@ -56,7 +56,7 @@ class LinkFlow:
         self.ends_s = inf
         """Time in seconds at which the flow ends if its rate does not change."""
         self.number = -1
-        """Position in the order in which flows started; -1 before."""
+        """Position in the order in which flows started, or -1 before."""
         self.bottleneck = _CAP
 
     @property

@@ -238,7 +238,7 @@ class _Program:
         self._bounds = np.array([1.0] * count + [float(situation.gpus[name]) for name in self.types])
 
     def best(self, gain: np.ndarray) -> np.ndarray | None:
-        """Return the shares with the largest sum of ``gain`` times share; None if HiGHS finds no
+        """Return the shares with the largest sum of ``gain`` times share, or None if HiGHS finds no
         solution.
         """
         return _solved(-gain, self._limits, self._bounds)[0]
@@ -262,7 +262,7 @@ class _Program:
 
     def spread(self, floors: np.ndarray) -> np.ndarray | None:
         """Return shares that are far from all limits and give each job a rate of at least its
-        ``floors``; None if none are found.
+        ``floors``, or None if none are found.
         """
         limits, bounds = _stacked([[self._limits], [-self.rates]]), np.concatenate([self._bounds, -floors])
         return _middle(np.zeros(limits.shape[1]), limits, bounds, 0.0)

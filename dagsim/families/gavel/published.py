@@ -100,7 +100,7 @@ class Gavel:
         self._ends_s = -inf
         """Time at which the current round ends."""
         self._still_s = -inf
-        """Time until which the rounds after the present one change nothing; -inf if there are
+        """Time until which the rounds after the present one change nothing, or -inf if there are
         none."""
 
     @property
@@ -148,7 +148,7 @@ class Gavel:
             yield Wait(max(wake_s, self._still_s))
 
     def _still(self, view: ClusterView, ledger: GavelLedger, waiting: WaitingTasks) -> float:
-        """Return the time until which rounds change nothing; -inf if that is not long, or not
+        """Return the time until which rounds change nothing, or -inf if that is not long, or not
         certain.
 
         All tasks must run, each at a rate that only a decision can change. They must not be nearly
@@ -334,7 +334,7 @@ class _ModelledPairs:
 
 
 def _partner(view: ClusterView, task: MicroTask, order: int) -> Run | None:
-    """Return the run of the pair's other job if it is already running alone on its GPUs; None if
+    """Return the run of the pair's other job if it is already running alone on its GPUs, or None if
     there is no such run.
     """
     others = [run for run in view.running.values() if run.task.order in task.key and run.task.order != order]

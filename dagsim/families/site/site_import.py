@@ -86,7 +86,7 @@ def site_parts() -> list[str]:
 
 
 def log_in(paths: Sequence[Path]) -> Trace | None:
-    """Return the log in a site's folder; None if there is none, or if it can be read only with
+    """Return the log in a site's folder, or None if there is none, or if it can be read only with
     options.
     """
     with suppress(DagsimError):

@@ -285,7 +285,7 @@ class _Times(NamedTuple):
         return plain & ~np.isneginf(times["End"]) & ~np.isneginf(times["Eligible"])
 
     def moment(self, name: str, row: int) -> float | None:
-        """Return one of a row's times; None if it is not set.
+        """Return one of a row's times, or None if it is not set.
 
         Raises:
             Dirty: The text is not a time.
@@ -982,7 +982,7 @@ def _job_id(id: str) -> str:
 
 
 def _component(id: str) -> int:
-    """Return the number of a component in a heterogeneous job; 0 for other jobs."""
+    """Return the number of a component in a heterogeneous job, or 0 for other jobs."""
     number = id.partition("+")[2].partition(":")[0]
     return int(number) if number.isdecimal() and len(number) < 6 else 0
 
@@ -1013,7 +1013,7 @@ class _Kinds:
 
 
 def _or_nan(read: Callable[[str], float | None], text: str) -> float:
-    """Return the result of ``read``; NaN if the text is not set, ``-inf`` if it is invalid."""
+    """Return the result of ``read``, or NaN if the text is not set, ``-inf`` if it is invalid."""
     try:
         value = read(text)
     except Dirty:
@@ -1042,7 +1042,7 @@ def _order(job: str) -> tuple[tuple[int, ...], str]:
 
 
 def _listed_nodes(text: str) -> int:
-    """Return the number of nodes in a list; 0 if it is not set, -1 if it cannot be read."""
+    """Return the number of nodes in a list, or 0 if it is not set, -1 if it cannot be read."""
     try:
         return 0 if is_unset(text) or text.lower() == "none assigned" else len(listed_hosts(text))
     except ValueError:
@@ -1050,7 +1050,7 @@ def _listed_nodes(text: str) -> int:
 
 
 def _array_tasks(id: str) -> int | None:
-    """Return the number of tasks in an array id; ``None`` for a single job, or if the list cannot
+    """Return the number of tasks in an array id, or ``None`` for a single job, or if the list cannot
     be read."""
     try:
         return array_tasks(id)

@@ -1,5 +1,5 @@
-"""Workloads of Spark jobs: profiled queries, random sequences, synthetic queries, traces and workload
-files.
+"""Workloads of Spark jobs: profiled queries, random sequences, synthetic queries, traces and
+workload files.
 """
 
 from __future__ import annotations
@@ -319,7 +319,7 @@ def trace_jobs(
 
 
 class Dump(NamedTuple):
-    """Jobs in order of arrival, and the cluster for which they were made; ``None`` if the file does
+    """Jobs in order of arrival, and the cluster for which they were made, or ``None`` if the file does
     not state one.
     """
 

@@ -166,7 +166,7 @@ def _reproduced(policy: str, waits: Mapping[str, Any]) -> str:
 
 
 def _off(observed: float, simulated: float) -> float:
-    """Return the relative difference; 0 if both are 0, infinite if only the log has no wait."""
+    """Return the relative difference, or 0 if both are 0, infinite if only the log has no wait."""
     if observed > 0:
         return simulated / observed - 1
     return 0.0 if simulated == observed else np.inf
@@ -276,7 +276,7 @@ def _training_sentence(rows: Sequence[Row]) -> str:
 
 
 def report_grid(name: str, path: Path) -> Grid | None:
-    """Return the table ``report.csv`` of a training run: the agent next to the heuristics; None if
+    """Return the table ``report.csv`` of a training run: the agent next to the heuristics, or None if
     there is no such file.
 
     Raises:

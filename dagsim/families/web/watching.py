@@ -102,8 +102,9 @@ class Journal:
         self.path = folder / "forecasts.jsonl"
         self._size = 0
         self._open: dict[str, tuple[str, array[float]]] = {}
-        """For each waiting job its partition and its forecasts of the last week, in ``_STRIDE`` numbers
-        each: instant, the 0.05, 0.5 and 0.95 quantiles, and the medians of the baselines (NaN if missing)."""
+        """For each waiting job its partition and its forecasts of the last week, in ``_STRIDE``
+        numbers each: instant, the 0.05, 0.5 and 0.95 quantiles, and the medians of the baselines
+        (NaN if missing)."""
         self._scored: dict[int, dict[tuple[str, str, str], _Tally]] = {}
         """The forecasts whose jobs have started since, counted by the hour of the forecast, and then by
         partition, horizon and method, so that memory does not grow with the number of forecasts."""
@@ -229,7 +230,7 @@ class Journal:
     @property
     def best_baseline(self) -> str | None:
         """The simple baseline whose medians had the smallest error in the last week, on the scale of
-        logarithms of waits, among those with as many forecasts as any; None if there is none.
+        logarithms of waits, among those with as many forecasts as any, or None if there is none.
         """
         sums = self._tallies(lambda *_: "").get("", {})
         simple = {name: tally for name, tally in sums.items() if name not in ("forecast", STATED)}

@@ -351,7 +351,7 @@ def _gpu(kernel: Simulation, task: TaskState, machine: NodeState, instances: int
 
 
 def _whole(value: object) -> int | None:
-    """Return ``value`` as an integer (including NumPy's integers); ``None`` for booleans, floats
+    """Return ``value`` as an integer (including NumPy's integers), or ``None`` for booleans, floats
     and everything else.
     """
     if type(value) is int:

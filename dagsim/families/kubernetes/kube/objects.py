@@ -279,7 +279,7 @@ class NodeObject:
         self.cordoned = object_in(spec).get("unschedulable") is True
         self.allocatable = amounts(object_in(status, "allocatable"))
         self.most_pods = self.allocatable.pop("pods", None)
-        """Maximum number of pods; None without a limit."""
+        """Maximum number of pods, or None without a limit."""
         self.is_open = False
         """True if the node's labels and further resources are unknown, so that none of them keeps a
         pod away."""

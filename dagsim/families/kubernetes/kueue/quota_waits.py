@@ -229,7 +229,7 @@ class Rehearsal:
                 self._circles.setdefault(by, []).append(name)
 
     def outcome(self, name: str, never: Iterable[str]) -> NextStep | None:
-        """Return what Kueue does about a workload; None if the workload already holds quota. ``never``
+        """Return what Kueue does about a workload, or None if the workload already holds quota. ``never``
         lists the reasons why it can never be admitted.
         """
         if name in self._holding:

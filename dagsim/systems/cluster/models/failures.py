@@ -497,7 +497,7 @@ class Preemption:
 
     def next_checkpoint_s(self, saved_s: float, work_s: float) -> float:
         """Return the amount of work after which a run with ``work_s`` seconds of work writes its
-        next checkpoint, if the last one was at ``saved_s``; ``inf`` if the run ends before that.
+        next checkpoint, if the last one was at ``saved_s``, or ``inf`` if the run ends before that.
         """
         if self.checkpoint_interval_s is None:
             return inf

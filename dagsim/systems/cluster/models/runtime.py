@@ -386,7 +386,7 @@ class Fed(_ByType):
 
 
 def _own(speeds: Mapping[str, float], gpu: GpuType) -> float | None:
-    """Return the task's own rate on ``gpu``, under any name of this GPU type; None if the task has
+    """Return the task's own rate on ``gpu``, under any name of this GPU type, or None if the task has
     none.
     """
     if gpu.name in speeds:
