@@ -63,7 +63,7 @@ class Form:
     layout: Callable[[list[str], str], FileLayout]
     """Finds the columns, from the fields of the first row and its ``file:line``."""
     separator: str = ","
-    """Separator between fields; a blank stands for any run of blanks and tabs."""
+    """Separator between fields; a blank represents any run of blanks and tabs."""
     quoted: bool = True
     """True for CSV with quoting; otherwise fields are split at every separator."""
     comment: str = ""

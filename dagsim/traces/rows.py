@@ -51,7 +51,7 @@ class _Finding(NamedTuple):
     order: np.ndarray
     """Order of findings within a job and stage; ties keep the order in which they were added."""
     counts: np.ndarray | None
-    """Number of rows (or times) that each entry stands for; default 1."""
+    """Number of rows (or times) that each entry represents; default 1."""
     details: Mapping[int, str]
     """Additional text about single rows."""
 

@@ -47,7 +47,7 @@ from dagsim.model.streams import stream
 from dagsim.systems.cluster.state import JobState, TaskState
 
 Gpus: TypeAlias = tuple[GpuType | None, ...]
-"""GPU types in some order; ``None`` stands for a CPU machine."""
+"""GPU types in some order; ``None`` represents a CPU machine."""
 
 _Rates: TypeAlias = tuple[float, ...]
 """Units of work per second, by GPU type; 0 where a task cannot run."""
