@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import copy
 import heapq
-import json
 import os
 import random
 import signal
@@ -107,19 +106,6 @@ def test_equal_pods_start_as_the_formula_of_fifo_says(fake: str) -> None:
 def test_the_real_scheduler_follows_the_formula_of_fifo() -> None:
     rows = play(REAL or "", machines(5), [plain(number, float(number)) for number in range(60)])
     assert starts(rows) == first_come(60, 20, 100.0)
-
-
-@real
-@pytest.mark.data
-@pytest.mark.parametrize("name", ["fifo-1", "preempt-one-1"])
-def test_the_real_scheduler_plays_its_recorded_timelines_again(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from kubernetes_golden import kube
-
-    monkeypatch.setattr(kube, "BINARY", REAL)
-    file = Path(os.environ["DAGSIM_DATA"], "golden/kube/timelines", f"{name}.json")
-    verdicts = list(kube.verdicts(file, json.loads(file.read_text())))
-    assert len(verdicts) >= 80
-    assert {verdict.outcome for verdict in verdicts} == {"right"}
 
 
 def preemption(binary: str, **settings: Any) -> list[tuple[str, float]]:

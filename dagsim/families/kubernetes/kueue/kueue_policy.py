@@ -217,10 +217,7 @@ class Kueue:
         self._late: dict[int, None] = {}
         """Runs of preempted workloads that began at the same time."""
         self._refused: dict[str, TaskState] = {}
-        """Workloads of jobs that were rejected on arrival, but that Kueue keeps in their queues,
-        with one task each."""
-        self._seen = 0
-        """The number of rejected jobs that have been looked at."""
+        """Workloads of jobs that were rejected on arrival, but that Kueue keeps in their queues, with one task each."""
         self._number = 0
 
     def _engine(self, objects: KueueObjects) -> Admission:
@@ -286,10 +283,8 @@ class Kueue:
         """Submit the workloads of rejected jobs if no topology of the queue can ever hold them. Kueue
         does not reject them: they wait, and block a StrictFIFO queue for good.
         """
-        refused = view.refused[self._seen :]
-        self._seen += len(refused)
-        rules = self.wait_rules(view) if refused else None
-        for active in refused:
+        rules = self.wait_rules(view) if view.rejected else None
+        for active in view.rejected:
             task = active.tasks[0]
             carried = self._site.workload(task)
             if rules is None or carried is None or carried.spec is None or not any(rules.never(task)):
