@@ -17,7 +17,6 @@ from dagsim.families.bounds.time_indexed import MOST_COPIES, time_indexed
 from dagsim.metrics.standings import RunMetrics
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
-from dagsim.text import count_of
 
 _NODES = 8
 """Maximum number of nodes for which node boundaries are kept in small cases."""
@@ -131,9 +130,7 @@ def scenario_bound(
     problem = relaxation_of(jobs, scenario.cluster, scenario.runtime, weight)
     counted = int(np.count_nonzero(problem.weight))
     if not counted:
-        reason = (
-            f"none of its {count_of(len(jobs), 'job')} can run on {scenario.cluster}" if len(jobs) else "it has no jobs"
-        )
+        reason = f"none of its jobs ({len(jobs):,}) can run on {scenario.cluster}" if len(jobs) else "it has no jobs"
         raise InputError(f"bound: the workload has no completion times: {reason}")
     fails = bool(scenario.failures) or scenario.outages
     resumes = scenario.preemption

@@ -820,7 +820,7 @@ def test_words_of_a_forecast_begin_below_their_heads_and_numbers_end_there(snaps
 @pytest.mark.family("slurm")
 def test_a_snapshot_of_another_cluster_is_named(snapshot: list[str]) -> None:
     result = CliRunner().invoke(app, snapshot, catch_exceptions=False)
-    assert "1 of the 1 nodes on which jobs run are not in the cluster" in " ".join(result.stderr.split())
+    assert "jobs run on 1 node, of which the cluster of the configuration lacks 1" in " ".join(result.stderr.split())
     assert "1 job is held or waits for other jobs" in " ".join(result.stderr.split())
 
 
