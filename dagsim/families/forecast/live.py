@@ -291,7 +291,8 @@ def _remarks(log: JobLog, cluster: Cluster) -> list[str]:
     remarks = []
     if 2 * len(unknown) > len(names):
         remarks.append(
-            f"jobs run on {count_of(len(names), 'node')}, of which the cluster of the configuration lacks {len(unknown):,}, "
+            f"jobs run on {count_of(len(names), 'node')}, of which the cluster of the configuration "
+            f"lacks {len(unknown):,}, "
             f"such as {unknown[0]}. Is it another cluster? These jobs are placed by best fit"
         )
     return remarks
