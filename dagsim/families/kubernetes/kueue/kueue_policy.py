@@ -129,7 +129,9 @@ class Kueue:
         outcome = None if name is None or not self._site.exact else rehearsal.outcome(name, ())
         if name is None and carried is not None:
             queue = task.job.job.partition
-            what = "it is deactivated" if carried.spec is None else f"LocalQueue {queue} doesn't exist"
+            what = (
+                "it is deactivated" if carried.spec is None else f"LocalQueue {queue} or its ClusterQueue doesn't exist"
+            )
             outcome = NextStep("Inadmissible", f"waits: {what}", what, outside=True)
         return Standing(task, "", 0, task.job.job.priority, {}, 0, outcome)
 
@@ -380,8 +382,11 @@ class Kueue:
         """Assign quota to a run that was already in progress when the simulation began."""
         job, task = run.job.job, run.task
         carried = self._site.workload(task)
-        if carried is not None and carried.spec is not None and (local := self._queue_of(carried, job)):
-            name = self._name_of(carried.spec)
+        if carried is not None and carried.spec is not None:
+            name, local = self._name_of(carried.spec), self._queue_of(carried, job)
+            if not local:  # no file has its queue, so that its quota is nobody's
+                self._join(name, _place(task))
+                return name
             if name in self._admission.workloads or carried.spec.assignments:
                 self._join(name, _place(task))
                 if name not in self._admission.workloads:
