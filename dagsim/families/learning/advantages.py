@@ -20,21 +20,6 @@ from dagsim.families.learning.rollouts import EpisodeSteps
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.registry import Entry, Registry
 
-__all__ = [
-    "ADVANTAGES",
-    "CriticAdvantages",
-    "Estimator",
-    "ReplicaAdvantages",
-    "StatelessEstimator",
-    "check_replicas",
-    "discounts",
-    "gae",
-    "replica_advantages",
-    "replica_groups",
-    "return_rms",
-    "returns",
-]
-
 
 def discounts(steps: EpisodeSteps, time_constant_s: float) -> np.ndarray:
     """Return (T,) float64: the discount factor of each step, exp(-seconds to the next choice /

@@ -23,15 +23,6 @@ from dagsim.families.learning.nets.actor import ActorNet, ScoreNet
 from dagsim.families.learning.rollouts import EpisodeSteps, Rollouts
 from dagsim.systems.seam import Conversation
 
-__all__ = [
-    "Learner",
-    "LearnerContext",
-    "clone",
-    "imitation",
-    "update_ema",
-    "writer",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class LearnerContext:

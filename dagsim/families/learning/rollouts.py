@@ -27,24 +27,6 @@ from dagsim.model.log import Schedule
 from dagsim.processes import end_with_parent, kill_workers, starting
 from dagsim.systems.seam import Codec
 
-__all__ = [
-    "EpisodePart",
-    "EpisodePlayer",
-    "EpisodeSteps",
-    "InProcessRollouts",
-    "ProcessRollouts",
-    "Rollouts",
-    "Stage",
-    "choices_of",
-    "evaluate_greedy",
-    "one_thread",
-    "parts_of",
-    "play",
-    "play_stage",
-    "spared",
-    "weights_of",
-]
-
 
 @dataclass(slots=True)
 class EpisodeSteps:

@@ -8,8 +8,6 @@ from typing import Any, ClassVar, Protocol
 from dagsim.errors import ConfigError
 from dagsim.own_code import attribute
 
-__all__ = ["Algorithm", "AlgorithmSettings", "CheckedSettings"]
-
 
 class AlgorithmSettings(Protocol):
     """An algorithm in a configuration: a dataclass with its settings."""

@@ -16,23 +16,6 @@ from dagsim.errors import ConfigError
 from dagsim.families.learning.codecs.codec import Observation
 from dagsim.families.learning.devices import moved
 
-__all__ = [
-    "ActorNet",
-    "ObservationBatch",
-    "ObservationStore",
-    "Observations",
-    "ScoreNet",
-    "chosen_rows",
-    "entropy",
-    "log_softmax",
-    "sample",
-    "scoring",
-    "segment_max",
-    "segment_mean",
-    "segment_sum",
-    "stack",
-]
-
 
 class ObservationBatch(NamedTuple):
     """``B`` observations with ``N`` rows in total."""

@@ -12,15 +12,6 @@ from dagsim.systems.seam import CodecSettings
 if TYPE_CHECKING:
     from dagsim.families.learning.nets.actor import ActorNet
 
-__all__ = [
-    "AttentionConfig",
-    "GraphConfig",
-    "LinearConfig",
-    "MlpConfig",
-    "NetSettings",
-    "ScorerConfig",
-]
-
 
 class NetSettings(Protocol):
     """A network in a configuration: a dataclass with its settings."""
