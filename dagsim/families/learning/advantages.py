@@ -84,15 +84,12 @@ class Estimator(Protocol):
     ) -> tuple[np.ndarray, dict[str, float]]:
         """Return (T,) float64, the advantages of all choices concatenated, and metrics for the
         log."""
-        ...
 
     def state(self) -> dict[str, Any]:
         """Return the state that a resumed training run needs."""
-        ...
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Continue from a saved ``state``."""
-        ...
 
 
 class StatelessEstimator:

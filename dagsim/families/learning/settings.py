@@ -15,11 +15,9 @@ class AlgorithmSettings(Protocol):
     @property
     def kind(self) -> str:
         """The algorithm's name in a configuration."""
-        ...
 
     def build(self, context: Any) -> Any:
         """Build the algorithm's ``Learner`` from a ``LearnerContext``."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,13 +136,11 @@ class Observations(Protocol):
     @property
     def is_free(self) -> np.ndarray:
         """Return (T,) bool: True if the observation has more than one choice."""
-        ...
 
     def __len__(self) -> int: ...
 
     def batch(self, picked: np.ndarray) -> Any:
         """Return a batch with the observations at the indices ``picked`` (B,)."""
-        ...
 
 
 class ActorNet(nn.Module, ABC):

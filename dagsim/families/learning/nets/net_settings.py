@@ -18,7 +18,6 @@ class NetSettings(Protocol):
 
     def build(self, codec: CodecSettings) -> ActorNet:
         """Build a new network for the codec's observations. Its weights depend on torch's seed."""
-        ...
 
 
 def positive(**values: int) -> None:
