@@ -28,8 +28,6 @@ from dagsim.systems.cluster.scenario import GpuCluster
 from dagsim.systems.cluster.view import ClusterView
 from dagsim.systems.seam import Scenario
 
-__all__ = ["Sb3Policy", "load_sb3", "sb3_policy"]
-
 _MOST_BYTES = 1 << 30
 """Maximum size of an unpacked file in the zip."""
 _ACTIVATIONS = {"Tanh": nn.Tanh, "ReLU": nn.ReLU, "ELU": nn.ELU, "LeakyReLU": nn.LeakyReLU, "Identity": nn.Identity}
@@ -117,7 +115,7 @@ def _read(path: Path) -> tuple[Mapping[str, Tensor], type[nn.Module] | None]:
             weights = torch.load(io.BytesIO(_member(path, archive, "policy.pth")), "cpu", weights_only=True)
             settings = json.loads(_member(path, archive, "data"))
     except FileNotFoundError:
-        raise RunFolderError(f"{path}: there is no such model") from None
+        raise RunFolderError(f"{path}: no such file") from None
     except KeyError as error:
         raise RunFolderError(f"{path}: not a model of Stable-Baselines3 ({error.args[0]})") from None
     except RunFolderError:

@@ -590,7 +590,6 @@ class Index(Protocol):
         """Add a task that became ready. The index itself has to drop tasks without ``waiting``
         instances.
         """
-        ...
 
 
 class RunIndex(Protocol):
@@ -602,14 +601,12 @@ class RunIndex(Protocol):
     def started(self, run: Run, now: float) -> None:
         """Add a run that has just started: its machines are taken, and ``task.waiting`` is
         reduced."""
-        ...
 
     def ended(self, run: Run, now: float) -> None:
         """Remove a run that has just finished, failed or been preempted: its machines are free
         again. Tasks that become ready as a result are pushed later, and ``run.task`` and
         ``run.job`` may not be updated yet.
         """
-        ...
 
 
 class _Heaps(Generic[SlotT]):
@@ -736,7 +733,6 @@ class Past(Protocol):
     def tell(self, index: object) -> None:
         """Call the methods of an index for everything that happened, in the original order and with
         the original times."""
-        ...
 
 
 class Frontier(Forked):
@@ -752,7 +748,7 @@ class Frontier(Forked):
         "past": EMPTY,
         "rated": EMPTY,
         "ready": COPIED,
-        "refused": COPIED,
+        "rejected": COPIED,
         "started": EMPTY,
         "unknown": COPIED,
     }
@@ -774,8 +770,8 @@ class Frontier(Forked):
         self.jobs: Live[int, JobState] = Live()
         self.ready: Live[TaskState, None] = Live()
         """Ready tasks, in the order they became ready."""
-        self.refused: list[JobState] = []
-        """Jobs that were rejected on arrival at a site, where other programs may keep them in their queues."""
+        self.rejected: list[JobState] = []
+        """Jobs that have just arrived at a site and were rejected."""
 
     def add(self, task: TaskState, now: float) -> None:
         """Add a task that became ready, or instances that came back. When its last waiting instance

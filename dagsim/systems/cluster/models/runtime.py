@@ -47,7 +47,7 @@ from dagsim.model.streams import stream
 from dagsim.systems.cluster.state import JobState, TaskState
 
 Gpus: TypeAlias = tuple[GpuType | None, ...]
-"""GPU types in some order; ``None`` stands for a CPU machine."""
+"""GPU types in some order; ``None`` represents a CPU machine."""
 
 _Rates: TypeAlias = tuple[float, ...]
 """Units of work per second, by GPU type; 0 where a task cannot run."""
@@ -63,7 +63,6 @@ class Runtime(Protocol):
         task on a type that is not in its ``gpu_types``. Pass the same tuple object each time,
         because rates are cached by its identity.
         """
-        ...
 
 
 @runtime_checkable
@@ -74,13 +73,11 @@ class HasRates(Runtime, Protocol):
 
     def seconds(self, task: Task, gpus: Gpus) -> tuple[float, ...]:
         """See ``Runtime``."""
-        ...
 
     def rates(self, task: Task, gpus: Gpus) -> tuple[float, ...]:
         """Return the units of work per second that such a task does on each of ``gpus``; 0 where it
         cannot run.
         """
-        ...
 
 
 class _ByType(ABC):
@@ -386,7 +383,7 @@ class Fed(_ByType):
 
 
 def _own(speeds: Mapping[str, float], gpu: GpuType) -> float | None:
-    """Return the task's own rate on ``gpu``, under any name of this GPU type; None if the task has
+    """Return the task's own rate on ``gpu``, under any name of this GPU type, or None if the task has
     none.
     """
     if gpu.name in speeds:

@@ -13,14 +13,12 @@ class Sharing(Protocol):
     """
 
     def pair(self, first: Task, second: Task, gpu: str) -> tuple[float, float] | None:
-        """Return the rate of each of two tasks that share GPUs of a type; None if they do not fit
+        """Return the rate of each of two tasks that share GPUs of a type, or None if they do not fit
         together.
 
         Raises:
             ModelError: The model has no entry for the pair.
         """
-        ...
 
     def rate(self, task: Task, other: Task, gpu: str, now: float) -> float:
         """Return the current rate of a task that shares its GPUs with another."""
-        ...
