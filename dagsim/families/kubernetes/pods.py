@@ -590,5 +590,6 @@ def _ran(status: Any) -> tuple[float | None, float | None]:
         restarts = object_in(container).get("restartCount")
         if isinstance(restarts, int) and restarts >= runs > 0:
             moment = moment_s(text_in(status, "startTime"), "startTime", None)
-            started += [moment] * (moment is not None)
+            if moment is not None:
+                started.append(moment)
     return min(started, default=None), max(finished, default=None)

@@ -795,7 +795,7 @@ class Shadow(NamedTuple):
     extra: FreeAmounts
     nodes: int = ALL_NODES
     """The nodes of its partition that satisfy its constraint, as a bit set."""
-    licences: tuple[tuple[str, int], ...] = ()
+    licences: tuple[tuple[str, float], ...] = ()
     """Number of licences left over at that time, of each kind that it needs."""
 
 
