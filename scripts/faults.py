@@ -34,7 +34,7 @@ from shutil import rmtree
 from types import FrameType
 from typing import Any
 
-from crash import COMMANDS, FORKING, SMALL, TRACE, Outcome, differing_trainings, kept
+from crash import COMMANDS, FORKING, SMALL, TRACE, Outcome, differing_trainings, kept, progress
 
 import dagsim.cli
 from dagsim.errors import DagsimError
@@ -327,6 +327,7 @@ class _Injection:
 
     def work(self, step: int, first: int) -> Outcome:
         """Play the command with each fault."""
+        terminal = os.dup(2)  # standard error goes to a file as soon as something is played
         if self.name == "trace fetch":
             self._publish()
         with socket.socket() as free:
@@ -346,13 +347,16 @@ class _Injection:
         for number, label in enumerate(self._labels()):
             errors = {"stdout": (FULL, STOP, GONE, NO_TEXT), "stderr": (FULL,)}.get(label, (FULL, STOP))
             cases += [(number, label, error) for error in errors]
-        for at, label, error in cases[first::step]:
+        chosen = cases[first::step]
+        for number, (at, label, error) in enumerate(chosen, 1):
             out = self.root / f"{self.name}-out"
             code = self._play(self._arguments(out), at, error)
             self.outcome.kills += 1
             where = f"{self.name}, {at} ({label}), {type(error).__name__}"
-            self.outcome.faults += [f"{where}: {fault}" for fault in self._faults(out, whole, code, error, label)]
+            faults = [f"{where}: {fault}" for fault in self._faults(out, whole, code, error, label)]
+            self.outcome.faults += faults
             rmtree(out, ignore_errors=True)
+            progress("\n".join((f"{number} of {len(chosen)}: {where}: ended with {code}", *faults)), terminal)
         return self.outcome
 
     @property
