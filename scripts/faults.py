@@ -65,7 +65,7 @@ CONVERTED = {
     "slurm-events": (SLURM_LOG, "OUT/t.events"),
     "stg": (GRAPHS, "OUT/graphs"),
     "swf": (SLURM_LOG, "OUT/t.swf"),
-    "tiresias": (str(ROOT / "workloads" / "samples" / "tiresias" / "tiresias.csv"), "OUT/t.csv"),
+    "tiresias": ("SINGLE", "OUT/t.csv"),
 }
 """What is converted to each format, and the file or folder that is made."""
 FAULTY: dict[str, tuple[str, ...]] = {
@@ -130,8 +130,12 @@ MADE: dict[str, tuple[str, ...]] = {
     "RUN": (*FAULTY["eval"][:-1], "OUT"),
     "JOBS": ("workload", "save", "heterogeneous", "OUT/log.jsonl", "--set", "workload.count=60", *GROUP),
     "ENTRY": FAULTY["bench run"],
+    "SINGLE": (
+        *("workload", "save", "like-itp", "OUT/log.jsonl"),
+        *("--set", "workload.count=20", "--set", "workload.measure=null"),
+    ),
 }
-FINDING = {"RUN": "*", "JOBS": "log.jsonl", "ENTRY": "*.json"}
+FINDING = {"RUN": "*", "JOBS": "log.jsonl", "SINGLE": "log.jsonl", "ENTRY": "*.json"}
 """Patterns of what these commands make."""
 OUTPUT = ("dagsim/report/", "dagsim/pictures/", "dagsim/families/web/")
 """Folders of the code that only shows what was computed, beside the modules ``*_page`` and ``texts`` of families."""
@@ -279,7 +283,10 @@ class _Steps:
         if event != "call" or not self._shows(frame.f_code.co_filename) or frame.f_back is None:
             return
         caller, name = frame.f_back, frame.f_code.co_qualname
-        if self._shows(caller.f_code.co_filename) or name == "<module>" or name.endswith("_init_"):
+        # A thread's first call is no step: what the thread does is called from there.
+        if self._shows(caller.f_code.co_filename) or caller.f_code.co_filename == threading.__file__:
+            return
+        if name == "<module>" or name.endswith("_init_"):
             return
         place = (id(caller.f_code), caller.f_lineno, id(frame.f_code))
         if place in self._seen:
@@ -337,7 +344,7 @@ def _visit_if_served(arguments: Sequence[str]) -> None:
 
 def _visit(port: int, watched: Path | None) -> None:
     """Read the pages of a server in this process, after a forecast of a watched queue, and end it as Ctrl-C does."""
-    address, until = f"http://127.0.0.1:{port}", time.monotonic() + (20 if watched is None else 120)
+    address, until = f"http://127.0.0.1:{port}", time.monotonic() + (20 if watched is None else 60)
     while time.monotonic() < until:
         with contextlib.suppress(OSError):
             if watched is not None and b'"forecasts"' not in watched.read_bytes():

@@ -140,15 +140,19 @@ def kueue_workload_object(
         priority = (priorities or {}).get(text_in(spec, "priorityClassName"), 0.0)
     namespace = text_in(manifest, "metadata", "namespace")
     queue = text_in(spec, "queueName")
+    pod_sets = tuple([_pod_set(where, one) for one in list_in(spec, "podSets")])
+    requests = {pod_set.name: pod_set.requests for pod_set in pod_sets}
     return Workload(
         name,
         f"{namespace}/{queue}" if namespace else queue,
         _number(where, "priority", priority),
         _moment(where, object_in(manifest, "metadata").get("creationTimestamp")),
         text_in(manifest, "metadata", "uid"),
-        tuple([_pod_set(where, one) for one in list_in(spec, "podSets")]),
+        pod_sets,
         text_in(admission, "clusterQueue"),
-        tuple([_assignment(where, one) for one in list_in(admission, "podSetAssignments")]) if admission else (),
+        tuple([_assignment(where, one, requests) for one in list_in(admission, "podSetAssignments")])
+        if admission
+        else (),
         None if reserved is None else _moment(where, reserved.get("lastTransitionTime")),
         "Evicted" in conditions,
     )
@@ -329,13 +333,21 @@ def _topology_request(where: str, manifest: Mapping[str, Any]) -> TopologyReques
     )
 
 
-def _assignment(where: str, manifest: Any) -> PodSetAssignment:
-    usage, placed = object_in(manifest, "resourceUsage"), object_in(manifest).get("topologyAssignment")
+def _assignment(where: str, manifest: Any, requests: Mapping[str, Mapping[str, float]]) -> PodSetAssignment:
+    """Read an assignment. ``resourceUsage`` is optional: a resource that it lacks is used as the pods request it."""
+    placed, name = object_in(manifest).get("topologyAssignment"), text_in(manifest, "name") or "main"
+    flavors = {resource: str(flavor) for resource, flavor in object_in(manifest, "flavors").items()}
+    count = _whole(where, "count", object_in(manifest).get("count", 1))
+    of_pod = {"pods": 1.0, **requests.get(name, {})}
+    usage = {resource: of_pod.get(resource, 0.0) * count for resource in flavors}
+    usage |= {
+        resource: _amount(where, resource, amount) for resource, amount in object_in(manifest, "resourceUsage").items()
+    }
     return PodSetAssignment(
-        text_in(manifest, "name") or "main",
-        {resource: str(flavor) for resource, flavor in object_in(manifest, "flavors").items()},
-        {resource: _amount(where, resource, amount) for resource, amount in usage.items()},
-        _whole(where, "count", object_in(manifest).get("count", 1)),
+        name,
+        flavors,
+        usage,
+        count,
         None if not isinstance(placed, dict) else tuple(_domains(where, placed)),
     )
 
