@@ -166,7 +166,8 @@ def test_nothing_complains_of_a_run_folder_with_other_last_digits(towards: float
     assert [told(*words) for words in looks] == before
     again = tmp_path / "again"
     told("eval", "--config", run, "--policy", "sjf", "--no-plots", "--out", again)
-    both = told("compare", run, *again.iterdir(), "--reference", "sjf", "--json")
+    both = told("compare", run, *again.iterdir(), "--reference", f"sjf @ {run.name}")
+    assert f"= sjf @ {next(again.iterdir()).name[:9]}" in both
     assert "warning" not in both
 
 
