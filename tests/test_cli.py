@@ -131,6 +131,26 @@ def test_baseline_ranks_policies_on_the_same_seeds(tmp_path: Path) -> None:
     assert [path.name for path in (folder.path / "plots").iterdir()] == ["comparison.png"]
 
 
+def test_policies_have_the_names_that_the_user_gives_them(tmp_path: Path) -> None:
+    options = ("baseline", *SMALL, "--seeds", 2, "--out", tmp_path, "--no-plots")
+    shown = fine(*options, "-a", "Mine=eft-wait[theta=0.9]", "-a", "Random=random", "--reference", "Mine").stdout
+    assert "ratio: to Mine," in shown
+    assert "theta" not in shown
+    (run,) = tmp_path.iterdir()
+    store = Store.open(run)
+    assert {line.policy for line in store.lines()} == {"Mine", "Random"}
+    assert store.spec_of("Mine") == "eft-wait[theta=0.9]"
+    runs = run / "runs.jsonl"
+    before = runs.read_bytes()
+    runs.write_bytes(before[: before.index(b"\n") + 1])  # stopped after the first run
+    fine("baseline", "--resume", run, "--no-plots")
+    assert runs.read_bytes() == before
+    assert "Mine, seed" in fine("why", run, "#0").stdout
+    twice = dagsim(*options, "-a", "Mine=sjf", "-a", "Mine=fifo")
+    assert twice.exit_code == 2
+    assert "two policies have the name 'Mine'" in twice.output
+
+
 def test_baseline_runs_every_policy_there_is(tmp_path: Path) -> None:
     fine("baseline", *SMALL, "--seeds", 1, "--out", tmp_path, "--no-plots")
     names = {row["policy"] for row in json.loads(fine("list", "policies", "--json").stdout)}
@@ -301,7 +321,7 @@ def test_the_schema_has_a_line_for_each_key_so_that_two_changes_can_be_merged() 
             ["eval", "--workload", "stedy"],
             "error: --workload: no workload 'stedy'; did you mean 'steady'",
         ),
-        (["eval", "--config", "defalt"], "error: no configuration 'defalt': no such file; did you mean 'default'?"),
+        (["eval", "--config", "defalt"], "error: defalt: no such file or configuration; did you mean 'default'?"),
         (["eval", "--out", __file__], "error: " + __file__ + ": cannot be written to"),
         (["eval", "--seeds", "0"], "error: --seeds: must be 1 or more, got 0"),
         (["replay", "--trace", "none.csv"], "error: none.csv: no such file"),
@@ -316,7 +336,7 @@ def test_the_schema_has_a_line_for_each_key_so_that_two_changes_can_be_merged() 
         (["replay", "--trace", str(TRACE), "--cluster", "trace"], "jobs.csv: the trace lists no machines; describe"),
         (["eval", "--set", "cluster.from_trace=true"], "error: the workload is not a trace"),
         (["plot", "none"], "error: none: no such run folder"),
-        (["config", "check", "none.yaml"], "error: no configuration 'none.yaml': no such file"),
+        (["config", "check", "none.yaml"], "error: none.yaml: no such file or configuration"),
         (["workload", "info", "none"], "error: NAME: no workload 'none'"),
         (
             ["train", "--algo", "pppo"],

@@ -30,6 +30,7 @@ from dagsim.errors import ConfigError
 from dagsim.experiment.provenance import code_commit
 from dagsim.files import Lock, write_text
 from dagsim.seeds import REPORT
+from dagsim.text import count_of
 
 BLOCK = 1_000
 """Number of seeds in a pool."""
@@ -88,7 +89,7 @@ def claim_report_seeds(folder: Path, count: int, first: int | None = None) -> tu
         return tuple(range(*content["seeds"]))
     if first is None:
         ledger = Ledger(folder.parent / "seeds.yaml")
-        spending = ledger.spend(f"train/{folder.name}", count, f"dagsim train ({folder.name})")
+        spending = ledger.spend(f"train/{folder.name}", count, f"dagsim train ({folder.name})", fresh=True)
         seeds = spending.seeds
         ledger.close(spending)
     else:
@@ -152,7 +153,8 @@ class Ledger:
             if count < 1 or first + count > whole.stop:
                 left = whole.stop - first
                 raise ConfigError(
-                    f"{self.path}: the pool of {table!r} has only {left:,} seeds left, but {count:,} were requested"
+                    f"{self.path}: the pool of {table!r} has only {count_of(left, 'seed')} left, "
+                    f"but {count:,} were requested"
                 )
             spent.append(
                 {

@@ -81,6 +81,7 @@ from dagsim.model.log import Schedule
 from dagsim.own_code import allowed
 from dagsim.sections import Foreign
 from dagsim.systems.seam import EngineUse
+from dagsim.text import count_of
 
 if TYPE_CHECKING:
     from dagsim.experiment.grid_store import GridStore
@@ -239,7 +240,9 @@ class Store(ABC):
         if not path.is_dir():
             raise RunFolderError(f"{path}: no such run folder")
         if not (path / "manifest.json").exists():
-            raise RunFolderError(f"{path}: not a run folder, because it has no manifest.json")
+            inside = sorted(path.glob("*/manifest.json"))
+            hint = f"; it contains {count_of(len(inside), 'run folder')}, such as {inside[-1].parent}" if inside else ""
+            raise RunFolderError(f"{path}: not a run folder, because it has no manifest.json{hint}")
         facts = read_json_file(path / "manifest.json")
         if not isinstance(facts, dict) or facts.get("schema") != SCHEMA:
             raise RunFolderError(
@@ -453,14 +456,13 @@ class Store(ABC):
         if state != "running":
             self._lock.release()
 
-    def note_seeds(self, seeds: Sequence[int]) -> None:
-        """Change the seeds in the manifest, for runs in which the precision determines the number
-        of seeds.
+    def note(self, **facts: Any) -> None:
+        """Change entries of the manifest, for runs whose seeds or length are only known later.
 
         Raises:
             RunFolderError: The manifest cannot be written.
         """
-        self.manifest["seeds"] = list(seeds)
+        self.manifest |= facts
         try:
             write_whole(self.path / "manifest.json", json_text(self.manifest))
         except OSError as error:
@@ -624,6 +626,10 @@ class Store(ABC):
         if number >= len(lines):
             raise InputError(f"{self.path}: there is no run {number}; finished runs: {len(lines)}, counted from 0")
         return lines[number]
+
+    def spec_of(self, name: str) -> str:
+        """Return the policy to which the user gave this name; a policy is its own name by default."""
+        return str((self.manifest.get("named") or {}).get(name, name))
 
     def failures(self) -> list[CellRun]:
         """Return the policies that failed, each with its error.
