@@ -256,23 +256,21 @@ def _groups(owner: str, spec: Mapping[str, Any]) -> tuple[ResourceGroup, ...]:
         ]
         return ResourceQuota(nominal or 0.0, *limits)
 
-    return tuple(
-        [
-            ResourceGroup(
-                tuple(
-                    [
-                        FlavorQuotas(
-                            text_in(flavor, "name"),
-                            {text_in(one, "name"): quota(object_in(one)) for one in list_in(flavor, "resources")},
-                        )
-                        for flavor in list_in(group, "flavors")
-                    ]
-                ),
-                tuple([name for name in list_in(group, "coveredResources") if isinstance(name, str)]),
-            )
-            for group in list_in(spec, "resourceGroups")
-        ]
-    )
+    def group(manifest: Any) -> ResourceGroup:
+        covered = tuple([name for name in list_in(manifest, "coveredResources") if isinstance(name, str)])
+        flavors = []
+        for flavor in list_in(manifest, "flavors"):
+            name = text_in(flavor, "name")
+            quotas = {text_in(one, "name"): quota(object_in(one)) for one in list_in(flavor, "resources")}
+            if missing := [resource for resource in covered if resource not in quotas]:
+                raise TraceError(
+                    f"{owner}: the flavor {name!r} has no quota for {missing[0]!r}, which coveredResources names; "
+                    "add it to the flavor's resources"
+                )
+            flavors.append(FlavorQuotas(name, quotas))
+        return ResourceGroup(tuple(flavors), covered)
+
+    return tuple([group(manifest) for manifest in list_in(spec, "resourceGroups")])
 
 
 def _fair_sharing(configuration: Mapping[str, Any]) -> tuple[Any, ...] | None:

@@ -220,3 +220,15 @@ def test_resources_without_a_stated_usage_are_used_as_the_pods_request_them(stat
     assert workload is not None
     cpus = 9.0 if stated else 1.5
     assert workload.assignments[0].usage == {"cpu": cpus, "nvidia.com/gpu": 6.0, "pods": 3.0}
+
+
+def test_a_flavor_without_a_quota_for_a_covered_resource_is_refused() -> None:
+    groups = [
+        {
+            "coveredResources": ["cpu", "memory"],
+            "flavors": [{"name": "big", "resources": [{"name": "cpu", "nominalQuota": 4}]}],
+        }
+    ]
+    queue = {"kind": "ClusterQueue", "metadata": {"name": "q"}, "spec": {"resourceGroups": groups}}
+    with pytest.raises(TraceError, match="'big' has no quota for 'memory', which coveredResources names"):
+        kueue_objects([queue])

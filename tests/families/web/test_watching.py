@@ -182,6 +182,15 @@ def test_a_command_that_fails_is_said_and_survived(tmp_path: Path, script: str, 
     assert source.failures == bool(problem)
 
 
+def test_the_last_three_snapshots_of_a_command_are_kept_and_no_other_file_is_removed(tmp_path: Path) -> None:
+    for name in (*(f"{1_600_000_000_000 + number}.json" for number in range(5)), "mine.json", "12.json"):
+        (tmp_path / name).write_text("{}")
+    Source(f"{sys.executable} -c 'print(dict())'", 60.0, tmp_path).call()
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left[:3] == ["12.json", "1600000000003.json", "1600000000004.json"]
+    assert left[4:] == ["mine.json"]
+
+
 def test_a_command_needs_words(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be split"):
         Source("squeue 'json", 60.0, tmp_path)
