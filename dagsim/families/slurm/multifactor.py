@@ -78,6 +78,7 @@ _NOT_NEGATIVE = (
     "bf_max_job_user",
     "bf_max_job_assoc",
     "bf_max_job_part",
+    "bf_max_job_array_resv",
 )
 _OF_PRIORITIES = (
     "max_age_s",
@@ -127,6 +128,7 @@ class SlurmSettings:
     bf_max_job_user: int = 0
     bf_max_job_assoc: int = 0
     bf_max_job_part: int = 0
+    bf_max_job_array_resv: int = 20
     bf_resolution_s: float = 60.0
     bf_ties: str = "wait"
     preempt: str = "off"
@@ -238,6 +240,8 @@ class _Cycle:
     """For each group of its nodes: those that are still open, and the end of its time limit."""
     seen: int = 0
     """The number of reservations that ``open`` takes into account."""
+    arrays: set[str] = field(default_factory=set)
+    """The arrays with a limit whose remaining tasks have reservations."""
 
     def fits(self, demand: DemandClass) -> bool:
         """Return True if a start may fit on the free resources; reservations are ignored."""
@@ -285,6 +289,7 @@ class SlurmMultifactor:
     added to each further window of the search for a start, or 0 to double the window
     (bf_window_linear). ``bf_max_job_user``, ``bf_max_job_assoc`` and ``bf_max_job_part`` limit the
     tested jobs in a cycle by user, association and partition, where 0 means no limit.
+    ``bf_max_job_array_resv`` is the number of tasks of one array that may have reservations.
     ``bf_resolution_s`` is the multiple to which backfill rounds times down (bf_resolution). With
     ``bf_ties=fit`` a job may start if its limit ends exactly when a reservation begins.
 
@@ -885,12 +890,12 @@ class SlurmMultifactor:
                 at += 1
                 if preempting:  # a job further back may preempt runs, but not on reserved nodes
                     gone = self._stoppable(view, task, part, stoppable) | self._leaving_for(task)
-                    self._make_room(view, plan, job, gone)
+                    tested += self._make_room(cycle, job, gone)
                     continue
                 if not outlook.any_fits(at, tests - tested):
                     break
                 if outlook.is_hopeful(at):
-                    self._make_room(view, plan, job)
+                    tested += self._make_room(cycle, job)
                     passed = 0 if most else self._reserve_up_to_hope(cycle, outlook, listed, at, tests - tested)
                     at, tested = at + passed, tested + passed
                 continue
@@ -968,7 +973,7 @@ class SlurmMultifactor:
             job = listed[at + passed]
             if job.holders or not job.task.waiting or not self._licensed(cycle.view, job.task):
                 break
-            self._make_room(cycle.view, cycle.plan, job)
+            self._make_room(cycle, job)
             passed += 1
         return passed
 
@@ -1027,15 +1032,28 @@ class SlurmMultifactor:
         """
         return self._rules.holdings.room(job.holders, job.amounts) if job.holders else (inf, None)
 
-    def _make_room(
-        self, view: ClusterView, plan: NodePlan, job: PendingJob, gone: frozenset[int] = frozenset()
-    ) -> None:
-        """Reserve nodes for a job that cannot start now."""
+    def _make_room(self, cycle: _Cycle, job: PendingJob, gone: frozenset[int] = frozenset()) -> int:
+        """Reserve nodes for a job that cannot start now. While fewer tasks of an array run than its
+        limit allows, Slurm also reserves nodes for the tasks behind it, one after another, as if
+        the array had no limit (``_attempt_backfill`` tests ``pend_run_tasks``, which does not count
+        reservations). Return the number of these further tests.
+        """
 
         def may_hold(nodes: int) -> bool:
-            return self._may_hold(view, job, list(bits(nodes)), planned=True)
+            return self._may_hold(cycle.view, job, list(bits(nodes)), planned=True)
 
-        plan.make_room(job, may_hold, gone, self._barred(job.task))
+        barred, request = self._barred(job.task), job.task.job.job.request
+        reserved = cycle.plan.make_room(job, may_hold, gone, barred)
+        array = "" if request is None or request.array_limit is None else request.array
+        if not reserved or not array or array in cycle.arrays:
+            return 0
+        cycle.arrays.add(array)
+        tests = 0
+        for _ in range(min(cycle.view.behind(job.task.job), self._set.bf_max_job_array_resv - 1)):
+            tests += 1
+            if not cycle.plan.make_room(job, may_hold, gone, barred):
+                break
+        return tests
 
     def _may_hold(self, view: ClusterView, job: PendingJob, nodes: list[int], *, planned: bool = False) -> bool:
         """Return True if a job's limits allow it to hold these nodes (in full if it shares none of

@@ -351,14 +351,16 @@ class NodePlan:
         may_hold: Callable[[int], bool],
         gone: frozenset[int] = frozenset(),
         barred: int = 0,
-    ) -> None:
+    ) -> bool:
         """Reserve nodes for the earliest possible start of a job, if its limits allow it to hold them
         (``may_hold``). The start may stop the runs ``gone``, and it may never use nodes in
-        ``barred`` (``filter_by_node_owner``).
+        ``barred`` (``filter_by_node_owner``). Return True if nodes were reserved.
         """
         best = self._start_of(job, gone, barred)
-        if best is not None and may_hold(best[2]):
-            self.reserve(*best)
+        if best is None or not may_hold(best[2]):
+            return False
+        self.reserve(*best)
+        return True
 
     def counts_delay(self, job: PendingJob, gone: frozenset[int] = frozenset(), barred: int = 0) -> bool:
         """Return True if the node counts in a job's constraint keep it from starting now in this

@@ -1295,7 +1295,8 @@ def _scheduler_parameters(site: SlurmSite, text: str) -> dict[str, Any]:
                "sched_min_interval": ("sched_min_interval_s", 2.0, 1e-6)}  # fmt: skip
     counts = {"bf_max_job_test": ("bf_max_job_test", 500), "default_queue_depth": ("queue_depth", 100),
               "bf_max_job_user": ("bf_max_job_user", 0), "bf_max_job_assoc": ("bf_max_job_assoc", 0),
-              "bf_max_job_part": ("bf_max_job_part", 0)}  # fmt: skip
+              "bf_max_job_part": ("bf_max_job_part", 0),
+              "bf_max_job_array_resv": ("bf_max_job_array_resv", 20)}  # fmt: skip
     settings: dict[str, Any] = {}
     for name, (ours, default, unit) in seconds.items():
         settings[ours] = finite_number(str(stated.pop(name, default)), name) * unit

@@ -271,6 +271,10 @@ class ClusterKernel(Forked):
     def _site_limits(self, job: Job) -> TimeLimits:
         return _NO_LIMITS if self.queues is None else self.queues.time_limits(job)
 
+    def behind(self, active: JobState) -> int:
+        """See ``ClusterView.behind``."""
+        return 0 if self.eligibility is None else self.eligibility.behind(active)
+
     def unstarted(self, wanted: Callable[[Job], bool]) -> list[tuple[JobState, float]]:
         """See ``ClusterView.unstarted``."""
         found = [entry for entry in self._unstarted() if wanted(entry[0])] if self._unstarted else []
