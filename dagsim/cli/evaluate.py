@@ -11,6 +11,7 @@ from dagsim.cli.app import app, say
 from dagsim.cli.options import (
     Algo,
     ConfigFile,
+    EnergySeries,
     Experiment,
     Output,
     Seed,
@@ -19,7 +20,7 @@ from dagsim.cli.options import (
     Windows,
     expand_options,
 )
-from dagsim.cli.shared import experiment, resume_policies, run_policies, tell, trace_at
+from dagsim.cli.shared import experiment, resume_policies, run_policies, tell, trace_at, with_series
 
 if TYPE_CHECKING:
     from dagsim.config.schema import Config
@@ -36,6 +37,7 @@ def evaluate(
     what: Experiment,
     trace: TraceFlags,
     output: Output,
+    energy: EnergySeries,
     policy: Algo = None,
     checkpoint: Annotated[
         Path | None,
@@ -51,9 +53,8 @@ def evaluate(
     Example: dagsim eval --policy sjf --workload steady --set workload.load=0.7
     """
     if output.resume is not None:
-        tell(
-            resume_policies("eval", output, what, trace, policy=policy, checkpoint=checkpoint, windows=windows), output
-        )
+        options = {"policy": policy, "checkpoint": checkpoint, "windows": windows}
+        tell(resume_policies("eval", output, what, trace, energy, **options), output)
         return
     from dagsim.experiment.scenario import scenario_of
     from dagsim.experiment.simulate import agent_spec, only_system_of
@@ -61,7 +62,7 @@ def evaluate(
 
     if what.config is None and what.system is None and (only := only_system_of(policy)):
         what = what._replace(config=only)
-    chosen = experiment(what, trace, policy, windows=windows, watched=output.watched)
+    chosen = with_series(experiment(what, trace, policy, windows=windows, watched=output.watched), *energy)
     repeats = policy is None and what.config is not None and Path(what.config, "manifest.json").is_file()
     if checkpoint is not None or (not repeats and PolicySpec.parse(chosen.policy).is_agent(scenario_of(chosen))):
         agent = agent_spec(chosen.policy, checkpoint, system=chosen.world)
@@ -75,6 +76,7 @@ def baseline(
     what: Experiment,
     trace: TraceFlags,
     output: Output,
+    energy: EnergySeries,
     policy: Annotated[
         list[str] | None, typer.Option("--policy", "-a", metavar="NAME", help="Run only this scheduler; repeatable.")
     ] = None,
@@ -89,14 +91,12 @@ def baseline(
     Example: dagsim baseline --workload heterogeneous-dag --seeds 10
     """
     if output.resume is not None:
-        tell(
-            resume_policies("baseline", output, what, trace, policy=policy, reference=reference, windows=windows),
-            output,
-        )
+        options = {"policy": policy, "reference": reference, "windows": windows}
+        tell(resume_policies("baseline", output, what, trace, energy, **options), output)
         return
     from dagsim.experiment.scenario import scenario_of
 
-    chosen = experiment(what, trace, reference, windows=windows, watched=output.watched)
+    chosen = with_series(experiment(what, trace, reference, windows=windows, watched=output.watched), *energy)
     others = policy or scenario_of(chosen).policies.names()
     policies = tuple(dict.fromkeys((chosen.policy, *others)))
     if len(policies) >= MANY and "seeds" not in chosen.model_fields_set:
@@ -109,6 +109,7 @@ def baseline(
 def replay_trace(
     reading: TraceFlags,
     output: Output,
+    energy: EnergySeries,
     trace: Annotated[
         Path | None, typer.Option("--trace", "-t", help="The trace in its published format (required).")
     ] = None,
@@ -147,11 +148,13 @@ def replay_trace(
     what = Experiment(config=config, set_=set_, seeds=seeds, seed=seed)
     if output.resume is not None:
         options = {"trace": trace, "policy": policy, "dropped": dropped, "windows": windows}
-        tell(resume_policies("replay", output, what, reading, **options, reference=reference, blocks=blocks), output)
+        options |= {"reference": reference, "blocks": blocks}
+        tell(resume_policies("replay", output, what, reading, energy, **options), output)
         return
     if trace is None:
         raise typer.BadParameter("dagsim replay: give --trace FILE, or --resume RUN to continue a run")
     chosen = experiment(what, reading, policy, windows=windows, first=trace_at(trace), watched=output.watched)
+    chosen = with_series(chosen, *energy)
     if dropped is not None:
         _list_dropped(chosen, dropped, watched=output.watched)
     against = reference or (None if blocks is None else "fifo")

@@ -287,6 +287,30 @@ class Experiment(NamedTuple):
     precision: Within = None
 
 
+Carbon = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="CSV",
+        help="CSV file with the grams of CO2 per kWh for each hour (columns time,value), which adds the kg of CO2 "
+        "to the table.",
+    ),
+]
+
+
+class EnergySeries(NamedTuple):
+    """Options for what the energy costs and emits, hour by hour."""
+
+    price: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="CSV",
+            help="CSV file with the price of a kWh for each hour (columns time,value), which adds the cost of energy "
+            "to the table.",
+        ),
+    ] = None
+    carbon: Carbon = None
+
+
 class Output(NamedTuple):
     """Options that determine where results are written and how they are printed."""
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite, nan
@@ -47,6 +47,8 @@ class Met:
     """Price of the energy per month; 0 if energy has no price."""
     further: tuple[Period, ...] = ()
     """The values of the other targets' metrics."""
+    energy: Mapping[str, float] = field(default_factory=dict)
+    """The metrics in ``ENERGY`` that the configuration has, over the whole log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -349,7 +351,8 @@ def least_size(
     first = run(TODAY, cluster)
 
     def met_by(trial: Trial) -> Met:
-        return replace(target.of(trial, first.lost), power=prices.power_a_month(trial.mean_kw))
+        power = prices.power_a_month(trial.mean_kw)
+        return replace(target.of(trial, first.lost), power=power, energy=trial.energy)
 
     now_met, nodes = met_by(first), sum(group.count for group in cluster.groups)
     now = Size((nodes,), cluster, gpus_of(cluster), _price(cluster, prices) + now_met.power, now_met)

@@ -39,6 +39,7 @@ from dagsim.metrics.own import value_name
 from dagsim.metrics.paired import holm
 from dagsim.metrics.series import Change, JobSeries, Period, change_of, next_period
 from dagsim.metrics.standings import lower_is_better, not_done
+from dagsim.metrics.tariff import ENERGY
 from dagsim.model import Cluster, Request
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.registry import nearest
@@ -337,6 +338,11 @@ class Trial:
         return next_period(self.series, metric, self.value(metric))
 
     @property
+    def energy(self) -> dict[str, float]:
+        """The metrics in ``ENERGY`` that the configuration has."""
+        return {name: self.value(name) for name in ENERGY if name in self.run.metrics}
+
+    @property
     def mean_kw(self) -> float:
         """Mean power of all GPUs during the run, in kW."""
         metrics = self.run.metrics
@@ -475,7 +481,7 @@ class Alternative:
         """Return flat values that are safe for JSON."""
         change, value, of = self.change, self.value, self.trial.value
         numbers = {"wait_s": of("wait_s.mean"), "wait_p95_s": of("wait_s.p95"), "energy_kwh": of("energy_kwh")}
-        numbers |= {name: of(name) for name in ("energy_cost", "carbon_kg") if name in self.trial.run.metrics}
+        numbers |= self.trial.energy
         numbers |= {"mean": value.value, "mean_low": value.low, "mean_high": value.high}
         numbers |= {"ratio": change.ratio, "ratio_low": change.low, "ratio_high": change.high, "p": change.p}
         return {
