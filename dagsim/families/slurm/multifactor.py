@@ -209,6 +209,8 @@ class _Kept(NamedTuple):
     started_s: float
     limit_ends_s: float
     exclusive: bool
+    suspended_s: float = 0.0
+    """For how long it had been suspended when the policy was last told."""
 
 
 def _usable_cpus(machine: NodeState, demand: DemandClass) -> int:
@@ -437,7 +439,7 @@ class SlurmMultifactor:
                 users = table.setdefault(node, {})
                 users[user_of(run.job)] = users.get(user_of(run.job), 0) + 1
         if kill_s < inf and not run.boots:
-            heappush(self._deadlines, (now + kill_s, run.id))
+            heappush(self._deadlines, (now + kill_s, run.id, 0.0))
         if part.preempt != "off" or qos.preempt != "off":
             self._preemptable[run.id] = None
         self._leaving.pop((task.order, task.piece), None)
@@ -447,14 +449,24 @@ class SlurmMultifactor:
         self._changed, self._some_fit = True, None
 
     def rated(self, run: Run, now: float) -> None:
-        """Let the time limit of a run begin now that its nodes have booted."""
+        """Let the time limit of a run begin now that its nodes have booted, or move it by the time for
+        which the run was suspended.
+        """
+        kept = self._runs[run.id]
+        if run.suspended_since_s is not None or run.suspended_s > kept.suspended_s:
+            self._table.freed(run.nodes)
+            self._changed, self._some_fit = True, None
+            if (paused_s := run.suspended_s - kept.suspended_s) > 0:
+                ends_s = kept.limit_ends_s + paused_s
+                self._table.move(run, ends_s)
+                self._runs[run.id] = kept._replace(limit_ends_s=ends_s, suspended_s=run.suspended_s)
         if run.id not in self._booting or run.boots:
             return
         limit_s, kill_s = self._booting.pop(run.id)
         self._table.move(run, now + limit_s)
         self._runs[run.id] = self._runs[run.id]._replace(limit_ends_s=now + limit_s)
         if kill_s < inf:
-            heappush(self._deadlines, (now + kill_s, run.id))
+            heappush(self._deadlines, (now + kill_s, run.id, run.suspended_s))
 
     def _part_of(self, run: Run) -> NodePartition:
         """Return the partition in which a run has started."""
@@ -591,7 +603,8 @@ class SlurmMultifactor:
         """Of these, the runs that share their nodes only with others of their user."""
         self._whole: int = 0
         """Bit set of the nodes that exclusive runs hold."""
-        self._deadlines: list[tuple[float, int]] = []
+        self._deadlines: list[tuple[float, int, float]] = []
+        """When runs exceed their limits, and for how long each had been suspended by then."""
         self._booting: dict[int, tuple[float, float]] = {}
         """The limits of runs whose nodes boot: what the scheduler expects, and after which the job is killed."""
         self._preemptable: dict[int, None] = {}
@@ -1366,12 +1379,18 @@ class SlurmMultifactor:
     def _kill_late(self, view: ClusterView) -> Iterator[Decision]:
         """End jobs that have exceeded their time limit."""
         while self._deadlines and self._deadlines[0][0] <= view.now + _LATE_S:
-            _, run = heappop(self._deadlines)
+            due_s, run, paused_s = heappop(self._deadlines)
             kept = self._runs.get(run)
             if kept is None:
                 continue
+            held = view.running[run]
+            if held.suspended_since_s is not None or held.suspended_s > paused_s:
+                since_s = held.suspended_since_s
+                later_s = held.suspended_s - paused_s + (0.0 if since_s is None else max(1.0, view.now - since_s))
+                heappush(self._deadlines, (due_s + later_s, run, held.suspended_s))
+                continue
             # another task of the same job has just started
             if self._latest.get(kept.job, -inf) >= view.now:
-                heappush(self._deadlines, (view.now + 1.0, run))
+                heappush(self._deadlines, (view.now + 1.0, run, held.suspended_s))
                 return
             yield Kill(kept.job, RejectReason.TIME_LIMIT)

@@ -109,6 +109,10 @@ class RunTable:
             gives[to : to + 3] = [float(demand.whole * count), float(demand.cpus * count), float(demand.memory * count)]
             self.runs[node] = len(ids)
 
+    def freed(self, nodes: Iterable[int]) -> None:
+        """Read the free resources of nodes again although no run has started or ended there."""
+        self._stale.update(dict.fromkeys(nodes))
+
     def move(self, run: Run, limit_ends_s: float) -> None:
         """Change the time at which the limit of a run ends."""
         self.ended(run)

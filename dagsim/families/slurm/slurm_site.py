@@ -24,7 +24,17 @@ from dagsim.families.slurm.accounting import delimiter_of
 from dagsim.families.slurm.controller_log import ControllerLog, is_controller_log, read_controller_log
 from dagsim.families.slurm.slurm_nodes import is_scontrol, is_scontrol_json, is_sinfo
 from dagsim.families.slurm.slurm_power import power_rules
-from dagsim.model import Caps, JobCaps, NodeOutage, NodePartition, NodeReservation, Qos, QueueNode, QueueTree
+from dagsim.model import (
+    Caps,
+    JobCaps,
+    JobSuspension,
+    NodeOutage,
+    NodePartition,
+    NodeReservation,
+    Qos,
+    QueueNode,
+    QueueTree,
+)
 from dagsim.registry import nearest
 from dagsim.sections import Registered
 from dagsim.systems.cluster.network import NETWORKS
@@ -164,6 +174,7 @@ class SlurmSite(ImportedSite):
             tuple(qos.values()),
             tuple(filter(None, [_reservation(self, name, row) for name, row in self.reservations.items()])),
             self._outages(names),
+            tuple([JobSuspension(*one) for one in (self.log.suspensions if self.log is not None else ())]),
             dict(self.licences),
             scheduler_of(self),
         )
