@@ -206,7 +206,7 @@ def test_hourly_prices_of_energy_are_prices(spelling: str, tmp_path: Path) -> No
     assert (ended.exit_code, "expected the columns time,value, got 'hour,eur'" in ended.output) == (2, True), (
         ended.output
     )
-    target = ["--target", "wait_s.p95<600", spelling, str(wrong)]
+    target = ["--cluster", "sized", "--target", "wait_s.p95<600", spelling, str(wrong)]
     ended = CliRunner().invoke(app, ["plan", "--trace", str(log), *target], env={"COLUMNS": "200"})
     assert (ended.exit_code, "expected the columns time,value, got 'hour,eur'" in ended.output) == (2, True), (
         ended.output
