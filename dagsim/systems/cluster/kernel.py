@@ -307,6 +307,7 @@ class ClusterKernel(Forked):
         taken it down will also bring it back.
         """
         due = Counter(node for disturbing in self._disturbing for node in disturbing.returning())
+        due.update(() if self.on_demand is None else self.on_demand.returning())
         return [due[node] == down for node, down in enumerate(self._down)]
 
     # The conversation with a policy.

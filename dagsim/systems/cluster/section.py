@@ -325,12 +325,13 @@ class ClusterKeys(Section):
                     group.weight,
                     group.mig_s,
                     manifest,
-                    group.on_demand,
+                    rule if rule is None or at >= rule.min_nodes else replace(rule, up=True),
                 )
                 for group in self.cluster.groups
                 for manifest in [canonical_json(group.manifest) if group.manifest else ""]
                 for gpu in [None if group.gpu is None else own.get(group.gpu) or gpu_type(group.gpu)]
-                for name in group.nodes
+                for rule in [group.on_demand]
+                for at, name in enumerate(group.nodes)
             ),
             self.cluster.name,
         )
