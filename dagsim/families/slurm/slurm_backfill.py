@@ -8,6 +8,7 @@ from copy import copy
 from dataclasses import dataclass
 from functools import cache, partial, reduce
 from heapq import heappop, heappush
+from itertools import pairwise
 from math import floor, inf, nextafter
 from operator import or_
 from typing import Any, NamedTuple, TypeAlias
@@ -287,6 +288,8 @@ class NodePlan:
         self.made: list[Reservation] = []
         """Reservations in the order in which they were made."""
         self._ends: list[float] = []
+        self._space: list[tuple[float, float, int]] = [(view.now, view.now + window_s, 0)]
+        """Slurm's map: the beginning and the end of each entry, and the nodes that are reserved in it."""
         self._table, self._choice, self._whole = table, choice, whole
         self._view, self._until_s, self._resolution_s = view, view.now + window_s, resolution_s
         self._searches: dict[tuple[DemandClass, bool, tuple[int, ...], int, frozenset[int], int], _Search] = {}
@@ -348,6 +351,24 @@ class NodePlan:
         self.made.append(kept)
         for node in bits(nodes):
             self._table.keep(node, kept.begin_s, kept.end_s, -1)
+        self._map(kept)
+
+    def _map(self, kept: Reservation) -> None:
+        """Enter a reservation into the map: split the entries in which it begins and ends, and merge
+        two entries with the same nodes, as in ``_add_reservation``. At most one pair is merged.
+        """
+        entries: list[tuple[float, float, int]] = []
+        for begin_s, end_s, nodes in self._space:
+            edges = sorted({begin_s, end_s, *[one for one in kept[:2] if begin_s < one < end_s]})
+            for from_s, until_s in pairwise(edges):
+                inside = kept.begin_s <= from_s and until_s <= kept.end_s
+                entries.append((from_s, until_s, nodes | kept.nodes if inside else nodes))
+        for place in range(len(entries) - 1):
+            first, second = entries[place : place + 2]
+            if first[2] == second[2] and second[1] >= kept.begin_s and first[0] <= kept.end_s:
+                entries[place : place + 2] = [(first[0], second[1], first[2])]
+                break
+        self._space = entries
 
     def make_room(
         self,
@@ -461,7 +482,9 @@ class NodePlan:
         least_s, until_s = max(search.least_s, from_s), search.where.until_s
         if least_s > until_s:
             return None
-        kept = Kept(table.begins, table.untils, table.owners, table.kept, table.kept_stride)
+        edges: Numbers = [float(begin_s) for begin_s, *_ in self._space]
+        edges = np.array(edges, np.float64) if table.compiled else edges
+        kept = Kept(table.begins, table.untils, table.owners, table.kept, table.kept_stride, edges)
         # numba takes 0.5 us to recognise each named tuple, but no time for plain tuples
         parts = [tuple(part) for part in (search.where, search.steps, runs.limits, kept, self._clock)]
         while True:
