@@ -310,11 +310,16 @@ def _hindrance(
     if listed is not None and listed.after and (others := _conditions(state, listed)):
         return others
     ours = None if task is None else _own(present, task)
-    if ours is not None and ours.outcome is not None:
-        outcome = ours.outcome
+    obstacle = player.obstacle(job, t)
+    # what a scheduler does at present matters less than that it could never start the job
+    if (
+        ours is not None
+        and (outcome := ours.outcome) is not None
+        and not (obstacle and outcome.reason == "Unschedulable")
+    ):
         fate = Fate.NEVER if outcome.never else Fate.OUTSIDE if outcome.outside else Fate.KNOWN
         return Hindrance(outcome.reason, outcome.words, fate, outcome.limits)
-    if words := player.obstacle(job, t):
+    if words := obstacle:
         reason = words.partition(" (")[0].partition(":")[0] if words[0].isupper() else "BadConstraints"
         return Hindrance(reason, f"never starts under the present rules: {words}", Fate.NEVER)
     if log.begin_s[job] > t:
