@@ -70,8 +70,8 @@ def power_rules(
             idle_s,
             times["suspendtimeout"],
             up=not is_off,
-            boots_a_minute=_rate(conf, "resumerate"),
-            stops_a_minute=_rate(conf, "suspendrate"),
+            boots_a_minute=_rate(conf, "resumerate", len(states)),
+            stops_a_minute=_rate(conf, "suspendrate", len(states)),
             timeout_s=times["resumetimeout"],
         )
     if rules and boot_s is None:
@@ -84,10 +84,11 @@ def power_rules(
     return rules
 
 
-def _rate(conf: Mapping[str, str], key: str) -> int:
-    """Return how many nodes may change per minute; 0 for any number."""
+def _rate(conf: Mapping[str, str], key: str, nodes: int) -> int:
+    """Return how many nodes may change per minute; 0 if that is no fewer than all of them."""
     text = conf.get(key, "").partition(" ")[0]
-    return int(text) if text.isdecimal() else _RATES[key]
+    rate = int(text) if text.isdecimal() else _RATES[key]
+    return rate if rate < nodes else 0
 
 
 def _largest_s(conf: Mapping[str, str], rows: list[tuple[str, Mapping[str, str]]], key: str) -> float:
