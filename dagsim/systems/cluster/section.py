@@ -4,6 +4,7 @@ configuration, because this is the default system.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -313,6 +314,19 @@ class ClusterKeys(Section):
         if self.cluster.from_trace:
             return self.trace().machines()
         own = {gpu.name: gpu for gpu in self.gpu_types}
+        up = Counter[OnDemand]()
+        """The nodes that are up at the beginning, by rule."""
+        for group in self.cluster.groups:
+            if group.on_demand is not None and group.on_demand.up:
+                up[replace(group.on_demand, up=False)] += len(group.nodes)
+
+        def powered(rule: OnDemand | None) -> OnDemand | None:
+            """Let a node be up at the beginning while there are fewer than the minimum."""
+            if rule is None or rule.up or up[rule] >= rule.min_nodes:
+                return rule
+            up[rule] += 1
+            return replace(rule, up=True)
+
         return Cluster(
             tuple(
                 Node(
@@ -325,13 +339,12 @@ class ClusterKeys(Section):
                     group.weight,
                     group.mig_s,
                     manifest,
-                    rule if rule is None or at >= rule.min_nodes else replace(rule, up=True),
+                    powered(group.on_demand),
                 )
                 for group in self.cluster.groups
                 for manifest in [canonical_json(group.manifest) if group.manifest else ""]
                 for gpu in [None if group.gpu is None else own.get(group.gpu) or gpu_type(group.gpu)]
-                for rule in [group.on_demand]
-                for at, name in enumerate(group.nodes)
+                for name in group.nodes
             ),
             self.cluster.name,
         )
