@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from dagsim.cli.options import Experiment
     from dagsim.config.schema import Config
     from dagsim.metrics.standings import RunMetrics
+    from dagsim.model.cluster import Cluster
     from dagsim.model.queues import QueueTree
     from dagsim.registry import Spec
     from dagsim.report.grid import TableFormat
@@ -118,6 +119,16 @@ def explain_waiting(
     as_json: bool,
 ) -> None:
     """Print why a job of a snapshot waits (``dagsim why --state``)."""
+
+
+@FamilyService
+def past_usage(log: Any, cluster: Cluster, queues: QueueTree) -> Any:
+    """Return the usage in a log, for a policy whose priorities depend on past usage."""
+
+
+@FamilyService
+def load_searches() -> None:
+    """Load the compiled searches of a policy in a process that is about to run many simulations."""
 
 
 @FamilyService

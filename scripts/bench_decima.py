@@ -45,7 +45,8 @@ def through_environment(env: DecimaEnv, dump: Dump, policy: SparkPolicy) -> Spar
     while env.view is not None:
         env.step(env.action_of(next(iter(policy.decide(env.view)), None)))
     assert env.simulation is not None
-    return env.simulation.episode
+    episode: SparkEpisode = env.simulation.episode
+    return episode
 
 
 def measure(dump: Dump, executors: int, repeats: int, checkpoint: Path | None) -> dict[str, dict[str, float]]:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import random
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from heapq import heappop, heappush
 from math import isclose
 from statistics import median
@@ -134,9 +134,9 @@ def simpy_idiom(jobs: list[Job]) -> list[tuple[float, int, int]]:
     missing = [[len(parents) for parents in job.graph.parents] for job in jobs]
     rows: list[tuple[float, int, int]] = []
 
-    def execute(job: int, task: int) -> Iterator[Event]:
+    def execute(job: int, task: int) -> Generator[Event]:
         graph = jobs[job].graph
-        with gpus.request(priority=(job, task)) as turn:
+        with gpus.request(priority=(job, task)) as turn:  # type: ignore[arg-type]  # SimPy only compares it
             yield turn
             yield env.timeout(graph.tasks[task].work)
             rows.append((env.now, job, task))
@@ -146,7 +146,7 @@ def simpy_idiom(jobs: list[Job]) -> list[tuple[float, int, int]]:
                     env.process(execute(job, child))
             yield env.timeout(0)  # children queue up before the GPU goes to whoever is next
 
-    def arrive() -> Iterator[Event]:
+    def arrive() -> Generator[Event]:
         for number, job in enumerate(jobs):
             yield env.timeout(job.arrival_s - env.now)
             for task, parents in enumerate(job.graph.parents):

@@ -20,7 +20,7 @@ import random
 import subprocess
 import sys
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from heapq import heapreplace
 from math import isclose
 from pathlib import Path
@@ -87,13 +87,13 @@ def plain_simpy(load: Jobs) -> Ends:
     gpus = simpy.Resource(env, GPUS)
     ends = [0.0] * len(load.works)
 
-    def execute(number: int) -> Iterator[Event]:
+    def execute(number: int) -> Generator[Event]:
         with gpus.request() as turn:
             yield turn
             yield env.timeout(load.works[number])
             ends[number] = env.now
 
-    def arrive() -> Iterator[Event]:
+    def arrive() -> Generator[Event]:
         for number, arrival_s in enumerate(load.arrivals):
             yield env.timeout(arrival_s - env.now)
             env.process(execute(number))

@@ -26,7 +26,7 @@ from dagsim.systems.cluster.models.runtime import Throughput
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.cluster.view import ClusterView
-from dagsim.workload import PRESETS
+from dagsim.workload import PRESETS, Synthetic
 from dagsim.workload.arrivals import Batch
 
 
@@ -88,13 +88,14 @@ def reading_s(times: int = 2000) -> float:
 def jobs(count: int, dag: bool) -> list[Job]:
     """Jobs of the default workload that all arrive at once."""
     preset = PRESETS["heterogeneous-dag" if dag else "heterogeneous"].workload
+    assert isinstance(preset, Synthetic)
     return list(replace(preset, count=count, arrivals=Batch()).jobs(Cluster.of(DEFAULT_GPUS), Throughput(), 1))
 
 
 def cost_us(name: str, waiting: list[Job], decisions: int, seconds: float) -> float:
     """CPU microseconds per decision of the policy ``name``."""
     watch = Stopwatch(POLICIES.create(name, seed=1), decisions, seconds)
-    simulation = ClusterScenario(Cluster.of(DEFAULT_GPUS), waiting, Throughput()).kernel(1)
+    simulation = ClusterScenario(Cluster.of(DEFAULT_GPUS), waiting, runtime=Throughput()).kernel(1)
     with suppress(Enough):
         simulation.run(watch)
     return 1e6 * min(watch.parts or [watch.per_decision_s()])

@@ -85,7 +85,9 @@ def episodes(jobs: list[RampJob], repeats: int) -> dict[str, dict[str, float]]:
     """
     rates = {}
     for policy in POLICIES:
-        cold, warm, blocked = [], [], 0
+        cold: list[float] = []
+        warm: list[float] = []
+        blocked = 0
         for _ in range(repeats):
             memo = Memo()
             for times in (cold, warm):

@@ -15,6 +15,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop, heappush
 from statistics import median
+from typing import Any
 
 import command
 from clock import cpu_s
@@ -47,7 +48,7 @@ def seconds(rng: random.Random) -> float:
     return MEAN_S * (0.5 + rng.random())
 
 
-def on_nodes(nodes: int, slots_per_node: int, room: dict[str, float], **asked: Sequence[float]) -> Case:
+def on_nodes(nodes: int, slots_per_node: int, room: dict[str, Any], **asked: Sequence[Any]) -> Case:
     """Tasks on nodes with CPUs and memory per GPU (``room``). Each asks for one of the given amounts."""
     rng, slots = random.Random(nodes), nodes * slots_per_node
     tasks = [

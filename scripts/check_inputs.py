@@ -25,7 +25,7 @@ from datetime import UTC, datetime
 from math import isclose
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
 import command
@@ -402,8 +402,8 @@ def write_sacct_folder(rng: Random, folder: Path) -> Written:
         lines = [columns, *([row[column] for column in columns] for row in rows)]
         (folder / name).write_text("".join("|".join(line) + "\n" for line in lines))
     (folder / "slurm.conf").write_text("ClusterName=c\n")
-    options = {} if style.zone is None else {"timezone": str(style.zone)}
-    return Written(folder, _known(_components(jobs), style), TraceOptions(**options))
+    zone = None if style.zone is None else str(style.zone)
+    return Written(folder, _known(_components(jobs), style), TraceOptions(timezone=zone))
 
 
 def _number(objects: bool, value: int | None) -> Any:
@@ -749,7 +749,7 @@ def write_csv(rng: Random, folder: Path) -> Written:
         records = [{**record, "comment": rng.choice(_PHRASES)} for record in records]
     rng.shuffle(heads)
     text = io.StringIO()
-    quoting = rng.choice((csv.QUOTE_MINIMAL, csv.QUOTE_ALL))
+    quoting: Literal[0, 1] = rng.choice((csv.QUOTE_MINIMAL, csv.QUOTE_ALL))
     table = csv.writer(text, delimiter=rng.choice(",;\t|"), quoting=quoting, lineterminator=rng.choice(("\n", "\r\n")))
     table.writerow(heads)
     table.writerows([[record[head] for head in heads] for record in records])
@@ -963,8 +963,8 @@ def write_htcondor(rng: Random, folder: Path) -> Written:
                 path.write_text("".join(blocks))
                 return Written(path, known)
             path.mkdir()
-            for number, block in enumerate(blocks):
-                (path / f"history.{number}.0").write_text(block)
+            for at, block in enumerate(blocks):
+                (path / f"history.{at}.0").write_text(block)
             return Written(path, known)
         path.write_text("".join(f"{block}\n{end}\n" for block, end in zip(blocks, ends, strict=True)))
     return Written(path, known)
@@ -1095,14 +1095,15 @@ def differences(written: Written) -> tuple[list[str], Trace]:
     first = min(known.arrival_s for known in written.known)
     true = [replace(known, arrival_s=known.arrival_s - first) for known in written.known]
     found = []
-    for what, of in (
-        ("jobs", lambda listed: len(listed)),
+    sums: tuple[tuple[str, Callable[[list[Known]], Any]], ...] = (
+        ("jobs", len),
         ("GPU-hours", lambda listed: sum(known.gpus * known.seconds for known in listed) / 3600),
         ("core-hours", lambda listed: sum(known.cores * known.seconds for known in listed) / 3600),
         ("arrivals", lambda listed: sorted(known.arrival_s for known in listed)),
         ("durations", lambda listed: sorted(known.seconds for known in listed)),
         ("users", lambda listed: sorted(known.user for known in listed)),
-    ):
+    )
+    for what, of in sums:
         ours, theirs = of(read), of(true)
         equal = isclose(ours, theirs, rel_tol=1e-9) if isinstance(ours, float) else ours == theirs
         if not equal:

@@ -85,7 +85,8 @@ def check(browser: Any, address: str, pictures: Path | None = None) -> list[str]
                 viewport={"width": width, "height": height}, color_scheme=scheme, offline=offline
             )
             page = context.new_page()
-            asked, messages = [], []
+            asked: list[str] = []
+            messages: list[str] = []
             page.on("request", lambda request, asked=asked: asked.append(request.url))
             page.on("console", lambda message, messages=messages: messages.append(message.text))
             page.on("pageerror", lambda error, messages=messages: messages.append(str(error)))

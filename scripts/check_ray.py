@@ -195,7 +195,12 @@ def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
         second = cluster.add_node(num_cpus=1)
         traffics: list[RolloutTraffic] = []
         end = RayRollouts.end
-        RayRollouts.end = lambda rollouts: traffics.append(rollouts.traffic) or end(rollouts)  # type: ignore[method-assign]
+
+        def recorded(self: RayRollouts) -> None:
+            traffics.append(self.traffic)
+            end(self)
+
+        RayRollouts.end = recorded  # type: ignore[method-assign]
         agents["two nodes"] = trained(root / "ray-train", "ray")
         agents["a node lost"] = trained(
             root / "lost-train", "ray", lambda: cluster.remove_node(second, allow_graceful=False)

@@ -113,7 +113,9 @@ def play(
     """
     kernel, decider = scenario.kernel(seed), POLICIES.create(policy, seed=seed)
     if pieces is not None:
-        kernel.frontier.started.append(lambda run, _: pieces.setdefault(run.id, run.task.piece))
+        kernel.frontier.started.append(
+            lambda run, _: pieces.update({run.id: run.task.piece} if run.id not in pieces else {})
+        )
     if asked_s is not None:
         kernel.call_at(asked_s, kernel.wake)
     with suppress(Stalled):

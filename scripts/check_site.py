@@ -25,7 +25,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import command
 import numpy as np
@@ -53,6 +53,7 @@ from dagsim.systems.seam import drive
 from dagsim.testing import violations
 
 STEP_S = 600.0
+_OUTAGES: tuple[Literal["drain", "down"], ...] = ("drain", "down")
 _CONSTRAINTS = ("", "", "", "", "a", "b", "a|b", "a&b", "!a", "(a|b)&!c", "a*2", "[a|b]", "b*1&!c", "nothing")
 SKIPPED = frozenset({"recorded", "rollout", "search", "exec", "batsim", "pollux", "sia", "optimus"})
 """Policies that need a program, a log or elastic jobs, or take minutes."""
@@ -94,8 +95,8 @@ def drawn(seed: int) -> Site:
         qos = [Qos("q0", limits=_caps(rng)), Qos("q1", user_limits=_caps(rng), account_limits=_caps(rng))]
         tree = [QueueNode("x", limits=_caps(rng), user_limits=_caps(rng)), QueueNode("y", limits_of={"u0": _caps(rng)})]
         drains = [
-            NodeOutage(some(), *((at, None) if rng.random() < 0.5 else (at, end)), kind=kind)  # type: ignore[arg-type]
-            for kind in ("drain", "down")
+            NodeOutage(some(), at, None if rng.random() < 0.5 else end, kind)
+            for kind in _OUTAGES
             for _ in range(int(rng.random() < 0.3))
             for at, end in [period()]
         ]
@@ -128,7 +129,8 @@ def _choosy(rng: np.random.Generator, job: Job, names: list[str]) -> Job:
     some = tuple(rng.permutation(names)[: int(rng.integers(1, 3))].tolist())
     if not kind or not names:
         return job
-    return replace(job, request=replace(job.request or Request(), **{kind: True if kind == "exclusive_user" else some}))
+    changed: dict[str, Any] = {str(kind): True if kind == "exclusive_user" else some}
+    return replace(job, request=replace(job.request or Request(), **changed))
 
 
 def _node(rng: np.random.Generator, at: int) -> Node:
@@ -161,7 +163,8 @@ def _caps(rng: np.random.Generator) -> Caps:
     which = rng.choice(["gpus", "cpus", "memory_gb", "jobs", "type"])
     if which == "type":
         return Caps(gpus_of={"T4": float(rng.integers(0, 4))})
-    return Caps(**{str(which): int(rng.integers(1, 5)) * (1 if which in ("gpus", "jobs") else 4)})
+    most: dict[str, Any] = {str(which): int(rng.integers(1, 5)) * (1 if which in ("gpus", "jobs") else 4)}
+    return Caps(**most)
 
 
 def _job(rng: np.random.Generator, at: int, arrival_s: float, queues: QueueTree, earlier: list[Job]) -> Job:
@@ -417,7 +420,7 @@ class Judge:
                 holders[("qos account", name, account)] = qos[name].account_limits
             for holder, limit in holders.items():
                 caps[holder] = limit
-                used[holder].update(amounts)  # type: ignore[arg-type]
+                used[holder].update(amounts)
         for holder, limit in caps.items():
             most = {name: getattr(limit, name) for name in ("gpus", "cpus", "memory_gb", "jobs")}
             most |= {f"gpus of {name}": count for name, count in limit.gpus_of.items()}
@@ -513,7 +516,11 @@ def faults(spec: str, seed: int) -> list[str] | None:
     mixed = "a run spans distinct nodes of one type"
     wrong += [what for what in violations(schedule, site.jobs, whole=False) if not (mixed in what and "gpus=0" in what)]
     kernel, engine = scenario.engaged(spec, 0)
-    if engine.used == "compiled" and drive(kernel, POLICIES.create(spec, seed=seed)).log != schedule.log:
+    if (
+        engine is not None
+        and engine.used == "compiled"
+        and drive(kernel, POLICIES.create(spec, seed=seed)).log != schedule.log
+    ):
         wrong.append("the compiled engine writes another log")
     return wrong
 

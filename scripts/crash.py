@@ -39,6 +39,7 @@ import torch
 
 import dagsim.cli
 from dagsim.errors import DagsimError
+from dagsim.experiment.grid_store import GridStore
 from dagsim.experiment.store import Store
 from dagsim.experiment.training_log import read_log
 from dagsim.families.learning.checkpoint import read_plain
@@ -196,7 +197,8 @@ def _runs(path: Path) -> int:
 def _sweep_cells(path: Path) -> int:
     """Number of cells that a sweep has kept."""
     begun = (path / "manifest.json").exists() and (path / "sweep.yaml").exists()
-    return len(Store.open(path).cells()) if begun else 0
+    store = Store.open(path) if begun else None
+    return len(store.cells()) if isinstance(store, GridStore) else 0
 
 
 def _resume(arguments: Sequence[str], path: Path, errors: Path) -> None:

@@ -38,6 +38,7 @@ from crash import COMMANDS, FORKING, SMALL, TRACE, Outcome, differing_trainings,
 
 import dagsim.cli
 from dagsim.errors import DagsimError
+from dagsim.experiment.grid_store import GridStore
 from dagsim.experiment.store import Store
 from dagsim.traces import catalogue
 
@@ -152,7 +153,7 @@ class _Writes:
         """Count from now on."""
         os.write = self._written
         os.open = self._opened_handle
-        io.open = builtins.open = self._opened  # type: ignore[assignment]
+        io.open = builtins.open = self._opened
         for name, place in (
             ("replace", 1),
             ("rename", 1),
@@ -439,9 +440,8 @@ class _Injection:
         done = 0
         if folder is not None:
             try:
-                done = len(
-                    Store.open(folder).cells() if (folder / "sweep.yaml").exists() else Store.open(folder).lines()
-                )
+                store = Store.open(folder)
+                done = len(store.cells() if isinstance(store, GridStore) else store.lines())
             except DagsimError as wrong:
                 yield f"its folder cannot be opened: {wrong}"
             if done and not survived and not (go_on and str(folder) in said):

@@ -63,7 +63,6 @@ SUMMARIES = {
     "like-helios": "20,000 jobs drawn from the published summary of SenseTime's Helios (2020)",
     "like-pai": "20,000 one-GPU jobs with durations as in Alibaba's PAI (2020), arrivals as in openb",
 }
-_SHORT = {"count": 20_000, "measure": (1000, -1000)}
 
 
 def of_log(name: str, data: Path) -> Sessions:
@@ -208,7 +207,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=FITTED)
     options = parser.parse_args()
     for name in options.only:
-        fitted = replace(FITS[name](name, options.data), **_SHORT)
+        fitted = replace(FITS[name](name, options.data), count=20_000, measure=(1000, -1000))
         there = [path for path in SOURCES[name] if (options.data / path).exists()]
         head = f"# {SUMMARIES[name]}\n# Parameters, fitted by scripts/fit_workloads.py to {', '.join(there)}.\n"
         text = yaml.safe_dump(_written(fitted), sort_keys=False, default_flow_style=None, width=120)

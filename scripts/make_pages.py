@@ -263,8 +263,10 @@ def heuristics() -> Iterator[str]:
 def ramp() -> Iterator[str]:
     """Blocking, completion times and speed-ups on RAMP by ddls' rules."""
     results = read_json("ramp/ddls.json")
-    chosen = {"first_fit": ("max", "acceptable_jct", "constant[degree=4]")}
-    chosen["best_fit"] = tuple(f"on_time[least={least}]" for least in (2, 4, 8))
+    chosen = {
+        "first_fit": ["max", "acceptable_jct", "constant[degree=4]"],
+        "best_fit": [f"on_time[least={least}]" for least in (2, 4, 8)],
+    }
     names = [f"{policy}, {placer}" for placer, policies in chosen.items() for policy in policies]
 
     def cell(row: dict[str, float]) -> str:
@@ -334,8 +336,11 @@ def ablations() -> Iterator[str]:
 
 # Baselines, statistics
 
-GRID = ("eft-wait[theta=1.0,order=task]", "eft-wait[theta=0.85,order=work]", "rollout", "min-min")
-GRID += (
+GRID = (
+    "eft-wait[theta=1.0,order=task]",
+    "eft-wait[theta=0.85,order=work]",
+    "rollout",
+    "min-min",
     "srsf",
     "srpt-work",
     "2d-las",

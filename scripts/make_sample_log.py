@@ -30,7 +30,9 @@ from dagsim.systems.cluster.models.runtime import Estimates, Throughput
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import drive
-from dagsim.workload import PRESETS
+from dagsim.workload import PRESETS, Synthetic
+from dagsim.workload.distributions import LogNormal
+from dagsim.workload.sizes import Independent
 
 FOLDER = Path(__file__).parents[1] / "workloads" / "site"
 SEED = 2026
@@ -77,11 +79,15 @@ def jobs(machines: Cluster, rng: np.random.Generator, count: int = JOBS, typed: 
     runtime = Throughput()
     most_work = MOST_WORK if typed < 1 else LONG_MOST_WORK
     shares = [0.25, 0.39, 0.36] if typed == 1 else [0.5, 0.3, 0.2]  # by capacity, if all demand is of one type
-    workload = replace(PRESETS["diurnal"].workload, count=count, load=LOAD)
+    preset = PRESETS["diurnal"].workload
+    assert isinstance(preset, Synthetic)
+    assert isinstance(preset.sizes, Independent)
+    assert isinstance(preset.sizes.work, LogNormal)
+    workload = replace(preset, count=count, load=LOAD)
     longer = LONGER
     if typed == 1:  # longer jobs on the same days, so that the log has many busy periods
-        sizes = workload.sizes
-        sizes = replace(sizes, work=replace(sizes.work, median=LONG_MEDIAN_S, high=LONG_MOST_WORK))
+        work = replace(preset.sizes.work, median=LONG_MEDIAN_S, high=LONG_MOST_WORK)
+        sizes = replace(preset.sizes, work=work)
         workload, longer = replace(workload, load=LONG_LOAD, sizes=sizes), 1.0
     drawn = workload.jobs(machines, runtime, SEED)
     types = machines.gpu_types
@@ -104,7 +110,7 @@ def rows(count: int = JOBS, times: int = 1, typed: float = 0.25) -> Iterator[str
     """Return the lines of the log, one for each job."""
     machines, rng = cluster(times), np.random.default_rng(SEED)
     work = list(jobs(machines, rng, count, typed))
-    scenario = ClusterScenario(machines, work, Throughput(), estimates=Estimates("predicted"))
+    scenario = ClusterScenario(machines, work, runtime=Throughput(), estimates=Estimates("predicted"))
     cols = columns(drive(scenario.engaged("easy", SEED).kernel, POLICIES.create("easy")))
     first, last = (np.searchsorted(np.sort(cols.runs.job), np.arange(count), side) for side in ("left", "right"))
     by_job = np.argsort(cols.runs.job, kind="stable")

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -14,17 +15,19 @@ from dagsim.experiment.api import simulate
 from dagsim.metrics import jobs_table, runs_table
 from dagsim.model import Cluster, Job, Node, gpu_type
 from dagsim.systems.cluster.models.runtime import Recorded, Throughput
-from dagsim.workload import PRESETS, Synthetic
+from dagsim.workload import PRESETS, Sessions, Synthetic
 from dagsim.workload.distributions import LogNormal
 from dagsim.workload.records import write_jobs
 
 CLUSTER = Cluster.of({"A100-40": 8, "V100-16": 8, "T4": 16})
 RUNTIME = Throughput()
-SHIPPED: dict[str, tuple[str, Synthetic]] = {
+_DAG = PRESETS["heterogeneous-dag"].workload
+assert isinstance(_DAG, Synthetic)
+SHIPPED: dict[str, tuple[str, Synthetic | Sessions]] = {
     "heterogeneous-100.jsonl": (PRESETS["heterogeneous"].summary, PRESETS["heterogeneous"].workload),
     "dag-50.jsonl": (
         "50 bursty DAG jobs at load 0.9 with outputs to move: 15 % single tasks, else 3 to 8 with 1 or 2 parents each",
-        replace(PRESETS["heterogeneous-dag"].workload, count=50, output_gb=LogNormal(0.5, 1.0)),
+        replace(_DAG, count=50, output_gb=LogNormal(0.5, 1.0)),
     ),
 }
 
@@ -62,14 +65,19 @@ LOGS: dict[str, tuple[str, Callable[[], list[Job]]]] = {
 
 def main(folder: Path) -> None:
     for name, (summary, jobs_of) in LOGS.items():
-        meta = {"summary": summary, "made_by": "scripts/make_workloads.py"}
-        print(f"{folder / name}: {write_jobs(folder / name, jobs_of(), meta)} jobs")
+        made = {"summary": summary, "made_by": "scripts/make_workloads.py"}
+        print(f"{folder / name}: {write_jobs(folder / name, jobs_of(), made)} jobs")
     for name, (summary, workload) in SHIPPED.items():
         assumptions = {
             "work": str(RUNTIME),
             "load": f"{workload.load:g} on {', '.join(f'{n} x {gpu}' for gpu, n in CLUSTER.gpus_by_type().items())}",
         }
-        meta = {"summary": summary, "seed": 0, "made_by": "scripts/make_workloads.py", "assumptions": assumptions}
+        meta: dict[str, Any] = {
+            "summary": summary,
+            "seed": 0,
+            "made_by": "scripts/make_workloads.py",
+            "assumptions": assumptions,
+        }
         jobs = write_jobs(folder / name, workload.jobs(CLUSTER, RUNTIME, seed=0), meta)
         print(f"{folder / name}: {jobs} jobs")
 

@@ -622,7 +622,7 @@ def _put_in_place(mutant: Mutant) -> None:
     referenced.
     """
     path, (old, new) = str(ROOT / mutant.file), _codes(mutant)
-    (changed,) = _changed(old, new) or ()
+    (changed,) = _changed(old, new) or [old]
     where = changed.co_filename, changed.co_qualname, changed.co_firstlineno
     importlib.import_module(mutant.file.removesuffix(".py").replace("/", "."))  # it may be imported on demand
     for candidate in gc.get_objects():

@@ -42,7 +42,7 @@ from make_snapshots import RecordedSite
 
 from dagsim.families.forecast.past_waits import History
 from dagsim.families.web.watching import STATED, Journal, Watched
-from dagsim.family import service
+from dagsim.services import import_site
 
 MINUTE_S, WEEK_S, IDS = 60, 7 * 86400, 100_000
 AHEAD = 8
@@ -103,7 +103,7 @@ def week_of(sites: list[Path], count: int) -> list[Part]:
 
 def write_site(site: Path, parts: list[Part], out: Path) -> None:
     """Import the first recording, with the reservations of every part."""
-    service("import_site")([site], out)
+    import_site([site], out)
     config = yaml.safe_load(out.read_text())
     known = config["queues"].get("reservations", [])
     config["queues"]["reservations"] = [

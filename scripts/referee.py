@@ -366,7 +366,7 @@ def dagsim_rows(workload: Workload, policy: str) -> list[Row]:
     """Return dagsim's log."""
     nodes = tuple(Node(f"n{at}", gpu_type(type_), gpus) for at, (type_, gpus) in enumerate(workload.nodes))
     kernel = ClusterScenario(Cluster(nodes), workload.jobs, failures=(Outages(tuple(workload.absences)),)).kernel(0)
-    return [(int(row[0]), *row[1:]) for row in kernel.run(POLICIES.create(policy)).log]  # type: ignore[misc]
+    return [(int(row[0]), *row[1:]) for row in kernel.run(POLICIES.create(policy)).log]
 
 
 def difference(workload: Workload, policy: str) -> str:

@@ -365,7 +365,7 @@ def _better(metric: str) -> str:
 
 def parameters() -> Iterator[str]:
     """Yield the parameters of all policies. What a parameter may be is what the policy says when it refuses a value."""
-    titles = {"The GPU cluster": POLICIES, "Spark": SPARK_POLICIES, "RAMP": RAMP_POLICIES}
+    titles: dict[str, Registry[Any]] = {"The GPU cluster": POLICIES, "Spark": SPARK_POLICIES, "RAMP": RAMP_POLICIES}
     for title, registry in titles.items():
         rows = [row for name in registry.names() for row in _parameters_of(registry, name)]
         yield from (f"## {title}", "", *markdown(("policy", "parameter", "values", "default", "effect"), rows), "")

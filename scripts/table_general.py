@@ -44,7 +44,7 @@ from dagsim.metrics import summarize
 from dagsim.metrics.paired import Paired, paired
 from dagsim.seeds import REPORT, part_of
 from dagsim.systems.cluster.api import ClusterView
-from dagsim.systems.seam import Conversation
+from dagsim.systems.seam import Conversation, drive
 from dagsim.workload.windows import most_windows
 
 OUT = RESULTS / "agents"
@@ -99,11 +99,11 @@ def choose(folder: Path, say: command.Say) -> None:
     rows: list[dict[str, Any]] = [{"policy": policy} for policy in policies]
     for cell in CELLS:
         ratios = [_geometric(times[cell, policy], times[cell, policies[0]]) for policy in policies]
-        for row, ratio in zip(rows, ratios, strict=True):
-            row[cell] = round(ratio / min(ratios), 4)
-    for row in rows:
-        across = [row[cell] for cell in CELLS]
-        row |= {"mean": round(float(np.exp(np.log(across).mean())), 4), "worst": max(across)}
+        for line, ratio in zip(rows, ratios, strict=True):
+            line[cell] = round(ratio / min(ratios), 4)
+    for line in rows:
+        across = [line[cell] for cell in CELLS]
+        line |= {"mean": round(float(np.exp(np.log(across).mean())), 4), "worst": max(across)}
     rows.sort(key=lambda row: row["mean"])
     command.write_rows(OUT / "matrix.csv", rows)
     say(f"{len(rows)} policies on {len(CELLS)} cells; best on average: {rows[0]['policy']}")
@@ -200,9 +200,8 @@ def _report(options: command.Options, say: command.Say) -> dict[str, Any]:
             for policy, values in policies.items():
                 pair = paired(list(values.values()), [reference[seed] for seed in values])
                 here = [seed for seed in bounded if seed in values]
-                way = share_of_way(
-                    *([of[seed] for seed in here] for of in (values, reference)), [bounds[cell, seed] for seed in here]
-                )
+                own, other = ([of[seed] for seed in here] for of in (values, reference))
+                way = share_of_way(own, other, [bounds[cell, seed] for seed in here])
                 timed = policy in (*HEURISTICS, *played_by) and estimates == "exact"
                 us = cpu_us(config, played_by.get(policy, policy), seeds[0]) if timed else float("nan")
                 lines.append(Line(cell, estimates, policy, best[cell], pair, way, us))
@@ -225,10 +224,15 @@ def write(lines: Sequence[Line], say: command.Say) -> None:
     page = ["## Geometric means over cells", "", *markdown(heads, rows, range(1, 7)), ""]
     best = ((cell, f"`{at[cell, 'exact', 'agent'].reference}`") for cell in CELLS)
     page += markdown(("cell", "best tuned heuristic"), best)
-    heads = ("cell", "policy", "n", "ratio", "95 % interval", "better on", "way to the bound", "us per decision")
+    columns = ("cell", "policy", "n", "ratio", "95 % interval", "better on", "way to the bound", "us per decision")
     for estimates in ("exact", "noisy"):
         shown = [line for line in lines if line.estimates == estimates and line.policy != line.reference]
-        page += ["", f"## Cells, {estimates} estimates", "", *markdown(heads, map(Line.cells, shown), (2, 3, 5, 6, 7))]
+        page += [
+            "",
+            f"## Cells, {estimates} estimates",
+            "",
+            *markdown(columns, map(Line.cells, shown), (2, 3, 5, 6, 7)),
+        ]
     write_text(OUT / "general.md", HEAD + "\n".join(page) + "\n")
     for row in rows:
         say(" | ".join(row))
@@ -348,7 +352,7 @@ def _searched(config: Config, reference: str, seed: int) -> dict[str, float]:
         decider = make_policy(scenario_of(config), reference) if name == "reference" else search
         if name == "hindsight":
             decider = Hindsight(base, list(memory.columns.values()))
-        schedule, row[f"{name}_cpu_s"] = timed(partial(scenario_of(config).kernel(seed).run, decider))
+        schedule, row[f"{name}_cpu_s"] = timed(partial(drive, scenario_of(config).kernel(seed), decider))
         row[f"{name}_s"] = _jct_s(schedule)
     return row | {"agent_s": _jct_s(run_policy(config, _agent(AGENT), seed).schedule)}
 
@@ -385,9 +389,9 @@ def search_page(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         ratios.append([pair.ratio for pair in pairs])
         spent = [sum(float(row[f"{name}_cpu_s"]) for row in here) for name in ("search", "reference")]
         bounds = sum(row["bound_s"] != "" for row in here) or ""
-        ways = (_cell(_way(here, policy), ".2f") for policy in ("search", "agent"))
+        cells = [_cell(_way(here, policy), ".2f") for policy in ("search", "agent")]
         name = f"{cell}, `{here[0]['reference']}`"
-        table.append((name, len(here), search, agent, hindsight, f"{spent[0] / spent[1]:.0f}", bounds, *ways))
+        table.append((name, len(here), search, agent, hindsight, f"{spent[0] / spent[1]:.0f}", bounds, *cells))
     heads = ("cell, reference", "n", "search", "search to agent", "hindsight", "CPU", "bounds", "way", "way of agent")
     means, most = np.exp(np.log(ratios).mean(axis=0)), np.max(ratios, axis=0)[0]
     ways = [_way(rows, policy) for policy in ("search", "agent", "hindsight")]

@@ -85,11 +85,12 @@ def rows_of(figures: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[str, d
 def write_compared(spending: Spending, options: command.Options, say: command.Say) -> None:
     """Write ``ramp/SETTING.json``."""
     figures = figures_of(finished(sweep_of(spending.table, spending.seeds), options))
-    content = {"setting": spending.table.removeprefix("ramp/"), "seeds": list(spending.seeds)}
-    content |= {"made": origin(spending, "ratios of means"), **{beta: rows_of(rows) for beta, rows in figures.items()}}
+    content: dict[str, Any] = {"setting": spending.table.removeprefix("ramp/"), "seeds": list(spending.seeds)}
+    rows_by_beta = {beta: rows_of(rows) for beta, rows in figures.items()}
+    content |= {"made": origin(spending, "ratios of means"), **rows_by_beta}
     write_text(options.folder / f"{spending.table}.json", json.dumps(content, indent=1) + "\n")
-    for beta in figures:
-        for name, row in content[beta].items():
+    for beta, rows in rows_by_beta.items():
+        for name, row in rows.items():
             say(f"beta {beta}  {name:34s} blocking {row['mean_blocking']:.4f}")
 
 

@@ -61,7 +61,7 @@ def grid_rows(lines: Sequence[CellRun]) -> list[dict[str, Any]]:
         whole = [line for line in mine if {other.seed for other in mine if other.policy == line.policy} == seeds]
         for standing in standings(whole, reference=REFERENCE):
             figures = standing.to_dict()
-            row = dict(zip(CELL, place, strict=True)) | {"n": len(seeds)}
+            row: dict[str, Any] = {**dict(zip(CELL, place, strict=True)), "n": len(seeds)}
             rows.append(row | {column: figures[column] for column in COLUMNS})
     return rows
 
@@ -139,9 +139,17 @@ def write_decima(spending: Spending, options: command.Options, say: command.Say)
 
 
 Writer = Callable[[Spending, command.Options, command.Say], None]
+
+
+def _seeds_of(name: str) -> Sequence[int]:
+    seeds = sweep_of(name).seeds
+    assert isinstance(seeds, Sequence)
+    return seeds
+
+
 WRITERS: dict[str, Writer] = {"baselines": write_grid, "decima": write_decima, "ramp": table_ramp.write_compared}
 TABLES: dict[str, tuple[Sequence[int], Writer]] = {
-    **{name: (sweep_of(name).seeds or (), WRITERS[name.partition("/")[0]]) for name in sweep_files()},  # type: ignore[dict-item]
+    **{name: (_seeds_of(name), WRITERS[name.partition("/")[0]]) for name in sweep_files()},
     **dict.fromkeys(table_ramp.JUDGED, (table_ramp.SEEDS, table_ramp.write_judged)),
     "agents/cells": (table_agents.SEEDS, table_agents.write),
     "agents/itp": (table_agents.WINDOWS, table_agents.write),

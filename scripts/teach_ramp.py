@@ -57,7 +57,7 @@ def model_of(world: RampScenario) -> Model:
     return Model(blocks, takes, jct_s, world.gap_s)
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _servers(blocks, takes, occupied):  # type: ignore[no-untyped-def]
     """Servers that a job takes, or 0 if a block is missing."""
     servers = np.uint64(0)
@@ -72,7 +72,7 @@ def _servers(blocks, takes, occupied):  # type: ignore[no-untyped-def]
     return servers
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _lost(  # type: ignore[no-untyped-def]
     blocks, takes, jct_s, gap_s, now_s, ends_s, holds, occupied, models, acceptable_s, degree
 ):
@@ -88,7 +88,7 @@ def _lost(  # type: ignore[no-untyped-def]
         if jct_s[models[job], degree] <= acceptable_s[job]:
             servers = _servers(blocks, takes[models[job], degree], occupied)
         if servers:
-            place = np.argmax(ends_s)
+            place = int(np.argmax(ends_s))
             ends_s[place], holds[place] = now_s + jct_s[models[job], degree], servers
             occupied |= servers
         else:
@@ -96,7 +96,7 @@ def _lost(  # type: ignore[no-untyped-def]
     return lost
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]
+@njit(cache=True)
 def _costs(  # type: ignore[no-untyped-def]
     blocks, takes, jct_s, gap_s, now_s, ends_s, holds, model, limit_s, models, acceptable_s, constant
 ):
@@ -116,7 +116,7 @@ def _costs(  # type: ignore[no-untyped-def]
         for future in range(len(models)):
             ends, held = ends_s.copy(), holds.copy()
             if servers:
-                place = np.argmax(ends)
+                place = int(np.argmax(ends))
                 ends[place], held[place] = now_s + jct_s[model, degree], servers
             costs[degree] += _lost(
                 blocks, takes, jct_s, gap_s, now_s, ends, held, occupied | servers,

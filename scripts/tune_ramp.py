@@ -86,7 +86,7 @@ def _bits(flags: Any) -> int:
     return sum(1 << place for place, flag in enumerate(flags) if flag)
 
 
-@njit  # type: ignore[untyped-decorator]
+@njit
 def _count(word):  # type: ignore[no-untyped-def]
     word = word - ((word >> np.uint64(1)) & np.uint64(0x5555555555555555))
     word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
@@ -96,7 +96,7 @@ def _count(word):  # type: ignore[no-untyped-def]
     return np.int64(word & np.uint64(0x7F))
 
 
-@njit  # type: ignore[untyped-decorator]
+@njit
 def _blocked(  # type: ignore[no-untyped-def]
     model, acceptable_s, degree, servers, touched, full, size, jct_s, gap_s, ahead, scarcity, blocks, worth, away
 ):

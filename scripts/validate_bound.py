@@ -27,7 +27,8 @@ from dagsim.model import Cluster, Edge, Job, Node, Task, TaskGraph, gpu_type
 from dagsim.report.terminal import counted
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.scenario import ClusterScenario
-from dagsim.testing import Case, random_case
+from dagsim.testing import random_case
+from dagsim.testing.cases import Case
 from dagsim.workload.arrays import JobArrays
 
 _EVERY = 20

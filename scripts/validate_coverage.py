@@ -158,15 +158,15 @@ def _taken(heap: Floats, size: int) -> int:
 if installed():
     import numba
 
-    _put, _taken = numba.njit(_put), numba.njit(_taken)
-    queue_waits = numba.njit(queue_waits)
+    compiled: Any = numba.njit
+    _put, _taken, queue_waits = compiled(_put), compiled(_taken), compiled(queue_waits)
 
 
 def engine_waits(arrival_s: Floats, run_s: Floats, servers: int, shortest: bool) -> Floats:
     """The waits of the same jobs in dagsim's own simulation."""
     rows = [Job.single(str(number), Task("t", 1.0), float(number)) for number in range(len(arrival_s))]
     jobs = replace(JobArrays.of(rows), arrival_s=arrival_s, work=run_s)
-    scenario = ClusterScenario(Cluster.of({"T4": servers}), StoredJobs(jobs), Recorded(), engine="compiled")
+    scenario = ClusterScenario(Cluster.of({"T4": servers}), StoredJobs(jobs), runtime=Recorded(), engine="compiled")
     kernel = scenario.engaged("sjf" if shortest else "fifo", 0).kernel
     for view in kernel.decisions():
         raise AssertionError(f"the compiled engine asks for a decision: {view}")

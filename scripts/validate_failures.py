@@ -122,7 +122,7 @@ def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
 
 def _holds(result: dict[str, Any]) -> bool:
     off = [abs(result["ratio"] / result[name] - 1) for name in ("first_order", "exact")]
-    return max(off) <= TOLERANCE and result["points"] <= TOLERANCE_POINTS
+    return bool(max(off) <= TOLERANCE and result["points"] <= TOLERANCE_POINTS)
 
 
 def main() -> int:

@@ -59,10 +59,10 @@ def completed(cell: Mapping[str, Any], inputs: Path, *, own: bool = False) -> di
         if has_shares:
             shares = GivenShares(shares, list(_given(cell["allocations"], [job["job"] for job in jobs], names)))
     cluster = Cluster.of({names[name]: count for name, count in cell["cluster"].items()}, per_node=1)
-    options = {"seed": int(cell["seed"] or 0), "whole_steps": True, "window": len(jobs), "pair_rates": pairs}
-    policy = Gavel(shares, cell.get("round_s", 360.0), **options)
+    seed = int(cell["seed"] or 0)
+    policy = Gavel(shares, cell.get("round_s", 360.0), seed=seed, whole_steps=True, window=len(jobs), pair_rates=pairs)
     sharing = _LockStep(pairs, policy) if shares.pairs else None
-    schedule = ClusterScenario(cluster, work, sharing=sharing).kernel(int(cell["seed"] or 0)).run(policy)
+    schedule = ClusterScenario(cluster, work, sharing=sharing).kernel(seed).run(policy)
     done_s = {row.job: row.time_s for row in schedule.log if row.kind == Kind.COMPLETED}
     rows = [
         {"job": job["job"], "jct": done_s[place] - job["arrival"] if place in done_s else None}

@@ -107,7 +107,8 @@ def unseen(rows: Sequence[Row]) -> list[dict[str, float]]:
     """Errors of each third that was kept aside, and its median error over that of one share. Every GPU type and
     precision keeps some rows to fit.
     """
-    folds, rng = [], random.Random(1)
+    folds: list[dict[str, float]] = []
+    rng = random.Random(1)
     pairs = sorted({(row["model"], row["gpu"]) for row in rows})
     kinds = {_kind(row) for row in rows}
     while len(folds) < FOLDS:

@@ -146,7 +146,7 @@ def _work(options: command.Options, say: command.Say) -> dict[str, Any]:
 
 
 def _holds(result: Mapping[str, Any]) -> bool:
-    return result.get("mean_absolute_error", 0.0) < TOLERANCE and result.get("in_order", True)
+    return bool(result.get("mean_absolute_error", 0.0) < TOLERANCE and result.get("in_order", True))
 
 
 def main() -> int:

@@ -78,8 +78,8 @@ def priorities(folder: Path) -> dict[str, Any]:
     """Compute every priority that slurmctld logged by the policy's own code, from the times of jobs."""
     site = read_slurm_site(site_files([folder]))
     nodes, settings = site.found_nodes(), SlurmSettings(**scheduler_of(site)).priorities()
-    amounts = [sum(node.cpus for node in nodes), sum(node.memory_gb for node in nodes)]
-    capacity = Capacity(len(nodes), *amounts, sum(count for node in nodes for _, count in node.gpus))
+    cpus, memory_gb = sum(node.cpus for node in nodes), sum(node.memory_gb for node in nodes)
+    capacity = Capacity(len(nodes), cpus, memory_gb, sum(count for node in nodes for _, count in node.gpus))
     rows = sorted(command.read_rows(folder / "golden_priorities.csv"), key=lambda row: float(row["epoch"]))
     book = PriorityBook(settings, site.queues(), capacity, _began_s(folder))
     events = _events(rows, site)

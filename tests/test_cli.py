@@ -131,6 +131,26 @@ def test_baseline_ranks_policies_on_the_same_seeds(tmp_path: Path) -> None:
     assert [path.name for path in (folder.path / "plots").iterdir()] == ["comparison.png"]
 
 
+def test_policies_have_the_names_that_the_user_gives_them(tmp_path: Path) -> None:
+    options = ("baseline", *SMALL, "--seeds", 2, "--out", tmp_path, "--no-plots")
+    shown = fine(*options, "-a", "Mine=eft-wait[theta=0.9]", "-a", "Random=random", "--reference", "Mine").stdout
+    assert "ratio: to Mine," in shown
+    assert "theta" not in shown
+    (run,) = tmp_path.iterdir()
+    store = Store.open(run)
+    assert {line.policy for line in store.lines()} == {"Mine", "Random"}
+    assert store.spec_of("Mine") == "eft-wait[theta=0.9]"
+    runs = run / "runs.jsonl"
+    before = runs.read_bytes()
+    runs.write_bytes(before[: before.index(b"\n") + 1])  # stopped after the first run
+    fine("baseline", "--resume", run, "--no-plots")
+    assert runs.read_bytes() == before
+    assert "Mine, seed" in fine("why", run, "#0").stdout
+    twice = dagsim(*options, "-a", "Mine=sjf", "-a", "Mine=fifo")
+    assert twice.exit_code == 2
+    assert "two policies have the name 'Mine'" in twice.output
+
+
 def test_baseline_runs_every_policy_there_is(tmp_path: Path) -> None:
     fine("baseline", *SMALL, "--seeds", 1, "--out", tmp_path, "--no-plots")
     names = {row["policy"] for row in json.loads(fine("list", "policies", "--json").stdout)}

@@ -58,16 +58,18 @@ def evaluate(
         return
     from dagsim.experiment.scenario import scenario_of
     from dagsim.experiment.simulate import agent_spec, only_system_of
-    from dagsim.systems.policy_spec import PolicySpec
+    from dagsim.systems.policy_spec import PolicySpec, labelled
 
+    name, policy = (None, None) if policy is None else labelled(policy)
     if what.config is None and what.system is None and (only := only_system_of(policy)):
         what = what._replace(config=only)
     chosen = with_series(experiment(what, trace, policy, windows=windows, watched=output.watched), *energy)
     repeats = policy is None and what.config is not None and Path(what.config, "manifest.json").is_file()
     if checkpoint is not None or (not repeats and PolicySpec.parse(chosen.policy).is_agent(scenario_of(chosen))):
-        agent = agent_spec(chosen.policy, checkpoint, system=chosen.world)
+        agent = agent_spec(chosen.policy, checkpoint, system=chosen.whole_system)
         chosen = chosen.model_copy(update={"policy": agent})
-    tell(run_policies("eval", chosen, (chosen.policy,), output, repeats=what.config), output)
+    named = chosen.policy if name == policy else f"{name}={chosen.policy}"
+    tell(run_policies("eval", chosen, (named,), output, repeats=what.config), output)
 
 
 @app.command()
@@ -78,7 +80,13 @@ def baseline(
     output: Output,
     energy: EnergySeries,
     policy: Annotated[
-        list[str] | None, typer.Option("--policy", "-a", metavar="NAME", help="Run only this scheduler; repeatable.")
+        list[str] | None,
+        typer.Option(
+            "--policy",
+            "-a",
+            metavar="NAME",
+            help="Run only this scheduler; repeatable. Mine=NAME calls it Mine in all results.",
+        ),
     ] = None,
     reference: Annotated[
         str | None,
@@ -95,10 +103,15 @@ def baseline(
         tell(resume_policies("baseline", output, what, trace, energy, **options), output)
         return
     from dagsim.experiment.scenario import scenario_of
+    from dagsim.systems.policy_spec import labelled
 
-    chosen = with_series(experiment(what, trace, reference, windows=windows, watched=output.watched), *energy)
+    named = dict(map(labelled, policy or ()))
+    name, against = (None, None) if reference is None else labelled(reference)
+    chosen = experiment(what, trace, named.get(str(name), against), windows=windows, watched=output.watched)
+    chosen = with_series(chosen, *energy)
     others = policy or scenario_of(chosen).policies.names()
-    policies = tuple(dict.fromkeys((chosen.policy, *others)))
+    first = chosen.policy if name is None or name == chosen.policy else f"{name}={chosen.policy}"
+    policies = tuple(dict.fromkeys((first, *others)))
     if len(policies) >= MANY and "seeds" not in chosen.model_fields_set:
         chosen = chosen.model_copy(update={"seeds": SEEDS_OF_MANY})
     tell(run_policies("baseline", chosen, policies, output, repeats=what.config), output)

@@ -146,7 +146,7 @@ def with_series(config: Config, prices: Path | None, carbon: Path | None) -> Con
     for option, name, path in zip(("--price", "--carbon"), ENERGY, (prices, carbon), strict=True):
         if path is None:
             continue
-        if not isinstance(config.world, GpuCluster):
+        if not isinstance(config.whole_system, GpuCluster):
             raise ConfigError(f"{option}: only GPU clusters use energy here, and the system is {config.kind!r}")
         if name in map(value_name, metrics):
             raise ConfigError(f"{option}: the configuration already has the metric {name}; leave one of them out")

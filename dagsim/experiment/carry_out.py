@@ -51,7 +51,7 @@ def check_plan(plan: Plan) -> None:
     """
     several = plan.grid is None and len(plan.policies) > 1
     if plan.grid is None:
-        check(plan.config, plan.policies, keep_going=several)
+        check(plan.config, dict.fromkeys(cell.policy for cell in plan.cells), keep_going=several)
         return
     for cell in {cell.policy: cell for cell in reversed(plan.cells)}.values():
         check(cell.config, [cell.policy])
@@ -174,7 +174,7 @@ def _advice(cell: Cell, run: CellRun) -> str:
     """
     if "engine" not in run.timing:
         return ""
-    return cell.config.world.faster_engine(cell.policy, EngineUse(**run.timing["engine"]), run.timing["wall_s"])
+    return cell.config.whole_system.faster_engine(cell.policy, EngineUse(**run.timing["engine"]), run.timing["wall_s"])
 
 
 def _paired(cells: Sequence[Cell], runs: Iterator[CellRun]) -> Iterator[tuple[Cell, CellRun]]:
@@ -193,7 +193,7 @@ def _in_turn(cells: Sequence[Cell], runs: Iterator[CellRun], wanted: Wanted) -> 
         early[run.policy, run.seed] = run
         while turn < len(cells):
             cell = cells[turn]
-            mine = early.pop((cell.policy, cell.seed), None)
+            mine = early.pop((cell.name, cell.seed), None)
             if mine is None and wanted(cell):
                 break
             turn += 1

@@ -336,7 +336,7 @@ def run_until_precise(
         done += more
         looks = looks_at(lines, rule, metric)
         more = max((look.more for look in looks.values()), default=0)
-    folder.note_seeds(seeds[:done])
+    folder.note(seeds=list(seeds[:done]))
     return Precise(lines, looks, rule.within)
 
 
@@ -394,7 +394,7 @@ def explained_waits(
 
     scenario, jobs = _inputs(folder, schedule)
     site = scenario.queues, scenario.network
-    return lambda job, periods: binding_causes(schedule, jobs, job, periods, policy, *site)
+    return lambda job, periods: binding_causes(schedule, jobs, job, periods, folder.spec_of(policy), *site)
 
 
 def obstacle(folder: Store, schedule: Schedule, policy: str, job: int) -> str:
@@ -407,7 +407,7 @@ def obstacle(folder: Store, schedule: Schedule, policy: str, job: int) -> str:
     from dagsim.systems.cluster.waits import Obstacles
 
     scenario, jobs = _inputs(folder, schedule)
-    return Obstacles(scenario, policy).of(jobs[job], jobs[job].arrival_s)
+    return Obstacles(scenario, folder.spec_of(policy)).of(jobs[job], jobs[job].arrival_s)
 
 
 def _inputs(folder: Store, schedule: Schedule) -> tuple[ClusterScenario, list[Job]]:
@@ -416,7 +416,7 @@ def _inputs(folder: Store, schedule: Schedule) -> tuple[ClusterScenario, list[Jo
     Raises:
         InputError: The run belongs to another system, or its trace is missing or has changed.
     """
-    if not folder.config.world.has_top_keys:
+    if not folder.config.whole_system.has_top_keys:
         raise InputError(f"{folder.path}: CPUs, memory and limits are only known for the GPU cluster")
     try:
         folder.check_trace()

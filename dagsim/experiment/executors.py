@@ -72,11 +72,11 @@ class CellWork:
             check_code(self.code)
         config, log = self._config(cell), None
         try:
-            played = self._set_aside(cell) or play_policy(config, cell.policy, cell.seed, tell)
+            played = self._set_aside(cell) or play_policy(config, cell.policy, cell.seed, tell, name=cell.name)
             log = partial(log_of, played)
             run = run_of(played.outcome(config), self.keep)
         except Exception as error:
-            lost = CellRun(cell.policy, cell.seed) if log is None else log()
+            lost = CellRun(cell.name, cell.seed) if log is None else log()
             if self.raises or not isinstance(error, SimulationError | PluginError):
                 error.__dict__["log"] = replace(lost, id=cell.id)  # lets the code that catches the error keep the log
                 raise
@@ -105,7 +105,8 @@ def check_code(code: str) -> None:
 
 def with_trace_at(config: Config, path: str) -> Config:
     """Return ``config`` with its trace at another path, or ``config`` itself if it has no trace."""
-    return config if config.world.trace_path is None else config.model_copy(update=config.world.read_from(path))
+    system = config.whole_system
+    return config if system.trace_path is None else config.model_copy(update=system.read_from(path))
 
 
 class CellExecutor(Protocol):

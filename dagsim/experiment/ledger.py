@@ -88,7 +88,7 @@ def claim_report_seeds(folder: Path, count: int, first: int | None = None) -> tu
         return tuple(range(*content["seeds"]))
     if first is None:
         ledger = Ledger(folder.parent / "seeds.yaml")
-        spending = ledger.spend(f"train/{folder.name}", count, f"dagsim train ({folder.name})")
+        spending = ledger.spend(f"train/{folder.name}", count, f"dagsim train ({folder.name})", fresh=True)
         seeds = spending.seeds
         ledger.close(spending)
     else:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, wraps
 from hashlib import sha256
 from itertools import product
@@ -26,6 +26,7 @@ from dagsim.experiment.scenario import experiment_seeds
 from dagsim.metrics.own import value_name
 from dagsim.metrics.summary import check_metric
 from dagsim.registry import Spec, nearest
+from dagsim.systems.policy_spec import labelled
 
 Made = TypeVar("Made")
 
@@ -354,6 +355,11 @@ class Cell:
     at: Mapping[str, str] = field(default_factory=dict)
     """The label of its value on each axis of a grid."""
 
+    @property
+    def name(self) -> str:
+        """Its policy in the results of a run: the name that the user gave to the policy, if any."""
+        return self.policy if self.at else self.label
+
     @cached_property
     def id(self) -> str:
         """A hash of everything that the results of the cell depend on, in hexadecimal digits.
@@ -369,7 +375,7 @@ class Cell:
         Raises:
             ConfigError: The file does not exist.
         """
-        path = self.config.world.trace_path
+        path = self.config.whole_system.trace_path
         return None if path is None else (digest(path), path)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -417,7 +423,7 @@ def _pickled(config: Config) -> bytes:
 def _content(config: Config, policy: str) -> str:
     """Return a text that contains everything that the results of a cell depend on, except its seed."""
     described = {key: value for key, value in plain(config).items() if key not in _NOT_THE_CELL}
-    trace = config.world.trace_path
+    trace = config.whole_system.trace_path
     if trace is not None:  # compare the contents of the trace, not its path
         part, key = ("workload", "path") if "workload" in described else ("system", "trace")
         described = {**described, part: {**described[part], key: digest(trace)}}
@@ -457,22 +463,28 @@ class Plan:
         name: str | None = None,
     ) -> Plan:
         """Return a plan for all policies (default: the configured one) on all seeds (default: those
-        in the configuration).
+        in the configuration). ``Mine=POLICY`` gives a policy the name Mine.
 
         Cells are ordered by seed, so that a stopped plan has run all policies on its first seeds.
+
+        Raises:
+            InputError: Two policies have the same name.
         """
-        policies = tuple(policies) or (config.policy,)
+        named = dict.fromkeys(map(labelled, policies or (config.policy,)))
+        names = [name for name, _ in named]
+        if repeated := [name for name in names if names.count(name) > 1]:
+            raise InputError(f"--policy: two policies have the name {repeated[0]!r}; give them different names")
         cells = [
-            Cell(config, policy, seed, policy)
+            Cell(config, policy, seed, name)
             for seed in (experiment_seeds(config) if seeds is None else seeds)
-            for policy in policies
+            for name, policy in named
         ]
-        label = label or (policies[0] if len(policies) == 1 else f"{len(policies)}-policies")
+        label = label or (names[0] if len(names) == 1 else f"{len(names)}-policies")
         return cls(command, config, tuple(cells), None, about or {}, label, name)
 
     def on_seeds(self, seeds: Sequence[int]) -> Plan:
         """Return a plan for the same policies on other seeds."""
-        return Plan.of(self.command, self.config, self.policies, seeds)
+        return replace(self, cells=Plan.of(self.command, self.config, self.specs, seeds).cells)
 
     @classmethod
     def of_grid(cls, grid: SweepGrid, command: str = "sweep") -> Plan:
@@ -490,6 +502,12 @@ class Plan:
         its points.
         """
         return tuple(dict.fromkeys(cell.label for cell in self.cells))
+
+    @property
+    def specs(self) -> tuple[str, ...]:
+        """The policies without repetitions, each with the name that the user gave to it."""
+        named = dict.fromkeys((cell.name, cell.policy) for cell in self.cells)
+        return tuple([policy if policy == name else f"{name}={policy}" for name, policy in named])
 
     @property
     def seeds(self) -> tuple[int, ...]:

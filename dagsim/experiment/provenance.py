@@ -57,7 +57,7 @@ def provenance(config: Config, policies: Iterable[str]) -> dict[str, Sources]:
             files["code"][name] = {"file": str(path.absolute()), "sha256": digest(path)}
     for name, path in metric_files(config).items():
         files["code"][name] = {"file": str(path.absolute()), "sha256": digest(path)}
-    trace = config.world.trace_path
+    trace = config.whole_system.trace_path
     if trace is not None:
         files["traces"][str(trace)] = {"file": str(trace), "sha256": digest(trace)}
     return files

@@ -19,6 +19,7 @@ from dagsim.experiment.scenario import experiment_seeds
 from dagsim.experiment.simulate import Outcome
 from dagsim.experiment.store import FAILURES, LONGEST_NAME, RUNS, TIMING, Store
 from dagsim.files import append, cut
+from dagsim.systems.policy_spec import labelled
 
 
 class RunStore(Store):
@@ -44,7 +45,7 @@ class RunStore(Store):
             argv=argv,
             label=plan.label,
             seeds=plan.seeds,
-            policies=plan.policies,
+            policies=plan.specs,
             plan=plan.about,
             name=plan.name,
         )
@@ -79,8 +80,11 @@ class RunStore(Store):
         created = now or datetime.now(UTC)
         what = "-".join(map(slug, filter(None, (label or config.policy, name))))
         called = f"{created:%Y%m%dT%H%M%SZ}-{command}-{what}-s{config.seed}-{config_hash(config)[:6]}"
-        facts = manifest(command, created, config, tuple(seeds or experiment_seeds(config)), policies)
-        facts |= {"policies": list(policies), "plan": dict(plan or {})}
+        named = dict(map(labelled, policies))
+        facts = manifest(command, created, config, tuple(seeds or experiment_seeds(config)), tuple(named.values()))
+        facts |= {"policies": list(named), "plan": dict(plan or {})}
+        if own := {label: policy for label, policy in named.items() if label != policy}:
+            facts["named"] = own
         if name is not None:
             facts["name"] = name
         try:
@@ -93,7 +97,8 @@ class RunStore(Store):
     def plan(self) -> Plan:
         """Return the plan for which the folder was made."""
         facts, about = self.manifest, self.manifest["plan"] or {}
-        return Plan.of(facts["command"], self.config, facts["policies"], facts["seeds"], about=about)
+        policies = [name if (spec := self.spec_of(name)) == name else f"{name}={spec}" for name in facts["policies"]]
+        return Plan.of(facts["command"], self.config, policies, facts["seeds"], about=about)
 
     def done(self, cells: Iterable[Cell]) -> dict[Cell, CellRun]:
         """Return the cells that are finished."""

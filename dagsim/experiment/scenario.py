@@ -28,7 +28,7 @@ def scenario_of(config: Config) -> Scenario:
     for earlier, scenario in _recent:
         if earlier is config:
             return scenario
-    scenario = config.world.scenario()
+    scenario = config.whole_system.scenario()
     _recent.append((config, scenario))
     return scenario
 
@@ -104,15 +104,15 @@ def replicate_seeds(root: int, count: int) -> tuple[int, ...]:
 
 def metric_of(config: Config) -> str:
     """Return the metric by which policies are ranked. The experiment's system defines it (``merit``)."""
-    return config.world.merit
+    return config.whole_system.merit
 
 
 def sample_of(config: Config) -> Sample:
     """Return the kind of sample that one seed of the experiment represents."""
-    return config.world.sample
+    return config.whole_system.sample
 
 
 def workload_label(config: Config) -> str:
     """Return a short description of the workload: ``heterogeneous, load 0.7``, or ``jobs.csv,
     windows of 200 jobs``."""
-    return config.world.label(WORKLOADS) or config.kind
+    return config.whole_system.label(WORKLOADS) or config.kind

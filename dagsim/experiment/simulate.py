@@ -82,8 +82,10 @@ def run_policy(config: Config, policy: str, seed: int, tell: Callable[[int], Non
     return play_policy(config, policy, seed, tell).outcome(config)
 
 
-def play_policy(config: Config, policy: str, seed: int, tell: Callable[[int], None] | None = None) -> Played:
-    """Run ``policy`` once.
+def play_policy(
+    config: Config, policy: str, seed: int, tell: Callable[[int], None] | None = None, name: str | None = None
+) -> Played:
+    """Run ``policy`` once. The result calls it ``name`` (default: as it is written).
 
     Raises:
         InputError, SimulationError: As in ``run_policy``.
@@ -100,7 +102,7 @@ def play_policy(config: Config, policy: str, seed: int, tell: Callable[[int], No
     schedule.decision_s, schedule.decisions = timed.decision_s, timed.decisions
     facts = {**scenario.facts(kernel), **incomplete_facts(schedule, scenario.unfinished(kernel))}
     own = facts_of(decider, scenario.notes(kernel, decider))
-    return Played(schedule, policy, seed, facts, wall_s, own, engine)
+    return Played(schedule, name or policy, seed, facts, wall_s, own, engine)
 
 
 def facts_of(decider: object, notes: Iterable[str] = ()) -> dict[str, Any]:
@@ -116,7 +118,7 @@ def facts_of(decider: object, notes: Iterable[str] = ()) -> dict[str, Any]:
 
 def measured(config: Config, schedule: Schedule) -> Summary:
     """Return every metric of a schedule, computed over the jobs that the configuration selects."""
-    summary = summarize(schedule, measured=config.world.measured)
+    summary = summarize(schedule, measured=config.whole_system.measured)
     return replace(summary, own=own_values(config.metrics, schedule)) if config.metrics else summary
 
 

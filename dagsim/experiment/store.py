@@ -453,14 +453,13 @@ class Store(ABC):
         if state != "running":
             self._lock.release()
 
-    def note_seeds(self, seeds: Sequence[int]) -> None:
-        """Change the seeds in the manifest, for runs in which the precision determines the number
-        of seeds.
+    def note(self, **facts: Any) -> None:
+        """Change entries of the manifest, for runs whose seeds or length are only known later.
 
         Raises:
             RunFolderError: The manifest cannot be written.
         """
-        self.manifest["seeds"] = list(seeds)
+        self.manifest |= facts
         try:
             write_whole(self.path / "manifest.json", json_text(self.manifest))
         except OSError as error:
@@ -624,6 +623,10 @@ class Store(ABC):
         if number >= len(lines):
             raise InputError(f"{self.path}: there is no run {number}; finished runs: {len(lines)}, counted from 0")
         return lines[number]
+
+    def spec_of(self, name: str) -> str:
+        """Return the policy to which the user gave this name; a policy is its own name by default."""
+        return str((self.manifest.get("named") or {}).get(name, name))
 
     def failures(self) -> list[CellRun]:
         """Return the policies that failed, each with its error.

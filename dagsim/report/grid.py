@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _WORD = 9
 """Least width of a column of words in a narrow terminal."""
+_LABEL = 60
+"""Maximum length of a label in LaTeX."""
 
 
 class TableFormat(StrEnum):
@@ -99,21 +101,23 @@ class Grid:
         )
 
     def latex(self) -> str:
-        """Format as a LaTeX ``table`` with booktabs rules; the caption contains the title and the
-        notes.
+        """Format as a LaTeX ``table`` with booktabs rules. The caption is the title, the label is
+        made of its first words, and the notes are paragraphs below the table.
         """
         columns = "".join("l" if place in self.texts else "r" for place in range(len(self.heads)))
-        caption = in_latex(". ".join([self.title, *(note.rstrip(".") for note in self.notes)]) + ".")
+        label = re.sub(r"[^a-z0-9]+", "-", self.title.partition(";")[0].lower()).strip("-")[:_LABEL]
         lines = [_latex_row(self.heads), r"\midrule", *map(_latex_row, self.rows)]
         return "\n".join(
             [
                 r"\begin{table}",
-                rf"\caption{{{caption}}}",
+                rf"\caption{{{in_latex(self.title)}.}}",
+                rf"\label{{tab:{label}}}",
                 rf"\begin{{tabular}}{{{columns}}}",
                 r"\toprule",
                 *lines,
                 r"\bottomrule",
                 r"\end{tabular}",
+                *(rf"\par\footnotesize {in_latex(note)}" for note in self.notes),
                 r"\end{table}",
             ]
         )

@@ -18,6 +18,7 @@ PROGRAMS: Registry[Any] = Registry("program", group="dagsim.programs", method="d
 """Policies that talk to a scheduler in another program, by kind."""
 
 _PROGRAM = re.compile(r"((\w[\w-]*)(?:\[[^\]]*\])?)(?::(.*))?", re.DOTALL)
+_LABEL = re.compile(r"([^\W\d][\w .+-]*)=(.+)", re.DOTALL)
 _MODEL = re.compile(r"sb3(?:\[([^\]]*)\])?:(.+)", re.DOTALL)
 
 
@@ -115,6 +116,14 @@ def agent_names() -> tuple[str, ...]:
 def named_files(values: Iterable[object]) -> list[Path]:
     """Return the existing files among the values of parameters."""
     return [Path(value) for value in values if isinstance(value, str) and value and Path(value).is_file()]
+
+
+def labelled(text: str) -> tuple[str, str]:
+    """Split ``Mine=ppo[checkpoint=best.pt]`` into the name for tables and the policy. Without a name
+    of its own, the policy is its own name.
+    """
+    label = _LABEL.fullmatch(text.strip())
+    return (text, text) if label is None else (label[1].strip(), label[2].strip())
 
 
 def split_policies(texts: Iterable[str]) -> list[str]:

@@ -166,9 +166,9 @@ def _check_counts(scenario: Scenario, make: Callable[[], Policy[Any, Any]], seed
     assert stated == count, f"facts count {stated!r} jobs; {count} arrived"
 
 
-def check_env(make: Callable[[], Any], seed: int = 1, steps: int = 300) -> None:
-    """Raise an error unless the environments returned by ``make`` follow Gymnasium's interface and
-    are repeatable.
+def check_env(make: Any, seed: int = 1, steps: int = 300) -> None:
+    """Raise an error unless an environment follows Gymnasium's interface and is repeatable. ``make``
+    is the environment, or a function that creates one (which is then called for every episode).
 
     - Observations are in ``observation_space``, rewards are finite, and flags are Boolean.
     - The action mask, if there is one, always allows an action. This also holds when the episode is
@@ -182,7 +182,13 @@ def check_env(make: Callable[[], Any], seed: int = 1, steps: int = 300) -> None:
     Raises:
         AssertionError: A rule is broken; the message names it.
     """
-    first, again, other = (_episode(make(), number, steps) for number in (seed, seed, seed + 1))
+    episodes, is_made = [], hasattr(make, "step")
+    for number in (seed, seed, seed + 1):
+        env = make if is_made else make()
+        episodes.append(_episode(env, number, steps))
+        if not is_made:
+            env.close()
+    first, again, other = episodes
     for step, (one, two) in enumerate(zip(first, again, strict=True)):
         assert one == two, f"step {step} of two episodes with seed {seed} and the same actions differs"
     assert first != other, f"seeds {seed} and {seed + 1} give the same episode"
@@ -204,7 +210,6 @@ def _episode(env: Any, seed: int, steps: int) -> list[tuple[bytes, float, bool, 
         if terminated or truncated:
             _action(env, rng, step + 1)
             break
-    env.close()
     return seen
 
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol
 
+Outcome = Literal["right", "wrong", "not_expressible"]
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
@@ -18,7 +20,7 @@ class Verdict:
 
     family: str
     case: str
-    outcome: Literal["right", "wrong", "not_expressible"]
+    outcome: Outcome
     cause: str = ""
     gate: float = 0.995
 

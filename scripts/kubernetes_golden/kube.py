@@ -28,7 +28,7 @@ from dagsim.systems.cluster.api import ClusterView
 from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
-from kubernetes_golden import Part, Verdict
+from kubernetes_golden import Outcome, Part, Verdict
 
 _BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 _NOT_MODELLED = "not modelled"
@@ -208,7 +208,7 @@ def _answer(scenario: ClusterScenario, spec: str, pod: Any) -> _Answer:
     return answer
 
 
-def _judged(decision: Any, answer: _Answer) -> tuple[str, str]:
+def _judged(decision: Any, answer: _Answer) -> tuple[Outcome, str]:
     """The outcome, and how it is wrong."""
     if decision["node"]:
         if answer.victims:

@@ -201,7 +201,9 @@ def _difference(state: Mapping[str, Any], decisions: Mapping[str, Any]) -> str:
 
 
 def _cycle_difference(admission: Admission, cycle: Cycle, recorded: Mapping[str, Any]) -> str:
-    admitted = [{"name": _short(one), "admission": _admission(admission, one)} for one in cycle.admitted]
+    admitted: list[dict[str, Any]] = [
+        {"name": _short(one), "admission": _admission(admission, one)} for one in cycle.admitted
+    ]
     expected = [{**one, "admission": _canonical(one["admission"])} for one in recorded.get("admitted", ())]
     if recorded.get("anyOrder") or admission.objects.fair_sharing is not None:
         # The order of trees of cohorts is left open; within a tree it is compared unless it varied, too.

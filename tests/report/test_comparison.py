@@ -111,6 +111,15 @@ def test_markdown_and_latex_hold_the_whole_names() -> None:
     assert latex.count(r"\\") == len(grid.rows) + 1
 
 
+def test_latex_has_a_label_and_the_notes_apart_from_the_caption() -> None:
+    grid = comparison_table(standings(lines()), workload="steady")
+    latex = grid.latex().splitlines()
+    assert latex[1].startswith(r"\caption{4 policies, steady")
+    assert "ratio: to" not in latex[1]
+    assert latex[2].startswith(r"\label{tab:4-policies-steady")
+    assert [line for line in latex if line.startswith(r"\par\footnotesize ")] == latex[-1 - len(grid.notes) : -1]
+
+
 @pytest.mark.parametrize(
     ("name", "columns", "shown"),
     [

@@ -139,6 +139,7 @@ def test_every_command_of_the_guide_runs(command: str, tmp_path: Path, monkeypat
 def test_the_environments_pass_the_check_that_users_have(name: str) -> None:
     assert dagsim.envs
     check_env(lambda: gymnasium.make(name), steps=60)
+    check_env(gymnasium.make(name), steps=20)
 
 
 def test_an_environment_that_does_not_repeat_is_noticed() -> None:

@@ -10,7 +10,7 @@ import pytest
 import dagsim
 from dagsim.errors import ConfigError
 from dagsim.registry import Spec
-from dagsim.systems.policy_spec import PolicyKind, PolicySpec, split_policies
+from dagsim.systems.policy_spec import PolicyKind, PolicySpec, labelled, split_policies
 
 
 @pytest.mark.parametrize(
@@ -71,3 +71,18 @@ def test_no_other_module_takes_the_name_of_a_policy_apart() -> None:
     apart = re.compile(r"\b(policy|algo)\w*\.(partition|split)\(|\bSpec\.parse\((policy|algo)")
     package = Path(dagsim.__file__).parent
     assert [path.name for path in package.rglob("*.py") if apart.search(path.read_text())] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "policy"),
+    [
+        ("sjf", "sjf", "sjf"),
+        ("Mine=sjf", "Mine", "sjf"),
+        ("Our agent=ppo[checkpoint=best.pt]", "Our agent", "ppo[checkpoint=best.pt]"),
+        ("ppo[checkpoint=best.pt]", "ppo[checkpoint=best.pt]", "ppo[checkpoint=best.pt]"),
+        ("exec:node a.js --k=2", "exec:node a.js --k=2", "exec:node a.js --k=2"),
+        ("sb3[level=job]:model.zip", "sb3[level=job]:model.zip", "sb3[level=job]:model.zip"),
+    ],
+)
+def test_a_policy_may_have_a_name_for_tables(text: str, name: str, policy: str) -> None:
+    assert labelled(text) == (name, policy)

@@ -74,12 +74,12 @@ class BenchTask:
     @property
     def system(self) -> str:
         """The system to which the task's policies belong."""
-        return self.config.world.system
+        return self.config.whole_system.system
 
     @property
     def metric(self) -> str:
         """The metric on which the score is based."""
-        return self.config.world.score
+        return self.config.whole_system.score
 
     def seeds(self, count: int | None = None, draw: int | None = None) -> tuple[int, ...]:
         """Return the seeds of the task's runs: public ones for development, or those derived from
@@ -140,7 +140,7 @@ def task_plan(task: BenchTask, entry: BenchEntry) -> Plan:
         InputError: The policy cannot be read.
     """
     policies = tuple(dict.fromkeys((task.config.policy, entry.policies[task.system])))
-    settings = task.config.world.told(entry.division)
+    settings = task.config.whole_system.told(entry.division)
     seeds = task.seeds(entry.seeds, entry.draw)
     axis = Axis("policy", policies, policies)
     grid = SweepGrid(task.name, task.path, (axis,), settings, seeds, "log", (task.metric, *METRICS))
@@ -242,7 +242,7 @@ def _suite_digest() -> str:
     total = sha256()
     for task in suite():
         total.update(task.name.encode() + task.path.read_bytes())
-        if (trace := task.config.world.trace_path) is not None:
+        if (trace := task.config.whole_system.trace_path) is not None:
             total.update(digest(trace).encode())
     return total.hexdigest()
 

@@ -75,7 +75,7 @@ def bounded(config: Config) -> ClusterScenario:
     Raises:
         InputError: The system has no bounds.
     """
-    if not config.world.has_top_keys:
+    if not config.whole_system.has_top_keys:
         raise InputError(
             f"bound: the system {config.kind!r} has no bound; only the GPU cluster (system: cluster) has one"
         )

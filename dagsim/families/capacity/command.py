@@ -116,22 +116,18 @@ def whatif(
         list[str] | None,
         typer.Option(
             metavar="16xH200[:PARTITION][@DATE]",
-            help="GPUs to add on new nodes, optionally from a date or time onwards (@14d); repeatable.",
+            help=(
+                "GPUs to add on new nodes, optionally from a date or time onwards (@14d); repeatable. With "
+                "16xH200,boot=300,idle=600, at most this many GPUs on nodes that are powered up for waiting jobs and "
+                "down when idle, as a separate alternative; also shutdown=, price= (per GPU hour), trigger=pending."
+            ),
         ),
     ] = None,
     remove: Annotated[
         list[str] | None, typer.Option(metavar="8xT4", help="GPUs to remove, in whole nodes; repeatable.")
     ] = None,
     cloud: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="16xH200[:PARTITION],boot=300,idle=600",
-            help=(
-                "As a separate alternative, add at most this many GPUs on nodes that are powered up for waiting "
-                "jobs and down when idle. Further settings: shutdown=, price= (per GPU hour), trigger=pending; "
-                "repeatable."
-            ),
-        ),
+        list[str] | None, typer.Option(hidden=True, help="Earlier spelling of --add 16xH200,boot=300.")
     ] = None,
     policy: Annotated[
         list[str] | None,
@@ -177,8 +173,9 @@ def whatif(
     priced = _Priced.of(price)
     chosen = with_series(chosen, priced.energy, carbon)
     checked("--metric", metric, chosen)
-    changes = (add or (), remove or (), accept or (), priced.rented, priced.file)
-    asked = WhatIf.of(with_memberships(chosen), policies, *changes, alternatives=alternative or (), cloud=cloud or ())
+    added = [*(add or ()), *(text if "," in text else f"{text},boot=300" for text in cloud or ())]
+    changes = (added, remove or (), accept or (), priced.rented, priced.file)
+    asked = WhatIf.of(with_memberships(chosen), policies, *changes, alternatives=alternative or ())
     asked.demand.check(metric)
     folder, runs = swept(Plan.of_grid(asked.grid(trace, shown.name), "whatif"), shown)
     with folder.noting():

@@ -85,10 +85,10 @@ def read_on_demand(text: str, own: Collection[str] = ()) -> OnDemandGpus:
         ConfigError: The text has another form, a value is out of range, or there is no such GPU type.
     """
     gpus, *parts = text.split(",")
-    counted = read_gpus(gpus, "--cloud", own)
+    counted = read_gpus(gpus, "--add", own)
     if counted.when:
         raise ConfigError(
-            f"--cloud {text!r}: nodes on demand are available from the beginning, so leave out {counted.when!r}"
+            f"--add {text!r}: nodes on demand are available from the beginning, so leave out {counted.when!r}"
         )
     trigger: Literal["placed", "pending"] = "placed"
     stated: dict[str, float] = {}
@@ -103,7 +103,7 @@ def read_on_demand(text: str, own: Collection[str] = ()) -> OnDemandGpus:
             stated[name] = -1.0
         if not (stated[name] >= 0 and isfinite(stated[name])):
             raise ConfigError(
-                f"--cloud {text!r}: expected {'=NUMBER, '.join(_POWERED)}=NUMBER (seconds, or a price per GPU "
+                f"--add {text!r}: expected {'=NUMBER, '.join(_POWERED)}=NUMBER (seconds, or a price per GPU "
                 f"hour) or trigger=placed|pending, each at most once, got {part.strip()!r}; example: "
                 "16xH100,boot=300,idle=600"
             )

@@ -521,25 +521,22 @@ class WhatIf:
         price: Sequence[str],
         price_file: Path | None,
         alternatives: Sequence[Path] = (),
-        cloud: Sequence[str] = (),
     ) -> WhatIf:
-        """Read the texts of ``--add``, ``--remove``, ``--accept``, ``--price`` and ``--cloud``, and
-        the files of ``--alternative``; the first policy (default: the one in ``config``) is
-        today's.
+        """Read the texts of ``--add``, ``--remove``, ``--accept`` and ``--price``, and the files of
+        ``--alternative``; the first policy (default: the one in ``config``) is today's.
 
         Raises:
             InputError: A text or the log cannot be read, there is nothing to compare, or jobs that
-                are
-                running at the beginning do not fit any more.
+                are running at the beginning do not fit any more.
         """
         policies = policies or [config.policy]
         own = [gpu.name for gpu in config.gpu_types]
-        added = [read_gpus(text, "--add", own) for text in add]
+        added = [read_gpus(text, "--add", own) for text in add if "," not in text]
         removed = [read_gpus(text, "--remove", own) for text in remove]
-        accepted, on_demand = read_accept(accept), [read_on_demand(text, own) for text in cloud]
+        accepted, on_demand = read_accept(accept), [read_on_demand(text, own) for text in add if "," in text]
         if not (added or removed or accepted or on_demand or alternatives) and len(policies) < 2:
             raise InputError(
-                "whatif: there is nothing to compare; give --add 16xH200, --remove 8xT4, --cloud 16xH200,boot=300, "
+                "whatif: there is nothing to compare; give --add 16xH200, --add 16xH200,boot=300, --remove 8xT4, "
                 "several --policy, or --alternative queue.yaml"
             )
         queues = {TODAY: config.queues} if alternatives else {}

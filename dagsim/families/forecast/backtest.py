@@ -18,7 +18,7 @@ from dagsim.config.schema import Config
 from dagsim.errors import InputError, SimulationError
 from dagsim.families.forecast.calibration import Outcomes, calibrated, censoring_weights, pooled
 from dagsim.families.forecast.futures import Player, QueueState, policy_of, starts_by
-from dagsim.families.forecast.job_log import JobLog, read_sacct_log
+from dagsim.families.forecast.job_log import JobLog, read_log
 from dagsim.families.forecast.members import Forecaster, Past, is_long
 from dagsim.families.forecast.queue_rows import KINDS, SCORED, QueueLog, Rows, outcomes_of, read_queue_log, rows_of
 from dagsim.families.forecast.scores import CEILING, LEVELS, Score, crps, log_wait, ratio, score
@@ -57,8 +57,8 @@ def read_backtest(config: Config, path: Path, policy: str | None) -> tuple[JobLo
         InputError: The log cannot be read, or has no starts.
     """
     scenario, file, queue = cluster_scenario_of(config), config.trace(), None
-    if (file.format or format_of(path, file.options)) == "sacct":
-        log = read_sacct_log(path, file.options)
+    log = read_log(path, file.options, file.format or format_of(path, file.options))
+    if log is not None:
         listings = [listing for name in _LISTINGS if (listing := path / name).is_file()] if path.is_dir() else []
         queue = read_queue_log(listings[0]) if listings else None
     else:

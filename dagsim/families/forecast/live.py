@@ -17,7 +17,7 @@ from dagsim.errors import InputError, NotRecognised, TraceError
 from dagsim.experiment.simulate import make_policy
 from dagsim.families.forecast.backtest import Backtest, Forecasts, forecasts_of
 from dagsim.families.forecast.futures import Future, Player, QueueState, policy_of, run_time_classes
-from dagsim.families.forecast.job_log import JobLog, read_sacct_log, read_snapshot
+from dagsim.families.forecast.job_log import JobLog, read_log, read_snapshot
 from dagsim.families.forecast.members import Forecaster, Past
 from dagsim.families.forecast.planned_jobs import PlannedJob, with_planned
 from dagsim.families.forecast.queue_rows import KINDS, Listed, Rows, read_reasons, rows_of
@@ -236,7 +236,9 @@ def _stamp(path: Path) -> tuple[tuple[str, int, int], ...]:
 @lru_cache(maxsize=1)
 def _history(path: Path, options: TraceOptions, stamp: tuple[tuple[str, int, int], ...]) -> JobLog:
     """Read accounting records, which are read again only if their files have changed."""
-    return read_sacct_log(path, options)
+    log = read_log(path, options)
+    assert log is not None
+    return log
 
 
 def is_idle(state: Path) -> bool:

@@ -296,7 +296,7 @@ class _Reading:
             self.report.note("attempts of pods were followed by another attempt", self.source.where(located[0].place),
                              len(located) - len(last))  # fmt: skip
         fates = {piece.fate for piece in last}
-        if fates == {"waits"}:
+        if fates <= {"waits", "never ran"}:
             raise Dirty("that never ran")
         if not fates <= {"over", "failed"} and not self.options.keep_partial:
             raise Dirty(

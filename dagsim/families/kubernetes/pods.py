@@ -319,7 +319,7 @@ class PodRecord:
     started_s: float | None
     ended_s: float | None
     fate: str
-    """``over``, ``failed``, ``evicted``, ``runs`` or ``waits``."""
+    """``over``, ``failed``, ``evicted``, ``runs``, ``waits`` or ``never ran``."""
     is_workload: bool = False
     node: str = ""
     nodes: tuple[str, ...] = ()
@@ -437,7 +437,7 @@ def kueue_workload(object: Any, around: ClusterObjects | None = None, *, now: bo
             admitted_s,
             admitted_s,
             finished_s,
-            fate if admitted_s is not None else "waits",
+            fate if admitted_s is not None else "waits" if finished_s is None else "never ran",
             True,
             nodes=hosts.get(text_in(pod_set, "name"), ()),
             limit_s=_positive(object_in(spec).get("maximumExecutionTimeSeconds")),

@@ -215,7 +215,11 @@ def overlap(config: Config, seeds: Iterable[int], checkpoint: Path) -> str | Non
     beside = checkpoint.with_suffix(".json")  # a shipped agent's settings are in a second file beside it
     facts = json.loads(beside.read_text("utf-8")) if beside.is_file() else read_plain(checkpoint).get("about", {})
     traces = facts.get("traces") or ()
-    if trace is None or trace.window is None or not any(digest(path) in traces for path in config.world.trace_paths):
+    if (
+        trace is None
+        or trace.window is None
+        or not any(digest(path) in traces for path in config.whole_system.trace_paths)
+    ):
         return None
     rest, places = part_of(REPORT.start)[0], trace.places(seeds)
     if not (inside := sum(begin < rest for begin, _ in places)):

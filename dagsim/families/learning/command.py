@@ -48,10 +48,14 @@ def train_agent(
     system: System = None,
     seed: Seed = None,
     iterations: Annotated[
-        int | None, typer.Option(min=1, help="Number of iterations (default: as configured).")
+        int | None,
+        typer.Option(min=1, help="Number of iterations (default: as configured). With --resume, a larger number."),
     ] = None,
     resume: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="Continue a stopped training run with its own configuration.")
+        Path | None,
+        typer.Option(
+            metavar="RUN", help="Continue a stopped training run, or with --iterations make a finished one longer."
+        ),
     ] = None,
     init: Annotated[
         Path | None, typer.Option(metavar="CHECKPOINT", help="Start from the weights of a trained agent.")
@@ -97,9 +101,9 @@ def train_agent(
         executor_for(on)
     what = Experiment(workload, config, set_, system, seed=seed)
     if resume is not None:
-        options = {"algo": algo, "iterations": iterations, "init": init, "name": name, "no-report": not report or None}
+        options = {"algo": algo, "init": init, "name": name, "no-report": not report or None}
         refuse_beside_resume([what], options, "training")
-        folder = resumed_training(resume)
+        folder = resumed_training(resume, iterations)
     else:
         chosen = experiment(
             what,

@@ -19,7 +19,7 @@ from dagsim.experiment.store import Store
 from dagsim.families.learning.algorithms import algorithm_name
 from dagsim.families.learning.checkpoint import Checkpoint
 from dagsim.families.learning.devices import device_named
-from dagsim.families.learning.trainer import Tell, TrainingRun
+from dagsim.families.learning.trainer import Tell, TrainingRun, training_of
 from dagsim.files import file_hash
 from dagsim.metrics.standings import PolicyResult, standings
 from dagsim.sections import kind_of
@@ -107,12 +107,16 @@ def begin_training(
     return RunStore.create(out, "train", config, argv=argv, label=label, plan=plan, name=name)
 
 
-def resumed_training(path: Path) -> Store:
-    """Open the run folder of a stopped training run.
+def resumed_training(path: Path, iterations: int | None = None) -> Store:
+    """Open the run folder of a stopped training run or, to make it longer, of a finished one.
+
+    With ``iterations``, the training run goes on until it has that many. Everything that changes
+    over a training run (a learning rate, a time constant) is then spread over the new length, and
+    the final test takes new seeds.
 
     Raises:
-        InputError: Another command made the folder, or a file on which the training run depends has
-            changed.
+        InputError: Another command made the folder, a file on which the training run depends has
+            changed, or the training run cannot be made longer.
     """
     folder = Store.open(path, own=True)
     if (command := folder.manifest["command"]) != "train":
@@ -120,7 +124,25 @@ def resumed_training(path: Path) -> Store:
             f"{path}: this folder was created by dagsim {command}, so use dagsim {command} --resume {path}"
         )
     folder.check_unchanged()
+    if iterations is not None:
+        _lengthen(folder, iterations)
     return folder
+
+
+def _lengthen(folder: Store, iterations: int) -> None:
+    train = training_of(folder)
+    reason = ""
+    if iterations <= train.iterations:
+        reason = f"the training run has {train.iterations:,} iterations, so give more"
+    elif train.minutes is not None:
+        reason = "the training run ends after train.minutes; start another one with --init best.pt"
+    elif hasattr(train.algorithm, "replay") and folder.state == "done":
+        reason = "its replay buffer was deleted when it ended; start another training run with --init best.pt"
+    if reason:
+        raise InputError(f"--iterations {iterations}: {folder.path} cannot be made longer: {reason}")
+    if folder.state == "done":
+        (folder.path / "report_seeds.yaml").unlink(missing_ok=True)
+    folder.note(plan=(folder.manifest.get("plan") or {}) | {"iterations": iterations})
 
 
 def train_in(

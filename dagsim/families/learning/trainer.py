@@ -90,6 +90,13 @@ class Progress(NamedTuple):
 Tell = Callable[[Progress], None]
 
 
+def training_of(folder: Store) -> TrainConfig:
+    """Return the settings of a training run, which may have been made longer since it began."""
+    train: TrainConfig = folder.config.training()
+    iterations = (folder.manifest.get("plan") or {}).get("iterations")
+    return train if iterations is None else replace(train, iterations=iterations)
+
+
 class TrainingRun:
     """One training run, new or resumed, on any system. ``on`` is the executor for runs of other
     policies, and also for the episodes if the executor has a method ``rollouts``. The default is
@@ -106,7 +113,7 @@ class TrainingRun:
     ) -> None:
         self.folder = folder
         self.config: Config = folder.config
-        self.train: TrainConfig = folder.config.training()
+        self.train: TrainConfig = training_of(folder)
         self.scenario = scenario_of(self.config)
         check_training(self.train, self.scenario)
         self._varied = self.scenario.varied
@@ -295,7 +302,7 @@ class TrainingRun:
             "seed": self.config.seed,
             "cluster": str(kernel.schedule.cluster),
             "workload": workload_label(self.config),
-            "traces": [digest(path) for path in self.config.world.trace_paths],
+            "traces": [digest(path) for path in self.config.whole_system.trace_paths],
         }
         train, weights = self.train, self._best_weights
         return Checkpoint(

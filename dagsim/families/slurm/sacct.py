@@ -46,7 +46,7 @@ from dagsim.model.arithmetic import numbered, ordered_sum
 from dagsim.traces.batch import NOT_OVER
 from dagsim.traces.chunks import Table, local_seconds
 from dagsim.traces.fields import Dirty, count, finite_number
-from dagsim.traces.reader import Block, Reader, Unstarted
+from dagsim.traces.reader import Block, Reader, Submissions, Unstarted
 from dagsim.traces.report import Disagreement, ImpossibleTimes, OnlyInText, ReadReport, RepeatedId
 from dagsim.traces.rows import (
     Findings,
@@ -177,6 +177,11 @@ class Sacct(Reader):
         for table in tables:
             idle = [id not in ran for id in map(_job_id, _ids(table).tolist())]
             yield from reading.unstarted(table.chosen(np.flatnonzero(idle)))
+
+    def submissions(self, source: Source, options: TraceOptions) -> Submissions:
+        from dagsim.families.slurm.submissions import read_submissions
+
+        return read_submissions(source, options)
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         which = "all attempts together" if options.protocol == "all-attempts" else "its last attempt"

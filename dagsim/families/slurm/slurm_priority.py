@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from math import floor, inf, nan
 from typing import Literal, NamedTuple, TypeAlias
@@ -25,7 +25,7 @@ from dagsim.families.slurm.priority_formulas import (
 )
 from dagsim.model import NodePartition, Qos, QueueTree
 
-__all__ = ["Asked", "Capacity", "FairShare", "PriorityBook", "PrioritySettings", "RankColumns"]
+__all__ = ["Asked", "Capacity", "FairShare", "PriorityBook", "PrioritySettings", "RankColumns", "listed_users"]
 
 
 FairShare: TypeAlias = Literal["tree", "classic"]
@@ -55,6 +55,15 @@ class PrioritySettings:
                 raise ConfigError(f"slurm-multifactor: {name} must be above 0, got {getattr(self, name)!r}")
         if not self.half_life_s >= 0:
             raise ConfigError(f"slurm-multifactor: half_life_s must be 0 or more, got {self.half_life_s!r}")
+
+
+def listed_users(queues: QueueTree) -> Mapping[str, Collection[str]]:
+    """Return the users of each account. Slurm lists all users of an account only if priorities
+    depend on them; the result is empty for a site with another order, or of another scheduler.
+    """
+    if queues.scheduler.get("order") != "multifactor":
+        return {}
+    return {node.name: node.users for node, _ in queues.walk() if node.users}
 
 
 class Capacity(NamedTuple):

@@ -258,7 +258,7 @@ def blocking_tables(chosen: Chosen) -> str:
     """Return the tables for all runs of systems that block jobs; empty without such runs."""
     kinds: dict[Blocking, list[Shown]] = {}
     for run in chosen.runs:
-        if (blocking := run.folder.config.world.blocked_by) is not None:
+        if (blocking := run.folder.config.whole_system.blocked_by) is not None:
             kinds.setdefault(blocking, []).append(run)
     return "".join([table(grid) for blocking, runs in kinds.items() for grid in blocking_grids(runs, blocking)])
 

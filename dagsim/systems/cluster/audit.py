@@ -21,6 +21,7 @@ from dagsim.model import Cluster, Demand, Job, Node, QueueTree, Request, TaskGra
 from dagsim.model.arithmetic import bits
 from dagsim.model.gpu import canonical
 from dagsim.model.mig import named_types, parted_types
+from dagsim.systems.cluster import services
 from dagsim.systems.cluster.models.runtime import Runtime
 from dagsim.systems.cluster.nodes import DemandClass, NodeState
 from dagsim.systems.cluster.site import SiteState, nodes_by_counts
@@ -649,11 +650,10 @@ def _names_of(queues: QueueTree) -> dict[str, dict[str, None]]:
     }
 
 
-def _users_of(queues: QueueTree) -> dict[str, Collection[str]]:
+def _users_of(queues: QueueTree) -> Mapping[str, Collection[str]]:
     """Return the users of each account at a site whose scheduler lists all users."""
-    if queues.scheduler.get("order") != "multifactor":
-        return {}  # other schedulers only list users whose shares differ from the rest
-    return {node.name: node.users for node, _ in queues.walk() if node.users}
+    listed = services.listed_users.offered()
+    return {} if listed is None else listed(queues)
 
 
 _NUMBER = re.compile(r"(?<=< )([\d.e+]+)(?=:| s:)")

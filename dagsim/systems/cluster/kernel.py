@@ -376,6 +376,7 @@ class ClusterKernel(Forked):
                         break
                 if self.on_demand is not None:
                     self.on_demand.look()
+                self.frontier.rejected.clear()
                 self.changed, asked_s = False, self.now
             if not self.running:
                 if self.done or self._only_rules_bind():
@@ -477,7 +478,7 @@ class ClusterKernel(Forked):
         if rejected is not None and not job.in_flight:  # a job that is already running may continue
             self._record_job(_REJECTED, number, float(rejected))
             if machines.site is not None:
-                self.frontier.refused.append(active)
+                self.frontier.rejected.append(active)
             return
         self._estimate(active)
         if self.eligibility is None and job.eligible_s is not None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dagsim.services import FamilyService
@@ -11,6 +11,7 @@ from dagsim.services import FamilyService
 if TYPE_CHECKING:
     from dagsim.model.job import Job
     from dagsim.model.log import Schedule
+    from dagsim.model.queues import QueueTree
     from dagsim.systems.cluster.jobs import JobStream
     from dagsim.systems.cluster.models import Models
     from dagsim.systems.cluster.scenario import ClusterScenario
@@ -45,6 +46,12 @@ def compiled_episodes(
     scenario: Any, count: int, codec: CodecSettings, terms: Mapping[str, float], scale: float, recorded: bool
 ) -> Any:
     """Return many episodes that are simulated together, or the reason against them (a text)."""
+
+
+@FamilyService
+def listed_users(queues: QueueTree) -> Mapping[str, Collection[str]]:
+    """Return the users of each account at a site whose scheduler lists all users; empty at other
+    sites, where only the users are listed whose shares differ from the rest."""
 
 
 @FamilyService

@@ -772,7 +772,7 @@ class Frontier(Forked):
         "past": EMPTY,
         "rated": EMPTY,
         "ready": COPIED,
-        "refused": COPIED,
+        "rejected": COPIED,
         "started": EMPTY,
         "unknown": COPIED,
     }
@@ -794,8 +794,8 @@ class Frontier(Forked):
         self.jobs: Live[int, JobState] = Live()
         self.ready: Live[TaskState, None] = Live()
         """Ready tasks, in the order they became ready."""
-        self.refused: list[JobState] = []
-        """Jobs that were rejected on arrival at a site, where other programs may keep them in their queues."""
+        self.rejected: list[JobState] = []
+        """Jobs that have just arrived at a site and were rejected."""
 
     def add(self, task: TaskState, now: float) -> None:
         """Add a task that became ready, or instances that came back. When its last waiting instance

@@ -158,12 +158,12 @@ class ClusterView:
         return self._frontier.jobs
 
     @property
-    def refused(self) -> Sequence[JobState]:
-        """Jobs that were rejected on arrival at a site (``queues``), because they could never run
-        there. They are not in the system. Some schedulers do not detect this and keep such jobs in
-        their queue.
+    def rejected(self) -> Sequence[JobState]:
+        """Jobs that have just arrived at a site (``queues``) and were rejected, because they could
+        never run there. They are not in the system. A policy for a scheduler that keeps such jobs
+        in its queue must remember them: the list is emptied before time goes on.
         """
-        return self._frontier.refused
+        return self._frontier.rejected
 
     @property
     def running(self) -> Mapping[int, Run]:

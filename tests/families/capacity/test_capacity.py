@@ -444,7 +444,7 @@ def test_whatif_runs_clusters_and_policies_on_the_same_jobs(site: Path) -> None:
 
 def test_whatif_says_what_nodes_on_demand_would_cost_and_save(site: Path) -> None:
     spec = "8xT4,boot=120,idle=300,price=0.5"
-    answer = answer_of("whatif", "--cloud", spec, "--add", "8xT4", "--policy", "fifo-fit", "--price", "T4=0.25")
+    answer = answer_of("whatif", "--add", spec, "--add", "8xT4", "--policy", "fifo-fit", "--price", "T4=0.25")
     today, added, cloud = answer["choices"]
     assert [choice["cluster"] for choice in answer["choices"]] == ["today", "+8xT4", f"+{spec}"]
     assert "on_demand_a_month" not in today

@@ -10,7 +10,7 @@ import pytest
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, RunFolderError
 from dagsim.experiment.scenario import scenario_of
-from dagsim.families.episodes.lookout import ArrivedJob, Attempt, Follower, Lookout
+from dagsim.families.episodes.lookout import ArrivedJob, FirstChoice, Follower, Lookout
 from dagsim.families.episodes.playout import AS_PROPOSED, WAIT
 from dagsim.families.episodes.proposals import BY_TASK, BY_WORK
 from dagsim.families.episodes.search import Search, agent_file
@@ -56,7 +56,7 @@ class Foreseen:
                 written = len(fork.schedule.log)
                 fork.run(POLICIES.create(self.name))
                 ends = [row[1] for row in fork.schedule.log.since(written) if row[0] == Kind.COMPLETED]
-                trial = Attempt(AS_PROPOSED, self.player)
+                trial = FirstChoice(AS_PROPOSED, self.player)
                 self.predictions.append((float(self.outlook.costs([trial], 1)[0, 0]), sum(ends)))
         yield from self.base.decide(view)
 

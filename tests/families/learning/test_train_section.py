@@ -21,6 +21,7 @@ from dagsim.experiment.run_store import RunStore
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.simulate import run_policy
 from dagsim.experiment.store import CellRun, Store
+from dagsim.experiment.training_log import read_log
 from dagsim.experiment.tune import best_of, candidates, write_tuned
 from dagsim.families.learning import final_test, trainer
 from dagsim.families.learning import session as finishing
@@ -324,3 +325,20 @@ def test_each_pool_has_its_own_part_of_a_trace_and_a_last_seed() -> None:
     assert seeds_of(range(4, 7), 3) == (4, 5, 6)
     with pytest.raises(ConfigError, match="between 1 and 3, got 4"):
         seeds_of(range(4, 7), 4)
+
+
+def test_a_finished_training_run_can_be_made_longer(tmp_path: Path) -> None:
+    settings = [*CLUSTER, *SHORT, LEARNING, "train.reference=sjf", "train.rivals=[fifo]", "train.validation_seeds=2"]
+    store = RunStore.create(tmp_path, "train", load_config(None, [*settings, "train.linear_iterations=0"]), argv=[])
+    finishing.train_in(store)
+    rows, seeds = (store.path / "progress.csv").read_text(), claim_report_seeds(store.path, 3)
+    with pytest.raises(InputError, match="so give more"):
+        finishing.resumed_training(store.path, len(read_log(store.path)))
+    longer = finishing.resumed_training(store.path, len(read_log(store.path)) + 2)
+    trained = finishing.train_in(longer, resume=True)
+    after = (store.path / "progress.csv").read_text()
+    assert after.startswith(rows)
+    assert after.count("\n") == rows.count("\n") + 2
+    tested = {line.seed for line in trained.lines}
+    assert len(tested) == 3
+    assert not tested & set(seeds)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import secrets
+from collections.abc import Iterator
 
-import check_site
 import pytest
 
 from dagsim.errors import Stalled
-from dagsim.model import Cluster, Job, Node, Request, Task, TaskGraph, gpu_type
+from dagsim.model import Cluster, Decision, Job, Node, Request, Start, Task, TaskGraph, gpu_type
 from dagsim.model.log import Kind, RejectReason, Schedule
 from dagsim.model.queues import Caps, NodeOutage, NodeReservation, Qos, QueueNode, QueueTree
+from dagsim.systems.cluster.api import ClusterView
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import drive
@@ -54,6 +54,26 @@ def test_what_became_ready_as_late_as_possible_does_not_run_into_a_reservation(p
     assert starts(late) == {"first": 0.0, "second": 90.0}
     exact = play(one, queues, [job("first", 20.0), job("second", 40.0, 20.0)], policy)
     assert starts(exact) == {"first": 0.0, "second": 20.0}
+
+
+class Listener:
+    """Start everything at once; keep what the view says of rejected jobs."""
+
+    def __init__(self) -> None:
+        self.shown: list[tuple[float, list[str]]] = []
+
+    def decide(self, view: ClusterView) -> Iterator[Decision]:
+        self.shown.append((view.now, [active.job.id for active in view.rejected]))
+        yield from [Start(task, placement) for task in view.ready if (placement := view.fit(task))]
+
+
+def test_a_rejected_job_is_shown_when_it_arrives_and_not_kept() -> None:
+    jobs = [job("a", 30.0), Job.single("never", Task("t", 5.0, gpus=9), 10.0), job("b", 5.0, 20.0)]
+    policy = Listener()
+    kernel = ClusterScenario(TWO, jobs, queues=QueueTree(qos=(Qos("q"),))).kernel(0)
+    schedule = kernel.run(policy)
+    assert rejected(schedule) == {"never": RejectReason.TOO_LARGE}
+    assert {at_s: ids for at_s, ids in policy.shown if ids} == {10.0: ["never"]}
 
 
 STUCK = {
@@ -162,34 +182,3 @@ def test_a_policy_that_waits_without_cause_has_stalled() -> None:
     scenario = ClusterScenario(TWO, [job("a", 1.0)], queues=QueueTree(licences={"cad": 1}))
     with pytest.raises(Stalled, match="although a/t could start"):
         drive(scenario.kernel(0), Idle())
-
-
-def test_random_sites_keep_their_rules() -> None:
-    """A part of scripts/check_site.py: some policies on sites that are new each time, with rules read a second time."""
-    policies = [spec for spec in check_site.specs() if spec.partition("[")[0] not in check_site.SKIPPED]
-    first = secrets.randbelow(10**9)
-    print(f"first seed {first}")
-    some = [policies[(first + place) % len(policies)] for place in range(40)]
-    wrong = [
-        f"check_site.py --cases 1 --from {seed} --policy {spec!r}: {messages}"
-        for spec, seed, messages in check_site.check(len(some), first, some)
-        if messages
-    ]
-    assert not wrong, "\n".join(wrong)
-
-
-def test_the_judge_of_random_sites_knows_who_could_start() -> None:
-    """Two nodes with ``a`` of the V100 leave one for good, and the T4 with ``a`` is of another type."""
-    kinds = [("V100-16", ("a",)), ("V100-16", ("a",)), ("V100-16", ()), ("T4", ("a",))]
-    nodes = tuple([Node(f"n{at}", gpu_type(kind), 1, 8, 8, features=of) for at, (kind, of) in enumerate(kinds)])
-    outages = (NodeOutage(("n1",), 5.0, None, "down"),)
-    pair = TaskGraph((Task("t", 4.0, 2, gang=True, gpus=1),))
-    left = [Job("pair", pair, 6.0, request=Request(constraint=words)) for words in ("a*2", "a", "[a|b]", "a*1", "")]
-    verdicts = []
-    for job in left:
-        site = check_site.Site(Cluster(nodes), QueueTree(outages=outages), [job])
-        schedule = drive(ClusterScenario(site.cluster, [job], queues=site.queues).kernel(0), POLICIES.create("fifo"))
-        judge = check_site.Judge(site, "fifo")
-        assert judge.read(schedule) == []
-        verdicts.append((unfinished(schedule) == [], judge.could_start(job, 10.0, outages)))
-    assert verdicts == [(False, False)] * 3 + [(True, True)] * 2

@@ -325,6 +325,10 @@ class _Session:
                 f"bound {task.name} to {event.node}, which a reservation or another rule of the site closes to it; "
                 "pods know no such rules"
             )
+        taken = 1 + sum(other == node for other in waiting.bound.values())
+        if view.machines.list[node].room(task.demand) < taken:
+            why = "which has no room for it" if view.machines.list[node].up else "which is down"
+            self._beside.fail(f"bound the pod {event.pod[1]} to the node {event.node!r}, {why}")
         if not task.demand.gang:
             self._placed = [event.pod]
             yield Start(task, (Share(node),))

@@ -129,7 +129,9 @@ class Kueue:
         outcome = None if name is None or not self._site.exact else rehearsal.outcome(name, ())
         if name is None and carried is not None:
             queue = task.job.job.partition
-            what = "it is deactivated" if carried.spec is None else f"LocalQueue {queue} doesn't exist"
+            what = (
+                "it is deactivated" if carried.spec is None else f"LocalQueue {queue} or its ClusterQueue doesn't exist"
+            )
             outcome = NextStep("Inadmissible", f"waits: {what}", what, outside=True)
         return Standing(task, "", 0, task.job.job.priority, {}, 0, outcome)
 
@@ -218,8 +220,6 @@ class Kueue:
         """Runs of preempted workloads that began at the same time."""
         self._refused: dict[str, TaskState] = {}
         """Workloads of jobs that were rejected on arrival, but that Kueue keeps in their queues, with one task each."""
-        self._seen = 0
-        """The number of rejected jobs that have been looked at."""
         self._number = 0
 
     def _engine(self, objects: KueueObjects) -> Admission:
@@ -285,10 +285,8 @@ class Kueue:
         """Submit the workloads of rejected jobs that no topology of their queues can ever hold. Kueue
         does not reject them: they wait, and block a StrictFIFO queue for good.
         """
-        refused = view.refused[self._seen :]
-        self._seen += len(refused)
-        rules = self.wait_rules(view) if refused else None
-        for active in refused:
+        rules = self.wait_rules(view) if view.rejected else None
+        for active in view.rejected:
             task = active.tasks[0]
             carried = self._site.workload(task)
             if rules is None or carried is None or carried.spec is None or not any(rules.never(task)):
@@ -384,8 +382,11 @@ class Kueue:
         """Assign quota to a run that was already in progress when the simulation began."""
         job, task = run.job.job, run.task
         carried = self._site.workload(task)
-        if carried is not None and carried.spec is not None and (local := self._queue_of(carried, job)):
-            name = self._name_of(carried.spec)
+        if carried is not None and carried.spec is not None:
+            name, local = self._name_of(carried.spec), self._queue_of(carried, job)
+            if not local:  # no file has its queue, so that its quota is nobody's
+                self._join(name, _place(task))
+                return name
             if name in self._admission.workloads or carried.spec.assignments:
                 self._join(name, _place(task))
                 if name not in self._admission.workloads:

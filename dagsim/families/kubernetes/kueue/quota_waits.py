@@ -198,8 +198,10 @@ class Rehearsal:
     def __init__(self, engine: Admission, now: float, runs: Mapping[int, str]) -> None:
         """``runs`` maps each run to the name of the workload that is running."""
         self._engine = engine
-        self._users = [(run, engine.workloads[name]) for run, name in runs.items()]
-        self._slots = {name: frozenset(engine.workloads[name].usage) for name in runs.values()}
+        # no file may have the queue of a running workload
+        users = [(run, engine.workloads.get(name)) for run, name in runs.items()]
+        self._users = [(run, workload) for run, workload in users if workload is not None]
+        self._slots = {workload.name: frozenset(workload.usage) for _, workload in self._users}
         self._line: dict[str, list[WorkloadState]] = {}
         for name, pending in engine.pending.items():
             head = pending.peek()
