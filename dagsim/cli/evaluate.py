@@ -160,7 +160,7 @@ def replay_trace(
     """
     what = Experiment(config=config, set_=set_, seeds=seeds, seed=seed)
     if output.resume is not None:
-        options = {"trace": trace, "policy": policy, "dropped": dropped, "windows": windows}
+        options: dict[str, object] = {"trace": trace, "policy": policy, "dropped": dropped, "windows": windows}
         options |= {"reference": reference, "blocks": blocks}
         tell(resume_policies("replay", output, what, reading, energy, **options), output)
         return

@@ -94,8 +94,8 @@ def read_controller_log(file: Path, zone: ZoneInfo | None = None) -> ControllerL
         elif found := _SUSPENDED.search(text):
             if found[1] == "suspend":
                 suspended_s.setdefault(found[2], now)
-            elif (since_s := suspended_s.pop(found[2], now)) < now:
-                log.suspensions.append((found[2], since_s, now))
+            elif (from_s := suspended_s.pop(found[2], now)) < now:
+                log.suspensions.append((found[2], from_s, now))
         elif found := _STATE.search(text):
             word = found[2].upper()
             change(found[1], now, "down" if word in _DOWN else "drain" if word in _DRAIN else "")

@@ -80,8 +80,8 @@ class OnDemandNodes(Forked):
         self._rules = MappingProxyType(rules)
         groups: dict[tuple[object, ...], list[int]] = {}
         for at, rule in rules.items():
-            node = nodes[at]
-            groups.setdefault((replace(rule, up=False), node.gpu, node.gpus, node.cpus, node.memory_gb), []).append(at)
+            own = nodes[at]
+            groups.setdefault((replace(rule, up=False), own.gpu, own.gpus, own.cpus, own.memory_gb), []).append(at)
         self._groups = MappingProxyType({at: tuple(members) for members in groups.values() for at in members})
         """The nodes with the same rule and resources as each node."""
         self.states = {at: _UP if rule.up else _OFF for at, rule in self._rules.items()}

@@ -66,7 +66,7 @@ class Suspensions(Forked):
             if run.job.job.id == job and run.computing_s is not None and run.id not in self._left_s:
                 yield run
 
-    def _suspend(self, job: str, until_s: float, _: Event) -> None:
+    def _suspend(self, job: str, until_s: float, event: Event) -> None:
         kernel = self._kernel
         for run in self._runs(job):
             self._left_s[run.id] = run.phase_until(run.scheduled_end_s) - kernel.now, until_s
@@ -81,11 +81,11 @@ class Suspensions(Forked):
             kernel.call_at(until_s, partial(self._resume, run.id))
             self._tell(run)
 
-    def _resume(self, number: int, _: Event) -> None:
+    def _resume(self, number: int, event: Event) -> None:
         kernel, run = self._kernel, self._kernel.running.get(number)
         if run is None or number not in self._left_s:
             return
-        left_s, _ = self._left_s.pop(number)
+        left_s = self._left_s.pop(number)[0]
         lent, since_s = self._lent[number], run.suspended_since_s
         assert since_s is not None
         for machine, *_ in run.held:
