@@ -205,5 +205,6 @@ def import_site(
     timezone: str | None = None,
     keep_all: bool = False,
     strict: bool = False,
+    overwrite: bool = True,
 ) -> list[str]:
     """Write the configuration of the site that the files describe, and return remarks on it."""

@@ -21,6 +21,7 @@ from dagsim.cli.options import (
     expand_options,
 )
 from dagsim.cli.shared import experiment, resume_policies, run_policies, tell, trace_at, with_series
+from dagsim.text import count_of
 
 if TYPE_CHECKING:
     from dagsim.config.schema import Config
@@ -192,4 +193,4 @@ def _list_dropped(config: Config, path: Path, *, watched: bool) -> None:
         pass
     write_text(path, "\n".join([f"# {trace.report}", *trace.report.details]) + "\n")
     if watched:
-        say(f"{len(trace.report.details):,} rows listed in {path}")
+        say(f"{count_of(len(trace.report.details), 'row')} listed in {path}")

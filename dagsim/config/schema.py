@@ -30,7 +30,7 @@ from dagsim.files import is_there
 from dagsim.metrics.own import value_name
 from dagsim.metrics.summary import glossary
 from dagsim.model import Cluster
-from dagsim.registry import nearest
+from dagsim.registry import choices, nearest
 from dagsim.sections import Foreign, Later, Registered, kind_of
 from dagsim.systems import DEFAULT_SYSTEM, SYSTEMS, system_named
 from dagsim.systems.default import DefaultSystem, TopKeys
@@ -63,9 +63,8 @@ def _spelled_out(workload: Any) -> Any:
         return {"kind": "trace", "path": str(path)} | changes
     if "." in name or "/" in name:  # a file was meant
         files = sorted(map(str, Path(name).parent.glob("*"))) if Path(name).parent.is_dir() else ()
-        raise WorkloadError(f"no such file {name!r}{nearest(name, files)} (or a name from dagsim list workloads)")
-    names = nearest(name, WORKLOADS) or f"; allowed: {', '.join(WORKLOADS)}, or a file"
-    raise WorkloadError(f"no workload {name!r}{names} (dagsim list workloads)")
+        raise WorkloadError(f"{name}: no such file{nearest(name, files)} (or a name from dagsim list workloads)")
+    raise WorkloadError(f"no workload {name!r}{choices(name, WORKLOADS)} (dagsim list workloads)")
 
 
 class Config(TopKeys):
@@ -263,7 +262,24 @@ def load_config(path: Path | None = None, settings: Iterable[str | Setting] = ()
     if isinstance(document.value, dict) and "over" in document.value:
         keys = "base and over" if "base" in document.value else "the key over"
         raise ConfigError(f"{path}: this is a sweep (it has {keys}); run it with: dagsim sweep {path}")
+    if path is not None and _is_foreign(document.value):
+        raise ConfigError(
+            f"{path}: not a configuration, because it has none of its keys, such as policy, cluster or workload; "
+            "dagsim config show prints one"
+        )
     return config_in(document, settings, own=own)
+
+
+def _is_foreign(value: Any) -> bool:
+    """Return True if a document is not meant as a configuration: it is text, or has several keys
+    of which none is known or near a known one.
+    """
+    if not isinstance(value, dict):
+        return isinstance(value, str)
+    if len(value) < 2 or any(key in Config.model_fields for key in value):
+        return False
+    known = json_schema()["properties"]
+    return not any(key in known or nearest(str(key), known) for key in value)
 
 
 def config_in(document: yaml.Document, settings: Iterable[str | Setting] = (), *, own: bool = True) -> Config:

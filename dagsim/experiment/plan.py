@@ -60,7 +60,8 @@ def axis_of(key: str, value: Any, place: str) -> Axis:
     """Read an axis in a sweep file: a list, ``{from, to, step}``, or labels with their values.
 
     Raises:
-        ConfigError: There is no value, a value is repeated, or the form is wrong. The message begins with ``place``.
+        ConfigError: There is no value, a value is repeated, or the form is wrong. The message
+        begins with ``place``.
     """
     match value:
         case {"from": first, "to": last, **rest} if set(rest) <= {"step"}:
@@ -353,7 +354,7 @@ class Cell:
     label: str
     """Its name in tables: the policy, and after ``@`` its values on the other axes of a grid."""
     at: Mapping[str, str] = field(default_factory=dict)
-    """The label of its value on each axis of a grid."""
+    """The label of the cell's value on each axis of a grid."""
 
     @property
     def name(self) -> str:

@@ -1,5 +1,5 @@
-"""Functions of a configuration: its scenario, its seeds, what the seeds sample, and a description of
-its workload.
+"""Functions that derive facts from a configuration: the scenario, the seeds, what the seeds sample,
+and a description of the workload.
 """
 
 from __future__ import annotations
@@ -67,9 +67,7 @@ def on_its_cluster(
 
 
 def experiment_seeds(config: Config) -> tuple[int, ...]:
-    """Return the seeds of an experiment: the seeds of its replicates, or the numbers of the windows of
-    its trace.
-    """
+    """Return the seeds of an experiment: one per replicate, or the numbers of the windows in the trace."""
     trace = config.trace_file
     if trace is not None and trace.window is not None:
         return window_seeds(config, trace.windows or config.seeds)

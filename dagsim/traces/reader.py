@@ -48,7 +48,7 @@ class WaitingJob(NamedTuple):
 
 
 class Unstarted(NamedTuple):
-    """A job that left the queue at ``until_s`` without having started; ``inf`` if the log ends while
+    """A job that left the queue at ``until_s`` without having started, or ``inf`` if the log ends while
     it waits.
     """
 
@@ -156,7 +156,7 @@ class Reader(Protocol):
 
     def begins_s(self, source: Source, options: TraceOptions) -> float | None:
         """Return the time at which a run of the jobs begins, on the clock of ``read``, if the source
-        describes the jobs that are running and waiting at that time; ``None`` for logs, in which a
+        describes the jobs that are running and waiting at that time, or ``None`` for logs, in which a
         run may begin anywhere.
         """
         return None

@@ -30,6 +30,7 @@ from dagsim.cli.options import (
 )
 from dagsim.cli.shared import audited, checked, experiment, trace_at, with_own_site, with_series
 from dagsim.cli.sweep import swept
+from dagsim.text import count_of
 
 if TYPE_CHECKING:
     from dagsim.config.schema import Config
@@ -479,14 +480,20 @@ def calibrate_site(
     audit = audited(chosen, told=watched)
     result = calibrate(chosen, fit, counted("fitting", watched, "replays", every=5))
     if out is not None:
-        text = f"# Fitted by dagsim calibrate on the first {result.fitted:,} of {result.jobs:,} jobs of {trace.name}.\n"
+        text = (
+            f"# Fitted by dagsim calibrate on the first {result.fitted:,} of "
+            f"{count_of(result.jobs, 'job')} of {trace.name}.\n"
+        )
         write_text(out, text + dump_config(result.config))
     if json_:
         say(json.dumps({"audit": audit.to_dict(), **result.to_dict()}))
         return
     if quiet:
         return
-    say(f"fitted on the first {result.fitted:,} of {result.jobs:,} jobs: {len(result.trials)} values tried")
+    say(
+        f"fitted on the first {result.fitted:,} of {count_of(result.jobs, 'job')}: "
+        f"{count_of(len(result.trials), 'value')} tried"
+    )
     for name, value in result.kept.items():
         say(f"  {name} = {value}")
     if not result.kept:

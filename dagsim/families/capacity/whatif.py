@@ -1,5 +1,5 @@
-"""Other clusters and other policies on a log. Each combination is one continuous run of all jobs, and
-all runs are kept in one folder.
+"""Other clusters and other policies on a log. Each combination is one continuous run of all jobs,
+and all runs are kept in one folder.
 """
 
 from __future__ import annotations
@@ -48,6 +48,7 @@ from dagsim.systems.cluster.past import first_full_s
 from dagsim.systems.cluster.scenario import cluster_scenario_of
 from dagsim.systems.cluster.section import ClusterSection, queues_on
 from dagsim.systems.cluster.site import SiteState
+from dagsim.text import count_of
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.accept import accepting
 from dagsim.workload.arrays import JobArrays
@@ -67,7 +68,7 @@ _OBSERVED = {"wait_s.mean": "mean", "wait_s.p50": "median", "wait_s.p95": "p95"}
 
 
 def on_whole_log(config: Config) -> tuple[Config, LogDemand]:
-    """Return the configuration with the whole log as one run, and the demand of its jobs. A
+    """Return the configuration with the whole log as one run, and the total demand of the jobs. A
     requested load refers to today's cluster; the other clusters get the same arrivals.
 
     Raises:
@@ -88,7 +89,7 @@ def on_whole_log(config: Config) -> tuple[Config, LogDemand]:
     if load.jobs < 2 or not load.span_s > 0:
         raise InputError(
             f"{trace.path}: planning needs a log with two or more jobs that arrive at different times, got "
-            f"{load.jobs} jobs over {load.span_s:g} s"
+            f"{count_of(load.jobs, 'job')} over {load.span_s:g} s"
         )
     if (long_s := demand.long_s()) > load.span_s:
         raise InputError(
@@ -408,7 +409,7 @@ class Fit:
     def __str__(self) -> str:
         change = f" ({self.simulated / self.observed - 1:+.0%})" if self.observed > 0 else ""
         started = self.missed + self.jobs
-        missed = f"{self.missed:,} of {started:,} jobs in the log never start here; " if self.missed else ""
+        missed = f"{self.missed:,} of {count_of(started, 'job')} in the log never start here; " if self.missed else ""
         return (
             f"{missed}{self.metric} of today's cluster is {self.simulated:,.0f} s in the simulation and "
             f"{self.observed:,.0f} s in the log{change}"
@@ -735,7 +736,9 @@ class Trials:
         (trial,) = trials_of(store, mine, self.config, self.demand)
         replayed, jobs = trial.run.metrics["jobs_arrived"], self.demand.jobs
         if self.config.trace().measure is None and replayed != jobs:
-            raise SimulationError(f"{label}: {replayed:,} jobs were simulated, but the log has {jobs:,}")
+            raise SimulationError(
+                f"{label}: {count_of(replayed, 'job was', 'jobs were')} simulated, but the log has {jobs:,}"
+            )
         return trial
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""A policy that simulates the consequences of its choices before it makes one, with future arrivals
+"""A policy that simulates the consequences of each choice before it decides. Future arrivals are
 drawn from the recent past.
 """
 

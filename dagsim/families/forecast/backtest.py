@@ -1,4 +1,5 @@
-"""Back-tests: forecasts made at past times from what was known then, compared with what happened."""
+"""Back-tests: forecasts made at past times from what was known then, compared with what
+happened."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ _MOST_CHUNK = 16
 _WARM_UP = 0.1
 _REFUTED_S = 300.0
 _MANY_CENSORED = 0.05
-"""Share of forecasts without a start above which scores with inverse-censoring weights are added."""
+"""Share of forecasts without a start above which scores with inverse-censoring weights are
+added."""
 _NOW = log1p(60.0)
 _HORIZONS = np.log1p([*HORIZONS.values()][:-1])
 
@@ -230,7 +232,8 @@ def run_backtest(
 
 
 class Backtest:
-    """Forecasts, their calibrated and pooled versions, and the scores of all methods on the same rows."""
+    """Forecasts, their calibrated and pooled versions, and the scores of all methods on the same
+    rows."""
 
     def __init__(self, forecasts: Forecasts, log: JobLog) -> None:
         self.forecasts = forecasts
@@ -404,7 +407,7 @@ class Backtest:
 
     @property
     def best_baseline(self) -> str | None:
-        """The simple baseline with the lowest raw CRPS, apart from Slurm's own estimates; None if
+        """The simple baseline with the lowest raw CRPS, apart from Slurm's own estimates, or None if
         there is none.
         """
         losses = {name: self.scores(self.raw[name]).crps_log for name in _SIMPLE if name in self.raw}

@@ -72,7 +72,7 @@ class QueueState:
 
     @property
     def eligible_s(self) -> np.ndarray:
-        """(n,) float64: the time since which each waiting job could start; infinite if it cannot
+        """(n,) float64: the time since which each waiting job could start, or infinite if it cannot
         yet."""
         seen_s = self.log.eligible_s[self.waiting]
         return np.where(seen_s <= self.t, seen_s, inf)
@@ -96,8 +96,8 @@ class QueueState:
 
 
 def run_times_at(log: JobLog, ended: Iterable[int], into: RunTimes) -> RunTimes:
-    """Add ended jobs, given by index in the log, in the order of their ends. Requeued runs are left out,
-    because nobody knows how long they would have run.
+    """Add ended jobs, given by index in the log, in the order of their ends. Requeued runs are left
+    out, because nobody knows how long they would have run.
     """
     for job in ended:
         if log.requeued[job]:
@@ -269,7 +269,7 @@ class Player:
 
     def planned_start(self, state: QueueState, place: int) -> tuple[float, tuple[str, ...]]:
         """Return the seconds until the job at a place of ``state.waiting`` starts, and its nodes, if
-        all jobs run to their limits and no further jobs arrive; infinite if it does not start
+        all jobs run to their limits and no further jobs arrive, or infinite if it does not start
         within a week.
         """
         scene, rng = _Scene(self._estimated, state), np.random.default_rng(0)
@@ -381,7 +381,7 @@ _NEVER_S = 10 * _WEEK_S
 
 def starts_by(scenario: ClusterScenario, policy: str, jobs: JobArrays) -> np.ndarray:
     """Return (n,): the seconds at which the jobs in a log start under a policy that uses their limits
-    as estimates; NaN for jobs that never start.
+    as estimates, or NaN for jobs that never start.
     """
     limits = np.full(jobs.tasks, np.nan) if jobs.estimate is None else jobs.estimate
     asked = replace(jobs, estimate=np.where(np.isnan(limits), _WEEK_S, limits), observed_start_s=None)

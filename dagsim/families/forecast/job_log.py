@@ -40,9 +40,9 @@ class JobLog:
     start_s: np.ndarray
     """(n,) float64, NaN for a job that never started."""
     end_s: np.ndarray
-    """(n,) float64: end of the run, or of the wait of a job that never started; NaN if unknown."""
+    """(n,) float64: end of the run, or of the wait of a job that never started, or NaN if unknown."""
     eligible_s: np.ndarray
-    """(n,) float64: when the job could start; NaN if it never could."""
+    """(n,) float64: when the job could start, or NaN if it never could."""
     begin_s: np.ndarray
     """(n,) float64: earliest start that the user requested."""
     parents: Sequence[tuple[str, ...]]
@@ -54,12 +54,14 @@ class JobLog:
     ends_s: float
     """The end of the log."""
     limited: np.ndarray
-    """(n,) bool: True if the log states a time limit below a year; else ``limit_s`` is an assumption."""
+    """(n,) bool: True if the log states a time limit below a year; else ``limit_s`` is an
+    assumption."""
     billing: np.ndarray
-    """(n,) float64: what the site charges per second of a run, known once the run starts; NaN if
+    """(n,) float64: what the site charges per second of a run, known once the run starts, or NaN if
     the log does not state it."""
     requeued: np.ndarray
-    """(n,) bool: True for a run after which its job waited again, which is a later entry with the same id."""
+    """(n,) bool: True for a run after which its job waited again, which is a later entry with the
+    same id."""
     user: Sequence[str] = field(default=())
     account: Sequence[str] = field(default=())
     partition: Sequence[str] = field(default=())
@@ -74,7 +76,7 @@ class JobLog:
 
     @property
     def run_s(self) -> np.ndarray:
-        """(n,) float64: how long each job ran; NaN if it did not run or its end is unknown."""
+        """(n,) float64: how long each job ran, or NaN if it did not run or its end is unknown."""
         seconds: np.ndarray = self.end_s - self.start_s
         return seconds
 

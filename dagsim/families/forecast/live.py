@@ -200,7 +200,7 @@ class Question(NamedTuple):
         listing = read_reasons(trace)
         remarks = _remarks(log, scenario.cluster) + _doubtful_reasons(listing, scenario.queues)
         if later := int(np.count_nonzero(log.submit_s > t)):
-            remarks.append(f"left out: {count_of(later, 'job', 'jobs')} submitted after the time of the snapshot")
+            remarks.append(f"left out: {count_of(later, 'job')} submitted after the time of the snapshot")
         if trace.report.dropped:
             remarks.append(str(trace.report))
         if history is not None:
@@ -291,8 +291,9 @@ def _remarks(log: JobLog, cluster: Cluster) -> list[str]:
     remarks = []
     if 2 * len(unknown) > len(names):
         remarks.append(
-            f"{len(unknown):,} of the {len(names):,} nodes on which jobs run are not in the cluster of the "
-            f"configuration, such as {unknown[0]}. Is it another cluster? These jobs are placed by best fit"
+            f"jobs run on {count_of(len(names), 'node')}, of which the cluster of the configuration "
+            f"lacks {len(unknown):,}, "
+            f"such as {unknown[0]}. Is it another cluster? These jobs are placed by best fit"
         )
     return remarks
 

@@ -100,7 +100,7 @@ def page(folders: Sequence[Store], *, live: Sequence[str] = ()) -> str:
 
 
 def _explained_by(run: Shown, schedule: Schedule) -> Explain | None:
-    """Return the causes of waits as ``dagsim why`` finds them; None if the jobs cannot be read
+    """Return the causes of waits as ``dagsim why`` finds them, or None if the jobs cannot be read
     again."""
     if not can_explain(schedule):
         return None

@@ -216,7 +216,7 @@ def _counts(cols: ScheduleColumns, reasons: list[RejectReason]) -> list[str]:
 
 
 def _beta(cols: ScheduleColumns) -> Floats:
-    """Return the seconds until the deadline divided by the seconds on one GPU; NaN without a
+    """Return the seconds until the deadline divided by the seconds on one GPU, or NaN without a
     deadline."""
     jobs = cols.jobs
     beta: Floats = (jobs.deadline_s - jobs.arrival_s) / np.where(jobs.ideal_gpu_s > 0, jobs.ideal_gpu_s, np.nan)

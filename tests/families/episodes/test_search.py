@@ -205,7 +205,7 @@ def test_all_futures_are_played_or_the_one_without_arrivals(monkeypatch, budget,
         ({"ahead": -1}, ConfigError, "ahead must be 0 or more"),
         ({"base": "sjf"}, ConfigError, "base must be eft-wait"),
         ({"base": "eft-wait[order=path]"}, ConfigError, "base must be eft-wait"),
-        ({"agent": "nowhere.pt"}, RunFolderError, "no such checkpoint"),
+        ({"agent": "nowhere.pt"}, RunFolderError, "no such file"),
         (
             {"agent": "dagsim/families/learning/independent-0.9.pt"},
             ConfigError,

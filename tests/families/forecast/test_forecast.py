@@ -712,9 +712,10 @@ policy: easy
         ("cpus=64", "could never start, even on the idle cluster"),
         ("gpu=3", "did you mean 'gpus'"),
         ("cpus=3,cpus=4", "'cpus' is given twice"),
-        ("cpus=1,limit=soon", "limit must be a time such as 12h"),
-        ("cpus=1,limit=0s", "limit must be a time such as 12h"),
-        ("cpus=1,limit=367-00:00:00", "limit must be a time such as 12h"),
+        ("cpus=1,limit=soon", "time_limit must be a time such as 12h"),
+        ("cpus=1,limit=12", "time_limit 12 has no unit"),
+        ("cpus=1,limit=0s", "time_limit must be a time such as 12h"),
+        ("cpus=1,limit=367-00:00:00", "time_limit must be a time such as 12h"),
         ("cpus=1,partition=gpu", "has neither partitions"),
         ("memory=3G", "expected gpus=N or cpus=N"),
         ("", "expected KEY=VALUE"),
@@ -819,7 +820,7 @@ def test_words_of_a_forecast_begin_below_their_heads_and_numbers_end_there(snaps
 @pytest.mark.family("slurm")
 def test_a_snapshot_of_another_cluster_is_named(snapshot: list[str]) -> None:
     result = CliRunner().invoke(app, snapshot, catch_exceptions=False)
-    assert "1 of the 1 nodes on which jobs run are not in the cluster" in " ".join(result.stderr.split())
+    assert "jobs run on 1 node, of which the cluster of the configuration lacks 1" in " ".join(result.stderr.split())
     assert "1 job is held or waits for other jobs" in " ".join(result.stderr.split())
 
 

@@ -60,8 +60,8 @@ class KubeDefault:
     them, which is the order in which they arrived or came back unless nodes fail or close; a pod
     for which no node is found is set aside and does not block any other pod. A pod is assigned
     to the feasible node with the highest score, or to the first of them if several have the same
-    score (kube-scheduler picks one at random). The filters, the scores and preemption are those of
-    kube-scheduler 1.35 with all nodes scored; see ``docs/kubernetes.md``.
+    score (kube-scheduler picks one at random). The filters, the scores and preemption are the same
+    as in kube-scheduler 1.35 if all nodes are scored (see ``docs/kubernetes.md``).
 
     ``config`` is a KubeSchedulerConfiguration that sets the weights and arguments of the plugins.
     Without ``config``, ``scoring`` (``least`` or ``most`` allocated) and the weights of ``cpu``,

@@ -33,15 +33,16 @@ from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.api import ClusterView, Run, TaskState
 
 _TYPE = "dagsim/type"
-"""Label of nodes: the index of their GPU type."""
+"""Label of a node that contains the index of the GPU type."""
 _GANG = "dagsim/gang"
 _MOST_PODS = "1000000"
 _NO_BACKOFF_S = 2**55
-"""Overflows to 0 in kube-scheduler's nanoseconds, which it takes as no back-off; it refuses 0 itself. A back-off
-counts seconds of the real clock, in which hundreds of simulated ones pass.
+"""Overflows to 0 in kube-scheduler's nanoseconds, which it takes as no back-off; it refuses 0
+itself. A back-off counts seconds of the real clock, in which hundreds of simulated ones pass.
 """
 _PATIENCE_S = 0.5
-"""Real seconds without a change after which the program is taken to rest, though its metrics do not add up."""
+"""Real seconds without a change after which the program is taken to rest, though its metrics do not
+add up."""
 _OPTIONAL = {
     # allow sharing, in case another process takes the port in the meantime
     "--permit-port-sharing": "true",
@@ -55,7 +56,8 @@ _OPTIONAL = {
 }
 """Options that not every version has."""
 _LATER_S = 1e-3
-"""Simulated seconds after which a pod is stopped that was told to go at the instant of its start."""
+"""Simulated seconds after which a pod is stopped if it has to leave at the moment at which it
+starts."""
 _NOT_READY = [{"key": "node.kubernetes.io/not-ready", "effect": effect} for effect in ("NoSchedule", "NoExecute")]
 _CORDONED = [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]
 _OWN_TAINTS = [taint["key"] for taint in (*_NOT_READY, *_CORDONED)]

@@ -69,7 +69,7 @@ class Kueue:
         self._scorer = NodeScorer(scoring, cpu, memory, gpu)
         self.requeue_s, self.checks_s = requeue_s, checks_s
         self.notes: list[str] = []
-        """Facts that a reader of the results needs to know first."""
+        """Facts that are printed above the results."""
         self._now = inf
         self._exact = False
         """True if Kueue's messages are wanted."""
@@ -215,7 +215,7 @@ class Kueue:
         self._touched: dict[int, None] = {}
         """Jobs of which a run has ended since the last decision."""
         self._preempted: dict[str, dict[_Place, None]] = {}
-        """Preempted workloads of which pieces have not come back, with the places of their runs."""
+        """Preempted workloads with pieces that have not come back, and the nodes where these ran."""
         self._late: dict[int, None] = {}
         """Runs of preempted workloads that began at the same time."""
         self._refused: dict[str, TaskState] = {}
@@ -282,7 +282,7 @@ class Kueue:
             self._submit(task)
 
     def _keep_refused(self, view: ClusterView) -> None:
-        """Submit the workloads of rejected jobs that no topology of their queues can ever hold. Kueue
+        """Submit the workloads of rejected jobs if no topology of the queue can ever hold them. Kueue
         does not reject them: they wait, and block a StrictFIFO queue for good.
         """
         rules = self.wait_rules(view) if view.rejected else None

@@ -21,12 +21,13 @@ from dagsim.families.kubernetes.server.patches import (
 )
 
 EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
-"""Second 0 of a simulation. It lies in the past because programs take a pod that has not started for one that
-starts at the present of the real clock.
+"""Second 0 of a simulation. It lies in the past because programs take a pod that has not started
+for one that starts at the present of the real clock.
 """
 _SPACE = UUID(int=0x646167)
 _MOST_CHANGES = 40_000
-"""Changes of a kind that are kept; a watch that asks for older ones has to list again."""
+"""Number of changes that are kept for each kind. A watch that requests older changes has to list
+again."""
 
 Key: TypeAlias = tuple[str, str]
 """Namespace (empty for objects of the cluster) and name."""
