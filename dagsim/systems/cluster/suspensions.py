@@ -90,12 +90,11 @@ class Suspensions(Forked):
         assert since_s is not None
         for machine, *_ in run.held:
             own = lent[machine.index]
-            taken = sum(
-                count * other.task.demand.cpus
-                for other in kernel.running.values()
-                for place, count, *_ in other.held
-                if place is machine and other is not run and other.started_s >= since_s
-            )
+            taken = 0
+            for other in kernel.running.values():
+                for place, count, *_ in other.held:
+                    if place is machine and other is not run and other.started_s >= since_s:
+                        taken += count * other.task.demand.cpus
             back = min(own - min(own, taken), max(machine.cpus, 0))
             kernel.machines.lend_cpus(machine, -back)
             lent[machine.index] = own - back
