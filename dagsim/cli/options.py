@@ -288,14 +288,12 @@ class Experiment(NamedTuple):
     precision: Within = None
 
 
-Carbon = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="CSV",
-        help="CSV file with the grams of CO2 per kWh for each hour (columns time,value), which adds the kg of CO2 "
-        "to the table.",
-    ),
-]
+_CARBON = (
+    "CSV file with the grams of CO2 per kWh for each hour (columns time,value), which adds the kg of CO2 to the table."
+)
+Carbon = Annotated[Path | None, typer.Option(metavar="CSV", help=_CARBON)]
+# commands with 28 other options do not list these two (docs/operators.md has them)
+UnlistedCarbon = Annotated[Path | None, typer.Option("--carbon", metavar="CSV", help=_CARBON, hidden=True)]
 
 
 class EnergySeries(NamedTuple):
@@ -307,9 +305,10 @@ class EnergySeries(NamedTuple):
             metavar="CSV",
             help="CSV file with the price of a kWh for each hour (columns time,value), which adds the cost of energy "
             "to the table.",
+            hidden=True,
         ),
     ] = None
-    carbon: Carbon = None
+    carbon: UnlistedCarbon = None
 
 
 class Output(NamedTuple):

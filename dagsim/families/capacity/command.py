@@ -26,6 +26,7 @@ from dagsim.cli.options import (
     Settings,
     SweepOutput,
     TraceFlags,
+    UnlistedCarbon,
     expand_options,
 )
 from dagsim.cli.shared import audited, checked, experiment, trace_at, with_own_site, with_series
@@ -236,7 +237,7 @@ def plan_capacity(
     growth: Growth = None,
     accept: Accept_ = None,
     price: Prices_ = None,
-    carbon: Carbon = None,
+    carbon: UnlistedCarbon = None,
     budget: Annotated[
         float | None,
         typer.Option(min=0, help="Find the best value of the --target metric that is possible at this monthly cost."),
