@@ -257,9 +257,13 @@ class LogDemand:
             try:
                 date = datetime.fromisoformat(when)
             except ValueError:
-                raise InputError(f"@{when}: expected a date, such as 2027-03-01, or a time, such as 14d") from None
+                raise InputError(
+                    f"--add ...@{when}: expected a date, such as 2027-03-01, or a time, such as 14d"
+                ) from None
             if self._origin_s < _FIRST_DATE_S:
-                raise InputError(f"@{when}: the log has no dates; give a time after its beginning, such as @14d")
+                raise InputError(
+                    f"--add ...@{when}: the log has no dates; give a time after its beginning, such as @14d"
+                )
             zone = self.config.trace().options.zone() or UTC
             after_s = date.replace(tzinfo=date.tzinfo or zone).timestamp() - self._origin_s
             after_s -= self._begins_s
@@ -267,7 +271,7 @@ class LogDemand:
             after_s -= logged_s if after_s > logged_s else 0.0
         if not 0 <= after_s < span_s:
             raise InputError(
-                f"@{when}: the time is {after_s / 86400:,.1f} days after the beginning of a run that "
+                f"--add ...@{when}: the time is {after_s / 86400:,.1f} days after the beginning of a run that "
                 f"lasts {span_s / 86400:,.1f} days; name a time within the run, or no time to have the "
                 "GPUs from the beginning"
             )
