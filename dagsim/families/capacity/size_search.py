@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite, nan
@@ -15,11 +15,22 @@ from dagsim.config.schema import Config
 from dagsim.errors import ConfigError, InputError, ModelError
 from dagsim.experiment.carry_out import Watch
 from dagsim.experiment.executors import executor_for
-from dagsim.families.capacity.machines import GpuCount, Prices, proportional, with_added, with_nodes
-from dagsim.families.capacity.whatif import SECONDS, TODAY, Beginning, Fit, Trial, Trials, on_whole_log, question
+from dagsim.families.capacity.machines import GpuCount, Prices, always_on, proportional, with_added, with_nodes
+from dagsim.families.capacity.whatif import (
+    SECONDS,
+    TODAY,
+    Beginning,
+    Fit,
+    OnDemandMonth,
+    Trial,
+    Trials,
+    on_whole_log,
+    question,
+)
 from dagsim.metrics import glossary
 from dagsim.metrics.series import Period
 from dagsim.metrics.standings import lower_is_better
+from dagsim.model.arithmetic import rounded
 from dagsim.model.gpu import GPU_TYPES, canonical, gpu_type
 from dagsim.registry import nearest
 from dagsim.systems.cluster.section import ClusterSection
@@ -45,9 +56,11 @@ class Met:
     keeps_up: bool = True
     """False if the jobs demand more than the cluster has, in which case it is not simulated."""
     power: float = 0.0
-    """Price of the energy per month; 0 if energy has no price."""
+    """Price per month of the energy, if it has one, and of the nodes that were up on demand."""
     further: tuple[Period, ...] = ()
     """The values of the other targets' metrics."""
+    energy: Mapping[str, float] = field(default_factory=dict)
+    """The metrics in ``ENERGY`` that the configuration has, over the whole log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +133,8 @@ class Target:
 
     def holds(self, value: float) -> bool:
         """Return True if a value lies on the right side of the bound."""
-        return value > self.bound if self.above else value < self.bound
+        value, bound = rounded(value), rounded(self.bound)
+        return value > bound if self.above else value < bound
 
     def is_sure_of(self, value: Period) -> bool:
         """Return True if the interval of a value lies on the right side of the bound."""
@@ -194,7 +208,7 @@ class Size:
     gpus: int
     cost: float
     """The quantity that the search minimises: the price per month, or the number of GPUs if there
-    are no prices."""
+    are no prices. It is ``rounded``, because equal costs must be equal."""
     met: Met
 
 
@@ -221,7 +235,8 @@ class SizeSearch:
         meeting = [size for size in self.tried.values() if size.met.meets and size.cost <= self.budget]
         if isfinite(self.budget):
             sign = -1 if self.above else 1
-            return min(meeting, key=lambda size: (sign * size.met.value.value, size.cost, size.gpus), default=None)
+            values = {size.nodes: rounded(sign * size.met.value.value) for size in meeting}
+            return min(meeting, key=lambda size: (values[size.nodes], size.cost, size.gpus, size.nodes), default=None)
         return min(meeting, key=lambda size: (size.cost, size.gpus, size.nodes), default=None)
 
 
@@ -281,6 +296,7 @@ def plan_size(
     priced = Prices.read(prices, config.prices, price_file).of([config.cluster, wider])
     if budget is not None and not priced:
         raise ConfigError("--budget: a budget requires prices; leave out --price none, or give the missing prices")
+    config = config.model_copy(update={"cluster": priced.stated(config.cluster)})
     load = demand.on(config.cluster)
     name = name or question(Path(config.trace().path), config, str(bound), names, most_gpus, budget, accept)
     trials = Trials(config, name, out, executor_for(on), demand, argv=argv)
@@ -350,11 +366,13 @@ def least_size(
     """
     first = run(TODAY, cluster)
 
-    def met_by(trial: Trial) -> Met:
-        return replace(target.of(trial, first.lost), power=prices.power_a_month(trial.mean_kw))
+    def met_by(trial: Trial, section: ClusterSection) -> Met:
+        rented = OnDemandMonth.of(trial, section) if prices else None
+        power = prices.power_a_month(trial.mean_kw) + (rented.cost if rented is not None and rented.cost else 0.0)
+        return replace(target.of(trial, first.lost), power=power, energy=trial.energy)
 
-    now_met, nodes = met_by(first), sum(group.count for group in cluster.groups)
-    now = Size((nodes,), cluster, gpus_of(cluster), _price(cluster, prices) + now_met.power, now_met)
+    now_met, nodes = met_by(first, cluster), sum(group.count for group in cluster.groups)
+    now = Size((nodes,), cluster, gpus_of(cluster), rounded(_price(cluster, prices) + now_met.power), now_met)
     most = 4 * max(now.gpus, 1) if most_gpus is None else most_gpus
 
     def tried(label: str, other: ClusterSection) -> Met:
@@ -363,10 +381,11 @@ def least_size(
         # the queue would grow without limit, and the simulation would take correspondingly long
         if not load.keeps_up:
             return Met(Period(nan, nan, nan, 0, 1.0), 0, False, load.offered, False)
-        return met_by(run(label, other))
+        return met_by(run(label, other), other)
 
     search = _Search(cluster, tuple(types), most, prices, tried)
     if budget is not None:
+        budget = rounded(budget)
         search.progress.budget, search.progress.above = budget, target.first.above
         search.within(budget)
     elif not types:
@@ -381,7 +400,7 @@ def least_size(
 
 
 def _price(cluster: ClusterSection, prices: Prices) -> float:
-    return prices.a_month(cluster) if prices else float(gpus_of(cluster))
+    return prices.a_month(always_on(cluster)) if prices else float(gpus_of(cluster))
 
 
 class _Search:
@@ -528,7 +547,7 @@ class _Search:
         if cluster is None:
             return 0.0
         met = self.trial(self._label(nodes), cluster)
-        cost = self._cost(nodes) + met.power
+        cost = rounded(self._cost(nodes) + met.power)
         self.progress.tried[nodes] = Size(nodes, cluster, gpus_of(cluster), cost, met)
         return cost
 
@@ -548,7 +567,7 @@ class _Search:
 
     def _cost(self, nodes: tuple[int, ...]) -> float:
         cluster = self._cluster(nodes)
-        return 0.0 if cluster is None else _price(cluster, self.prices)
+        return 0.0 if cluster is None else rounded(_price(cluster, self.prices))
 
     def _best_cost(self) -> float:
         best = self.progress.best
