@@ -71,6 +71,7 @@ FAMILY = Family(
             Entry("make_env", ".make_env:make_env"),
             Entry("make_sb3_env", ".sb3_env:make_sb3_env"),
             Entry("make_vector_env", ".make_env:make_vector_env"),
+            Entry("record_episodes", ".data_set:record_episodes"),
             Entry("train", ".session:train"),
         ),
         "loaders": (
