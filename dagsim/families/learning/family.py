@@ -66,6 +66,7 @@ FAMILY = Family(
             Entry("ray_rollouts", ".ray_rollouts:RayRollouts"),
             Entry("training_events", ".learner:writer"),
             Entry("training_overlap", ".checkpoint:overlap"),
+            Entry("training_sweep", ".train_sweep:training_sweep"),
         ),
         "public": (
             Entry("make_env", ".make_env:make_env"),

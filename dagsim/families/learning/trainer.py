@@ -90,7 +90,8 @@ class Progress(NamedTuple):
     reference's."""
 
 
-Tell = Callable[[Progress], None]
+Tell = Callable[[Progress], object]
+"""Receives the progress; if it returns True, training ends after this iteration."""
 
 
 def training_of(folder: Store) -> TrainConfig:
@@ -257,7 +258,9 @@ class TrainingRun:
             row["best_ratio"] = self._best or 1.0
             log.add(row)
             self._save(learner, iteration + 1)
-            self._tell(Progress("training", iteration + 1, self._expected(iteration + 1), row.get("ratio", self._best)))
+            ratio = row.get("ratio", self._best)
+            if self._tell(Progress("training", iteration + 1, self._expected(iteration + 1), ratio)) is True:
+                break
 
     def _ended(self, iteration: int) -> bool:
         """Return True if training ends before the iteration with this number."""
