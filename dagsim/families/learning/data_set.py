@@ -11,7 +11,6 @@ import numpy as np
 
 from dagsim.errors import ConfigError
 from dagsim.experiment.simulate import make_policy
-from dagsim.families.learning.episode_env import EpisodeEnv
 from dagsim.families.learning.make_env import make_env
 from dagsim.files import replaced
 
@@ -36,7 +35,7 @@ def record_episodes(
     path = Path(path)
     if path.suffix != ".npz":
         raise ConfigError(f"{path}: the name of a data set must end with .npz")
-    env: EpisodeEnv = make_env(*arguments, **settings)
+    env = make_env(*arguments, **settings)
     steps: dict[str, list[Any]] = {}
     for seed in seeds:
         _record(env, policy, int(seed), steps)
@@ -47,7 +46,7 @@ def record_episodes(
     return arrays
 
 
-def _record(env: EpisodeEnv, policy: str, seed: int, steps: dict[str, list[Any]]) -> None:
+def _record(env: Any, policy: str, seed: int, steps: dict[str, list[Any]]) -> None:
     """Append the steps of one episode."""
     decider = make_policy(env.scenario, policy, seed)
     observation, _ = env.reset(seed=seed)

@@ -90,7 +90,7 @@ def training_sweep(grid: SweepGrid, output: SweepOutput, *, dry_run: bool) -> No
         kept[config_hash(trial.config)] = folder.path
         if folder.state != "done":
             with folder.noting(), training_progress(wanted=output.watched) as watch:
-                stop = _stopping(folder, rows, watch) if grid.stop == "median" else watch
+                stop = _stopping(folder, rows, watch or (lambda progress: None)) if grid.stop == "median" else watch
                 train_in(folder, resume=path is not None, workers=_workers(output.on), on=output.on, watch=stop)
         rows.append(read_log(folder.path))
     _tell(trials, rows, [kept[config_hash(trial.config)] for trial in trials], out, output)
@@ -149,7 +149,9 @@ def _tell(
     title = f"{out.name}: {len(ranked)} points, {seeds} training seeds each; lowest ratio to the heuristic first"
     notes = (*table.notes, f"{short} of {len(trials)} training runs ended early.") if short else table.notes
     show_grid(
-        replace(table, title=title, heads=("settings", "validation\nratio", *table.heads[2:]), notes=notes), output.table, wide=output.wide
+        replace(table, title=title, heads=("settings", "validation\nratio", *table.heads[2:]), notes=notes),
+        output.table,
+        wide=output.wide,
     )
     say(f"best settings: {out / 'best.yaml'} (dagsim train --config)")
     say(f"best agent on validation: {agent}")

@@ -54,7 +54,7 @@ def test_each_point_is_trained_with_each_seed_and_only_once(tmp_path: Path) -> N
 
 
 def test_training_runs_that_are_worse_than_the_median_end_early(tmp_path: Path) -> None:
-    ended = swept(tmp_path, SWEEP.format(second="1e-9") + "stop: median\n", "--json")
+    ended = swept(tmp_path, SWEEP.format(second="0.000000001") + "stop: median\n", "--json")
     facts = json.loads(ended.stdout)
     lengths = [len(read_log(Path(path))) for path in facts["runs"]]
     assert lengths[:3] == [4, 4, 4]  # there is no median of fewer than three
@@ -78,7 +78,7 @@ def test_what_does_not_apply_to_training_runs_is_refused(
 
 
 def test_the_same_training_run_twice_is_refused(tmp_path: Path) -> None:
-    ended = swept(tmp_path, SWEEP.format(second="3e-3"))
+    ended = swept(tmp_path, SWEEP.replace("[0.003, {second}]", "{one: 0.003, other: 0.003}"))
     assert ended.exit_code == 2
     assert "keep one of them" in ended.output
 
