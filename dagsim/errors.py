@@ -130,8 +130,8 @@ class SimulationError(DagsimError):
     """A simulation failed."""
 
     def blame(self, policy: object) -> None:
-        """Put the name of the policy in front of the message: its ``name`` if it has one, or else
-        the name of its class.
+        """Put the name of the policy in front of the message. The name is the attribute ``name`` if
+        there is one, or else the name of the class.
         """
         name = getattr(policy, "name", None) or type(policy).__name__
         self.args = (f"policy {name}: {self}",)

@@ -85,8 +85,8 @@ def command_modules() -> list[str]:
 
 
 def offered(name: str, group: str) -> Any | None:
-    """Return what a family offers under a name in a group, such as ``services`` or ``keys``; None if no
-    family that is present offers it.
+    """Return what a family offers under a name in a group, such as ``services`` or ``keys``, or
+    None if no family that is present offers it.
     """
     for home, entry in family_entries(group):
         if entry.name == name:

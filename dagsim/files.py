@@ -116,6 +116,18 @@ def is_there(path: Path | str) -> bool:
         return False
 
 
+_WHY = {
+    errno.ENOENT: "no such file",
+    errno.EISDIR: "a folder, but a file was expected",
+    errno.EACCES: "you are not allowed to read this file",
+}
+
+
+def why_unreadable(error: OSError) -> str:
+    """Return the words for a file that cannot be opened, which are the same in every message."""
+    return _WHY.get(error.errno or 0, f"cannot be read: {error.strerror or error}")
+
+
 @contextmanager
 def replaced(path: Path, *, durable: bool = False) -> Iterator[Path]:
     """Yield a temporary path to which the block writes. The file replaces ``path`` if the block

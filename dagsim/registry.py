@@ -265,9 +265,8 @@ class Registry(Generic[T]):
         refuse_missing(self._own_group, name)
         names = self.names()
         of_family = all_names().get(name, {}).get(self._own_group, ())  # such as the formats of Slurm
-        near = f"; did you mean {' or '.join(map(repr, of_family))}?" if of_family else nearest(name, names)
-        hint = near or f"; known: {', '.join(names)}"
-        return UnknownName(f"unknown {self.kind} {name!r}{hint}" + (f" ({self.listing})" if self.listing else ""))
+        near = f"; did you mean {' or '.join(map(repr, of_family))}?" if of_family else choices(name, names)
+        return UnknownName(f"unknown {self.kind} {name!r}{near}" + (f" ({self.listing})" if self.listing else ""))
 
 
 def _has(value: object, method: str) -> bool:
@@ -341,6 +340,25 @@ def nearest(name: str, names: Iterable[str]) -> str:
     close = get_close_matches(folded, by_folded, n=1)
     close = close or [longer for longer in by_folded if len(name) > 2 and longer.startswith(folded)]
     return f"; did you mean {by_folded[close[0]]!r}?" if close else ""
+
+
+_MOST_NAMED = 12
+"""A message lists at most this many names."""
+
+
+def choices(name: str, names: Iterable[str], *, both: bool = False) -> str:
+    """Return a hint for a message about a wrong name: the nearest name or, if none is near, all
+    names. Of many names, it only gives the three nearest. With ``both``, a short list of all names
+    also follows the nearest one.
+    """
+    names = list(names)
+    near = nearest(name, names)
+    if len(names) <= _MOST_NAMED and (both or not near):
+        return near + (f"; allowed: {', '.join(names)}" if names else "")
+    if near:
+        return near
+    first, second, third = get_close_matches(name.casefold(), names, n=3, cutoff=0.0)
+    return f"; the nearest of {len(names)} names are {first}, {second} and {third}"
 
 
 def _at_home(entry: Entry, home: str) -> Entry:

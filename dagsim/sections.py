@@ -176,7 +176,7 @@ def _adapter(cls: type) -> TypeAdapter[Any]:
 
 
 def kind_of(value: Any) -> str | None:
-    """Return the ``kind`` that names a user's own class in a configuration; None for a class from
+    """Return the ``kind`` that names a user's own class in a configuration, or None for a class from
     dagsim.
     """
     cls = type(value)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from dagsim.config.schema import Config
     from dagsim.experiment.plan import SweepGrid
     from dagsim.metrics.standings import RunMetrics
+    from dagsim.model.cluster import Cluster
     from dagsim.model.queues import QueueTree
     from dagsim.registry import Spec
     from dagsim.report.grid import TableFormat
@@ -122,6 +123,16 @@ def explain_waiting(
 
 
 @FamilyService
+def past_usage(log: Any, cluster: Cluster, queues: QueueTree) -> Any:
+    """Return the usage in a log, for a policy whose priorities depend on past usage."""
+
+
+@FamilyService
+def load_searches() -> None:
+    """Load the compiled searches of a policy in a process that is about to run many simulations."""
+
+
+@FamilyService
 def changed_queues(queues: QueueTree | None, file: Path) -> QueueTree:
     """Return the queues with the changes of a file (``dagsim whatif --alternative``)."""
 
@@ -200,5 +211,6 @@ def import_site(
     timezone: str | None = None,
     keep_all: bool = False,
     strict: bool = False,
+    overwrite: bool = True,
 ) -> list[str]:
     """Write the configuration of the site that the files describe, and return remarks on it."""

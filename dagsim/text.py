@@ -10,9 +10,11 @@ import re
 __all__ = ["count_of", "in_latex", "in_markdown", "in_spreadsheet", "is_text", "on_one_line", "printable"]
 
 
-def count_of(number: int, one: str, many: str) -> str:
-    """Return the number with the words for one thing or for several things."""
-    return f"{number:,} {one if number == 1 else many}"
+def count_of(number: int, one: str, many: str | None = None) -> str:
+    """Return the number with the words for one thing or for several things. ``many`` defaults to
+    ``one`` with an s.
+    """
+    return f"{number:,} {one if number == 1 else many or f'{one}s'}"
 
 
 def is_text(text: str) -> bool:

@@ -13,7 +13,6 @@ differs.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
 from typing import Any
 
 import command
@@ -35,23 +34,6 @@ from dagsim.systems.seam import drive
 from dagsim.testing import engine_cases
 from dagsim.workload.arrays import JobArrays
 
-KINDS: Mapping[str, tuple[str, ...]] = {
-    "strict": ("fifo",),
-    "orders": ("fifo-fit", "ljf", "edf", "llf", "priority", "critical-path", "f1", "f2", "f3", "f4"),
-    "typed": ("sjf", "saf", "wspt"),
-    "jobs": ("srpt-work", "scpt", "sjf-cp"),
-    "srtf": ("srtf", "srsf"),
-    "las": ("las", "2d-las"),
-    "easy": ("easy", "easy-sjf", "easy-lxf"),
-    "middle": ("fifo", "priority", "sjf", "srpt-work", "srtf", "las", "2d-las", "easy", "easy-sjf", "easy-lxf"),
-    "episodes": (),
-    "relative": (),
-}
-"""Policies by the kind of their order; those of ``middle`` begin with instances in flight and waiting jobs.
-``episodes`` (with the codec ``candidates``) and ``relative`` make random choices, and compare observations
-and rewards as well.
-"""
-
 PLACEMENTS = ("best-fit", "best-fit", "first-fit", "worst-fit", "consolidate")
 
 
@@ -64,11 +46,11 @@ def case_of(rng: random.Random) -> tuple[Cluster, list[Job]]:
 
 def policy_of(rng: random.Random, kind: str) -> str:
     """A policy of the kind with a placement."""
-    name = rng.choice(KINDS[kind])
+    name = rng.choice(engine_cases.KINDS[kind])
     more = ""
     if name == "priority":
         more = f",ageing={rng.choice((0.0, 0.01))}"
-    elif name in KINDS["las"]:
+    elif name in engine_cases.KINDS["las"]:
         more = f",quantum_s={rng.choice((5, 10, 33.3, 60.0))}"
     return f"{name}[placement={rng.choice(PLACEMENTS)}{more}]"
 
@@ -81,7 +63,7 @@ def both(number: int, kind: str) -> tuple[Schedule, Schedule]:
         jobs, begins_s = engine_cases.in_the_middle(rng, cluster, jobs)
     estimates = Estimates(rng.choice(("exact", "exact", "noisy", "predicted", "hidden")))
     stops = Preemption(
-        "resume" if policy.partition("[")[0] in KINDS["las"] else rng.choice(("resume", "restart"))
+        "resume" if policy.partition("[")[0] in engine_cases.KINDS["las"] else rng.choice(("resume", "restart"))
     )  # rounds that restart never end
     models: dict[str, Any] = {"estimates": estimates, "preemption": stops, "begins_s": begins_s}
     slow = drive(ClusterScenario(cluster, jobs, **models).kernel(number), POLICIES.create(policy))
@@ -153,7 +135,11 @@ def main() -> int:
     parser.add_argument("--cases", type=int, default=1000, help="cases per kind (default 1000)")
     parser.add_argument("--first", type=int, default=0, help="number of the first case (default 0)")
     parser.add_argument(
-        "--kinds", nargs="+", choices=KINDS, default=list(KINDS), help="kinds of policies (default all)"
+        "--kinds",
+        nargs="+",
+        choices=engine_cases.KINDS,
+        default=list(engine_cases.KINDS),
+        help="kinds of policies (default all)",
     )
     parser.add_argument("--tight", action="store_true", help="begin with as little space as possible, so that it grows")
     return command.run(parser, _work, holds=lambda of: not any(kind["different"] for kind in of["kinds"].values()))

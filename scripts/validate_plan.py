@@ -19,11 +19,10 @@ first holds the p95 of the second, and Erlang's. Exits with 1 if the first is be
 
 from __future__ import annotations
 
-import heapq
 import re
 import tempfile
 from argparse import ArgumentTypeError
-from math import ceil, log
+from math import ceil
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,6 +33,7 @@ from numpy.typing import NDArray
 from dagsim import plan
 from dagsim.families.capacity.size_search import SizePlan
 from dagsim.metrics.series import JobSeries, next_period
+from dagsim.testing.queues import erlang_p95, first_come_waits
 
 _LEAST_COVERAGE = 0.88
 
@@ -70,27 +70,13 @@ class Queue(NamedTuple):
         return np.cumsum(between_s), rng.exponential(SERVICE_S, number)
 
     def erlang_p95(self) -> float:
-        """95th percentile of the wait in seconds (Erlang 1917): P(W > t) = C exp(-c (1 - load) t / s)."""
-        blocking = 1.0
-        for number in range(1, self.servers + 1):
-            blocking = self.servers * self.load * blocking / (number + self.servers * self.load * blocking)
-        waits = blocking / (1 - self.load * (1 - blocking))
-        return max(log(waits / 0.05), 0.0) * SERVICE_S / (self.servers * (1 - self.load))
-
-
-def fifo(arrival_s: Floats, duration_s: Floats, servers: int) -> Floats:
-    """Waits under first come, first served (Kiefer and Wolfowitz 1955)."""
-    free_s, waits = [0.0] * servers, []
-    for at_s, run_s in zip(arrival_s.tolist(), duration_s.tolist(), strict=True):
-        start_s = max(free_s[0], at_s)
-        heapq.heapreplace(free_s, start_s + run_s)
-        waits.append(start_s - at_s)
-    return np.array(waits)
+        """95th percentile of the wait in seconds, from Erlang's formula."""
+        return erlang_p95(self.servers, self.load, SERVICE_S)
 
 
 def planned(folder: Path, queue: Queue, arrival_s: Floats, duration_s: Floats, bound_s: float) -> SizePlan:
     """Write the log and the cluster of a queue into a folder, and ask for the smallest cluster that meets the bound."""
-    start_s = arrival_s + fifo(arrival_s, duration_s, queue.servers)
+    start_s = arrival_s + first_come_waits(arrival_s, duration_s, queue.servers)
     columns = zip(arrival_s.tolist(), start_s.tolist(), duration_s.tolist(), strict=True)
     rows = [f"{number},{at!r},{start!r},1,{run!r}" for number, (at, start, run) in enumerate(columns)]
     trace, cluster = folder / f"{queue.servers}-{queue.load:g}.csv", folder / "cluster.yaml"
@@ -142,9 +128,9 @@ def checked(queue: Queue, jobs: int, seed: int) -> Checked:
     with tempfile.TemporaryDirectory() as folder:
         size = planned(Path(folder), queue, arrival_s, duration_s, bound)
     nodes = ceil(duration_s.sum() / (arrival_s[-1] - arrival_s[0]) / queue.gpus)
-    while np.percentile(fifo(arrival_s, duration_s, nodes * queue.gpus), 95) >= bound:
+    while np.percentile(first_come_waits(arrival_s, duration_s, nodes * queue.gpus), 95) >= bound:
         nodes += 1
-    log_p95 = float(np.percentile(fifo(arrival_s, duration_s, queue.servers), 95))
+    log_p95 = float(np.percentile(first_come_waits(arrival_s, duration_s, queue.servers), 95))
     value, low, high = (None if number != number else number for number in size.today.met.value[:3])
     gpus = None if size.search.best is None else size.search.best.gpus
     sizes = (nodes * queue.gpus, gpus, queue.gpus)
@@ -169,7 +155,7 @@ def covered(queue: Queue, jobs: int, pairs: int, seed: int) -> Covered:
     """Draw pairs of periods, and compare the interval of the first with the p95 of the second."""
     hits, erlang, reach = 0, 0, []
     for pair in range(pairs):
-        waits, others = (fifo(*queue.jobs(jobs, seed + 2 * pair + of), queue.servers) for of in range(2))
+        waits, others = (first_come_waits(*queue.jobs(jobs, seed + 2 * pair + of), queue.servers) for of in range(2))
         series = JobSeries({"wait_s": waits}, np.zeros(jobs, np.int64), ("",))
         period = next_period(series, "wait_s.p95", float(np.percentile(waits, 95)))
         if period.high == period.high:

@@ -321,7 +321,7 @@ def test_the_schema_has_a_line_for_each_key_so_that_two_changes_can_be_merged() 
             ["eval", "--workload", "stedy"],
             "error: --workload: no workload 'stedy'; did you mean 'steady'",
         ),
-        (["eval", "--config", "defalt"], "error: no configuration 'defalt': no such file; did you mean 'default'?"),
+        (["eval", "--config", "defalt"], "error: defalt: no such file or configuration; did you mean 'default'?"),
         (["eval", "--out", __file__], "error: " + __file__ + ": cannot be written to"),
         (["eval", "--seeds", "0"], "error: --seeds: must be 1 or more, got 0"),
         (["replay", "--trace", "none.csv"], "error: none.csv: no such file"),
@@ -336,7 +336,7 @@ def test_the_schema_has_a_line_for_each_key_so_that_two_changes_can_be_merged() 
         (["replay", "--trace", str(TRACE), "--cluster", "trace"], "jobs.csv: the trace lists no machines; describe"),
         (["eval", "--set", "cluster.from_trace=true"], "error: the workload is not a trace"),
         (["plot", "none"], "error: none: no such run folder"),
-        (["config", "check", "none.yaml"], "error: no configuration 'none.yaml': no such file"),
+        (["config", "check", "none.yaml"], "error: none.yaml: no such file or configuration"),
         (["workload", "info", "none"], "error: NAME: no workload 'none'"),
         (
             ["train", "--algo", "pppo"],

@@ -129,6 +129,14 @@ def test_a_command_has_its_plain_name_too(other: str, name: str) -> None:
         ),
         (("replay",), "error: dagsim replay: give --trace FILE, or --resume RUN to continue a run"),
         (("workload", "info", "like-phily"), "error: NAME: no workload 'like-phily'; did you mean 'like-philly'?"),
+        (("sweep",), "error: dagsim sweep needs YAML|FOLDER (the grid, or the folder of a sweep); example: "),
+        (("eval", "--policy", "zzz"), "unknown policy 'zzz'; the nearest of "),
+        (("tune", "--policy", "zzz"), "unknown policy 'zzz'; the nearest of "),
+        (("bench", "--policy", "sjf"), "dagsim bench has no option --policy; it is an option of dagsim bench run"),
+        (("eval", "--gpus", "8"), "--gpus; change the configuration, as in --set cluster.groups.0.count=4"),
+        (("eval", "--name", "../../x"), "error: --name '../../x': expected a line of text of at most"),
+        (("report", ".", "-o", "x.pdf"), "error: --out: x.pdf: the name of a page must end in .html"),
+        (("serve", ".", "--every", "5"), "error: --every: can only be used with --watch"),
         (("list", "polices"), "error: WHAT: there is no list 'polices'; did you mean 'policies'?"),
         (("list", "Policies"), "error: WHAT: there is no list 'Policies'; did you mean 'policies'?"),
         (("compare", "."), "not a run folder, because it has no manifest.json"),
@@ -151,12 +159,16 @@ def test_a_file_with_a_mistake_in_its_name_or_of_another_kind_is_recognised(
     Path("rest.yaml").write_text("base: first.yaml\n", encoding="utf-8")
     Path("empty.yaml").touch()
     Path("tab.yaml").write_text("workload:\n\tcount: 3\n", encoding="utf-8")
-    assert "--workload: no such file 'jobs.cvs'; did you mean 'jobs.csv'?" in said("eval", "--workload", "jobs.cvs")
+    assert "--workload: jobs.cvs: no such file; did you mean 'jobs.csv'?" in said("eval", "--workload", "jobs.cvs")
     sweep = said("eval", "--config", "grid.yaml")
     assert "grid.yaml: this is a sweep (it has base and over); run it with: dagsim sweep grid.yaml" in sweep
     assert "run it with: dagsim eval --config first.yaml" in said("sweep", "first.yaml")
     assert "rest.yaml: over is missing" in said("sweep", "rest.yaml")
     assert "did you mean 'sacct'" in said("replay", "--trace", "jobs.csv", "--format", "slurm")
+    Path("shadow").write_text("root:*:1:\nbin:*:1:\n", encoding="utf-8")
+    for file in ("shadow", "jobs.csv"):
+        assert f"error: {file}: not a configuration, because it has none of its keys" in said("eval", "--config", file)
+    assert "this is a configuration, not a log of jobs" in said("replay", "--trace", "first.yaml")
     assert "empty.yaml: fine (empty: every value is the default)" in said("config", "check", "empty.yaml", code=0)
     assert "tab.yaml:2:1: invalid YAML: YAML cannot be indented with tabs" in said("config", "check", "tab.yaml")
 

@@ -232,4 +232,4 @@ def test_configurations_are_listed_without_long_paths() -> None:
 def test_the_last_word_of_a_name_finds_a_configuration() -> None:
     wrong = CliRunner().invoke(app, ["train", "--config", "ppo"])
     assert wrong.exit_code == 2
-    assert "no configuration 'ppo': no such file; did you mean 'train/ppo'? (dagsim list configs)" in wrong.output
+    assert "ppo: no such file or configuration; did you mean 'train/ppo'? (dagsim list configs)" in wrong.output

@@ -22,6 +22,17 @@ def commands(page: str, fence: str = "console") -> Iterator[str]:
         yield re.sub(r"  +#.*", "", line.removeprefix("$ ")).strip()
 
 
+def sentences(page: str) -> Iterator[tuple[str, str]]:
+    """Each sentence that a page shows below a command, with the command; rows of tables depend on the width."""
+    for block in re.findall(r"```console\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL):
+        command = ""
+        for line in block.splitlines():
+            if line.startswith("$ "):
+                command = re.sub(r"  +#.*", "", line.removeprefix("$ ")).strip()
+            elif line != "..." and "  " not in line and "─" not in line:
+                yield command, line
+
+
 def run(command: str, code: int = 0) -> str:
     """The output of a command; words with a star are expanded as a shell does."""
     words = [
@@ -52,6 +63,9 @@ def test_the_operators_pages_run_from_an_empty_directory(empty: Path) -> None:
     for command in page:
         if command.startswith("dagsim why") or re.sub(r" --name \S+", "", command) not in done:
             outputs[command] = run(command)
+    shown = [(command, line) for command, line in sentences("docs/operators.md") if command in outputs]
+    assert len(shown) > 10
+    assert [(command, line) for command, line in shown if line not in outputs[command]] == []
     assert "easy: observed and simulated waits" in next(text for line, text in outputs.items() if "replay" in line)
     exact = next(text for line, text in outputs.items() if "recorded" in line)
     assert re.search(r"all +500 +2,381 +0 +10,947 +2,381 +0 +10,947 +0", exact)

@@ -52,7 +52,7 @@ def refused(result: Result, *texts: str) -> None:
         (["--algo", ":"], "cannot read policy ':': expected a name, module:attr or path"),
         (["--algo", "a:"], "policy"),
         (["--algo", LONG], "unknown policy 'xxx"),
-        (["--config", LONG], "no configuration 'xxx"),
+        (["--config", LONG], "xxx"),
         (["--workload", LONG], "no workload 'xxx"),
         (["--out", LONG], "cannot be written to: File name too long"),
         (["--config", "heterogenous"], "did you mean the workload: --workload 'heterogeneous'?"),

@@ -79,7 +79,7 @@ def test_a_miss_suggests_the_nearest_name() -> None:
 
 
 def test_a_far_miss_lists_what_there_is() -> None:
-    with pytest.raises(UnknownName, match=r"unknown policy 'zzz'; known: heft, order"):
+    with pytest.raises(UnknownName, match=r"unknown policy 'zzz'; allowed: heft, order"):
         orders().create("zzz")
 
 

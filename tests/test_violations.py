@@ -1,4 +1,4 @@
-"""The checker of logs finds what is put into them, and the stress script what is put into a policy."""
+"""The checker of logs finds what is put into them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-import stress
 
 from dagsim.model import Cluster, Edge, Job, Kind, Node, Record, Task, TaskGraph, gpu_type
 from dagsim.model.log import Schedule, ScheduleLog
@@ -156,19 +155,3 @@ def test_a_stall_is_justified_only_by_nodes_that_are_gone() -> None:
         for row in [*rows, *extra]:
             log.append(row)
         assert stuck(Schedule(cluster, schedule.jobs, log), jobs) == expected
-
-
-def test_every_policy_and_placement_keeps_every_promise_under_stress() -> None:
-    specs = stress.specs()
-    assert {spec.partition("[")[0] for spec in specs} >= {"easy-events", "rollout", "srtf", "plan-ahead"}
-    assert any("placement=fgd" in spec for spec in specs)
-    assert [(spec, case, messages) for spec, case, messages in stress.stress(len(specs), 5000, specs) if messages] == []
-
-
-def test_the_stress_script_reports_what_a_policy_does_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert any("Stalled" in message for _, _, all_ in stress.stress(4, 0, [f"{__name__}:Idle"]) for message in all_)
-
-
-class Idle:
-    def decide(self, view: object) -> tuple[()]:
-        return ()

@@ -47,8 +47,11 @@ ALIASES = {
     "lower-bound": "bound",
 }
 """Other names for commands."""
+_EXPECTED = {"simulate": "eval", "run": "eval", "evaluate": "eval", "test": "eval"}
+"""Commands that newcomers expect, each with the one that does it."""
 SPELLINGS = {
     "--algo": ("--policy",),
+    "--scheduler": ("--policy",),
     "--on": ("--executor",),
     "--output": ("--out",),
     "--to": ("--out",),
@@ -194,6 +197,8 @@ class CommandGroup(typer.core.TyperGroup):
                 raise _ended(error, f"dagsim {error}", 2) from None
             path, commands = " ".join(["dagsim", *words[:-1]]), self.list_commands(ctx)
             near = nearest(args[0], commands if words[1:] else [*commands, *ALIASES])
+            if args[0] in _EXPECTED and not words[1:]:
+                near = f"; did you mean {_EXPECTED[args[0]]!r}?"
             raise _ended(InputError(), f"{path}: there is no command {args[0]!r}{near} ({path} --help)", 2)
         return super().resolve_command(ctx, args)
 
@@ -308,16 +313,15 @@ def _sentence(error: Any, group: Any) -> str:
     options = [name for param in getattr(command, "params", ()) for name in param.opts if name.startswith("--")]
     match type(error).__name__:
         case "NoSuchOption":
-            owners = [name for name in ORDER if _has_option(group.commands.get(name), error.option_name)]
-            near = nearest(error.option_name, [name for name in options if len(name) > 2])
-            if owners:
-                near = f"; it is an option of {', '.join(f'dagsim {name}' for name in owners)}"
-            elif "--read" in options and (key := error.option_name[2:].replace("-", "_")) in READ_KEYS:
+            near = _elsewhere(error.option_name, command, below, group) or _nearest_option(error.option_name, options)
+            if "--read" in options and (key := error.option_name[2:].replace("-", "_")) in READ_KEYS:
                 near = f"; a reader takes it as --read {key}=VALUE"
             return f"{path} has no option {error.option_name}{near} ({path} --help)"
         case "MissingParameter":
-            what = "" if error.param is None or not error.param.help else f": {error.param.help}"
-            return f"{path}: give {_named(error)}{what}"
+            about = "" if error.param is None else (error.param.help or "").partition(". ")[0].rstrip(".")
+            what = f" ({about[:1].lower()}{about[1:]})" if about else ""
+            example = re.search(r"Example: (.*)", getattr(command, "help", None) or "")
+            return f"{path} needs {_named(error)}{what}" + (f"; example: {example[1]}" if example else "")
         case "BadParameter":
             from dagsim.sections import fault_in_words
 
@@ -333,7 +337,11 @@ def _sentence(error: Any, group: Any) -> str:
                 f"{path} takes only {' and '.join(arguments)}, but also got {unexpected[1]!r}; a pattern with * "
                 "may match several files"
             )
-        hint = f"; to choose a scheduler, use --policy {unexpected[1]}" if "--policy" in options else ""
+        wanted = {"--policy": "a scheduler", "--config": "a configuration"}
+        if set(unexpected[1]) & set("./"):
+            wanted = {"--trace": "a log"} | wanted
+        option = next((name for name in wanted if name in options), None)
+        hint = f"; to choose {wanted[option]}, use {option} {unexpected[1]}" if option else ""
         return f"{path} takes no argument {unexpected[1]!r}{hint}"
     if wanting := re.match(r"Option '(.*)' requires", text):
         return f"{path}: {wanting[1]} needs a value"
@@ -355,6 +363,37 @@ def _named(error: Any) -> str:
 
 def _has_option(command: Any, option: str) -> bool:
     return command is not None and any(option in param.opts for param in command.params)
+
+
+_MOST_OWNERS = 5
+_SETTINGS = {
+    "--gpus": "cluster.groups.0.count=4",
+    "--nodes": "cluster.groups.0.count=4",
+    "--jobs": "workload.count=200",
+    "--load": "workload.load=0.7",
+}
+"""Options that newcomers expect, each with a setting of the configuration that does it."""
+
+
+def _elsewhere(option: str, command: Any, below: str, group: Any) -> str:
+    """Return a hint if other commands have an option: the subcommands of this command, or else those
+    of the whole program.
+    """
+    inside = getattr(command, "commands", {}) if command is not group else {}
+    owners = [f"{below} {name}" for name, other in inside.items() if _has_option(other, option)]
+    owners = owners or [name for name in ORDER if _has_option(group.commands.get(name), option)]
+    if not owners:
+        return ""
+    shown = ", ".join(f"dagsim {name}" for name in owners[:_MOST_OWNERS])
+    return f"; it is an option of {shown}{' and others' * (len(owners) > _MOST_OWNERS)}"
+
+
+def _nearest_option(option: str, options: Sequence[str]) -> str:
+    """Return a hint at the option, or the setting of the configuration, that was probably meant."""
+    if option in _SETTINGS and "--set" in options:
+        return f"; change the configuration, as in --set {_SETTINGS[option]}"
+    near = nearest(option.strip("-"), [name.strip("-") for name in options if len(name) > 2])
+    return near.replace("'", "'--", 1)
 
 
 def _ended(error: Exception, text: str | tuple[str, ...], code: int) -> typer.Exit:

@@ -71,6 +71,8 @@ def compare_runs(
     lines, differences, missing = paired_lines(folders)
     for sentence in missing:
         say(f"warning: {sentence}", err=True)
+    if len(names := {line.policy for line in lines}) == 1 and not bound:
+        say(f"warning: nothing to compare: every run has the policy {names.pop()}; add a run of another one", err=True)
     workload, sample = workload_label(folders[0].config), sample_of(folders[0].config)
     metric = metric or metric_of(folders[0].config)
     ranked = standings(lines, metric, reference, sample)

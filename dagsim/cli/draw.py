@@ -19,6 +19,9 @@ class PlotFormat(StrEnum):
     SVG = "svg"
 
 
+_PICTURES = (".png", ".svg", ".pdf", ".jpg", ".jpeg", ".bmp", ".gif")
+
+
 @app.command()
 def plot(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="A run folder, or several training runs.")],
@@ -46,6 +49,8 @@ def plot(
     from dagsim.experiment.store import Store
     from dagsim.report.drawing import draw, draw_perfetto
 
+    if out is not None and out.suffix in _PICTURES:
+        raise InputError(f"--out {out}: give a folder; --file-type chooses the kind of file")
     if perfetto is not None:
         if len(runs) > 1:
             raise InputError("plot: --perfetto takes one run folder")

@@ -20,6 +20,7 @@ from dagsim.cli.options import (
     expand_options,
 )
 from dagsim.cli.shared import experiment, resume_policies, run_policies, tell, trace_at
+from dagsim.text import count_of
 
 if TYPE_CHECKING:
     from dagsim.config.schema import Config
@@ -65,7 +66,7 @@ def evaluate(
     chosen = experiment(what, trace, policy, windows=windows, watched=output.watched)
     repeats = policy is None and what.config is not None and Path(what.config, "manifest.json").is_file()
     if checkpoint is not None or (not repeats and PolicySpec.parse(chosen.policy).is_agent(scenario_of(chosen))):
-        agent = agent_spec(chosen.policy, checkpoint, system=chosen.world)
+        agent = agent_spec(chosen.policy, checkpoint, system=chosen.whole_system)
         chosen = chosen.model_copy(update={"policy": agent})
     named = chosen.policy if name == policy else f"{name}={chosen.policy}"
     tell(run_policies("eval", chosen, (named,), output, repeats=what.config), output)
@@ -188,4 +189,4 @@ def _list_dropped(config: Config, path: Path, *, watched: bool) -> None:
         pass
     write_text(path, "\n".join([f"# {trace.report}", *trace.report.details]) + "\n")
     if watched:
-        say(f"{len(trace.report.details):,} rows listed in {path}")
+        say(f"{count_of(len(trace.report.details), 'row')} listed in {path}")

@@ -13,6 +13,7 @@ from dagsim.cli.options import ConfigFile, Json, OutFile, Seed, Settings, one_ou
 from dagsim.cli.shared import configured, given
 from dagsim.errors import InputError
 from dagsim.report.grid import LISTINGS, listing
+from dagsim.text import count_of
 
 config_app = App(help="Show, check and describe configurations.", no_args_is_help=True)
 app.add_typer(config_app, name="config")
@@ -162,15 +163,14 @@ def workload_save(
     meta = {key: plain(getattr(chosen, key)) for key in ("workload", "runtime", "cluster", "seed")}
     if jobs.begins_s:
         meta["begins_s"] = jobs.begins_s
-    say(f"{write_jobs(path, jobs, meta)} jobs written to {path}")
+    say(f"{count_of(write_jobs(path, jobs, meta), 'job')} written to {path}")
 
 
 def _known(what: str) -> str:
     if what not in LISTINGS:
-        from dagsim.registry import nearest
+        from dagsim.registry import choices
 
-        allowed = f"; allowed: {', '.join(LISTINGS)}"
-        raise typer.BadParameter(f"there is no list {what!r}{nearest(what, LISTINGS) or allowed}")
+        raise typer.BadParameter(f"there is no list {what!r}{choices(what, LISTINGS)} (dagsim list --help)")
     return what
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_type_hints
 
 import typer
 
-from dagsim.registry import nearest, scalar
+from dagsim.registry import choices, scalar
 from dagsim.report.grid import TableFormat
 
 if TYPE_CHECKING:
@@ -172,8 +172,10 @@ def one_output(argument: Path | None, option: Path | None) -> Path:
         BadParameter: Neither or both are given.
     """
     path = argument or option
-    if path is None or (argument and option):
-        raise typer.BadParameter("give a single output file: either OUT or --out FILE", param_hint="'OUT'")
+    if path is None:
+        raise typer.BadParameter("give the file to write, either as OUT or with --out FILE", param_hint="'OUT'")
+    if argument and option:
+        raise typer.BadParameter(f"give one file to write, got OUT {argument} and --out {option}", param_hint="'OUT'")
     return path
 
 
@@ -268,9 +270,8 @@ def read_settings(texts: Iterable[str]) -> Iterator[Setting]:
             raise typer.BadParameter(f"expected KEY=VALUE, got {text!r}", param_hint="'--read'")
         name = key.strip().replace("-", "_")
         if name not in {field.name for field in fields(TraceOptions)}:
-            near = "; did you mean 'timezone'?" if name == "tz" else nearest(name, READ_KEYS)
-            allowed = f"; allowed: {', '.join(READ_KEYS)}"
-            raise typer.BadParameter(f"there is no key {key.strip()!r}{near or allowed}", param_hint="'--read'")
+            near = "; did you mean 'timezone'?" if name == "tz" else choices(name, READ_KEYS)
+            raise typer.BadParameter(f"there is no key {key.strip()!r}{near}", param_hint="'--read'")
         setting = f"workload.options.{name}"
         yield Setting(f"--read {text}", setting, scalar(value.strip()) if equals else True)
 

@@ -14,6 +14,7 @@ from dagsim import services
 from dagsim.cli.app import app, say
 from dagsim.cli.options import Strict, SweepOutput, expand_options
 from dagsim.cli.shared import audit_of, audited, carried, checked, trust
+from dagsim.text import count_of
 
 if TYPE_CHECKING:
     from dagsim.experiment.kept_files import CellRun
@@ -132,7 +133,7 @@ def _list(cells: Sequence[Cell], shown: _Shown) -> None:
         rows = [(cell.id, cell.label, cell.seed) for cell in cells]
         show(("cell", "what", "seed"), rows, shown.output.json_)
         if not shown.output.json_:
-            say(f"{len(cells):,} cells")
+            say(count_of(len(cells), "cell"))
 
 
 def _tell(folder: Store, cells: Sequence[Cell], done: Mapping[Cell, CellRun], shown: _Shown) -> None:

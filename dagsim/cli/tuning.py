@@ -67,6 +67,7 @@ def tune(
 
     Example: dagsim tune --policy eft-wait --param theta=0.7,0.8,0.9,1
     """
+    from dagsim.experiment.simulate import check
     from dagsim.experiment.tune import candidates, grid_of, tuning_of
     from dagsim.report.comparison import comparison_table
     from dagsim.report.terminal import show_grid
@@ -81,6 +82,7 @@ def tune(
             raise typer.BadParameter("give --policy NAME or --resume RUN", param_hint="'--policy'")
         chosen = experiment(what, trace, policy, windows=windows, watched=output.watched)
         checked("--metric", metric, chosen)
+        check(chosen, (policy,))  # before its values are looked up
         tried = candidates(policy, grid_of(policy, param or ()))
         about = {"metric": metric, "keep": None if yaml is None else str(yaml)}
         kept = run_policies(

@@ -57,7 +57,10 @@ def find_config(text: str) -> Path:
     path = Path(text)
     if is_there(path) and path.is_dir():
         if not (path / "config.yaml").is_file():
-            raise ConfigError(f"{path}: there is no config.yaml in this folder")
+            raise ConfigError(
+                f"{path}: a folder without a config.yaml; give a YAML file, a run folder, "
+                "or a name from dagsim list configs"
+            )
         return path / "config.yaml"
     if is_there(path):
         return path
@@ -70,7 +73,7 @@ def find_config(text: str) -> Path:
         hint = hint.replace(f"mean {word!r}", f"mean {name!r}")
     if any(f"{name!r}?" in hint for name in set(WORKLOADS) - set(configs)):
         hint = hint.replace("mean ", "mean the workload: --workload ")
-    raise UnknownName(f"no configuration {text!r}: no such file{hint} (dagsim list configs)")
+    raise UnknownName(f"{text}: no such file or configuration{hint} (dagsim list configs)")
 
 
 def opening_of(path: Path) -> str:

@@ -30,7 +30,7 @@ from dagsim.files import is_there
 from dagsim.metrics.own import value_name
 from dagsim.metrics.summary import glossary
 from dagsim.model import Cluster
-from dagsim.registry import nearest
+from dagsim.registry import choices, nearest
 from dagsim.sections import Foreign, Later, Registered, kind_of
 from dagsim.systems import DEFAULT_SYSTEM, SYSTEMS, system_named
 from dagsim.systems.default import DefaultSystem, TopKeys
@@ -63,9 +63,8 @@ def _spelled_out(workload: Any) -> Any:
         return {"kind": "trace", "path": str(path)} | changes
     if "." in name or "/" in name:  # a file was meant
         files = sorted(map(str, Path(name).parent.glob("*"))) if Path(name).parent.is_dir() else ()
-        raise WorkloadError(f"no such file {name!r}{nearest(name, files)} (or a name from dagsim list workloads)")
-    names = nearest(name, WORKLOADS) or f"; allowed: {', '.join(WORKLOADS)}, or a file"
-    raise WorkloadError(f"no workload {name!r}{names} (dagsim list workloads)")
+        raise WorkloadError(f"{name}: no such file{nearest(name, files)} (or a name from dagsim list workloads)")
+    raise WorkloadError(f"no workload {name!r}{choices(name, WORKLOADS)} (dagsim list workloads)")
 
 
 class Config(TopKeys):
@@ -120,7 +119,7 @@ class Config(TopKeys):
         system = info.data.get("system")
         if train is None or system is None:
             return train
-        return train if (filled := services.training_filled.offered()) is None else filled(train, _world_of(system))
+        return train if (filled := services.training_filled.offered()) is None else filled(train, _system_of(system))
 
     @field_validator("metrics")
     @classmethod
@@ -140,7 +139,7 @@ class Config(TopKeys):
 
     @after_all(mode="after")
     def _of_one_system(self) -> Config:
-        if self.world.has_top_keys:
+        if self.whole_system.has_top_keys:
             self.check_nodes()
             return self
         for key in _top_keys():
@@ -151,7 +150,7 @@ class Config(TopKeys):
                 )
         if (
             "policy" not in self.model_fields_set
-            and (names := self.world.policies.names())
+            and (names := self.whole_system.policies.names())
             and self.policy not in names
         ):
             # this bypasses validation, which would reject a change to a frozen section
@@ -161,14 +160,16 @@ class Config(TopKeys):
     @property
     def kind(self) -> str:
         """The name in ``system.kind``. Several such kinds may belong to the same system
-        (``world.system``).
+        (``whole_system.system``).
         """
         return _name_of(self.system)
 
     @property
-    def world(self) -> System:
-        """The system with its settings; ``world.scenario()`` builds its scenario."""
-        return _world_of(self.system).of(self)
+    def whole_system(self) -> System:
+        """The system with all its settings, also those at the top level; its ``scenario()`` is what is
+        simulated.
+        """
+        return _system_of(self.system).of(self)
 
     def changed(self, source: str, parts: Mapping[str, Any]) -> Config:
         """Return a copy of this configuration with other values for top-level keys. The result is
@@ -188,7 +189,7 @@ class Config(TopKeys):
         Raises:
             UnknownName: The family ``learning`` is missing.
         """
-        return self.train or services.training_defaults(self.world)
+        return self.train or services.training_defaults(self.whole_system)
 
     def build_cluster(self) -> Cluster:
         """Build the cluster described by the section ``cluster``.
@@ -198,7 +199,7 @@ class Config(TopKeys):
                 trace lists none; or the system has no such section.
             TraceError: The machines cannot be read.
         """
-        if not self.world.has_top_keys:
+        if not self.whole_system.has_top_keys:
             raise ConfigError(f"the system {self.kind!r} has no cluster section")
         return super().build_cluster()
 
@@ -225,7 +226,7 @@ class _Unread(System):
         raise CodeNotAllowed(f"the system {self.system!r} is code outside dagsim, which was not imported")
 
 
-def _world_of(system: Any) -> System:
+def _system_of(system: Any) -> System:
     return _Unread(system.kind) if isinstance(system, Foreign) else system
 
 
@@ -261,7 +262,24 @@ def load_config(path: Path | None = None, settings: Iterable[str | Setting] = ()
     if isinstance(document.value, dict) and "over" in document.value:
         keys = "base and over" if "base" in document.value else "the key over"
         raise ConfigError(f"{path}: this is a sweep (it has {keys}); run it with: dagsim sweep {path}")
+    if path is not None and _is_foreign(document.value):
+        raise ConfigError(
+            f"{path}: not a configuration, because it has none of its keys, such as policy, cluster or workload; "
+            "dagsim config show prints one"
+        )
     return config_in(document, settings, own=own)
+
+
+def _is_foreign(value: Any) -> bool:
+    """Return True if a document is not meant as a configuration: it is text, or has several keys
+    of which none is known or near a known one.
+    """
+    if not isinstance(value, dict):
+        return isinstance(value, str)
+    if len(value) < 2 or any(key in Config.model_fields for key in value):
+        return False
+    known = json_schema()["properties"]
+    return not any(key in known or nearest(str(key), known) for key in value)
 
 
 def config_in(document: yaml.Document, settings: Iterable[str | Setting] = (), *, own: bool = True) -> Config:
@@ -420,7 +438,7 @@ def _system_at(kind: Any, own: bool) -> type[System]:
 def _left_out(config: Config) -> tuple[str, ...]:
     """Return the keys that ``plain`` omits: keys of other systems, and rare keys without a value."""
     rare = [name for name in ("prices", "communication", "metrics", "request") if not getattr(config, name)]
-    return (*rare, *(() if config.world.has_top_keys else _top_keys()))
+    return (*rare, *(() if config.whole_system.has_top_keys else _top_keys()))
 
 
 def plain(value: Any) -> Any:

@@ -20,7 +20,8 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from dagsim.errors import ConfigError
-from dagsim.registry import nearest, scalar
+from dagsim.files import why_unreadable
+from dagsim.registry import choices, nearest, scalar
 from dagsim.sections import DEFAULT_KIND, fault_in_words, got
 from dagsim.text import is_text
 
@@ -63,9 +64,7 @@ class Setting(NamedTuple):
 
 @dataclass(slots=True)
 class Document:
-    """A YAML value, with the position of each of its parts (``file:line:column`` or ``--set
-    key=value``).
-    """
+    """A YAML value, with the position of each part (``file:line:column`` or ``--set key=value``)."""
 
     value: Any
     source: str
@@ -159,7 +158,7 @@ def read_yaml(path: Path) -> Document:
         with path.open(encoding="utf-8") as file:
             return load(file.read(_MOST_BYTES), str(path))
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+        raise ConfigError(f"{path}: {why_unreadable(error)}") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: is not UTF-8 text: {error.reason} at byte {error.start}") from None
 
@@ -322,7 +321,7 @@ def _line(fault: ErrorDetails, document: Document, schema: Schema) -> str:
         case kind if kind in _UNKNOWN_KEY:
             place = document.key_place(path)
             allowed = _keys(schema, fault["loc"][:-1], document.value)
-            what = f"there is no such key{nearest(str(path[-1]), allowed)}; allowed: {', '.join(allowed)}"
+            what = f"there is no such key{choices(str(path[-1]), allowed, both=True)}"
         case "missing":
             what = "is missing"
         case kind if kind in _NO_MAPPING:
@@ -332,7 +331,7 @@ def _line(fault: ErrorDetails, document: Document, schema: Schema) -> str:
             place = document.place(path)
             allowed = re.findall(r"'([^']*)'", fault["ctx"]["expected_tags"])
             tag = fault["ctx"]["tag"]
-            what = f"there is no kind {tag!r}{nearest(tag, allowed)}; allowed: {', '.join(allowed)}"
+            what = f"there is no kind {tag!r}{choices(tag, allowed, both=True)}"
         case "literal_error":
             hint = nearest(str(fault["input"]), re.findall(r"'([^']*)'", fault["ctx"]["expected"]))
             what = f"{fault_in_words(fault)}{hint}"

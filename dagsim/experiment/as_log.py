@@ -55,9 +55,9 @@ def write_run(
     runs, earlier = _last_runs(store)
     jobs = list(scenario.jobs(line.seed))
     ran = [_as_it_ran(job, runs[number], scenario) for number, job in enumerate(jobs) if number in runs]
-    parts = [f"{count_of(len(jobs) - len(ran), 'job', 'jobs')} that did not end"] if len(ran) < len(jobs) else []
+    parts = [f"{count_of(len(jobs) - len(ran), 'job')} that did not end"] if len(ran) < len(jobs) else []
     parts += [f"{earlier:,} stopped runs before the last run of their job"] if earlier else []
-    summary = f"{line.policy}, seed {line.seed}: {count_of(len(ran), 'job', 'jobs')}" + (
+    summary = f"{line.policy}, seed {line.seed}: {count_of(len(ran), 'job')}" + (
         f"; left out {', '.join(parts)}" if parts else ""
     )
     return summary, export(to_format, to, counted(ran), scenario.cluster)

@@ -21,6 +21,7 @@ from dagsim.metrics import to_csv
 from dagsim.metrics.standings import PolicyResult, standings
 from dagsim.processes import Stops
 from dagsim.systems.seam import EngineUse
+from dagsim.text import count_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +161,7 @@ def _concluded(store: Store, plan: Plan, failed: Mapping[Cell, CellRun], left: i
         store.finish("failed", f"{len(failed)} of the policies failed: {names}", plan)
     elif failed:
         first = next(iter(failed.values())).error
-        store.finish("failed", f"{len(failed)} cells failed; the first error is: {first}", plan)
+        store.finish("failed", f"{count_of(len(failed), 'cell')} failed; the first error is: {first}", plan)
     elif left:
         store.finish("interrupted", f"{left} cells are still to be run", plan)
     else:
@@ -174,7 +175,7 @@ def _advice(cell: Cell, run: CellRun) -> str:
     """
     if "engine" not in run.timing:
         return ""
-    return cell.config.world.faster_engine(cell.policy, EngineUse(**run.timing["engine"]), run.timing["wall_s"])
+    return cell.config.whole_system.faster_engine(cell.policy, EngineUse(**run.timing["engine"]), run.timing["wall_s"])
 
 
 def _paired(cells: Sequence[Cell], runs: Iterator[CellRun]) -> Iterator[tuple[Cell, CellRun]]:

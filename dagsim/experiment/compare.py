@@ -264,7 +264,7 @@ class Precise:
         enough = [name for name, look in self.looks.items() if look.ending in (Ending.ENOUGH, Ending.IDENTICAL)]
         n = max((look.n for look in self.looks.values()), default=0)
         of = f"{len(enough)} of {len(self.looks)} within" if len(self.looks) > 1 else "asked for within"
-        yield f"precision: {of} {100 * self.within:g}% after {n} seeds"
+        yield f"precision: {of} {100 * self.within:g}% after {count_of(n, 'seed')}"
         for name, look in self.looks.items():
             if len(self.looks) == 1 or name not in enough:
                 yield f"precision of {name}: {look}"
@@ -416,7 +416,7 @@ def _inputs(folder: Store, schedule: Schedule) -> tuple[ClusterScenario, list[Jo
     Raises:
         InputError: The run belongs to another system, or its trace is missing or has changed.
     """
-    if not folder.config.world.has_top_keys:
+    if not folder.config.whole_system.has_top_keys:
         raise InputError(f"{folder.path}: CPUs, memory and limits are only known for the GPU cluster")
     try:
         folder.check_trace()

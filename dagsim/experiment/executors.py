@@ -51,7 +51,7 @@ class CellWork:
     raises: bool = False
     """True if a policy's error is raised instead of being stored in its run."""
     named: bool = False
-    """True if runs carry the ids of their cells."""
+    """True if each run contains the id of the cell."""
     code: str | None = None
     """Digest of the simulating code, which must be the same in the worker; None to skip this
     check."""
@@ -105,7 +105,8 @@ def check_code(code: str) -> None:
 
 def with_trace_at(config: Config, path: str) -> Config:
     """Return ``config`` with its trace at another path, or ``config`` itself if it has no trace."""
-    return config if config.world.trace_path is None else config.model_copy(update=config.world.read_from(path))
+    system = config.whole_system
+    return config if system.trace_path is None else config.model_copy(update=system.read_from(path))
 
 
 class CellExecutor(Protocol):
@@ -331,7 +332,7 @@ class _Pool(Generic[Item, Result]):
 _work: Callable[[Any, Callable[[int], None]], Any]
 """The work of this worker process."""
 _counts: Any
-"""The queue for counts; None if the parent does not listen."""
+"""The queue for counts, or None if the parent does not listen."""
 
 
 def _begin(pickled: bytes, counts: Any) -> None:

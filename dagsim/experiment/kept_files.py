@@ -20,7 +20,7 @@ import numpy as np
 
 from dagsim.errors import RunFolderError
 from dagsim.experiment.simulate import Outcome, Played
-from dagsim.files import parsed_json, replaced
+from dagsim.files import parsed_json, replaced, why_unreadable
 from dagsim.metrics import jobs_table, runs_table, to_csv
 from dagsim.metrics.series import JobSeries
 from dagsim.model import Cluster, JobFacts
@@ -58,12 +58,13 @@ class CellRun:
     """Its name in tables; for a cell in a grid that is not listed yet, the policy."""
     seed: int
     workload: dict[str, Any] = field(default_factory=dict)
-    """Facts about its jobs, and under ``decider`` about its policy (``Outcome.decider``), if there are any."""
+    """Facts about its jobs, and under ``decider`` about its policy (``Outcome.decider``), if there
+    are any."""
     metrics: dict[str, Any] = field(default_factory=dict)
     at: Mapping[str, str] = field(default_factory=dict)
-    """The label of its value on each axis of a grid."""
+    """The label of the cell's value on each axis of a grid."""
     id: str = ""
-    """The id of its cell in a grid."""
+    """The id of the run's cell in a grid."""
     error: str = ""
     """The reason why it failed; empty if it did not."""
     timing: Mapping[str, Any] = field(default_factory=dict)
@@ -71,7 +72,7 @@ class CellRun:
     tables: Mapping[str, tuple[bytes, bytes]] = field(default_factory=dict)
     """The first line and the rows of each of ``TABLES``, compressed separately."""
     schedule: Mapping[str, bytes] = field(default_factory=dict)
-    """The files of its schedule, by file name extension."""
+    """The files with the schedule of the run, by file name extension."""
 
     @property
     def line(self) -> dict[str, Any]:
@@ -115,7 +116,7 @@ def log_of(played: Played | Outcome) -> CellRun:
 
 
 def played_from(stem: Path, cluster: Cluster) -> Played | None:
-    """Read a simulation from the files of ``log_of`` whose names begin with ``stem``; None if there
+    """Read a simulation from the files of ``log_of`` whose names begin with ``stem``, or None if there
     are none or they cannot be used.
     """
     facts = stem.with_name(f"{stem.name}{FACTS_OF_LOG}")
@@ -418,9 +419,9 @@ def value_in(line: Mapping[str, Any], key: str, file: str) -> Any:
 
 
 def check_shape(value: Any, shape: Any, where: object, *, inner: bool = False) -> None:
-    """Check the types in a JSON file. A shape is a type, a list of one shape, or a mapping with the
-    shapes of its keys (``None`` represents every key). Null is allowed everywhere except in lists.
-    Keys may be missing, except for those of an ``inner`` object.
+    """Check the types in a JSON file. A shape is a type, a list with one shape, or a mapping from
+    keys to their shapes (``None`` represents every key). Null is allowed everywhere except in
+    lists. Keys may be missing, except for those of an ``inner`` object.
 
     Raises:
         RunFolderError: A value has another type.
@@ -458,7 +459,7 @@ def whole_lines(path: Path) -> list[bytes]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise RunFolderError(f"{path}: cannot be read: {error.strerror}") from None
+        raise RunFolderError(f"{path}: {why_unreadable(error)}") from None
     return lines if not lines or lines[-1].endswith(b"\n") else lines[:-1]
 
 

@@ -30,6 +30,7 @@ from dagsim.errors import ConfigError
 from dagsim.experiment.provenance import code_commit
 from dagsim.files import Lock, write_text
 from dagsim.seeds import REPORT
+from dagsim.text import count_of
 
 BLOCK = 1_000
 """Number of seeds in a pool."""
@@ -152,7 +153,8 @@ class Ledger:
             if count < 1 or first + count > whole.stop:
                 left = whole.stop - first
                 raise ConfigError(
-                    f"{self.path}: the pool of {table!r} has only {left:,} seeds left, but {count:,} were requested"
+                    f"{self.path}: the pool of {table!r} has only {count_of(left, 'seed')} left, "
+                    f"but {count:,} were requested"
                 )
             spent.append(
                 {

@@ -60,7 +60,8 @@ def axis_of(key: str, value: Any, place: str) -> Axis:
     """Read an axis in a sweep file: a list, ``{from, to, step}``, or labels with their values.
 
     Raises:
-        ConfigError: There is no value, a value is repeated, or the form is wrong. The message begins with ``place``.
+        ConfigError: There is no value, a value is repeated, or the form is wrong. The message
+        begins with ``place``.
     """
     match value:
         case {"from": first, "to": last, **rest} if set(rest) <= {"step"}:
@@ -368,7 +369,7 @@ class Cell:
     label: str
     """Its name in tables: the policy, and after ``@`` its values on the other axes of a grid."""
     at: Mapping[str, str] = field(default_factory=dict)
-    """The label of its value on each axis of a grid."""
+    """The label of the cell's value on each axis of a grid."""
 
     @property
     def name(self) -> str:
@@ -390,7 +391,7 @@ class Cell:
         Raises:
             ConfigError: The file does not exist.
         """
-        path = self.config.world.trace_path
+        path = self.config.whole_system.trace_path
         return None if path is None else (digest(path), path)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -438,7 +439,7 @@ def _pickled(config: Config) -> bytes:
 def _content(config: Config, policy: str) -> str:
     """Return a text that contains everything that the results of a cell depend on, except its seed."""
     described = {key: value for key, value in plain(config).items() if key not in _NOT_THE_CELL}
-    trace = config.world.trace_path
+    trace = config.whole_system.trace_path
     if trace is not None:  # compare the contents of the trace, not its path
         part, key = ("workload", "path") if "workload" in described else ("system", "trace")
         described = {**described, part: {**described[part], key: digest(trace)}}

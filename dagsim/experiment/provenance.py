@@ -30,8 +30,8 @@ from dagsim.systems.seam import Scenario
 _CANNOT_MATTER = ("cli", "report", "testing", "configs", "workloads", "ARCHITECTURE.md", "py.typed")
 """Parts of the package that cannot affect the numbers of a cell. Everything else counts, including
 data files, so a new file is covered by default. ``configs`` and ``workloads`` exist only in the
-wheel; what a configuration takes from them is part of its own hash. A family declares itself if it
-cannot affect them (``shows_only``).
+wheel. The hash of a configuration includes what the configuration takes from them. A family
+declares itself if it cannot affect them (``shows_only``).
 """
 _STATING = ("__init__.py", "family.py")
 """Files in each family that every process reads."""
@@ -57,7 +57,7 @@ def provenance(config: Config, policies: Iterable[str]) -> dict[str, Sources]:
             files["code"][name] = {"file": str(path.absolute()), "sha256": digest(path)}
     for name, path in metric_files(config).items():
         files["code"][name] = {"file": str(path.absolute()), "sha256": digest(path)}
-    trace = config.world.trace_path
+    trace = config.whole_system.trace_path
     if trace is not None:
         files["traces"][str(trace)] = {"file": str(trace), "sha256": digest(trace)}
     return files
@@ -87,7 +87,7 @@ def sources_of(config: Config, policy: str) -> Iterator[tuple[str, str, Path]]:
 
 
 def _checkpoints(scenario: Scenario, name: str) -> Callable[..., Iterable[Path]] | None:
-    """Return the method that lists a policy's checkpoints; None if there is none, or if the policy
+    """Return the method that lists a policy's checkpoints, or None if there is none, or if the policy
     cannot be imported. In the latter case, the runs of the policy report the error, and the other
     policies still run.
     """
@@ -267,7 +267,7 @@ def code_commit(checkout: Path) -> str | None:
 
 
 def _git(checkout: Path, *arguments: str) -> str | None:
-    """Return the output of git; ``None`` if git fails."""
+    """Return the output of git, or ``None`` if git fails."""
     if not (checkout / ".git").exists():
         return None
     try:

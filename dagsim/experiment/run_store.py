@@ -31,7 +31,7 @@ class RunStore(Store):
     def __init__(self, path: Path, config: Config, manifest: dict[str, Any]) -> None:
         super().__init__(path, config, manifest)
         self._ends: dict[str, int] | None = None
-        """Length of each table after the last finished run; None if it has not been read yet."""
+        """Length of each table after the last finished run, or None if it has not been read yet."""
         self._count = 0
         """Number of finished runs, valid once ``_ends`` is read."""
 
@@ -75,8 +75,13 @@ class RunStore(Store):
         Raises:
             RunFolderError: ``root`` cannot be written to, or ``name`` is not a single line of text.
         """
-        if name is not None and not (name.strip() and name.isprintable() and len(name) <= LONGEST_NAME):
-            raise RunFolderError(f"--name {name!r}: expected a line of text of at most {LONGEST_NAME} characters")
+        if name is not None and not (
+            name.strip() and name.isprintable() and len(name) <= LONGEST_NAME and not set(name) & set("/\\")
+        ):
+            raise RunFolderError(
+                f"--name {name!r}: expected a line of text of at most {LONGEST_NAME} characters, without slashes (use "
+                "--out for a folder)"
+            )
         created = now or datetime.now(UTC)
         what = "-".join(map(slug, filter(None, (label or config.policy, name))))
         called = f"{created:%Y%m%dT%H%M%SZ}-{command}-{what}-s{config.seed}-{config_hash(config)[:6]}"

@@ -1,5 +1,5 @@
-"""Functions of a configuration: its scenario, its seeds, what the seeds sample, and a description of
-its workload.
+"""Functions that derive facts from a configuration: the scenario, the seeds, what the seeds sample,
+and a description of the workload.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def scenario_of(config: Config) -> Scenario:
     for earlier, scenario in _recent:
         if earlier is config:
             return scenario
-    scenario = config.world.scenario()
+    scenario = config.whole_system.scenario()
     _recent.append((config, scenario))
     return scenario
 
@@ -67,9 +67,7 @@ def on_its_cluster(
 
 
 def experiment_seeds(config: Config) -> tuple[int, ...]:
-    """Return the seeds of an experiment: the seeds of its replicates, or the numbers of the windows of
-    its trace.
-    """
+    """Return the seeds of an experiment: one per replicate, or the numbers of the windows in the trace."""
     trace = config.trace_file
     if trace is not None and trace.window is not None:
         return window_seeds(config, trace.windows or config.seeds)
@@ -104,15 +102,15 @@ def replicate_seeds(root: int, count: int) -> tuple[int, ...]:
 
 def metric_of(config: Config) -> str:
     """Return the metric by which policies are ranked. The experiment's system defines it (``merit``)."""
-    return config.world.merit
+    return config.whole_system.merit
 
 
 def sample_of(config: Config) -> Sample:
     """Return the kind of sample that one seed of the experiment represents."""
-    return config.world.sample
+    return config.whole_system.sample
 
 
 def workload_label(config: Config) -> str:
     """Return a short description of the workload: ``heterogeneous, load 0.7``, or ``jobs.csv,
     windows of 200 jobs``."""
-    return config.world.label(WORKLOADS) or config.kind
+    return config.whole_system.label(WORKLOADS) or config.kind

@@ -64,8 +64,8 @@ class Outcome:
     wall_s: float = 0.0
     """Wall-clock seconds of the simulation."""
     decider: Mapping[str, Any] = field(default_factory=dict)
-    """Facts about the policy: ``clairvoyant`` if it declared that it reads true durations and, for an agent,
-    ``outside_training``: the share of its inputs that lay outside the range seen in training.
+    """Facts about the policy. ``clairvoyant`` means that it declared to read true durations. For an
+    agent, ``outside_training`` is the share of inputs outside the range seen in training.
     """
     engine: EngineUse | None = None
     """The engine that was used, if the system has several."""
@@ -77,7 +77,8 @@ def run_policy(config: Config, policy: str, seed: int, tell: Callable[[int], Non
 
     Raises:
         InputError: The cluster, the workload or the policy cannot be built.
-        SimulationError: The policy made an impossible decision, waits although nothing can happen, or failed.
+        SimulationError: The policy made an impossible decision, waits although nothing can happen,
+        or failed.
     """
     return play_policy(config, policy, seed, tell).outcome(config)
 
@@ -118,7 +119,7 @@ def facts_of(decider: object, notes: Iterable[str] = ()) -> dict[str, Any]:
 
 def measured(config: Config, schedule: Schedule) -> Summary:
     """Return every metric of a schedule, computed over the jobs that the configuration selects."""
-    summary = summarize(schedule, measured=config.world.measured)
+    summary = summarize(schedule, measured=config.whole_system.measured)
     return replace(summary, own=own_values(config.metrics, schedule)) if config.metrics else summary
 
 

@@ -81,6 +81,7 @@ from dagsim.model.log import Schedule
 from dagsim.own_code import allowed
 from dagsim.sections import Foreign
 from dagsim.systems.seam import EngineUse
+from dagsim.text import count_of
 
 if TYPE_CHECKING:
     from dagsim.experiment.grid_store import GridStore
@@ -239,7 +240,9 @@ class Store(ABC):
         if not path.is_dir():
             raise RunFolderError(f"{path}: no such run folder")
         if not (path / "manifest.json").exists():
-            raise RunFolderError(f"{path}: not a run folder, because it has no manifest.json")
+            inside = sorted(path.glob("*/manifest.json"))
+            hint = f"; it contains {count_of(len(inside), 'run folder')}, such as {inside[-1].parent}" if inside else ""
+            raise RunFolderError(f"{path}: not a run folder, because it has no manifest.json{hint}")
         facts = read_json_file(path / "manifest.json")
         if not isinstance(facts, dict) or facts.get("schema") != SCHEMA:
             raise RunFolderError(

@@ -18,6 +18,7 @@ from dagsim.files import write_text
 from dagsim.metrics.standings import PolicyResult, standings
 from dagsim.registry import Spec, scalar
 from dagsim.systems.policy_spec import PolicySpec
+from dagsim.text import count_of
 
 MOST = 2000
 """Maximum number of combinations; more is probably a mistake."""
@@ -52,7 +53,9 @@ def grid_of(policy: str, texts: Sequence[str] = ()) -> dict[str, tuple[object, .
     for text in texts:
         param, equals, values = text.partition("=")
         if not equals or not param.strip() or not values.strip():
-            raise ConfigError(f"tune: cannot read --param {text!r}: expected name=value,value,...")
+            raise ConfigError(
+                f"tune: cannot read --param {text!r}: expected NAME=VALUE,VALUE, as in --param theta=0.7,0.8"
+            )
         grid[param.strip()] = tuple(scalar(value.strip()) for value in values.split(","))
     return grid
 
@@ -110,5 +113,7 @@ def write_tuned(path: Path, config: Config, best: PolicyResult, metric: str, see
     text = f"# {best.policy}, tuned for {metric} on {len(seeds)} validation seeds from {seeds[0]}\n"
     if best.pair is not None and not best.is_reference:
         pair = best.pair
-        text += f"# {pair.ratio:.4f} [{pair.low:.4f}, {pair.high:.4f}] times {config.policy}, {pair.n} seeds\n"
+        text += (
+            f"# {pair.ratio:.4f} [{pair.low:.4f}, {pair.high:.4f}] times {config.policy}, {count_of(pair.n, 'seed')}\n"
+        )
     write_text(path, text + dump_config(config.model_copy(update={"policy": best.policy})))

@@ -273,7 +273,7 @@ class ScheduleColumns:
 
     @property
     def first_start_s(self) -> Floats:
-        """Start of the first run of each job; infinite if the job never ran."""
+        """Start of the first run of each job, or infinite if the job never ran."""
         first = np.full(len(self.jobs), np.inf)
         np.minimum.at(first, self.runs.job, self.runs.start_s)
         return first

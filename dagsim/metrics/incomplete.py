@@ -11,7 +11,7 @@ import numpy as np
 
 from dagsim.model import Kind, RejectReason
 from dagsim.model.log import Schedule
-from dagsim.text import on_one_line
+from dagsim.text import count_of, on_one_line
 
 _FIRST = 3
 """Maximum number of jobs that are named for each reason."""
@@ -84,9 +84,11 @@ def incomplete_sentence(facts: Iterable[Mapping[str, Any]]) -> str:
     ]
     more = f"; and {len(sentences) - _MOST_REASONS:,} more reasons" if len(sentences) > _MOST_REASONS else ""
     total, jobs = sum(run["count"] for run in runs), sum(run["jobs"] for run in runs)
-    of_runs = f" of {len(runs):,} runs" if len(runs) > 1 else ""
+    of_runs = f" of {count_of(len(runs), 'run')}" if len(runs) > 1 else ""
     reasons = f"{'; '.join(sentences[:_MOST_REASONS])}{more}"
-    return on_one_line(f"not completed: {total:,} of {jobs:,} jobs{of_runs} ({_share(total / jobs)}): {reasons}")
+    return on_one_line(
+        f"not completed: {total:,} of {count_of(jobs, 'job')}{of_runs} ({_share(total / jobs)}): {reasons}"
+    )
 
 
 def _share(part: float) -> str:

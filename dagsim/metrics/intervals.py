@@ -186,7 +186,7 @@ def median(ratios: Floats, level: float = 0.95) -> Bounds:
 
 @lru_cache(maxsize=4096)
 def median_rank(n: int, level: float = 0.95) -> int | None:
-    """Return the rank k, counted from each end, of the ratios that bound the median of ``n``; None
+    """Return the rank k, counted from each end, of the ratios that bound the median of ``n``, or None
     if ``n`` is too small.
 
     k - 1 is the largest j with 2 P(Bin(n, 1/2) <= j) <= 1.4 (1 - ``level``): 1 for 5 to 8 pairs (5:
@@ -211,7 +211,7 @@ def standard_deviation(values: Floats) -> Floats:
 
 
 def skewness(values: Floats) -> Floats:
-    """Return the sample skewness m3 / m2 ** 1.5 of each sample; 0 if all values are equal."""
+    """Return the sample skewness m3 / m2 ** 1.5 of each sample, or 0 if all values are equal."""
     apart = values - values.mean(axis=-1, keepdims=True)
     variance = (apart**2).mean(axis=-1)
     third = (apart**3).mean(axis=-1)
@@ -232,7 +232,7 @@ def largest_job(mean: Floats, p95: Floats, p99: Floats, jobs: Floats) -> Floats:
 
 
 def seeds_for_interval(logs: Floats, largest_job: Floats | float = 0.0) -> Floats:
-    """Return how many seeds each sample needs for its t interval to have nominal coverage; 0 if it
+    """Return how many seeds each sample needs for its t interval to have nominal coverage, or 0 if it
     already has enough.
 
     ``largest_job`` is the fraction of a seed's job-seconds that its largest job takes. If it
@@ -257,7 +257,7 @@ def seeds_for_interval(logs: Floats, largest_job: Floats | float = 0.0) -> Float
 
 def seeds_for_mean(n: int, largest_job: float = 0.0) -> float:
     """Return how many seeds the t interval of a policy's own arithmetic mean needs for nominal
-    coverage; 0 if ``n`` is enough.
+    coverage, or 0 if ``n`` is enough.
 
     It is infinite if single jobs dominate a seed (``seeds_for_interval``). With Pareto(1.1) work,
     for example, 1,000 seeds only cover the mean in 72% of cases, because the variance of job times
@@ -288,7 +288,7 @@ def _rounded(seeds: float) -> int:
 
 
 def t_of_mean(logs: Floats) -> Floats:
-    """Return the statistic of the paired t test, mean l / (sd(l) / sqrt n); NaN if all values are
+    """Return the statistic of the paired t test, mean l / (sd(l) / sqrt n), or NaN if all values are
     equal."""
     sd = standard_deviation(logs)
     statistic: Floats = logs.mean(axis=-1) * sqrt(logs.shape[-1]) / np.where(sd > 0, sd, np.nan)

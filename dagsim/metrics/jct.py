@@ -1,4 +1,5 @@
-"""Completion times, waits and slowdowns of jobs, their fairness, and tables of all jobs and runs."""
+"""Completion times, waits and slowdowns of jobs, their fairness, and tables of all jobs and
+runs."""
 
 from __future__ import annotations
 
@@ -278,7 +279,7 @@ def exclusive_fairness(source: Source, round_s: float | None = None) -> Floats:
 
 
 def unfair_job_fraction(rho: Floats) -> float:
-    """Return the fraction of jobs with rho above 1 (by more than rounding); NaN if any value is NaN
+    """Return the fraction of jobs with rho above 1 (by more than rounding), or NaN if any value is NaN
     or there are no jobs.
     """
     if not len(rho) or np.isnan(rho).any():

@@ -1,6 +1,6 @@
-"""Positions of runs in a Gantt chart, with one lane per GPU and the nodes one below the other. Also,
-for each task of a job, the times at which it became ready, started and ended, and the parent that
-it waited for last.
+"""Positions of runs in a Gantt chart, with one lane per GPU and the nodes one below the other.
+Also, for each task of a job, the times at which it became ready, started and ended, and the parent
+that it waited for last.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ class TaskColumns:
     ready_s: Floats
     """End of the task's last parent, or the job's arrival. NaN if a parent never ran."""
     start_s: Floats
-    """First start; NaN if the task never ran."""
+    """First start, or NaN if the task never ran."""
     end_s: Floats
     """Last end. The end of the log if the task is still running, NaN if it never ran."""
     blocker: Ints

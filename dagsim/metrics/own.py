@@ -20,7 +20,7 @@ class OwnMetric(Protocol):
     """A single number computed from a schedule."""
 
     def of(self, schedule: Schedule) -> float:
-        """Return the value; NaN if the schedule has none."""
+        """Return the value, or NaN if the schedule has none."""
         ...
 
 

@@ -74,7 +74,7 @@ class Paired:
     equal.
     """
     seeds_needed: int
-    """Number of seeds that the interval of ``ratio`` needs; 0 if ``n`` is enough, as far as the
+    """Number of seeds that the interval of ``ratio`` needs, or 0 if ``n`` is enough, as far as the
     data show.
     """
     level: float = 0.95
@@ -375,7 +375,7 @@ class Look:
     ratio.
     """
     needs: float
-    """Estimate of the seeds needed, from the spread so far; infinite if no seed differs."""
+    """Estimate of the seeds needed, from the spread so far, or infinite if no seed differs."""
     approximate: str = ""
     """Number of seeds that the interval needs, in words; empty if ``n`` is enough."""
 
@@ -446,7 +446,7 @@ class Precision:
 
     def forecast(self, logs: Floats) -> float:
         """Estimate the number of seeds as (1.96 sd / ln(1 + within))^2, but at least as many as are
-        needed for 5 of them to differ; infinite if none differs.
+        needed for 5 of them to differ, or infinite if none differs.
         """
         return self._forecast(float(standard_deviation(logs)), _differ(logs), len(logs))
 

@@ -62,9 +62,9 @@ which makes the variance of their mean too small by about 1 / (2 x _TIMES); ``_h
 _SOKAL = 4
 """Autocorrelations count up to this number of integrated autocorrelation times."""
 _SHORT = 16
-"""A run of n integrated autocorrelation times gets a variance that is 1 + _SHORT / n times as large:
-short runs look calmer than the system is, because they miss the longest queues. Measured on M/M/c
-queues.
+"""A run of n integrated autocorrelation times gets a variance that is 1 + _SHORT / n times as
+large: short runs look calmer than the system is, because they miss the longest queues. Measured on
+M/M/c queues.
 """
 _WIDE = 2.0
 """An interval that extends further than this factor from its value says too little."""
@@ -77,9 +77,9 @@ _FEWEST, _MOST = 3, 16
 
 
 _PERIODS = 80
-"""Minimum length of a run, in integrated autocorrelation times and in relaxation times of its queue,
-for an interval of a change. The interval from a run n autocorrelation times as long is widened by
-the factor 1 + 1 / n^2, because runs that look long by chance also look calm.
+"""Minimum length of a run, in integrated autocorrelation times and in relaxation times of its
+queue, for an interval of a change. The interval from a run n autocorrelation times as long is
+widened by the factor 1 + 1 / n^2, because runs that look long by chance also look calm.
 """
 _LONG_JOBS = 40
 """Minimum number of jobs that dominate the second moment of run times, for an interval of a
@@ -95,8 +95,8 @@ _SKEW = 1.6
 _EPISODES = 2.0
 """Factor on the uncertainty of the number of busy periods, which differ in size."""
 _LEAST_REACH = 5e-3
-"""An interval of a change is never narrower than half a percent: logs in which hardly a job waits do
-not show smaller changes."""
+"""An interval of a change is never narrower than half a percent: logs in which hardly a job waits
+do not show smaller changes."""
 
 
 class Period(NamedTuple):
@@ -109,7 +109,7 @@ class Period(NamedTuple):
     high: float
     """NaN without an interval."""
     blocks: int
-    """Number of independent blocks of the run; 0 if the metric has no series."""
+    """Number of independent blocks of the run, or 0 if the metric has no series."""
     longer: float
     """How many times as long the run would have to be for an interval that extends no further than
     a factor of 2 from the value; 1 if it is long enough.
@@ -129,7 +129,7 @@ class Change(NamedTuple):
     """Two-sided p for a ratio of 1, which is below 0.05 if the interval excludes 1; NaN without an
     interval."""
     blocks: int
-    """Length of the run in integrated autocorrelation times; 0 if the metric has no series."""
+    """Length of the run in integrated autocorrelation times, or 0 if the metric has no series."""
     longer: float
     """As in ``Period``."""
 
@@ -149,7 +149,7 @@ class JobSeries:
     part of the file.
     """
     load: float = nan
-    """Load that the jobs offer to the cluster; NaN if unknown. Not part of the file."""
+    """Load that the jobs offer to the cluster, or NaN if unknown. Not part of the file."""
 
     @classmethod
     def of(cls, source: Source) -> JobSeries:
@@ -194,7 +194,7 @@ class JobSeries:
         return replace(self, values=values)
 
     def value(self, metric: str) -> float | None:
-        """Return the metric over these jobs; None if it is not a mean or a percentile of jobs, and
+        """Return the metric over these jobs, or None if it is not a mean or a percentile of jobs, and
         NaN if there are no jobs.
         """
         match = _NAME.fullmatch(metric)
@@ -396,8 +396,8 @@ def _more_than(number: float) -> float:
 
 
 def _around(value: float, reach: float) -> tuple[float, float]:
-    """Return the interval that extends ``reach`` to either side of a value on a logarithmic scale; NaN
-    if it is too wide to be useful.
+    """Return the interval that extends ``reach`` to either side of a value on a logarithmic scale,
+    or NaN if it is too wide to be useful.
     """
     return (value / exp(reach), value * exp(reach)) if reach <= log(_BLIND) else (nan, nan)
 

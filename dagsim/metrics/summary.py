@@ -53,6 +53,7 @@ from dagsim.metrics.utilization import (
 from dagsim.model import RejectReason
 from dagsim.model.arithmetic import numbered, ordered_sum
 from dagsim.registry import nearest
+from dagsim.text import count_of
 
 Label = TypeVar("Label", float, str)
 
@@ -401,7 +402,7 @@ def _window(source: Source, measured: tuple[int, int | None] | None) -> tuple[Sc
     chosen[counted[slice(*measured)]] = True
     if not chosen.any():
         last = "" if measured[1] is None else measured[1]
-        raise InputError(f"measure {measured[0]}:{last}: there are only {len(counted)} jobs")
+        raise InputError(f"measure {measured[0]}:{last}: there are only {count_of(len(counted), 'job')}")
     arrivals = cols.jobs.arrival_s[chosen]
     return replace(cols, start_s=float(arrivals.min()), end_s=float(arrivals.max())), chosen
 

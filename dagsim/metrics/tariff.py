@@ -22,6 +22,7 @@ from math import floor, isfinite
 from pathlib import Path
 
 from dagsim.errors import ConfigError, require
+from dagsim.files import why_unreadable
 from dagsim.metrics.columns import columns
 from dagsim.metrics.utilization import watts
 from dagsim.model.arithmetic import ordered_sum
@@ -129,7 +130,7 @@ def read_tariff(path: Path | str, repeats: bool = True, least: float | None = No
         with path.open(encoding="utf-8-sig", newline="") as file:
             times_s, values = _rows(csv.reader(file), path, least)
     except OSError as error:
-        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+        raise ConfigError(f"{path}: {why_unreadable(error)}") from None
     except (UnicodeDecodeError, csv.Error) as error:
         raise ConfigError(f"{path}: not a CSV file with a time series: {error}") from None
     if not values:

@@ -65,7 +65,7 @@ class Steps:
         return float(self.value @ np.diff(self.time_s, append=self.end_s))
 
     def mean(self) -> float:
-        """Return the time average; NaN if no time passed."""
+        """Return the time average, or NaN if no time passed."""
         length = self.end_s - float(self.time_s[0])
         return self.integral() / length if length > 0 else float("nan")
 
@@ -317,8 +317,8 @@ class OnDemandUse:
 
 
 def on_demand_use(source: Source) -> OnDemandUse | None:
-    """Return the use of the nodes that are powered on demand in the window; None if there are none. A
-    node is charged from the beginning of its boot until it is off again.
+    """Return the use of the nodes that are powered on demand in the window, or None if there are
+    none. A node is charged from the beginning of its boot until it is off again.
     """
     cols = columns(source)
     rules = [node.on_demand for node in cols.cluster.nodes]

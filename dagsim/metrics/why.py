@@ -23,6 +23,7 @@ from dagsim.errors import InputError
 from dagsim.metrics.columns import Floats, Ints, ScheduleColumns, Source, columns
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.registry import nearest
+from dagsim.text import count_of
 
 _EPS = 1e-6
 """Tolerance in GPUs, because shares are sums of fractions."""
@@ -171,7 +172,7 @@ def wait_reasons(source: Source, job: int) -> WaitReasons:
     cols = columns(source)
     jobs, runs = cols.jobs, cols.runs
     if not 0 <= job < len(jobs):
-        raise InputError(f"there is no job number {job}; there are only {len(jobs)} jobs")
+        raise InputError(f"there is no job number {job}; there are only {count_of(len(jobs), 'job')}")
     if is_rejected(cols, job):
         raise InputError(f"job {jobs.ids[job]!r} was rejected on arrival, so it did not wait")
     mine = np.flatnonzero(runs.job == job)

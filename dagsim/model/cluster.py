@@ -225,6 +225,4 @@ class Cluster:
 
     def __str__(self) -> str:
         parts = [f"{count} x {name}" for name, count in self.gpus_by_type().items()]
-        return (
-            f"{self.name} ({' + '.join(parts) or f'{self.cpus:g} CPUs'}, {count_of(len(self.nodes), 'node', 'nodes')})"
-        )
+        return f"{self.name} ({' + '.join(parts) or f'{self.cpus:g} CPUs'}, {count_of(len(self.nodes), 'node')})"

@@ -16,6 +16,7 @@ from dagsim.errors import GraphError, ModelError, NestedTooDeeply
 from dagsim.model.arithmetic import check_numbers, check_whole
 from dagsim.model.decision import Placement
 from dagsim.model.elastic import Elastic
+from dagsim.text import count_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -568,10 +569,10 @@ class InFlight(NamedTuple):
     stopped: Literal["", "preempted", "failed"] = ""
     rows: tuple[int, int] = (-1, -1)
     """Rows of its start and its end in the log from which it comes, which determine the order of
-    simultaneous events; -1 if unknown.
+    simultaneous events, or -1 if unknown.
     """
     resumes: int = -1
-    """Row of the start of the stopped run whose instances these are; -1 if they had not run, or if
+    """Row of the start of the stopped run whose instances these are, or -1 if they had not run, or if
     the row is unknown."""
 
 
@@ -679,7 +680,8 @@ class Job:
                 raise ModelError(f"job {self.id!r}: it has been running since {run.since_s!r} s, {before}")
             if not 0 <= task < len(tasks):
                 raise ModelError(
-                    f"job {self.id!r}: task {task!r} cannot be in flight, because the job has only {len(tasks)} tasks"
+                    f"job {self.id!r}: task {task!r} cannot be in flight, because the job has "
+                    f"only {count_of(len(tasks), 'task')}"
                 )
             if run.until_s is not None and not run.since_s <= run.until_s < inf:
                 raise ModelError(

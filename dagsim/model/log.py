@@ -49,8 +49,8 @@ class Kind(IntEnum):
     REJECTED = 2
     """A job was rejected or killed; ``value`` is the ``RejectReason``."""
     STARTED = 3
-    """A run took its GPUs, CPUs and memory; ``value`` is the number of GPUs held on this node, a
-    fraction if shared.
+    """A run took its GPUs, CPUs and memory. ``value`` is the number of GPUs held on this node,
+    which is a fraction for a shared GPU.
     """
     COMPUTING = 4
     """A run finished its transfers or set-up and now computes."""
@@ -67,20 +67,22 @@ class Kind(IntEnum):
     UP = 10
     """A node came back."""
     RATE = 11
-    """A run continues at another rate; ``value`` is the rate. It is 1 if the run never had
-    another."""
+    """A run continues at another rate, which is ``value``. A run without such a row has the rate
+    1."""
     WRITTEN = 12
-    """A run, perhaps stopped before, no longer writes its state to the storage of the network; ``value``
-    is the GB that it has written from this node since its row RATE of 0, or since it was stopped.
+    """A run, perhaps stopped before, no longer writes its state to the storage of the network;
+    ``value`` is the GB that it has written from this node since its row RATE of 0, or since it was
+    stopped.
     """
     ALLOCATED = 13
     """A run took resources on nodes of which at least one is booting, and starts once all are up;
     ``value`` as in STARTED."""
     RELEASED = 14
-    """A run that was allocated returned its resources before it started; ``value`` as in STARTED."""
+    """A run that was allocated returned its resources before it started; ``value`` as in
+    STARTED."""
     POWER = 15
-    """A node that is powered on demand changed; ``value`` is its ``PowerState``. It begins as
-    ``Node.on_demand`` says."""
+    """The power state of a node on demand changed. ``value`` is the new ``PowerState``;
+    ``Node.on_demand`` determines the first one."""
 
 
 class RejectReason(IntEnum):
@@ -156,7 +158,8 @@ class JobFacts(NamedTuple):
     lower bound.
     """
     ideal_gpu_s: float
-    """GPU-seconds of all instances, each on its fastest allowed GPU type (CPU-only tasks count 0)."""
+    """GPU-seconds of all instances, each on its fastest allowed GPU type (CPU-only tasks count
+    0)."""
     gpus: float
     """Maximum number of GPUs that one task can hold at once: instances times GPUs per instance."""
     tasks: tuple[str, ...]
@@ -432,7 +435,7 @@ class Schedule:
     log: ScheduleLog = field(default_factory=ScheduleLog)
     seed: int = 0
     decision_s: float = 0.0
-    """Seconds that the policy took to decide, summed; 0 if they were not measured."""
+    """Seconds that the policy took to decide, summed, or 0 if they were not measured."""
     decisions: int = 0
     """Number of decisions that were executed."""
     ended_s: float = 0.0

@@ -125,11 +125,12 @@ MIG_TABLES: Mapping[str, MigTable] = {
         _table("A30", 4, ("1g.6gb", 1, 1, (0, 1, 2, 3)), ("2g.12gb", 2, 2, (0, 2)), ("4g.24gb", 4, 4, (0,))),
     )
 }
-"""The table of each GPU type that can be partitioned. Profiles with media extensions are left out."""
+"""The table of each GPU type that can be partitioned. Profiles with media extensions are left
+out."""
 
 
 def slice_type(name: str) -> tuple[str, str] | None:
-    """Return the GPU type and the profile in a name such as ``A100-40-3g.20gb``; None for any other
+    """Return the GPU type and the profile in a name such as ``A100-40-3g.20gb``, or None for any other
     name.
     """
     gpu, dash, profile = name.rpartition("-")

@@ -1,5 +1,5 @@
-"""Answers to questions about a cluster, which are stored in their run folder for the page that shows
-them.
+"""Answers to questions about a cluster, which are stored in their run folder for the page that
+shows them.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def write_answer(folder: Path, answer: Recommendation) -> None:
 
 
 def read_answer(folder: Path) -> Recommendation | None:
-    """Return the answer in a run folder; None if there is none.
+    """Return the answer in a run folder, or None if there is none.
 
     Raises:
         RunFolderError: The file is damaged.

@@ -22,6 +22,7 @@ from dagsim.report.comparison import metric_name
 from dagsim.report.perfetto import write_perfetto
 from dagsim.report.plots import comparison, draw_all, save
 from dagsim.report.plots import workload as workload_figure
+from dagsim.text import count_of
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -53,7 +54,7 @@ def draw(
     chosen = number or 0
     run = folder.line(chosen)
     schedule = folder.schedule(chosen)
-    n = f"run {chosen + 1} of {len(lines)}, {len(schedule.jobs):,} jobs"
+    n = f"run {chosen + 1} of {len(lines)}, {count_of(len(schedule.jobs), 'job')}"
     return draw_all(schedule, out, run.policy, f"{run.policy}, seed {run.seed}, {workload}: {n}", kind)
 
 

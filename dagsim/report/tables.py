@@ -158,8 +158,8 @@ def observed_table(policy: str, waits: Mapping[str, Any], tenants: int = _TENANT
         for name, pair in groups.items()
     ]
     left_out, missed, unlisted = waits["left_out"], waits.get("missed", 0), len(waits["by_tenant"]) - tenants
-    notes = [f"{count_of(missed, 'job', 'jobs')} missed: started in the log, but never here"] if missed else []
-    notes += [f"{count_of(left_out, 'job', 'jobs')} left out: not observed"] if left_out else []
+    notes = [f"{count_of(missed, 'job')} missed: started in the log, but never here"] if missed else []
+    notes += [f"{count_of(left_out, 'job')} left out: not observed"] if left_out else []
     notes += [f"{unlisted:,} tenants with fewer jobs are in runs.jsonl"] if unlisted > 0 else []
     return Grid(f"{policy}: observed and simulated waits in s", heads, rows, tuple(notes))
 
@@ -213,7 +213,7 @@ def info_tables(info: WorkloadInfo) -> list[Table | Grid]:
     heads = ("", "mean", "median", "75%", "90%", "95%", "99%", "max")
     spreads_by_name: list[tuple[str, Percentiles | None]] = [(name, getattr(info, name)) for name in _SPREADS]
     rows = [(name, *map(short, astuple(spread))) for name, spread in spreads_by_name if spread is not None]
-    spreads = Grid(count_of(info.jobs, "job", "jobs"), heads, rows)
+    spreads = Grid(count_of(info.jobs, "job"), heads, rows)
     for name in ("tasks", "edges", "instances", "gangs"):
         counts.add_row(name, f"{getattr(info, name):,}")
     for name in ("gpus_per_instance", "models", "priorities", "tenants"):
@@ -309,7 +309,8 @@ def _beginnings(workloads: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     counted = "later arrivals" if any(of.get("jobs") for of in workloads) else "the jobs that wait then"
     if len(first) == 1:
         yield (
-            f"begins {first[0]['begins_s']:,.0f} s after the first job of the log, with {running:,} jobs running "
+            f"begins {first[0]['begins_s']:,.0f} s after the first job of the log, with "
+            f"{count_of(running, 'job')} running "
             f"and {waiting:,} waiting{more}; metrics count {counted}"
         )
     elif first:
@@ -345,8 +346,8 @@ def contradictions(workloads: Iterable[Mapping[str, Any]], *, urgent: bool = Tru
 
 
 def knowledge_of(workloads: Iterable[Mapping[str, Any]]) -> Knowledge | None:
-    """Return what information policies had about run times in these runs; None for systems that do not
-    record this.
+    """Return what information policies had about run times in these runs, or None for systems that
+    do not record this.
     """
     from dagsim.systems.cluster.knowledge import Knowledge
 

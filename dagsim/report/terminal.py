@@ -27,7 +27,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dagsim.report.grid import Grid, TableFormat, plain_text
-from dagsim.text import on_one_line
+from dagsim.text import count_of, on_one_line
 
 if TYPE_CHECKING:
     from dagsim.experiment.carry_out import RunProgress, Watch
@@ -107,7 +107,7 @@ def progress(wanted: bool, *, every_run: bool = False) -> Iterator[Watch | None]
         task = bar.add_task("starting", total=None)
 
         def watch(step: RunProgress) -> None:
-            jobs = f", {step.jobs:,} jobs" if step.jobs else ""
+            jobs = f", {count_of(step.jobs, 'job')}" if step.jobs else ""
             text = f"{step.policy}, seed {step.seed}{jobs}"
             bar.update(task, description=on_one_line(text), completed=step.done, total=step.runs)
 
@@ -124,7 +124,7 @@ def _plan_lines(*, every_run: bool) -> Watch:
         nonlocal last_s, last
         now_s, run = time.monotonic(), f"{step.policy}, seed {step.seed}"
         if now_s - last_s >= LINE_S or (every_run and run != last):
-            tell_progress(f"{step.done} of {step.runs} runs done; {run}: {step.jobs:,} jobs")
+            tell_progress(f"{step.done} of {count_of(step.runs, 'run')} done; {run}: {count_of(step.jobs, 'job')}")
             last_s, last = now_s, run
 
     return watch

@@ -152,7 +152,7 @@ class Codec(Protocol):
     """
 
     def encode(self, view: Any) -> Any | None:
-        """Return the observation, which contains the available choices; ``None`` if waiting is the
+        """Return the observation, which contains the available choices, or ``None`` if waiting is the
         only option."""
         ...
 
@@ -163,8 +163,8 @@ class Codec(Protocol):
         ...
 
     def choice_of(self, decisions: Iterable[Any]) -> Any | None:
-        """Return the choice in the last observation that represents a heuristic's decisions;
-        ``None`` if no choice does.
+        """Return the choice in the last observation that represents a heuristic's decisions,
+        or ``None`` if no choice does.
         """
         ...
 
@@ -259,7 +259,8 @@ class System:
     """Tuned heuristics that a training run also compares with. Default: those of ``dagsim
     tune``."""
     environment: ClassVar[str | None] = None
-    """``module:Class`` of its Gymnasium environment, an ``EpisodeEnv``; or a family adds it (``environments``)."""
+    """``module:Class`` of its Gymnasium environment, an ``EpisodeEnv``; or a family adds it
+    (``environments``)."""
     takes_programs: ClassVar[bool] = False
     """True if schedulers in other programs can make the decisions."""
     blocked_by: ClassVar[Blocking | None] = None
@@ -324,7 +325,7 @@ class System:
 
     @property
     def measured(self) -> tuple[int, int | None] | None:
-        """The range of jobs, in order of arrival, that metrics count; None for all."""
+        """The range of jobs, in order of arrival, that metrics count, or None for all."""
         return None
 
     def faster_engine(self, policy: str, engine: EngineUse, wall_s: float) -> str:

@@ -19,7 +19,16 @@ from dagsim.model.streams import stream
 from dagsim.systems.cluster import ClusterKernel, ClusterPolicy, Network, NodeFailures
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
-from dagsim.testing.cases import BLIND_UNTIL_S, Case, Watched, blind_kernels, check_blind, crowd, patience, random_case
+from dagsim.testing.cases import (
+    BLIND_UNTIL_S,
+    Case,
+    WatchedPolicy,
+    blind_kernels,
+    check_blind,
+    crowd,
+    patience,
+    random_case,
+)
 from dagsim.testing.contract import check_env, check_system
 from dagsim.testing.violations import as_recorded, violations
 
@@ -148,7 +157,7 @@ def check_policy(policy: ClusterPolicy | Callable[[], ClusterPolicy], workloads:
         else policy
     )
     for case, where in _cases(workloads):
-        faults = case.faults(lambda: Watched(make()))
+        faults = case.faults(lambda: WatchedPolicy(make()))
         assert not faults, f"{faults[0]} {where}"
         _check_repetition(case, make, where)
     check_blind(make)

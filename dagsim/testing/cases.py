@@ -302,7 +302,7 @@ def _until_first_end(kernel: ClusterKernel, policy: ClusterPolicy) -> Schedule:
     return kernel.schedule
 
 
-class Watched:
+class WatchedPolicy:
     """A wrapper for a policy that compares everything the view shows before and after each step of the
     policy's ``decide``.
     """

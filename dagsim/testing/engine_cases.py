@@ -5,7 +5,7 @@ differ, and the comparison of two schedules. ``scripts/check_engine.py`` compare
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import ceil
 from typing import Any
@@ -19,6 +19,22 @@ from dagsim.systems.cluster.state import JobState, Run
 from dagsim.systems.seam import Conversation, drive
 
 TYPES = ("A100-40", "V100-16", "T4")
+KINDS: Mapping[str, tuple[str, ...]] = {
+    "strict": ("fifo",),
+    "orders": ("fifo-fit", "ljf", "edf", "llf", "priority", "critical-path", "f1", "f2", "f3", "f4"),
+    "typed": ("sjf", "saf", "wspt"),
+    "jobs": ("srpt-work", "scpt", "sjf-cp"),
+    "srtf": ("srtf", "srsf"),
+    "las": ("las", "2d-las"),
+    "easy": ("easy", "easy-sjf", "easy-lxf"),
+    "middle": ("fifo", "priority", "sjf", "srpt-work", "srtf", "las", "2d-las", "easy", "easy-sjf", "easy-lxf"),
+    "episodes": (),
+    "relative": (),
+}
+"""Policies by the kind of their order; those of ``middle`` begin with instances in flight and waiting jobs.
+``episodes`` (with the codec ``candidates``) and ``relative`` make random choices, and compare observations
+and rewards as well.
+"""
 
 
 def cluster_of(rng: random.Random) -> Cluster:

@@ -84,7 +84,7 @@ class _Running:
     computing_s: float | None = None
     rate: float = 1.0
     since_s: float | None = None
-    """Time of the last change of its rate; None if it has always been 1."""
+    """Time of the last change of its rate, or None if it has always been 1."""
     work: float = 0.0
     """Work done until then, in seconds at rate 1, or the progress of an elastic task."""
     ending: tuple[int, float] | None = None

@@ -68,7 +68,7 @@ def recognise(path: Path | str) -> str:
     if names:
         raise TraceError(f"{source}: could be any of the formats {', '.join(names)}; name one (--format)")
     if (unread := unread_kind(source)) is not None:
-        raise TraceError(f"{source}: this is {unread.name}, which dagsim cannot read: {unread.advice}")
+        raise TraceError(f"{source}: this is {unread.name}, not a log of jobs that dagsim reads; {unread.advice}")
     hints = [hint for name in sorted(READERS.names()) if (hint := reader(name).nearly(source))]
     if hints:
         raise NotRecognised(f"{source}: not recognised; {'; or '.join(hints)}")

@@ -82,7 +82,7 @@ class ArrowFile:
             raise self._damaged(error) from None
 
     def numbers(self, array: Any) -> np.ndarray | None:
-        """Return (n,) float64: a numeric column, NaN where it is null; ``None`` for columns of
+        """Return (n,) float64: a numeric column, NaN where it is null, or ``None`` for columns of
         other types."""
         types, array = self._arrow.types, _plain(self._arrow, array)
         kind = array.type

@@ -10,11 +10,11 @@ come from a third party's lock file.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from difflib import get_close_matches
 from pathlib import PurePosixPath
 from urllib.parse import unquote, urlsplit
 
 from dagsim.errors import UnknownName
+from dagsim.registry import choices
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +60,7 @@ def published_trace(name: str) -> PublishedTrace:
         UnknownName: There is no such trace; the message suggests the nearest.
     """
     if name not in CATALOGUE:
-        near = get_close_matches(name, CATALOGUE, 1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise UnknownName(f"unknown trace {name!r}; {hint}(dagsim trace list)")
+        raise UnknownName(f"unknown trace {name!r}{choices(name, CATALOGUE)} (dagsim trace list)")
     return CATALOGUE[name]
 
 

@@ -63,7 +63,7 @@ class Form:
     layout: Callable[[list[str], str], FileLayout]
     """Finds the columns, from the fields of the first row and its ``file:line``."""
     separator: str = ","
-    """Separator between fields; a blank stands for any run of blanks and tabs."""
+    """Separator between fields; a blank represents any run of blanks and tabs."""
     quoted: bool = True
     """True for CSV with quoting; otherwise fields are split at every separator."""
     comment: str = ""
@@ -256,7 +256,7 @@ class Table:
         )
 
     def _raw(self, row: int) -> Any:
-        """Return a row's line or fields; ``None`` for rows that were not read as text."""
+        """Return a row's line or fields, or ``None`` for rows that were not read as text."""
         if self.raw[row] is not None or not self.blocks:
             return self.raw[row]
         number = int(self.line[row])
@@ -418,7 +418,7 @@ class _File:
         return line, data
 
     def _parsed(self, line: int, data: bytes) -> Table | None:
-        """Parse a block with pandas; ``None`` if the block is not regular enough."""
+        """Parse a block with pandas, or ``None`` if the block is not regular enough."""
         layout, form = self._layout, self._form
         assert layout is not None
         data = data.rstrip(b"\n")

@@ -23,6 +23,7 @@ from dagsim.family import family_entries, required
 from dagsim.files import replaced
 from dagsim.model import Cluster, Job, Task
 from dagsim.model.job_fields import JOB_FIELDS
+from dagsim.text import count_of
 from dagsim.traces.arrow import import_pyarrow
 
 
@@ -37,7 +38,7 @@ class Written(NamedTuple):
     def __str__(self) -> str:
         text = f"wrote {', '.join(map(str, self.files))}"
         if self.left_out:
-            parts = ", ".join(f"{name} of {count:,} jobs" for name, count in sorted(self.left_out.items()))
+            parts = ", ".join(f"{name} of {count_of(count, 'job')}" for name, count in sorted(self.left_out.items()))
             text += f"; left out: {parts}"
         return text
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import ClassVar, NamedTuple, Protocol
 from zoneinfo import ZoneInfo
@@ -13,7 +13,7 @@ from dagsim.model import Cluster, Job
 from dagsim.traces.report import ReadReport
 from dagsim.traces.source import Source
 from dagsim.traces.trace_options import TraceOptions
-from dagsim.workload.arrays import JobArrays
+from dagsim.workload.arrays import JobArrays, Labels
 
 _BLOCK = 1024
 """Number of jobs per block."""
@@ -48,12 +48,41 @@ class WaitingJob(NamedTuple):
 
 
 class Unstarted(NamedTuple):
-    """A job that left the queue at ``until_s`` without having started; ``inf`` if the log ends while
+    """A job that left the queue at ``until_s`` without having started, or ``inf`` if the log ends while
     it waits.
     """
 
     job: Job
     until_s: float
+
+
+class Submissions(NamedTuple):
+    """The n submissions of a log, each apart from what became of it.
+
+    ``jobs`` holds only what was known when each was submitted: it runs to its time limit. All other
+    times are seconds on the log's own clock; ``jobs`` begin ``origin_s`` later.
+    """
+
+    jobs: JobArrays
+    origin_s: float
+    start_s: np.ndarray
+    """(n,) float64, NaN for a job that never started."""
+    end_s: np.ndarray
+    """(n,) float64: end of the run or of the wait; NaN if unknown."""
+    eligible_s: np.ndarray
+    """(n,) float64: when the job could start; NaN if it never could."""
+    begin_s: np.ndarray
+    """(n,) float64: earliest start that the user requested."""
+    parents: Sequence[tuple[str, ...]]
+    """Ids of the jobs or arrays that each job waits for."""
+    nodes: Labels
+    """Names of the nodes on which each job ran."""
+    array: np.ndarray
+    """(n,) object: the array of each job, else its own id."""
+    billing: np.ndarray
+    """(n,) float64: what the site charges per second of a run; NaN if the log does not state it."""
+    requeued: np.ndarray
+    """(n,) bool: True for a run after which its job waited again, which is a later entry."""
 
 
 class Reader(Protocol):
@@ -127,7 +156,7 @@ class Reader(Protocol):
 
     def begins_s(self, source: Source, options: TraceOptions) -> float | None:
         """Return the time at which a run of the jobs begins, on the clock of ``read``, if the source
-        describes the jobs that are running and waiting at that time; ``None`` for logs, in which a
+        describes the jobs that are running and waiting at that time, or ``None`` for logs, in which a
         run may begin anywhere.
         """
         return None
@@ -143,6 +172,12 @@ class Reader(Protocol):
         leaves them out.
         """
         return ()
+
+    def submissions(self, source: Source, options: TraceOptions) -> Submissions | None:
+        """Return every submission apart from what became of it; None if the format does not state
+        what was requested.
+        """
+        return None
 
     def waits_s(self, source: Source) -> dict[str, float]:
         """Return the wait of each job by job id, for logs that state the wait but not the start."""

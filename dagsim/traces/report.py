@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, NamedTuple, Self
 
 from dagsim.errors import ModelError, TraceError
+from dagsim.text import count_of
 from dagsim.traces.fields import Dirty
 from dagsim.workload.records import clipped
 
@@ -222,7 +223,7 @@ class ReadReport:
         for verb, counts in (("dropped", self.dropped), ("skipped", self.skipped), ("noted", self.noted)):
             if counts:
                 parts.append(f"{verb} " + ", ".join(f"{count:,} {reason}" for reason, count in counts.most_common()))
-        return f"read {self.rows:,} row{'s' * (self.rows != 1)}: " + "; ".join(parts)
+        return f"read {count_of(self.rows, 'row')}: " + "; ".join(parts)
 
     def _contradict(self, reason: str, where: str, rows: int) -> None:
         if isinstance(reason, Contradictory):

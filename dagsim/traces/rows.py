@@ -51,7 +51,7 @@ class _Finding(NamedTuple):
     order: np.ndarray
     """Order of findings within a job and stage; ties keep the order in which they were added."""
     counts: np.ndarray | None
-    """Number of rows (or times) that each entry stands for; default 1."""
+    """Number of rows (or times) that each entry represents; default 1."""
     details: Mapping[int, str]
     """Additional text about single rows."""
 
@@ -473,7 +473,7 @@ class _Namesakes:
 
     def numbered(self, ids: np.ndarray, times: np.ndarray) -> np.ndarray | None:
         """Return the ids of the next part, with a number added to every id that earlier rows have
-        (``7``, ``7#2``); None if all ids are new.
+        (``7``, ``7#2``), or None if all ids are new.
         """
         code, names = distinct_texts(ids)
         hashes = _hashes(names)

@@ -168,7 +168,7 @@ class Source:
         return False
 
     def size_bytes(self) -> int:
-        """Return the size on disk in bytes, summed over a directory or archive; 0 if the file does
+        """Return the size on disk in bytes, summed over a directory or archive, or 0 if the file does
         not exist."""
         try:
             files = [self.path] if not self.path.is_dir() else [file.path for file in self.files]

@@ -31,7 +31,7 @@ def is_unset(text: str) -> bool:
 
 
 def duration_s(text: str, field: str) -> float | None:
-    """Parse ``[DD-[HH:]]MM:SS[.mmm]`` or plain seconds; ``None`` if not set.
+    """Parse ``[DD-[HH:]]MM:SS[.mmm]`` or plain seconds, or ``None`` if not set.
 
     Raises:
         Dirty: The text is not a duration.
@@ -55,7 +55,7 @@ def duration_s(text: str, field: str) -> float | None:
 
 def moment_s(text: str, field: str, zone: ZoneInfo | None, fold: int = 0) -> float | None:
     """Return the seconds since 1970 from epoch seconds, or from a local date in ``zone`` (default
-    UTC); ``None`` if not set. ``fold`` selects the first or the second meaning of a date in an hour
+    UTC), or ``None`` if not set. ``fold`` selects the first or the second meaning of a date in an hour
     that occurs twice.
 
     Raises:
@@ -97,7 +97,8 @@ def span_s(start: str, end: str, duration: str = "", zone: ZoneInfo | None = Non
 
 
 UNSET_MOMENTS = (0.0, 4294967294.0, 4294967295.0, 18446744073709551614.0, 18446744073709551615.0)
-"""Moments that are none: Slurm's NO_VAL and INFINITE, of 32 and 64 bits, and the beginning of 1970."""
+"""Moments that are none: Slurm's NO_VAL and INFINITE, of 32 and 64 bits, and the beginning of
+1970."""
 _UNITS = ((1e11, 1e13, 1e3), (1e14, 1e16, 1e6), (1e17, 1e19, 1e9))
 """Ranges of milliseconds, microseconds and nanoseconds since 1970, up to 2286, and how many of them
 are a second. As seconds, they would lie after the year 5138."""

@@ -16,6 +16,7 @@ from dagsim.errors import ConfigError, WorkloadError
 from dagsim.model import Cluster, Job
 from dagsim.model.streams import stream
 from dagsim.seeds import REPORT, VALIDATION, WINDOWS, part_of
+from dagsim.text import count_of
 from dagsim.traces import Source, Trace, TraceOptions, format_of, open_trace, reader
 from dagsim.traces.fields import instant_s
 from dagsim.workload.arrays import JobArrays
@@ -43,7 +44,8 @@ class TraceFile:
     default: the number of seeds.
     """
     part: tuple[float, float] | None = None
-    """Part of the trace from which experiments take windows, as two fractions of its jobs; default: all."""
+    """Part of the trace from which experiments take windows, as two fractions of its jobs; default:
+    all."""
     measure: Measure | None = None
     """Range of jobs by arrival that metrics count, ``[first, last]``, in each window if there are
     windows; default: all.
@@ -197,8 +199,8 @@ class TraceFile:
         most = most_windows(jobs, self.window, part)
         if not most:
             raise WorkloadError(
-                f"{self.path}: a window of {self.window:,} jobs does not fit into "
-                f"{'the' if (low, high) == (0, jobs) else f'jobs {low:,} to {high:,} of'} {jobs:,} jobs "
+                f"{self.path}: a window of {count_of(self.window, 'job')} does not fit into "
+                f"{'the' if (low, high) == (0, jobs) else f'jobs {low:,} to {high:,} of'} {count_of(jobs, 'job')} "
                 "in the log; choose shorter windows (--windows NxJOBS)"
             )
         pool = next((pool for pool in (WINDOWS, REPORT, VALIDATION) if seed in pool), None)
@@ -210,8 +212,9 @@ class TraceFile:
             return range(first, first + self.window)
         if number >= most:
             raise WorkloadError(
-                f"{self.path}: window {number + 1} of {self.window} jobs would overlap others in jobs "
-                f"{low} to {high} of {jobs}, where only {most} windows fit; choose fewer or shorter "
+                f"{self.path}: window {number + 1} of {count_of(self.window, 'job')} would overlap others in jobs "
+                f"{low} to {high} of {jobs}, where only "
+                f"{count_of(most, 'window fits', 'windows fit')}; choose fewer or shorter "
                 "windows"
             )
         return spread_windows(jobs, most, self.window, part)[spread_order(most)[number]]
@@ -278,7 +281,8 @@ class TraceFile:
         jobs, begins_s = part
         if not len(jobs) or not jobs.arrival_s[-1] > begins_s:
             raise WorkloadError(
-                f"{self.path}: the load cannot be scaled, because {len(jobs)} jobs arrive in this part of the trace"
+                f"{self.path}: the load cannot be scaled, because "
+                f"{count_of(len(jobs), 'job arrives', 'jobs arrive')} in this part of the trace"
             )
         meter = LoadMeter(cluster, runtime)
         meter.arrivals.begins_s = begins_s
@@ -287,7 +291,7 @@ class TraceFile:
 
     def part_of(self, trace: Trace) -> tuple[JobArrays, float] | None:
         """Return the jobs that arrive in the part of the log that is run, with their original times,
-        and the time at which that part begins; ``None`` if the whole log is run.
+        and the time at which that part begins, or ``None`` if the whole log is run.
 
         Raises:
             TraceError: The trace cannot be read.

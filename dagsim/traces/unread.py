@@ -19,7 +19,7 @@ class UnreadKind(NamedTuple):
     """Pattern that one of the first lines matches from its beginning."""
 
 
-_SITE = "it describes a cluster: dagsim site import FILE -o site.yaml"
+_SITE = "make a configuration of it with dagsim site import FILE -o site.yaml, and give that with --config"
 _KINDS = tuple(
     [
         UnreadKind(*kind)
@@ -51,8 +51,8 @@ _KINDS = tuple(
                 r"[#;]?\s*JobID\s+SubmitTime\s+WaitTime\s+RunTime\s+NProc",
             ),
             ("the output of sinfo", _SITE + " (from scontrol show nodes)", r"PARTITION\s+AVAIL\s+TIMELIMIT"),
-            ("a slurm.conf", _SITE, r"(?i)\s*(ClusterName|ControlMachine|SlurmctldHost|NodeName)\s*="),
             ("the output of scontrol show nodes", _SITE, r"NodeName=\S+ Arch="),
+            ("a slurm.conf", _SITE, r"(?i)\s*(ClusterName|ControlMachine|SlurmctldHost|NodeName)\s*="),
             ("the output of pbsnodes", _SITE, r"\s+(Mom|ntype|state) = "),
             ("the output of qmgr", _SITE, r"(create queue|set (server|queue)) "),
             (
@@ -107,6 +107,11 @@ _KINDS = tuple(
                 "a timeline for Chrome's or Perfetto's viewer",
                 "take the log of the scheduler",
                 r"\s*(\{\s*\"traceEvents\"|\[\s*\{\s*\"(ph|name|cat)\".*\"ph\":)",
+            ),
+            (
+                "a configuration",
+                "give it with --config, and the log of the jobs as the trace",
+                r"(cluster|queues|policy|workload|system|seeds?|base|runtime):(\s|$)",
             ),
         )
     ]

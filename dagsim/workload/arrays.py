@@ -1,5 +1,5 @@
-"""Jobs and their tasks as NumPy arrays, in which generators, traces and the compiled engine all store
-their jobs.
+"""Jobs and their tasks as NumPy arrays, in which generators, traces and the compiled engine all
+store their jobs.
 
 ``Job`` and ``Task`` objects are created only on demand (``JobArrays.jobs``).
 """
@@ -138,7 +138,7 @@ def _filled(columns: Sequence[np.ndarray | None], sizes: Sequence[int], none: fl
 
 
 def _numbers(values: Iterable[float | None], none: float) -> np.ndarray | None:
-    """Return the values as an array, with ``none`` in place of missing ones; ``None`` if all are
+    """Return the values as an array, with ``none`` in place of missing ones, or ``None`` if all are
     missing.
     """
     listed = list(values)

@@ -262,7 +262,7 @@ def _zipf(counts: Sequence[int]) -> float:
 
 
 def _means(counts: np.ndarray, places: np.ndarray, size: int) -> np.ndarray:
-    """Return the mean count at each position, divided by the mean over all positions; 1 if the trace
+    """Return the mean count at each position, divided by the mean over all positions, or 1 if the trace
     has no counts.
     """
     sums, seen = np.bincount(places, counts, size), np.bincount(places, minlength=size)

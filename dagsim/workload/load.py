@@ -30,6 +30,7 @@ import numpy as np
 
 from dagsim.model import Cluster, GpuType, Job, Task
 from dagsim.model.arithmetic import ordered_sum
+from dagsim.text import count_of
 from dagsim.workload.arrays import JobArrays
 
 
@@ -81,7 +82,7 @@ class ArrivalTimes:
 
     @property
     def span_s(self) -> float:
-        """Seconds from the beginning to the last arrival; 0 if there are no jobs."""
+        """Seconds from the beginning to the last arrival, or 0 if there are no jobs."""
         return self.last_s - (self.first_s if self.begins_s is None else self.begins_s) if self.jobs else 0.0
 
     @property
@@ -194,8 +195,10 @@ class Load:
     def __str__(self) -> str:
         of = "GPUs" if self.gpu_load >= self.cpu_load else "CPU cores"
         if self.offered == inf:
-            return f"{self.jobs} jobs at once"
-        return f"offered load {self.offered:.3f} of the {of}: {self.jobs} jobs over {self.span_s / 3600:.2f} h"
+            return f"{count_of(self.jobs, 'job')} at once"
+        return (
+            f"offered load {self.offered:.3f} of the {of}: {count_of(self.jobs, 'job')} over {self.span_s / 3600:.2f} h"
+        )
 
 
 class _Resource:

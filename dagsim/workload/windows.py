@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TypeAlias
 
 from dagsim.errors import WorkloadError, require
+from dagsim.text import count_of
 
 
 def spread_windows(
@@ -94,7 +95,7 @@ def check_measure(measure: Measure | None, count: int | None = None) -> None:
         tenth = count // 10
         shorter = f"workload.measure={tenth}:-{tenth} leaves out 10% at each end, " if tenth else ""
         raise WorkloadError(
-            f"measure {first}:{'' if last is None else last} contains none of the {count:,} jobs; "
+            f"measure {first}:{'' if last is None else last} contains none of the {count_of(count, 'job')}; "
             f"{shorter}workload.measure=null counts all of them"
         )
     if first < 0 or (last is not None and 0 <= last <= first):

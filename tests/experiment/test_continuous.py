@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import validate_coverage
 from typer.testing import CliRunner
-from validate_plan import Queue, covered, fifo
 
 from dagsim.cli import app
 from dagsim.metrics.intervals import t_quantile
 from dagsim.metrics.series import Change, JobSeries, change_of, next_period
 from dagsim.model import Job, Task
+from dagsim.testing.queues import erlang_p95, first_come_waits
 from dagsim.workload.records import write_jobs
 
 Columns = tuple[np.ndarray, np.ndarray]
@@ -53,11 +52,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_plan_finds_the_size_of_an_independent_simulation(load: float, jobs: int, seed: int, here: Path) -> None:
     columns, bound = queue(16, load, jobs, seed), 1200
     facts = answer("plan", *site(here, columns, 16, 1), "--target", f"wait_s.p95<{bound}")
-    assert facts["today"]["value"] == pytest.approx(np.percentile(fifo(*columns, 16), 95), rel=1e-6)
-    least = next(size for size in range(1, 60) if np.percentile(fifo(*columns, size), 95) < bound)
+    assert facts["today"]["value"] == pytest.approx(np.percentile(first_come_waits(*columns, 16), 95), rel=1e-6)
+    least = next(size for size in range(1, 60) if np.percentile(first_come_waits(*columns, size), 95) < bound)
     assert facts["best"]["gpus"] == least
     period_s = (columns[0][-1] - columns[0][0]) * jobs / (jobs - 1)
-    assert facts["today"]["low"] < Queue(16, load).erlang_p95() < facts["today"]["high"]
+    assert facts["today"]["low"] < erlang_p95(16, load, 3600.0) < facts["today"]["high"]
     assert facts["demand"][-1]["demand"] == pytest.approx(columns[1].sum() / period_s, rel=1e-6)
 
 
@@ -161,11 +160,6 @@ def test_a_mean_that_one_block_makes_alone_has_no_interval() -> None:
     assert period.longer > 1
 
 
-def test_intervals_hold_the_next_period_of_a_busy_queue() -> None:
-    """M/M/8 at .9: without the level of the waits and the correction of short runs, 78 % held."""
-    assert covered(Queue(8, 0.9), jobs=5000, pairs=100, seed=3).next >= 0.9
-
-
 def test_the_ratio_of_two_runs_of_the_same_jobs_is_sharper_than_either() -> None:
     rng = np.random.default_rng(13)
     before = rng.exponential(1.0, 4000)
@@ -229,7 +223,9 @@ def test_growth_makes_arrivals_more_frequent_and_nothing_else(here: Path) -> Non
     now, later = answer("plan", *common), answer("plan", *common, "--growth", "50%")
     assert later["run"] != now["run"]
     assert later["load"] == pytest.approx(1.5 * now["load"])
-    assert later["today"]["value"] == pytest.approx(np.percentile(fifo(columns[0] / 1.5, columns[1], 8), 95), rel=1e-6)
+    assert later["today"]["value"] == pytest.approx(
+        np.percentile(first_come_waits(columns[0] / 1.5, columns[1], 8), 95), rel=1e-6
+    )
     for wrong in (["--growth", "much"], ["--growth", "-100%"], ["--growth", "5%", "--load", "0.9"]):
         result = CliRunner().invoke(app, ["plan", *common, *wrong])
         assert result.exit_code == 2
@@ -376,23 +372,6 @@ def change(waits: np.ndarray, before: np.ndarray, run_s: np.ndarray | float, met
     ]
     values = [jobs.value(metric) or 0.0 for jobs in both]
     return change_of(both[0], values[0], both[1], values[1], metric)
-
-
-@pytest.mark.slow
-def test_the_interval_of_a_change_holds_the_ratio_of_the_long_run() -> None:
-    """A part of ``scripts/validate_coverage.py``, on seeds of its own. Before, 19 of 24 held with exponential run times
-    at .85, and 40 % of the others.
-    """
-    for queue, least in (
-        (validate_coverage.Queue("exponential", 8, 0.85), 10),
-        (validate_coverage.Queue("lognormal-1", 16, 0.7), 10),
-        (validate_coverage.Queue("lognormal-1.5", 16, 0.7), 3),
-    ):
-        truths = validate_coverage.long_run(queue, 300_000)
-        for row in validate_coverage.covered(queue, 20_000, 15, 7, truths):
-            assert row.intervals >= least, row
-            assert row.held >= row.intervals - 1, row
-            assert row.wrong == 0, row
 
 
 def test_a_log_whose_squared_run_times_are_those_of_few_jobs_is_too_short() -> None:

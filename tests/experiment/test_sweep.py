@@ -328,7 +328,7 @@ def test_seeds_can_be_given_one_by_one_or_by_the_first_and_their_number(
         (("seeds: 2", "seeds: {first: 0, count: 2000000}"), "at most 1,000,000 cells are allowed"),
         (("seeds: 2", "metrics: [jct.mean]"), "there is no metric 'jct.mean'"),
         (("workload.load", "workload.loud"), "loud"),
-        (("set:", "base: nowhere.yaml\nset:"), "no configuration 'nowhere.yaml'"),
+        (("set:", "base: nowhere.yaml\nset:"), "nowhere.yaml: no such file or configuration"),
     ],
 )
 def test_a_wrong_grid_is_refused_by_its_place(change: tuple[str, str], message: str, tmp_path: Path) -> None:

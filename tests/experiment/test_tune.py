@@ -17,7 +17,7 @@ def test_values_are_given_or_kept() -> None:
     assert grid_of("eft-wait[theta=0.9]") == dict(TUNABLE["eft-wait"])
     with pytest.raises(ConfigError, match=r"'fifo' has no default values to try; give --param"):
         grid_of("fifo")
-    with pytest.raises(ConfigError, match="expected name=value,value"):
+    with pytest.raises(ConfigError, match="expected NAME=VALUE,VALUE"):
         grid_of("eft-wait", ["theta"])
 
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import ast
 import importlib
-import json
 from pathlib import Path
 
 import pytest
 import typer
-from make_families import NAMES, names_text
 from pydantic import TypeAdapter
 from sources import PACKAGE, trees
 from typer.testing import CliRunner
@@ -19,7 +17,7 @@ from dagsim import family, services
 from dagsim.cli import app
 from dagsim.cli.app import CommandGroup
 from dagsim.errors import UnknownName
-from dagsim.family import Family, families, refuse_missing
+from dagsim.family import Family, all_names, families, names_of, refuse_missing
 from dagsim.model import QueueTree
 from dagsim.systems.cluster.policies import POLICIES
 
@@ -68,7 +66,7 @@ def test_every_folder_states_its_family_and_every_target_exists() -> None:
 
 
 def test_the_recorded_names_are_those_of_the_families() -> None:
-    recorded, present = (json.loads(text) for text in (NAMES.read_text(encoding="utf-8"), names_text()))
+    recorded, present = all_names(), {name: names_of(family) for name, family in families().items()}
     assert {name: recorded.get(name) for name in present} == present, "run scripts/make_families.py"
 
 
@@ -147,7 +145,7 @@ def test_a_command_of_a_new_family_stands_after_those_that_the_core_knows(monkey
 
 
 def test_names_of_a_family_are_unique() -> None:
-    names = json.loads(NAMES.read_text(encoding="utf-8"))
+    names = all_names()
     for group in {group for one in names.values() for group in one} - {"agents"}:  # one of a name for each system
         listed = [name for one in names.values() for name in one.get(group, ())]
         assert len(listed) == len(set(listed)), group

@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from typer.testing import CliRunner
-from validate_plan import fifo
 
 from dagsim.cli import app
 from dagsim.errors import RunFolderError
 from dagsim.report.answer import read_answer
+from dagsim.testing.queues import first_come_waits
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +21,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A log of 3 GPUs at a load of .8, whose jobs waited as under first come, first served."""
     folder, rng = tmp_path_factory.mktemp("site"), np.random.default_rng(3)
     arrival_s, run_s = np.cumsum(rng.exponential(125.0, 600)), rng.exponential(300.0, 600)
-    start_s = arrival_s + fifo(arrival_s, run_s, 3)
+    start_s = arrival_s + first_come_waits(arrival_s, run_s, 3)
     columns = zip(arrival_s.tolist(), start_s.tolist(), run_s.tolist(), strict=True)
     rows = [
         f"{n},{at!r},{start!r},1,{run!r},{'<ann>' if n % 2 else 'bob'}" for n, (at, start, run) in enumerate(columns)

@@ -86,12 +86,12 @@ def test_the_scenario_says_what_it_is(system: str) -> None:
 def test_a_system_says_the_same_of_itself_before_and_after_its_world_is_built(system: str) -> None:
     config, world = load_config(None, SETTINGS[system][0]), scenario(system)
     for part in ("system", "merit", "score", "training", "agents", "variants", "environment", "blocked_by"):
-        assert getattr(config.world, part) == getattr(world, part) == getattr(system_named(system), part), part
-    assert config.world.policies is world.policies
+        assert getattr(config.whole_system, part) == getattr(world, part) == getattr(system_named(system), part), part
+    assert config.whole_system.policies is world.policies
     metrics = summarize(played(system)).to_dict()
     assert min(merit_in(metrics, world.merit), merit_in(metrics, world.score)) >= 0
     assert workload_label(config)
-    assert config.world.trace_path is None
+    assert config.whole_system.trace_path is None
     assert sample_of(config) is Sample.SEED
 
 
@@ -100,11 +100,11 @@ def test_a_training_of_every_system_has_defaults_that_fit_it(system: str) -> Non
     config = load_config(None, SETTINGS[system][0])
     train = replace(config.training(), reference=SETTINGS[system][1])
     check_training(train, scenario(system))
-    assert train.codec.kind in config.world.codecs  # type: ignore[attr-defined]
-    assert set(train.rivals) <= set(config.world.policies.names())
+    assert train.codec.kind in config.whole_system.codecs  # type: ignore[attr-defined]
+    assert set(train.rivals) <= set(config.whole_system.policies.names())
     for other in SETTINGS:
-        if system_named(other).system != config.world.system:
-            with pytest.raises(ConfigError, match=f"is a codec of the system '{config.world.system}'"):
+        if system_named(other).system != config.whole_system.system:
+            with pytest.raises(ConfigError, match=f"is a codec of the system '{config.whole_system.system}'"):
                 check_training(train, scenario(other))
 
 

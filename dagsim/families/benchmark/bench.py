@@ -35,7 +35,7 @@ from dagsim.experiment.plan import Axis, Cell, Plan, SweepGrid
 from dagsim.experiment.provenance import code_digest, digest, provenance
 from dagsim.experiment.store import Store
 from dagsim.families.bounds.bound import bound_of, bounded
-from dagsim.files import parsed_json
+from dagsim.files import parsed_json, why_unreadable
 from dagsim.metrics.standings import PolicyResult, not_done, standings
 from dagsim.model.arithmetic import differences, ordered_sum
 from dagsim.model.streams import stream
@@ -46,7 +46,7 @@ from dagsim.text import count_of
 
 SUITE = "v1"
 Division: TypeAlias = Literal["exact", "noisy", "hidden"]
-"""What policies for the GPU cluster know about durations (``Estimates``)."""
+"""Which durations policies for the GPU cluster see (``Estimates``)."""
 METRICS = ("queueing_s.p95", "utilization", "max_ftf")
 """Metrics shown beside the score."""
 _COUNTS = ("jobs_arrived", "jobs_completed", "jobs_unfinished", "preemptions")
@@ -74,12 +74,12 @@ class BenchTask:
     @property
     def system(self) -> str:
         """The system to which the task's policies belong."""
-        return self.config.world.system
+        return self.config.whole_system.system
 
     @property
     def metric(self) -> str:
         """The metric on which the score is based."""
-        return self.config.world.score
+        return self.config.whole_system.score
 
     def seeds(self, count: int | None = None, draw: int | None = None) -> tuple[int, ...]:
         """Return the seeds of the task's runs: public ones for development, or those derived from
@@ -117,9 +117,9 @@ class BenchEntry(NamedTuple):
     """The policy for each system that is entered."""
     division: Division
     draw: int | None
-    """The number from which the test seeds are derived; None for development seeds."""
+    """The number from which the test seeds are derived, or None for development seeds."""
     seeds: int | None
-    """Number of seeds per task; None for the task's own number."""
+    """Number of seeds per task, or None for the task's own number."""
 
     def tasks(self, names: Iterable[str] = ()) -> list[BenchTask]:
         """Return the tasks whose system has a policy in this entry.
@@ -140,7 +140,7 @@ def task_plan(task: BenchTask, entry: BenchEntry) -> Plan:
         InputError: The policy cannot be read.
     """
     policies = tuple(dict.fromkeys((task.config.policy, entry.policies[task.system])))
-    settings = task.config.world.told(entry.division)
+    settings = task.config.whole_system.told(entry.division)
     seeds = task.seeds(entry.seeds, entry.draw)
     axis = Axis("policy", policies, policies)
     grid = SweepGrid(task.name, task.path, (axis,), settings, seeds, "log", (task.metric, *METRICS))
@@ -148,8 +148,8 @@ def task_plan(task: BenchTask, entry: BenchEntry) -> Plan:
 
 
 def log_digest(files: Mapping[str, bytes]) -> str:
-    """Return the SHA-256 of the log and the jobs of a run: the uncompressed files of its schedule,
-    by file extension."""
+    """Return the SHA-256 of the log and of the jobs in a run. These are the uncompressed files of the
+    schedule, by file extension."""
     total = sha256()
     for ending in sorted(files):
         if ending in ("npy", "npz", "json.gz"):
@@ -230,8 +230,8 @@ def entry_file(
 
 
 def _config_digest(task: BenchTask, division: Division) -> str:
-    """Return the SHA-256 of the configuration of a task in a division: of its file, and of what
-    policies know about durations.
+    """Return the SHA-256 of a task's configuration in a division, which covers the file and the
+    durations that policies see.
     """
     return sha256(task.path.read_bytes() + division.encode()).hexdigest()
 
@@ -242,7 +242,7 @@ def _suite_digest() -> str:
     total = sha256()
     for task in suite():
         total.update(task.name.encode() + task.path.read_bytes())
-        if (trace := task.config.world.trace_path) is not None:
+        if (trace := task.config.whole_system.trace_path) is not None:
             total.update(digest(trace).encode())
     return total.hexdigest()
 
@@ -315,7 +315,7 @@ def scored(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _below(bounds: Sequence[float] | None, lines: Sequence[CellRun], metric: str) -> float | None:
-    """Return the geometric mean of bound / reference over the seeds; None if there is no bound."""
+    """Return the geometric mean of bound / reference over the seeds, or None if there is no bound."""
     if not bounds:
         return None
     ratios = [log(bound / line.metrics[metric]) for bound, line in zip(bounds, lines, strict=True)]
@@ -345,9 +345,7 @@ def _facts(result: PolicyResult, undone: int) -> dict[str, Any]:
     pair = result.pair
     if undone or pair is None:
         reason = (
-            f"no score: {count_of(undone, 'job', 'jobs')} not done that the reference completes"
-            if undone
-            else result.words
+            f"no score: {count_of(undone, 'job')} not done that the reference completes" if undone else result.words
         )
         return {"ratio": None, "low": None, "high": None, "verdict": reason, "seeds": result.n}
     ends = (pair.ratio, pair.low, pair.high)
@@ -373,7 +371,9 @@ def read_entry(path: Path) -> dict[str, Any]:
     """
     try:
         content = parsed_json(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise InputError(f"{path}: {why_unreadable(error)}") from None
+    except ValueError as error:
         raise InputError(f"{path}: cannot be read as a benchmark entry ({error})") from None
     if not isinstance(content, dict) or content.get("format") != _FORMAT:
         raise InputError(f"{path}: not a benchmark entry; create one with `dagsim bench run`")
@@ -444,7 +444,7 @@ class PickedRun(NamedTuple):
     task: BenchTask
     cell: Cell
     line: Mapping[str, Any]
-    """What the file says about it."""
+    """The statements in the file about this entry."""
 
 
 def differing_bounds(content: Mapping[str, Any], picked: Iterable[PickedRun]) -> Iterator[str]:

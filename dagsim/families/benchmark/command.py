@@ -18,6 +18,7 @@ from dagsim.cli.app import App, app, say
 from dagsim.cli.options import Json, On, Out, Quiet, TableLook
 from dagsim.cli.shared import carried, trust
 from dagsim.report.grid import TableFormat
+from dagsim.text import count_of
 
 if TYPE_CHECKING:
     from dagsim.experiment.kept_files import CellRun
@@ -182,7 +183,7 @@ def verify(
         for difference in differences:
             say(f"differs: {difference}")
         verdict = f"{len(differences)} differences" if differences else "equal"
-        say(f"{file}: {repeated} runs repeated (--seed {number}): {verdict}")
+        say(f"{file}: {count_of(repeated, 'run')} repeated (--seed {number}): {verdict}")
     if differences:
         raise typer.Exit(1)
 

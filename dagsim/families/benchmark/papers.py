@@ -1,4 +1,5 @@
-"""Published tables, reproduced: the figures of a paper next to those of dagsim (``dagsim paper``)."""
+"""Published tables, reproduced: the figures of a paper next to those of dagsim (``dagsim
+paper``)."""
 
 from __future__ import annotations
 
@@ -142,7 +143,7 @@ def _first_submit_s(trace: Path) -> float:
 
 
 def sequence_jobs(trace: Trace, log: Path) -> list[Job]:
-    """Return the jobs of a log in the order of their numbers, with absolute times, which F1 needs."""
+    """Return the jobs in a log, sorted by number, with absolute times, which F1 needs."""
     first_s = _first_submit_s(log)
     return [
         replace(job, arrival_s=job.arrival_s + first_s) for job in sorted(trace.jobs(), key=lambda job: int(job.id))
@@ -300,7 +301,8 @@ def graph_tasks(jobs: list[Job]) -> int:
 
 
 _STG = {2: (1.0073, 98), 4: (1.0115, 97), 8: (1.0125, 141), 16: (1.0, 180)}
-"""Highest level first of another program on 180 graphs of 50 tasks: mean ratio to the optimum, optima reached."""
+"""Highest level first of another program on 180 graphs of 50 tasks: mean ratio to the optimum,
+optima reached."""
 
 
 def _stg(files: dict[str, Path]) -> Iterator[PaperFigure]:

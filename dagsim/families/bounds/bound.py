@@ -75,7 +75,7 @@ def bounded(config: Config) -> ClusterScenario:
     Raises:
         InputError: The system has no bounds.
     """
-    if not config.world.has_top_keys:
+    if not config.whole_system.has_top_keys:
         raise InputError(
             f"bound: the system {config.kind!r} has no bound; only the GPU cluster (system: cluster) has one"
         )
@@ -96,9 +96,10 @@ def scenario_bound(
 
     ``preemptive`` includes schedules that stop runs and resume them. They are also included if a
     failure keeps the work of the runs that it stops. ``measured`` counts only a range of jobs by
-    arrival, as in ``summarize``; all others run but do not count. With ``by_area``, the time of each
-    job is multiplied by its GPU-seconds on its fastest allowed types, as in ``area_weighted_jct_s``. Without
-    ``program``, small cases are not solved exactly. ``watch`` passes on the steps of the search.
+    arrival, as in ``summarize``; all others run but do not count. With ``by_area``, the time of
+    each job is multiplied by its GPU-seconds on its fastest allowed types, as in
+    ``area_weighted_jct_s``. Without ``program``, small cases are not solved exactly. ``watch``
+    passes on the steps of the search.
 
     Raises:
         InputError: The cluster can run none of the jobs, or jobs may be rejected.
@@ -129,7 +130,7 @@ def scenario_bound(
     problem = relaxation_of(jobs, scenario.cluster, scenario.runtime, weight)
     counted = int(np.count_nonzero(problem.weight))
     if not counted:
-        reason = f"none of its {len(jobs):,} jobs can run on {scenario.cluster}" if len(jobs) else "it has no jobs"
+        reason = f"none of its jobs ({len(jobs):,}) can run on {scenario.cluster}" if len(jobs) else "it has no jobs"
         raise InputError(f"bound: the workload has no completion times: {reason}")
     fails = bool(scenario.failures) or scenario.outages
     resumes = scenario.preemption
@@ -179,7 +180,7 @@ def shares_of_the_way(
 
 
 def _comparable_sum(runs: Sequence[RunMetrics], bounds: Mapping[int, Bound]) -> float:
-    """Return the sum of the mean completion times; NaN if a bound does not hold for its run."""
+    """Return the sum of the mean completion times, or NaN if a bound does not hold for its run."""
     for run in runs:
         bound = bounds[run.seed]
         stopped = run.metrics["preemptions"] and not bound.preemptive

@@ -71,4 +71,4 @@ def print_bound(
             f"sum, {least.mean_s:,.6g} s on average{by} ({least.kind} bound; {which})"
         )
         if least.rejected:
-            say(f"left out: {count_of(least.rejected, 'job', 'jobs')} that the cluster cannot run")
+            say(f"left out: {count_of(least.rejected, 'job')} that the cluster cannot run")

@@ -185,7 +185,7 @@ class Flows:
         return head_s
 
     def tails(self) -> np.ndarray:
-        """Return (V,) float64: longest path from the end of each task to the end of its job, on the
+        """Return (V,) float64: the longest path from the end of each task to the end of the job, on the
         fastest types."""
         tail_s, parent, child = np.zeros(len(self._problem.job)), self._problem.parent, self._problem.child
         shortest_s = self._problem.shortest_s

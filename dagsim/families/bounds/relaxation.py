@@ -32,7 +32,7 @@ class Relaxation(NamedTuple):
     job: np.ndarray
     """(V,) int64: the job of each task."""
     copies: np.ndarray
-    """(V,) float64: instances that start independently of each other; 1 for a gang."""
+    """(V,) float64: instances that start independently of each other, or 1 for a gang."""
     seconds: np.ndarray
     """(V, T) float64: duration of a copy; inf where it cannot run."""
     usage: np.ndarray
@@ -53,8 +53,7 @@ class Relaxation(NamedTuple):
         return shortest
 
     def levels(self) -> list[np.ndarray]:
-        """Return edges by the depth of their child, so that all edges into a parent are in earlier
-        groups."""
+        """Group edges by the depth of the child, so that all edges into a parent are in earlier groups."""
         depth = np.zeros(len(self.job), np.int64)
         while len(self.parent):
             deeper = depth.copy()
@@ -115,7 +114,7 @@ def relaxation_of(
 
 def areas_gpu_s(jobs: JobArrays, cluster: Cluster, runtime: Runtime) -> np.ndarray:
     """Return (J,): GPU-seconds of each job with every task on its fastest allowed type, as in
-    ``JobFacts.ideal_gpu_s``; infinite for a job that no type can run.
+    ``JobFacts.ideal_gpu_s``, or infinite for a job that no type can run.
     """
     machines = ClusterState(cluster)
     demands = [machines.compile(kind.demand, 0) for kind in jobs.kinds]

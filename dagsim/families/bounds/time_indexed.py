@@ -38,8 +38,8 @@ _SLOTS = 20_000
 _DECIMALS = 6
 """Times with at most this many digits after the point can be multiples of a slot."""
 _NODES, _SECONDS = 20_000, 8.0
-"""Limits on HiGHS' search, in nodes of its tree and in seconds; its bound holds even when the
-search stops at a limit."""
+"""Limits on the search by HiGHS, in nodes of the search tree and in seconds. The bound is valid
+even if the search stops at a limit."""
 _SHARE, _TRIES = 0.006, 4
 """The slot, as a share of the mean completion time, if the times are not multiples of a longer one;
 and how many slots are tried, each twice as long, until the program is small enough."""
@@ -125,7 +125,7 @@ def _one_by_one(problem: Relaxation, start_s: np.ndarray) -> tuple[Relaxation, n
 
 
 def _common_unit(problem: Relaxation) -> float:
-    """Return the greatest common divisor of all arrivals and durations; 0 if it is below a
+    """Return the greatest common divisor of all arrivals and durations, or 0 if it is below a
     microsecond."""
     times_s = np.concatenate([problem.arrival_s, problem.seconds[np.isfinite(problem.seconds)]])
     for decimals in range(_DECIMALS + 1):
@@ -298,7 +298,8 @@ def _program(slots: _Slots, start: np.ndarray) -> _Program | None:
 
 
 def _alike(problem: Relaxation) -> np.ndarray:
-    """Return (T,) int64: for each type, the number of earlier types that are the same for every task."""
+    """Return (T,) int64: for each type, the number of earlier types that are the same for every
+    task."""
     columns = np.vstack([problem.seconds, problem.usage, problem.capacity])
     return np.array(
         [(columns[:, :type_] == columns[:, [type_]]).all(axis=0).sum() for type_ in range(columns.shape[1])]

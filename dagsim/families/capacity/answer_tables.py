@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from dagsim.report.comparison import metric_name
 from dagsim.report.grid import Grid, Lines, factor, interval, number, short
+from dagsim.text import count_of
 
 if TYPE_CHECKING:
     from dagsim.families.capacity.machines import Prices
@@ -160,7 +161,10 @@ def _plan_notes(planned: SizeSearch, today: Size, target: Targets, demand: Load,
     best, sizes = planned.best, [*planned.tried.values(), today]
     largest = max(sizes, key=lambda size: size.gpus)
     if best is None and not largest.met.keeps_up:
-        yield f"Even the largest cluster tried, {largest.gpus:,} GPUs, cannot keep up with the demand (--max-gpus)."
+        yield (
+            f"Even the largest cluster tried, {count_of(largest.gpus, 'GPU')}, cannot keep up "
+            "with the demand (--max-gpus)."
+        )
     elif best is None:
         limit = f"within the budget of {planned.budget:,.0f} a month" if isfinite(planned.budget) else "up to the cap"
         yield f"No size {limit} meets {target}."
@@ -180,7 +184,7 @@ def _plan_notes(planned: SizeSearch, today: Size, target: Targets, demand: Load,
         yield f"The log is too short: an interval within a factor of 2 needs {_longer(longer, demand)}."
     if planned.exhausted:
         better = "better" if isfinite(planned.budget) else "cheaper"
-        yield f"The search ended after {len(planned.tried)} clusters; there may be a {better} mix."
+        yield f"The search ended after {count_of(len(planned.tried), 'cluster')}; there may be a {better} mix."
     if isfinite(planned.budget):
         yield (
             f"Tried: clusters to which a budget of {planned.budget:,.0f} a month allows no further node; best: the one "

@@ -12,6 +12,7 @@ from dagsim.model.arithmetic import ordered_sum
 from dagsim.report.answer import Chart, Mark, Recommendation
 from dagsim.report.comparison import metric_name
 from dagsim.report.grid import Grid, factor, interval, number
+from dagsim.text import count_of
 
 if TYPE_CHECKING:
     from dagsim.families.capacity.size_search import Size, SizePlan
@@ -67,12 +68,14 @@ def _of_plan(planned: SizePlan) -> Iterator[str]:
     if best is None:
         largest = max([*planned.search.tried.values(), today], key=lambda size: size.gpus)
         why = (
-            "" if largest.met.keeps_up else f" Even {largest.gpus:,} GPUs cannot keep up with the demand (--max-gpus)."
+            ""
+            if largest.met.keeps_up
+            else f" Even {count_of(largest.gpus, 'GPU')} cannot keep up with the demand (--max-gpus)."
         )
         yield f"No cluster that was tried meets {target}.{why}"
     else:
         nodes = ", ".join(
-            f"{count:,} {type_} nodes".replace("  ", " ")
+            count_of(count, f"{type_} node").replace("  ", " ")
             for count, type_ in zip(best.nodes, planned.search.types or ("",), strict=True)
         )
         values = ", ".join(
@@ -80,13 +83,16 @@ def _of_plan(planned: SizePlan) -> Iterator[str]:
             for one, period in zip(target.conditions, (best.met.value, *best.met.further), strict=True)
         )
         if not isfinite(planned.search.budget):
-            yield f"Smallest cluster that meets {target}: {nodes}, {best.gpus:,} GPUs ({values})."
+            yield f"Smallest cluster that meets {target}: {nodes}, {count_of(best.gpus, 'GPU')} ({values})."
         else:
-            yield f"Best cluster within {planned.search.budget:,.0f} a month: {nodes}, {best.gpus:,} GPUs ({values})."
+            yield (
+                f"Best cluster within {planned.search.budget:,.0f} a month: {nodes}, "
+                f"{count_of(best.gpus, 'GPU')} ({values})."
+            )
         yield _certainty(planned, best)
         if planned.prices:
             yield (
-                f"It costs {best.cost:,.0f} a month. Today's {today.gpus:,} GPUs cost {today.cost:,.0f} "
+                f"It costs {best.cost:,.0f} a month. Today's {count_of(today.gpus, 'GPU')} cost {today.cost:,.0f} "
                 f"({best.cost - today.cost:+,.0f})."
             )
     state = "they meet it" if today.met.meets else "they do not meet it"
@@ -95,7 +101,7 @@ def _of_plan(planned: SizePlan) -> Iterator[str]:
     unbounded = not any(isfinite(one.bound) for one in target.conditions)
     value = _measured(target.first.metric, today.met.value.value)
     yield (
-        f"Today's {today.gpus:,} GPUs: {target.first.metric} {value} in the simulation"
+        f"Today's {count_of(today.gpus, 'GPU')}: {target.first.metric} {value} in the simulation"
         f"{'' if unbounded else f'; {state}'}."
     )
     if planned.fit is None and planned.config.trace().options.time_scale != 1:
@@ -174,7 +180,7 @@ def _of_shifts(name: str, shifts: Sequence[Shift]) -> Iterator[str]:
     if not shifts:
         return
     gains, losses = [one for one in shifts if one.sooner_s > 0], [one for one in shifts if one.sooner_s < 0]
-    yield f"{name}: {len(gains):,} of {len(shifts):,} jobs start sooner, and {len(losses):,} later."
+    yield f"{name}: {len(gains):,} of {count_of(len(shifts), 'job')} start sooner, and {len(losses):,} later."
     for word, several in (("Most is gained by", gains[:_NAMED]), ("Most is lost by", losses[::-1][:_NAMED])):
         if several:
             told = [f"{one.job} of {one.queue} ({_wait(one.today_s)} to {_wait(one.wait_s)})" for one in several]
@@ -259,7 +265,7 @@ def _sizes(planned: SizePlan) -> tuple[Chart, ...]:
     sizes = [(size, "chosen" if size is search.best else "good" if size.met.meets else "bad") for size in ordered]
     marks = tuple(
         Mark(
-            "today" if tone == "today" else f"{size.gpus:,} GPUs",
+            "today" if tone == "today" else count_of(size.gpus, "GPU"),
             size.met.value.value,
             _finite(size.met.value.low),
             _finite(size.met.value.high),
@@ -295,7 +301,9 @@ def _of_use(choice: Alternative, use: OnDemandMonth, today: Alternative) -> str:
         wait_s, before_s = choice.trial.value("wait_s.mean"), today.trial.value("wait_s.mean")
         waits = f" Jobs wait {number(wait_s)} s on average, today {number(before_s)} s."
     return (
-        f"{choice.cluster} under {choice.policy}: {use.nodes:,} nodes on demand are up for {use.share:.1%} of the time "
+        f"{choice.cluster} under {choice.policy}: "
+        f"{count_of(use.nodes, 'node on demand is', 'nodes on demand are')} up for "
+        f"{use.share:.1%} of the time "
         f"({number(use.node_hours)} node-hours and {number(use.boots)} boots a month){cost}.{waits}"
     )
 

@@ -30,6 +30,7 @@ from dagsim.cli.options import (
 from dagsim.cli.shared import audited, checked, experiment, trace_at, with_own_site
 from dagsim.cli.sweep import swept
 from dagsim.errors import ConfigError
+from dagsim.text import count_of
 
 if TYPE_CHECKING:
     from dagsim.config.schema import Config
@@ -130,22 +131,18 @@ def whatif(
         list[str] | None,
         typer.Option(
             metavar="16xH200[:PARTITION][@DATE]",
-            help="GPUs to add on new nodes, optionally from a date or time onwards (@14d); repeatable.",
+            help=(
+                "GPUs to add on new nodes, optionally from a date or time onwards (@14d); repeatable. With "
+                "16xH200,boot=300,idle=600, at most this many GPUs on nodes that are powered up for waiting jobs and "
+                "down when idle, as a separate alternative; also shutdown=, price= (per GPU hour), trigger=pending."
+            ),
         ),
     ] = None,
     remove: Annotated[
         list[str] | None, typer.Option(metavar="8xT4", help="GPUs to remove, in whole nodes; repeatable.")
     ] = None,
     cloud: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="16xH200[:PARTITION],boot=300,idle=600",
-            help=(
-                "As a separate alternative, add at most this many GPUs on nodes that are powered up for waiting "
-                "jobs and down when idle. Further settings: shutdown=, price= (per GPU hour), trigger=pending; "
-                "repeatable."
-            ),
-        ),
+        list[str] | None, typer.Option(hidden=True, help="Earlier spelling of --add 16xH200,boot=300.")
     ] = None,
     policy: Annotated[
         list[str] | None,
@@ -204,8 +201,9 @@ def whatif(
     priced = _Priced.of(price)
     chosen = _with_series(chosen, priced.energy, carbon)
     checked("--metric", metric, chosen)
-    changes = (add or (), remove or (), accept or (), priced.rented, priced.file)
-    asked = WhatIf.of(with_memberships(chosen), policies, *changes, alternatives=alternative or (), cloud=cloud or ())
+    added = [*(add or ()), *(text if "," in text else f"{text},boot=300" for text in cloud or ())]
+    changes = (added, remove or (), accept or (), priced.rented, priced.file)
+    asked = WhatIf.of(with_memberships(chosen), policies, *changes, alternatives=alternative or ())
     asked.demand.check(metric)
     folder, runs = swept(Plan.of_grid(asked.grid(trace, shown.name), "whatif"), shown)
     with folder.noting():
@@ -513,14 +511,20 @@ def calibrate_site(
     audit = audited(chosen, told=watched)
     result = calibrate(chosen, fit, counted("fitting", watched, "replays", every=5))
     if out is not None:
-        text = f"# Fitted by dagsim calibrate on the first {result.fitted:,} of {result.jobs:,} jobs of {trace.name}.\n"
+        text = (
+            f"# Fitted by dagsim calibrate on the first {result.fitted:,} of "
+            f"{count_of(result.jobs, 'job')} of {trace.name}.\n"
+        )
         write_text(out, text + dump_config(result.config))
     if json_:
         say(json.dumps({"audit": audit.to_dict(), **result.to_dict()}))
         return
     if quiet:
         return
-    say(f"fitted on the first {result.fitted:,} of {result.jobs:,} jobs: {len(result.trials)} values tried")
+    say(
+        f"fitted on the first {result.fitted:,} of {count_of(result.jobs, 'job')}: "
+        f"{count_of(len(result.trials), 'value')} tried"
+    )
     for name, value in result.kept.items():
         say(f"  {name} = {value}")
     if not result.kept:

@@ -15,12 +15,15 @@ from dagsim.errors import ConfigError
 from dagsim.model import OnDemand
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.gpu import GPU_TYPES, LIST_PRICES, canonical, gpu_type
-from dagsim.registry import nearest
+from dagsim.registry import choices, nearest
 from dagsim.systems.cluster.section import ClusterSection, NodeGroup
+from dagsim.text import count_of
 
 _ASKED = re.compile(r"([1-9][0-9]{0,6})x([A-Za-z0-9][A-Za-z0-9._-]*)(?::([^:@\s]+))?(?:@(\S+))?")
 _ACCEPTED = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)=([A-Za-z0-9][A-Za-z0-9._-]*)(?::([0-9.]+))?")
 _PER_NODE = 8
+_PARTIAL = "-part"
+"""Ending of the name of a new group whose node has fewer GPUs than the others."""
 """GPUs per node for a type that the cluster does not have."""
 
 
@@ -66,7 +69,7 @@ class OnDemandGpus(NamedTuple):
     gpus: GpuCount
     rule: OnDemand
     price: float | None = None
-    """Price of a GPU hour; None for that of ``--price``."""
+    """Price of a GPU hour, or None for that of ``--price``."""
 
     def __str__(self) -> str:
         stated = {"boot": self.rule.mean_boot_s, "idle": self.rule.idle_s, "shutdown": self.rule.shutdown_s or None}
@@ -79,16 +82,17 @@ _POWERED = ("boot", "idle", "shutdown", "price")
 
 
 def read_on_demand(text: str, own: Collection[str] = ()) -> OnDemandGpus:
-    """Read a text such as ``16xH100,boot=300,idle=600`` or ``16xH100:gpu,boot=300,price=4.5,trigger=pending``.
+    """Read a text such as ``16xH100,boot=300,idle=600`` or
+    ``16xH100:gpu,boot=300,price=4.5,trigger=pending``.
 
     Raises:
         ConfigError: The text has another form, a value is out of range, or there is no such GPU type.
     """
     gpus, *parts = text.split(",")
-    counted = read_gpus(gpus, "--cloud", own)
+    counted = read_gpus(gpus, "--add", own)
     if counted.when:
         raise ConfigError(
-            f"--cloud {text!r}: nodes on demand are available from the beginning, so leave out {counted.when!r}"
+            f"--add {text!r}: nodes on demand are available from the beginning, so leave out {counted.when!r}"
         )
     trigger: Literal["placed", "pending"] = "placed"
     stated: dict[str, float] = {}
@@ -103,7 +107,7 @@ def read_on_demand(text: str, own: Collection[str] = ()) -> OnDemandGpus:
             stated[name] = -1.0
         if not (stated[name] >= 0 and isfinite(stated[name])):
             raise ConfigError(
-                f"--cloud {text!r}: expected {'=NUMBER, '.join(_POWERED)}=NUMBER (seconds, or a price per GPU "
+                f"--add {text!r}: expected {'=NUMBER, '.join(_POWERED)}=NUMBER (seconds, or a price per GPU "
                 f"hour) or trigger=placed|pending, each at most once, got {part.strip()!r}; example: "
                 "16xH100,boot=300,idle=600"
             )
@@ -112,8 +116,8 @@ def read_on_demand(text: str, own: Collection[str] = ()) -> OnDemandGpus:
 
 
 def with_on_demand(cluster: ClusterSection, added: OnDemandGpus) -> ClusterSection:
-    """Return the cluster with more GPUs on nodes that are powered on demand, otherwise like the present
-    nodes of their type.
+    """Return the cluster with more GPUs on nodes that are powered on demand. Otherwise, the new
+    nodes are like the present ones with the same GPU type.
 
     Raises:
         ConfigError: The partition does not exist; or none is named, and no node has that type.
@@ -184,9 +188,17 @@ def with_memberships(config: Config) -> Config:
 
 
 def joined(cluster: ClusterSection, changed: ClusterSection) -> list[str]:
-    """Describe the partitions that the new nodes of a changed cluster join, and when they arrive."""
+    """Describe the new nodes in a changed cluster: a last node with fewer GPUs, the partitions that the
+    nodes join, and when they arrive.
+    """
     names = {group.name for group in cluster.groups}
-    return [
+    partial = [
+        f"warning: the added {group.gpu} GPUs do not fill whole nodes: the last new node has only "
+        f"{count_of(group.gpus, 'GPU')}, and only these are paid for"
+        for group in changed.groups
+        if group.name not in names and group.name.endswith(_PARTIAL)
+    ]
+    return partial + [
         f"New nodes ({group.count} of {group.gpus} {group.gpu or 'GPUs'}) "
         + " and ".join(
             [f"are in {'partition ' + ', '.join(group.partitions) if group.partitions else 'no partition'}"]
@@ -236,7 +248,7 @@ def with_added(cluster: ClusterSection, gpus: GpuCount, from_s: float = 0.0) -> 
     more = [] if not whole else [like.model_copy(update={"name": name, "count": whole, "hosts": None})]
     if rest:
         part = {"cpus": like.cpus * rest / like.gpus, "memory_gb": like.memory_gb * rest / like.gpus}
-        more.append(like.model_copy(update={"name": f"{name}-part", "count": 1, "hosts": None, "gpus": rest, **part}))
+        more.append(like.model_copy(update={"name": name + _PARTIAL, "count": 1, "hosts": None, "gpus": rest, **part}))
     return _of(cluster, [*cluster.groups, *more])
 
 
@@ -251,7 +263,7 @@ def with_removed(cluster: ClusterSection, gpus: GpuCount) -> ClusterSection:
     chosen = [group for group in groups if not gpus.partition or gpus.partition in group.partitions]
     there = sum(_gpus(group, gpus.type) for group in chosen)
     if there < left:
-        raise ConfigError(f"--remove {gpus}: the cluster has only {there} GPUs of this type")
+        raise ConfigError(f"--remove {gpus}: the cluster has only {count_of(there, 'GPU')} of this type")
     for place in range(len(groups) - 1, -1, -1):
         group = groups[place]
         if group in chosen and _gpus(group, gpus.type):
@@ -270,7 +282,7 @@ def with_removed(cluster: ClusterSection, gpus: GpuCount) -> ClusterSection:
 
 def with_nodes(cluster: ClusterSection, counts: Mapping[str, int]) -> ClusterSection | None:
     """Return the cluster with the given numbers of nodes of some types and all other nodes
-    unchanged; ``None`` if no node is left, or none in a partition.
+    unchanged, or ``None`` if no node is left, or none in a partition.
 
     Remaining nodes keep their places, so today's numbers give today's cluster.
     """
@@ -292,7 +304,7 @@ def with_nodes(cluster: ClusterSection, counts: Mapping[str, int]) -> ClusterSec
 
 def proportional(cluster: ClusterSection, nodes: int) -> ClusterSection | None:
     """Return the cluster with a given total number of nodes and the current proportions between its
-    groups; ``None`` if a partition would have no node.
+    groups, or ``None`` if a partition would have no node.
 
     Each additional node goes to the group with the highest count / (2 granted + 1) (Webster's
     method), so a larger total never takes a node from a group.
@@ -325,10 +337,8 @@ def _like(cluster: ClusterSection, type_: str, partition: str = "") -> NodeGroup
     """
     partitions = _memberships(cluster)
     if partition and partition not in partitions:
-        hint = nearest(partition, partitions)
-        raise ConfigError(
-            f"{type_}:{partition}: there is no partition {partition!r}{hint}; known: {sorted(partitions)}"
-        )
+        hint = choices(partition, sorted(partitions)) if partitions else "; the cluster has none, so leave it out"
+        raise ConfigError(f"--add {type_}:{partition}: there is no partition {partition!r}{hint}")
     same = [group for group in cluster.groups if _gpus(group, type_)]
     if same:
         inside = [group for group in same if partition in group.partitions]

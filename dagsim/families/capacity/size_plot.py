@@ -16,6 +16,7 @@ from dagsim.report.plots.style import (
     figure,
     headline,
 )
+from dagsim.text import count_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -67,5 +68,5 @@ def _answer(planned: SizeSearch) -> str:
     if best is None:
         return "no size up to the cap meets it"
     if not planned.types:
-        return f"{best.nodes[0]:,} nodes, {best.gpus:,} GPUs"
-    return ", ".join(f"{count:,} {type_} nodes" for count, type_ in zip(best.nodes, planned.types, strict=True))
+        return f"{count_of(best.nodes[0], 'node')}, {count_of(best.gpus, 'GPU')}"
+    return ", ".join(count_of(count, f"{type_} node") for count, type_ in zip(best.nodes, planned.types, strict=True))

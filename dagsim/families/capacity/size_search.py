@@ -23,6 +23,7 @@ from dagsim.metrics.standings import lower_is_better
 from dagsim.model.gpu import GPU_TYPES, canonical, gpu_type
 from dagsim.registry import nearest
 from dagsim.systems.cluster.section import ClusterSection
+from dagsim.text import count_of
 from dagsim.workload.accept import Accept
 from dagsim.workload.load import Load
 
@@ -65,7 +66,8 @@ class Target:
         Without ``bounded``, a metric alone is enough, and every value meets it.
 
         Raises:
-            ConfigError: The text has another form, the metric does not exist, or more machines would make it worse.
+            ConfigError: The text has another form, the metric does not exist, or more machines
+            would make it worse.
         """
         match = _FORM.fullmatch(text)
         try:
@@ -162,7 +164,7 @@ class Targets:
         return replace(first, meets=meets, further=tuple([other.value for other in others]))
 
     def is_sure(self, met: Met) -> bool:
-        """Return True if all intervals lie on the right side of their bounds."""
+        """Return True if every interval is entirely on the right side of the bound."""
         values = (met.value, *met.further)
         return met.meets and all(one.is_sure_of(value) for one, value in zip(self.conditions, values, strict=True))
 
@@ -538,7 +540,7 @@ class _Search:
     def _label(self, nodes: tuple[int, ...]) -> str:
         if not self.types:
             return f"{nodes[0]} nodes"
-        return " ".join(f"{count} {type_} nodes" for count, type_ in zip(nodes, self.types, strict=True))
+        return " ".join(count_of(count, f"{type_} node") for count, type_ in zip(nodes, self.types, strict=True))
 
     def _allowed(self, nodes: tuple[int, ...]) -> bool:
         cluster = self._cluster(nodes)

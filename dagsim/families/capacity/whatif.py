@@ -1,5 +1,5 @@
-"""Other clusters and other policies on a log. Each combination is one continuous run of all jobs, and
-all runs are kept in one folder.
+"""Other clusters and other policies on a log. Each combination is one continuous run of all jobs,
+and all runs are kept in one folder.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ from dagsim.systems.cluster.past import first_full_s
 from dagsim.systems.cluster.scenario import cluster_scenario_of
 from dagsim.systems.cluster.section import ClusterSection, queues_on
 from dagsim.systems.cluster.site import SiteState
+from dagsim.text import count_of
 from dagsim.traces.trace_file import TraceFile
 from dagsim.workload.accept import accepting
 from dagsim.workload.arrays import JobArrays
@@ -66,7 +67,7 @@ _OBSERVED = {"wait_s.mean": "mean", "wait_s.p50": "median", "wait_s.p95": "p95"}
 
 
 def on_whole_log(config: Config) -> tuple[Config, LogDemand]:
-    """Return the configuration with the whole log as one run, and the demand of its jobs. A
+    """Return the configuration with the whole log as one run, and the total demand of the jobs. A
     requested load refers to today's cluster; the other clusters get the same arrivals.
 
     Raises:
@@ -87,7 +88,7 @@ def on_whole_log(config: Config) -> tuple[Config, LogDemand]:
     if load.jobs < 2 or not load.span_s > 0:
         raise InputError(
             f"{trace.path}: planning needs a log with two or more jobs that arrive at different times, got "
-            f"{load.jobs} jobs over {load.span_s:g} s"
+            f"{count_of(load.jobs, 'job')} over {load.span_s:g} s"
         )
     if (long_s := demand.long_s()) > load.span_s:
         raise InputError(
@@ -402,7 +403,7 @@ class Fit:
     def __str__(self) -> str:
         change = f" ({self.simulated / self.observed - 1:+.0%})" if self.observed > 0 else ""
         started = self.missed + self.jobs
-        missed = f"{self.missed:,} of {started:,} jobs in the log never start here; " if self.missed else ""
+        missed = f"{self.missed:,} of {count_of(started, 'job')} in the log never start here; " if self.missed else ""
         return (
             f"{missed}{self.metric} of today's cluster is {self.simulated:,.0f} s in the simulation and "
             f"{self.observed:,.0f} s in the log{change}"
@@ -515,25 +516,22 @@ class WhatIf:
         price: Sequence[str],
         price_file: Path | None,
         alternatives: Sequence[Path] = (),
-        cloud: Sequence[str] = (),
     ) -> WhatIf:
-        """Read the texts of ``--add``, ``--remove``, ``--accept``, ``--price`` and ``--cloud``, and
-        the files of ``--alternative``; the first policy (default: the one in ``config``) is
-        today's.
+        """Read the texts of ``--add``, ``--remove``, ``--accept`` and ``--price``, and the files of
+        ``--alternative``; the first policy (default: the one in ``config``) is today's.
 
         Raises:
             InputError: A text or the log cannot be read, there is nothing to compare, or jobs that
-                are
-                running at the beginning do not fit any more.
+                are running at the beginning do not fit any more.
         """
         policies = policies or [config.policy]
         own = [gpu.name for gpu in config.gpu_types]
-        added = [read_gpus(text, "--add", own) for text in add]
+        added = [read_gpus(text, "--add", own) for text in add if "," not in text]
         removed = [read_gpus(text, "--remove", own) for text in remove]
-        accepted, on_demand = read_accept(accept), [read_on_demand(text, own) for text in cloud]
+        accepted, on_demand = read_accept(accept), [read_on_demand(text, own) for text in add if "," in text]
         if not (added or removed or accepted or on_demand or alternatives) and len(policies) < 2:
             raise InputError(
-                "whatif: there is nothing to compare; give --add 16xH200, --remove 8xT4, --cloud 16xH200,boot=300, "
+                "whatif: there is nothing to compare; give --add 16xH200, --add 16xH200,boot=300, --remove 8xT4, "
                 "several --policy, or --alternative queue.yaml"
             )
         queues = {TODAY: config.queues} if alternatives else {}
@@ -732,7 +730,9 @@ class Trials:
         (trial,) = trials_of(store, mine, self.config, self.demand)
         replayed, jobs = trial.run.metrics["jobs_arrived"], self.demand.jobs
         if self.config.trace().measure is None and replayed != jobs:
-            raise SimulationError(f"{label}: {replayed:,} jobs were simulated, but the log has {jobs:,}")
+            raise SimulationError(
+                f"{label}: {count_of(replayed, 'job was', 'jobs were')} simulated, but the log has {jobs:,}"
+            )
         return trial
 
     @contextmanager

@@ -49,8 +49,8 @@ EXAMPLES = ("fifo", "srpt-work", "easy", "srtf", "las")
 BESIDE = "not compiled yet: it is being compiled beside this run"
 """The reason for SimPy in a run that starts the compilation for later runs."""
 _MOST = 9e9
-"""Maximum cores or GB of a cluster; with more, the sum of their millionths would not fit exactly
-into 64 bits."""
+"""Maximum cores or GB in a cluster. The sum of the millionths of a larger number would not fit
+exactly into 64 bits."""
 _MOST_JOBS = 1 << 21
 """Maximum number of jobs under EASY, because the kernel stores their order as a float, which cannot
 distinguish more jobs."""
@@ -102,7 +102,8 @@ def is_installed() -> bool:
 
 
 def why_broken() -> str:
-    """Return why an installed numba cannot be imported, such as a NumPy that is too new; empty if it can be."""
+    """Return why an installed numba cannot be imported, such as a NumPy that is too new; empty if
+    it can be."""
     try:
         import numba  # noqa: F401
     except ImportError as error:
@@ -144,8 +145,8 @@ def plan_for(policy: str, preemption: Preemption) -> EnginePlan:
     from dagsim.families.compiled.drive import UncompiledPlacement, plan_of
 
     name, params = PolicySpec.parse(policy).call
-    if name not in POLICIES and ":" not in name:
-        raise ConfigError(f"the compiled engine does not support the policy {name!r}")
+    if ":" not in name:
+        POLICIES.get(name)
     try:
         plan = plan_of(POLICIES.create(policy), keeps=preemption.on_resume == "resume")
     except ConfigError as error:

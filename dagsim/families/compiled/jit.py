@@ -144,7 +144,7 @@ axes of an array, or -1 for a record."""
 
 
 class Outer:
-    """A function that Python calls, compiled for each combination of forms of its arguments."""
+    """A function that Python calls. It is compiled once for each combination of argument forms."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.plain = function
@@ -194,8 +194,8 @@ def outer(function: Callable[..., Any]) -> Outer:
 
 
 def words_of(value: Any, forms: list[Form], words: list[int]) -> None:
-    """Append the forms and the words of a value: the address and the lengths of an array, the
-    address of a record, or those of all members of a tuple.
+    """Append the forms and the words of a value. These are the address and the lengths of an array, the
+    address of a record, or the forms and words of all members of a tuple.
 
     Raises:
         TypeError: The value is none of these, or is not contiguous.

@@ -111,7 +111,7 @@ def take_in_jobs(s: State, v: LasService, q: LasQueues) -> None:
 
 @inner
 def refresh(s: State, v: LasService, q: LasQueues, job: int) -> None:
-    """Recompute the key of a job, if it has one and any of its tasks is waiting."""
+    """Recompute the key of a job if the job has a key and a waiting task."""
     if not q.known[job]:
         return
     waits = False
@@ -134,7 +134,8 @@ def refresh(s: State, v: LasService, q: LasQueues, job: int) -> None:
 
 @inner
 def drop_stale(s: State, q: LasQueues, queue: int) -> None:
-    """Drop entries at the top of a heap whose tasks are no longer waiting or whose keys have changed."""
+    """Drop entries at the top of a heap whose tasks are no longer waiting or whose keys have
+    changed."""
     at = s.queues[queue].at
     while s.queues[queue].held:
         task = task_of(s, s.ready[at].what)
@@ -156,7 +157,7 @@ def _enter(s: State, task: int, key: float) -> None:
 
 @inner
 def _forget(q: LasQueues, task: int, job: int) -> None:
-    """Remove a task from its queue; if it was the last one, drop the key of its job."""
+    """Remove a task from the queue. If it was the last task of the job, drop the job's key."""
     q.inside[task] = False
     if q.previous_task[task] < 0:
         q.first[job] = q.next_task[task]
@@ -226,7 +227,7 @@ def see_starts(s: State, v: LasService) -> None:
 
 @inner
 def end_service(s: State, v: LasService, run: int) -> None:
-    """Move the service of an ended run to the total of its job."""
+    """Add the service of an ended run to the job's total."""
     job = s.tasks[s.runs[run].task].job
     if v.counted.by_gpus:
         v.ended_s[job] = _served_after(v.ended_s[job], _weight(s, v, run), s.runs[run].start_s, v.counted.until_s)

@@ -53,7 +53,7 @@ class KeyColumns:
 
     @cached_property
     def rank_s(self) -> np.ndarray:
-        """(n,) float64: the longest path from the task's start to the end of its job."""
+        """(n,) float64: the longest path from the start of the task to the end of the job."""
         return upward_rank(self._work, self.best_s)
 
 
@@ -99,7 +99,8 @@ def key_columns(order: Ordered | TypedOrdered, columns: KeyColumns) -> np.ndarra
     """Return (n, 1 or types) float64: the keys of an order, smaller first.
 
     Raises:
-        ConfigError: The key cannot be computed for all tasks at once, or differs from that of a single task.
+        ConfigError: The key cannot be computed for all tasks at once, or differs from that of a
+        single task.
     """
 
     def ask(task: Any) -> list[Any]:
@@ -150,15 +151,15 @@ def sample_columns() -> KeyColumns:
 
 
 def upward_rank(work: Work, best_s: np.ndarray) -> np.ndarray:
-    """Return (n,) float64: the longest path from each task's start to the end of its job, with
-    ``best_s`` per task."""
+    """Return (n,) float64: the longest path from the start of each task to the end of the job, if each
+    task takes ``best_s``."""
     rank = best_s.copy()
     _add_longest(work.order, work.tasks, work.child, rank)
     return rank
 
 
 def ideal_s(work: Work, rank: np.ndarray) -> np.ndarray:
-    """Return (J,) float64: the longest path through each job, from the ranks of its tasks."""
+    """Return (J,) float64: the longest path through each job, computed from the ranks of the tasks."""
     return np.maximum.reduceat(rank, work.jobs.first[:-1]) if len(rank) else np.zeros(0)
 
 

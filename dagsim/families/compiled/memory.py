@@ -155,8 +155,8 @@ COUNT = record_type(
 """
 
 PAST = record_type(f8="since_s", i8="task node count gpus last")
-"""``count`` instances that run on a node when the simulation begins. ``gpus`` is the bit set of their GPUs; if it is
-0, the engine chooses them. ``last`` is set in the last row of each run."""
+"""``count`` instances that run on a node when the simulation begins. ``gpus`` is the bit set of
+their GPUs; if it is 0, the engine chooses them. ``last`` is set in the last row of each run."""
 ENTRY = record_type(f8="key", i8="what")
 JOB = record_type(f8="arrival_s rejected", i8="first left")
 UNDONE = record_type(i4="waiting unfinished missing")
@@ -293,7 +293,7 @@ _PER_TASK = {
 
 
 def with_pieces(s: State) -> State:
-    """Return the state for a preemptive policy, with columns of its own and with space for pieces."""
+    """Return the state for a preemptive policy, which has additional columns and space for pieces."""
     return with_more_room(s._replace(work_left=np.ones(len(s.fresh))), SPARE)
 
 
@@ -362,7 +362,7 @@ def _trees(classes: Classes, nodes: EmptyNodes, placement: int) -> tuple[np.reca
 
 
 def _queues(work: Work, kinds: int, width: int) -> tuple[np.recarray, int]:
-    """Return empty queues of ready tasks, and the total length of their ranges. A queue has a range
-    for all tasks of its class."""
+    """Return empty queues for ready tasks, and the total length of the ranges. Each queue has a
+    range with space for all tasks in the class."""
     most = np.repeat(np.bincount(work.rows.kind, minlength=kinds), width)
     return records(QUEUE, len(most), at=np.cumsum(most) - most, most=most), int(most.sum())

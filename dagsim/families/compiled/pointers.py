@@ -2,10 +2,11 @@
 
 Only ``jit`` imports this module, when a function has to be compiled. numba passes a named tuple of
 arrays member by member, with seven or more values per array, and unpacks and repacks it in every
-function, which would make up most of the compiled code. A class registered here is passed as the
-address of a table of its arrays, *data and lengths* (``jit.words_of``). An attribute is read from
-the table where it is used. The table never changes during a call, and loads from it are marked as
-invariant (``invariant.load``), so a loop does not repeat them.
+function, which would make up most of the compiled code. An object of a class that is registered
+here is passed as the address of a table with the *data and lengths* of the arrays
+(``jit.words_of``). An attribute is read from the table where it is used. The table never changes
+during a call, and loads from it are marked as invariant (``invariant.load``), so a loop does not
+repeat them.
 
 The arrays must be contiguous, which ``jit.Outer`` checks, and must live as long as the call,
 because references are not counted; they do, because they are arguments of the caller.
@@ -43,7 +44,7 @@ _njit: Any = njit
 
 
 class PointerType(types.Type):
-    """The numba type of a registered class, defined by the types of its members."""
+    """The numba type of a registered class, which the types of the members define."""
 
     words: int
 
@@ -61,7 +62,7 @@ class PointerType(types.Type):
 
 
 def _words(type_: Any) -> int:
-    """Return the number of words in the table: those of a nested table, the address of a record, or
+    """Return the number of words in the table. A member is a nested table, the address of a record, or
     the address and lengths of an array."""
     if isinstance(type_, PointerType):
         return type_.words

@@ -4,8 +4,8 @@ loop.
 The twin of ``policies.preemption.LeastRemaining`` and ``make_room``. A ready task that does not fit
 replaces the runs with the most remaining time or service, if each of them has more left than the
 task needs there. Among runs of equal weight, the one that ends last always has the most left, so
-there is a heap per weight. To find the runs that must stop, the search removes them from copies of
-their nodes, one by one.
+there is a heap per weight. To find the runs that must stop, the search removes one run after the
+other from copies of the nodes.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ def next_doomed(r: RoomSearch) -> int:
 
 @inner
 def _free(s: State, r: RoomSearch, kind: int, run: int) -> None:
-    """Remove a run from the copies of its nodes."""
+    """Remove a run from the copies of the nodes that it runs on."""
     held = int64(s.tasks[s.runs[run].task].kind)
     hold = s.runs[run].first
     while hold >= 0:

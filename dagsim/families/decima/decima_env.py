@@ -29,6 +29,7 @@ from dagsim.families.spark.codecs import Observation, PaddedStages
 from dagsim.families.spark.scenario import SparkScenario
 from dagsim.families.spark.spark_executors import ExecutorMove, Launch
 from dagsim.model.streams import stream
+from dagsim.text import count_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -276,4 +277,7 @@ def _lines(simulation: SparkKernel) -> Iterator[str]:
 def _headline(simulation: SparkKernel) -> str:
     cluster, episode = simulation.cluster, simulation.episode
     done = f", mean completion time {episode.mean_jct_s:.1f} s" if len(episode.jct_s) else ""
-    return f"{cluster.now_ms / 1000:.1f} s: {len(cluster.jobs)} jobs in the system, {len(episode.jct_s)} done{done}"
+    return (
+        f"{cluster.now_ms / 1000:.1f} s: {count_of(len(cluster.jobs), 'job')} in the system, "
+        f"{len(episode.jct_s)} done{done}"
+    )

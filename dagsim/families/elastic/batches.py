@@ -1,7 +1,7 @@
 """Training jobs with growing batches, so that their rates change from epoch to epoch.
 
-The rules are those of the 120 jobs that Shockwave's authors ran on 32 GPUs (Zheng et al., NSDI
-2023; the workloads in their repository, MIT licence). They fix the epochs at which a batch changes,
+The rules come from the 120 jobs that Shockwave's authors ran on 32 GPUs (Zheng et al., NSDI 2023).
+The workloads are in their repository (MIT licence). They fix the epochs at which a batch changes,
 instead of measuring gradients.
 """
 
@@ -62,7 +62,8 @@ _CRITICAL: Mapping[str, Mapping[int, int]] = {
     "LM": {5: 10, 10: 10, 20: 10, 40: 10, 80: 10},
     "Recommendation": {512: 30, 1024: 30, 2048: 40, 4096: 10, 8192: 10},
 }
-"""With Accordion: number of epochs at the beginning that keep the first batch, by model and batch."""
+"""With Accordion: number of epochs at the beginning that keep the first batch, by model and
+batch."""
 _CRITICAL_PART = 0.3
 """With Accordion: the part of a job that keeps the first batch, whatever the model."""
 _LATER_CRITICAL: Mapping[str, Sequence[tuple[int, int]]] = {

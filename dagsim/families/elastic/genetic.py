@@ -1,8 +1,8 @@
 """Pollux's policy (OSDI 2021): a genetic search for the allocation with the best mean speedup.
 
 A candidate gives each job (row) some replicas on each node (column). Its fitness is the harmonic
-mean of the jobs' speedups over their fair share. The speedup of a job that would restart is reduced
-by the share of its time that restarts have cost it.
+mean of the jobs' speedups over their fair share. If a job would restart, its speed-up is reduced by
+the share of time that restarts have cost so far.
 
 Based on Pollux: the fitness, the limits and the operators are as published. The published search is
 NSGA-II with the size of the cluster as its second objective; here the cluster's size is fixed, and
@@ -36,7 +36,7 @@ class SearchedJob(Protocol):
 
     @property
     def restarts(self) -> int:
-        """Number of starts after the first; -1 before that."""
+        """Number of starts after the first, or -1 before that."""
         ...
 
     @property
@@ -46,7 +46,7 @@ class SearchedJob(Protocol):
 
     @property
     def goodput(self) -> GoodputModel | None:
-        """The goodput model fitted to the job's runs so far; None before the first start."""
+        """The goodput model fitted to the job's runs so far, or None before the first start."""
         ...
 
     @property

@@ -34,7 +34,8 @@ class BatchLimits(NamedTuple):
 
 
 class GradientNoise(NamedTuple):
-    """The squared norm of the true gradient, and the variance of its estimate, at the initial batch."""
+    """The squared norm of the true gradient, and the variance of the estimated gradient, at the initial
+    batch size."""
 
     square: float
     variance: float
@@ -48,7 +49,8 @@ class GradientNoise(NamedTuple):
 
 
 class StepMeasurement(NamedTuple):
-    """One measured iteration without accumulation; ``sync_s`` of its ``step_s`` were communication."""
+    """One measured iteration without accumulation. It took ``step_s``, of which ``sync_s`` were
+    communication."""
 
     nodes: int
     replicas: int

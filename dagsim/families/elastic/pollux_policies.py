@@ -9,7 +9,8 @@ from dagsim.families.elastic.training_jobs import ElasticJob, split_batch
 
 
 class AttainedServiceQueues:
-    """Tiresias (NSDI 2019) with two queues: a job leaves the first when it has run long enough.
+    """Tiresias (NSDI 2019) with two queues. A job leaves the first queue when it has run long
+    enough.
 
     Each queue is in order of entry. A job that fits starts even if one before it does not fit. Jobs
     run with the GPUs and the batch that their users requested.
@@ -57,9 +58,8 @@ class AttainedServiceQueues:
 
 
 class OptimusOracle:
-    """Optimus (EuroSys 2018) with true step times and true remaining iterations.
-
-    Each job gets one GPU; then each GPU goes to the job whose remaining time it shortens most. Jobs
+    """Optimus (EuroSys 2018) with true step times and true remaining iterations. First, each job
+    gets one GPU. Then each further GPU goes to the job whose remaining time it shortens most. Jobs
     run with the batch that their users requested.
     """
 
@@ -68,7 +68,8 @@ class OptimusOracle:
         return job.batch
 
     def allocate(self, now_s: int, jobs: dict[str, SteppedJob], cluster: EqualNodes) -> Allocations:
-        """Choose numbers of GPUs; a job whose number does not change keeps its nodes."""
+        """Choose the number of GPUs of each job. A job whose number does not change keeps its
+        nodes."""
         counts = {name: int(place < cluster.gpus) for place, name in enumerate(jobs)}
         gains = {name: self._gain_s(jobs[name], 1) if count else 0.0 for name, count in counts.items()}
         for _ in range(cluster.gpus - sum(counts.values())):
@@ -85,14 +86,14 @@ class OptimusOracle:
         return allocations
 
     def _gain_s(self, job: SteppedJob, replicas: int) -> float:
-        """Return the seconds that the job would save with one more replica; 0 if it may not have
+        """Return the seconds that the job would save with one more replica, or 0 if it may not have
         more."""
         if replicas >= job.most_replicas(job.job.batch):
             return 0.0
         return (self._step_s(job, replicas) - self._step_s(job, replicas + 1)) * self._iterations_left(job)
 
     def _iterations_left(self, job: SteppedJob) -> float:
-        """Return the number of iterations after the current epoch; 1 in the last epoch."""
+        """Return the number of iterations after the current epoch, or 1 in the last epoch."""
         profile, epoch = job.job.profile, job.training.epoch + 1
         if epoch >= profile.application.epochs:
             return 1.0

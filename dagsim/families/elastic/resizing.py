@@ -49,7 +49,7 @@ def elastic_job_of(
 
 
 class _ElasticTask:
-    """An elastic task in the system, with what policies need to know about it.
+    """An elastic task in the system, with the facts that policies need.
 
     ``piece`` is the part of the task that is waiting or running; ``run`` is its run, or None while
     it is waiting. ``starts`` counts how often this policy has started the task.
@@ -82,7 +82,7 @@ class _ElasticTask:
 
     @property
     def restarts(self) -> int:
-        """Number of starts after the first; -1 before that."""
+        """Number of starts after the first, or -1 before that."""
         return self.starts - 1
 
     @property
@@ -98,7 +98,7 @@ class _ElasticTask:
         return min(self.elastic.most, batch // self.limits.local_min)
 
     def restart_factor(self, now: float, restart_s: float) -> float:
-        """Return the share of the task's time that would be productive after one more restart; 1 if
+        """Return the share of the task's time that would be productive after one more restart, or 1 if
         the task is young.
         """
         age_s = now - self.arrival_s
@@ -551,7 +551,7 @@ def _configurations(nodes: _NodesByType) -> tuple[Configuration, ...]:
 
 @lru_cache(maxsize=4096)
 def _model_goodputs(model: GoodputModel, options: tuple[Configuration, ...]) -> np.ndarray:
-    """Return the model's goodput on each configuration; 0 if even its largest batch is too small."""
+    """Return the model's goodput on each configuration, or 0 if even its largest batch is too small."""
     goodputs = np.zeros(len(options))
     allowed = [at for at, one in enumerate(options) if one.gpus * model.limits.local_min <= model.limits.largest]
     if allowed:
@@ -569,8 +569,9 @@ def _largest_group(domains: Sequence[int], of_type: _Nodes) -> int:
 def _goodputs(
     task: _ElasticTask, options: tuple[Configuration, ...], nodes: _NodesByType, *, sia: bool = False
 ) -> np.ndarray:
-    """Return the goodput of the task on each configuration. It is 0 outside the task's range, on more
-    GPUs per node than were measured, and on more nodes of a type than one of its domains contains.
+    """Return the goodput of the task on each configuration. It is 0 outside the task's range, on
+        more GPUs per node than were measured, and on more nodes of a GPU type than a domain
+        contains.
 
     For ``sia``, goodput is relative to the smallest, and very small where the task may not run yet.
     """
@@ -598,7 +599,7 @@ def _goodputs(
 
 def _asked_goodput(task: _ElasticTask, type_: str, asked: int, options: Sequence[Configuration]) -> float:
     """Return the goodput with the GPUs that the user requested, on as few nodes of a type as
-    possible; infinite if the task cannot run there."""
+    possible, or infinite if the task cannot run there."""
     model = task.training.model(type_)
     if model is None:
         return float(asked) if task.training.runs_on(type_) else inf
@@ -633,7 +634,7 @@ def _held(run: Run | None) -> list[tuple[int, int]]:
 
 
 def _present(task: _ElasticTask, options: Sequence[Configuration], view: ClusterView) -> int | None:
-    """Return the index of the task's configuration; None if the task is waiting."""
+    """Return the index of the task's configuration, or None if the task is waiting."""
     if task.run is None:
         return None
     gpu, held = view.gpu_types[task.run.type], _held(task.run)
@@ -675,9 +676,9 @@ def _moves(
     wanted: Mapping[int, Configuration | None],
     nodes: _NodesByType,
 ) -> dict[int, Placement | None]:
-    """Return the placements of all tasks whose configuration changes; None for tasks that stop. A task
-    that already has its configuration keeps its GPUs, unless the other tasks on this type would
-    then not fit.
+    """Return the placements of all tasks whose configuration changes, or None for tasks that stop.
+    A task that already has its configuration keeps its GPUs, unless the other tasks on this type
+    would then not fit.
     """
     moves: dict[int, Placement | None] = {}
     for type_, of_type in nodes.items():

@@ -31,7 +31,7 @@ class SteppedJob:
         self.restart_left_s = 0
         self.attained_gpu_s = 0
         self.restarts = -1
-        """Number of starts after the first; -1 before that."""
+        """Number of starts after the first, or -1 before that."""
         self.end_s: int | None = None
 
     @property

@@ -64,7 +64,7 @@ class GoodputTraining:
     """The progress of a task by goodput models (``TrainingModel``), in samples at the efficiency of
     the initial batch. The task is done after ``samples``.
 
-    ``models`` are by GPU type; the empty name stands for all others. The batch is always the best
+    ``models`` are by GPU type. The empty name represents all other types. The batch is always the best
     for the placement.
 
     Raises:
@@ -126,7 +126,7 @@ class GoodputProgress:
         return self.model(gpu) is not None
 
     def model(self, gpu: str) -> GoodputModel | None:
-        """Return the goodput model that policies may use for a GPU type; None if the task cannot run
+        """Return the goodput model that policies may use for a GPU type, or None if the task cannot run
         there.
         """
         return self.task.models.get(gpu) or self.task.models.get("")
@@ -210,7 +210,7 @@ class Training:
 
     @property
     def goodput(self) -> GoodputModel | None:
-        """The model fitted to the iterations so far; None before the first."""
+        """The model fitted to the iterations so far, or None before the first."""
         if self._model is None and self.noise is not None:
             throughput = fit_throughput(list(self.measured.values()))
             self._model = GoodputModel(throughput, self.noise, self.job.profile.limits)
@@ -221,7 +221,7 @@ class Training:
         return not self._speeds or gpu in self._speeds
 
     def model(self, gpu: str) -> GoodputModel | None:
-        """Return the goodput model for a GPU type according to the iterations so far; None before the
+        """Return the goodput model for a GPU type according to the iterations so far, or None before the
         first one, or if the job cannot run there.
         """
         model, speed = self.goodput, self._speeds.get(gpu, 1.0)

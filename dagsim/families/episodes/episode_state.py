@@ -1,5 +1,5 @@
-"""The arrays of an episode: the state of the simulation, and the indexes from which observations and
-rewards are read.
+"""The arrays of an episode: the state of the simulation, and the indexes from which observations
+and rewards are read.
 
 An episode is a simulation that stops wherever there is a choice (``play``). Everything that
 changes during an episode is in arrays whose sizes never change, so that starting or forking an
@@ -75,7 +75,8 @@ IN_SYSTEM = record_type(f8="until_s ready_s left done_s wide_s work_s", i8="task
 the completion. ``wide_s`` and ``work_s`` are its GPU-seconds left as ``eft-wait`` and ``srpt-work``
 count them, unless they are ``stale``."""
 LISTED = record_type(i8="kind listed seen")
-"""A demand class or a profile, which has a ``kind``. ``seen`` and ``listed`` are those of ``GROUP``."""
+"""A demand class or a profile, which has a ``kind``. ``seen`` and ``listed`` have the same meaning
+as in ``GROUP``."""
 HEADS = record_type(f8="key seconds", i8="first shortest")
 """The ``first`` ready task of a profile on a type (-1 if there is none) with its key, and the
 ``shortest`` task with its seconds."""

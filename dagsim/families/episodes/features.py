@@ -1,6 +1,6 @@
-"""The observations of an episode. They are the same as those of ``codecs.candidates`` with ``heads``,
-and of ``codecs.relative`` with its unit-free features: columns are filled in the same order and are
-equal bit for bit.
+"""The observations of an episode. They are the same as those of ``codecs.candidates`` with
+``heads``, and of ``codecs.relative`` with its unit-free features: columns are filled in the same
+order and are equal bit for bit.
 
 Everything is computed in float64 and stored as float32. Where ``candidates`` reads a type's row
 back, it reads float32, and so does this module.
@@ -21,7 +21,7 @@ from dagsim.families.learning.codecs.pool import STATIC
 from dagsim.families.learning.codecs.relative import TASK_FEATURES
 
 FIXED, MOVING, SHOWN = 1 + len(STATIC), 10, len(Candidates.gpu_features)
-"""Columns of a row: constant ones, those that change, and those of the type."""
+"""Columns of a row: constant features, changing features, and features of the GPU type."""
 CLIP = 3.0
 """As in ``codecs.candidates``: bound on the absolute value of logarithms of ratios."""
 LOWEST, HIGHEST = exp(-CLIP), exp(CLIP)
@@ -165,7 +165,8 @@ def _ends_s(e: EpisodeState, kind: int, task: int) -> tuple[float, float, float]
 
 @inner
 def eta_s(e: EpisodeState, kind: int, type_: int) -> float:
-    """Return the seconds until a demand class fits on a type; they are computed once per observation."""
+    """Return the seconds until a demand class fits on a type; they are computed once per
+    observation."""
     if e.eta_s[kind, type_] < 0:
         s = e.state
         if not s.may[kind, type_]:
@@ -180,7 +181,8 @@ def eta_s(e: EpisodeState, kind: int, type_: int) -> float:
 
 @inner
 def _job_left(e: EpisodeState, job: int) -> float:
-    """Return the logarithm of the seconds that the job's unfinished tasks take on their fastest types."""
+    """Return the logarithm of the seconds that the job's unfinished tasks take on their fastest
+    types."""
     s = e.state
     if s.jobs[job].left != e.jobs[job].tasks_left:
         total = 0.0
@@ -193,10 +195,10 @@ def _job_left(e: EpisodeState, job: int) -> float:
 
 
 PROPOSED = 1 + len(TASK_FEATURES)
-"""The column that marks the proposal of the reference; those of the type follow."""
+"""The column that marks the proposal of the reference. The features of the type follow it."""
 _WORK_RANK, _SECONDS_RANK = PROPOSED - 2, PROPOSED - 1
 _RELATIVE_CLIP = 4.0
-"""As in ``codecs.relative``: bound on the absolute value of its logarithms."""
+"""Bound on the absolute value of logarithms, as in ``codecs.relative``."""
 
 
 @inner

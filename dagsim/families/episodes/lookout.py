@@ -77,7 +77,7 @@ class Follower(NamedTuple):
     depth: int = 0
 
 
-class Attempt(NamedTuple):
+class FirstChoice(NamedTuple):
     """A first choice (a row of the choices, ``WAIT`` or ``AS_PROPOSED``), and the source of the later
     choices.
     """
@@ -164,7 +164,7 @@ class Lookout:
         place = int(np.searchsorted(self._first, task, "right")) - 1
         return self._jobs[place], task - self._first[place], type_
 
-    def costs(self, trials: Sequence[Attempt], futures: int) -> np.ndarray:
+    def costs(self, trials: Sequence[FirstChoice], futures: int) -> np.ndarray:
         """Return (trials, futures) float64: the sum of the completion times of all jobs, for each
         trial in each of the first ``futures`` futures.
         """

@@ -1,4 +1,4 @@
-"""A policy that simulates the consequences of its choices before it makes one, with future arrivals
+"""A policy that simulates the consequences of each choice before it decides. Future arrivals are
 drawn from the recent past.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dagsim.errors import ConfigError
-from dagsim.families.episodes.lookout import ArrivedJob, Attempt, Follower, Lookout
+from dagsim.families.episodes.lookout import ArrivedJob, FirstChoice, Follower, Lookout
 from dagsim.families.episodes.playout import AS_PROPOSED, WAIT, ScorerNet
 from dagsim.families.episodes.proposals import BY_TASK, BY_WORK, SRPT
 from dagsim.families.episodes.side_by_side import compiled_codec
@@ -182,15 +182,17 @@ class SearchMemory:
         newest = max(self.columns)
         if newest != self._compared and self._affordable(len(search.players)):
             self._compared = newest
-            self._followed = self._better([Attempt(AS_PROPOSED, player) for player in search.players], self._followed)
+            self._followed = self._better(
+                [FirstChoice(AS_PROPOSED, player) for player in search.players], self._followed
+            )
         follow = search.players[self._followed]
         first = proposals[self._followed]
-        trials = [Attempt(first, follow)]
-        trials += [Attempt(choice, follow) for choice in dict.fromkeys(proposals) if choice != first]
+        trials = [FirstChoice(first, follow)]
+        trials += [FirstChoice(choice, follow) for choice in dict.fromkeys(proposals) if choice != first]
         if search.net is not None:
-            trials.append(Attempt(agents, follow._replace(depth=search.depth)))
+            trials.append(FirstChoice(agents, follow._replace(depth=search.depth)))
             if agents != first:
-                trials.append(Attempt(agents, follow))
+                trials.append(FirstChoice(agents, follow))
         choice = trials[self._better(trials, 0) if len(trials) > 1 else 0].first
         if choice == WAIT:
             return None if view.running else own
@@ -205,7 +207,7 @@ class SearchMemory:
         search, cost = self._search, max(self.outlook.plays / self._trials, 1.0) * trials
         return search.futures if self._left >= search.futures * cost else int(self._left >= cost)
 
-    def _better(self, trials: list[Attempt], own: int) -> int:
+    def _better(self, trials: list[FirstChoice], own: int) -> int:
         """Return the trial with the lowest cost, or ``own`` if that cost is not significantly lower
         than the cost of ``own``.
         """

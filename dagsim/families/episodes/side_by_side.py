@@ -283,8 +283,8 @@ class EpisodeBatch(NamedTuple):
     """
 
     tokens: np.ndarray
-    """(rows, F) float32: one row per choice, episode by episode; if waiting is allowed, it is the
-    last row of its episode."""
+    """(rows, F) float32: one row per choice, episode by episode. If waiting is allowed, it is the last
+    row of the episode."""
     context: np.ndarray
     """(N, C) float32."""
     gpus: np.ndarray
@@ -489,8 +489,8 @@ class CompiledEpisodes:
         self.now_s[to] = self.now_s[number]
 
     def advance(self, which: np.ndarray, choices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Carry out a choice in each of the episodes ``which``, given as a row of its last
-        observation, and continue to the next choice.
+        """Carry out a choice in each of the episodes ``which``, and continue to the next choice. A
+        choice is the index of a row in the episode's last observation.
 
         Returns (N,) float64 rewards, and (N,) bool: True for episodes that are over. Both are views
         that the next call overwrites.

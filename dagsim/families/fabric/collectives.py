@@ -48,8 +48,8 @@ _TREE_S, _TREE_NET_S = 28e-6, 50e-6
 
 @dataclass(frozen=True, slots=True)
 class GroupTraffic:
-    """The traffic of groups of ranks in a step. A group has ``size`` ranks, ``stride`` apart. All groups
-    send at once, ``gb`` GB per rank; a pipeline sends as much backward as forward.
+    """The traffic of groups of ranks in a step. A group has ``size`` ranks, ``stride`` apart. All
+    groups send at once, ``gb`` GB per rank; a pipeline sends as much backward as forward.
 
     Raises:
         ModelError: A number is out of range.
@@ -173,8 +173,8 @@ class _Plan(NamedTuple):
 
 
 def exchange(traffic: StepTraffic, members: Sequence[Member], routing: Routing, nvlink: float) -> Exchange:
-    """Return the traffic of a step between ``members``, in the order of their ring; ``nvlink`` is
-    in bytes per second."""
+    """Return the traffic of a step between ``members``, which are in the order of the ring.
+    ``nvlink`` is in bytes per second."""
     size = traffic.gb * 1e9
     ranks = sum(member.ranks for member in members)
     if ranks < 2:

@@ -96,8 +96,9 @@ class Explicit:
 
 @dataclass(frozen=True, slots=True)
 class TreeSwitch:
-    """A switch with nodes or switches below it. ``bandwidth_gb_s`` is the bandwidth of its link
-    upward; by default the sum of the links below, divided by the tree's ``oversubscription``."""
+    """A switch with nodes or switches below it. ``bandwidth_gb_s`` is the bandwidth of the link
+    upward. The default is the sum of the links below, divided by the tree's
+    ``oversubscription``."""
 
     name: str
     nodes: tuple[str, ...] = ()
@@ -115,7 +116,7 @@ class Tree:
     bandwidth_gb_s: float = 48.0
     """Bandwidth of each node's link and direction."""
     oversubscription: float = 1.0
-    """Total bandwidth below a switch divided by that of its link upward."""
+    """Total bandwidth below a switch divided by the bandwidth of the link upward."""
     latency_s: float = 0.0
     """Latency of each link."""
     levels_up: tuple[str, ...] = ()

@@ -1,4 +1,5 @@
-"""Fat trees: levels of switches, with several routes upward and routing by destination (D-mod-k)."""
+"""Fat trees: levels of switches, with several routes upward and routing by destination
+(D-mod-k)."""
 
 from __future__ import annotations
 
@@ -61,7 +62,8 @@ class FatTree:
         check_hosts("fat_tree", prod(down), names)
         links: list[Link] = []
         number: dict[tuple[int, int, int, bool], int] = {}
-        """Number of a link by level and position of its lower end, port there, and direction."""
+        """Number of a link, by the level and the position of the lower end, the port there, and the
+        direction."""
         for level in range(len(down)):
             for below in range(self._nodes(level)):
                 for port in range(up[level] * count[level]):

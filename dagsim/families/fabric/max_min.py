@@ -56,7 +56,7 @@ class LinkFlow:
         self.ends_s = inf
         """Time in seconds at which the flow ends if its rate does not change."""
         self.number = -1
-        """Position in the order in which flows started; -1 before."""
+        """Position in the order in which flows started, or -1 before."""
         self.bottleneck = _CAP
 
     @property
@@ -104,8 +104,8 @@ class SharedLinks:
             self._alone.append(flow)
 
     def adopt(self, flow: LinkFlow) -> None:
-        """Add a copy of a flow in progress without changing it. Sums depend on the order of their
-        terms, so flows stay in the order of their starts.
+        """Add a copy of a flow in progress without changing it. Floating-point sums depend on the
+        order of the terms, so flows stay in the order in which they started.
         """
         self._started = max(self._started, flow.number + 1)
         for link in flow.route:
@@ -150,7 +150,7 @@ class SharedLinks:
 
     def update(self, now: float) -> list[LinkFlow]:
         """Set the rates and ends of all flows that are affected by the changes since the last call.
-        Return the flows whose rate has changed, in the order of their starts.
+        Return the flows whose rates have changed, in the order in which they started.
         """
         others = []
         for flow in self._alone:

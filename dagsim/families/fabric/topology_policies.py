@@ -1,5 +1,5 @@
-"""Placement rules that use the levels of the network (``ClusterView.levels``), and policies based on
-them.
+"""Placement rules that use the levels of the network (``ClusterView.levels``), and policies based
+on them.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ def _grouped(rooms: Iterable[_Domain], domains: Sequence[int]) -> list[_Domain]:
 
 
 def _tightest(domains: Iterable[_Domain], needed: int) -> _Domain | None:
-    """Return the domain with the smallest sufficient capacity, or the first of several; None if no
+    """Return the domain with the smallest sufficient capacity, or the first of several, or None if no
     domain is sufficient.
     """
     enough = [domain for domain in domains if domain[0] >= needed]
@@ -181,7 +181,7 @@ BLOCK = SegmentsInBlocks()
 
 
 def _blocks(view: ClusterView, request: Request | None) -> tuple[Sequence[int], list[Sequence[int]]] | None:
-    """Return the block of each node, and the domains on the levels below; None if the network has no
+    """Return the block of each node, and the domains on the levels below, or None if the network has no
     levels.
     """
     heights = {level.name: height for height, level in enumerate(view.levels)}
@@ -406,7 +406,7 @@ class Defrag(EasyOnNodes):
         yield from super().decide(view)
 
     def _clearing(self, view: ClusterView, task: TaskState) -> _Clearing | None:
-        """Return the cheapest moves that give ``task`` a smaller domain than it finds now; None if
+        """Return the cheapest moves that give ``task`` a smaller domain than it finds now, or None if
         no moves pay off."""
         placement, demand, machines = self._place(view, task), task.demand, view.machines.list
         type_ = by_speed(task, None)[0] if placement is None else machines[placement[0].node].type

@@ -1,4 +1,5 @@
-"""Back-tests: forecasts made at past times from what was known then, compared with what happened."""
+"""Back-tests: forecasts made at past times from what was known then, compared with what
+happened."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from dagsim.config.schema import Config
 from dagsim.errors import InputError, SimulationError
 from dagsim.families.forecast.calibration import Outcomes, calibrated, censoring_weights, pooled
 from dagsim.families.forecast.futures import Player, QueueState, policy_of, starts_by
-from dagsim.families.forecast.job_log import JobLog, read_sacct_log
+from dagsim.families.forecast.job_log import JobLog, read_log
 from dagsim.families.forecast.members import Forecaster, Past, is_long
 from dagsim.families.forecast.queue_rows import KINDS, SCORED, QueueLog, Rows, outcomes_of, read_queue_log, rows_of
 from dagsim.families.forecast.scores import CEILING, LEVELS, Score, crps, log_wait, ratio, score
@@ -39,7 +40,8 @@ _MOST_CHUNK = 16
 _WARM_UP = 0.1
 _REFUTED_S = 300.0
 _MANY_CENSORED = 0.05
-"""Share of forecasts without a start above which scores with inverse-censoring weights are added."""
+"""Share of forecasts without a start above which scores with inverse-censoring weights are
+added."""
 _NOW = log1p(60.0)
 _HORIZONS = np.log1p([*HORIZONS.values()][:-1])
 
@@ -57,8 +59,8 @@ def read_backtest(config: Config, path: Path, policy: str | None) -> tuple[JobLo
         InputError: The log cannot be read, or has no starts.
     """
     scenario, file, queue = cluster_scenario_of(config), config.trace(), None
-    if (file.format or format_of(path, file.options)) == "sacct":
-        log = read_sacct_log(path, file.options)
+    log = read_log(path, file.options, file.format or format_of(path, file.options))
+    if log is not None:
         listings = [listing for name in _LISTINGS if (listing := path / name).is_file()] if path.is_dir() else []
         queue = read_queue_log(listings[0]) if listings else None
     else:
@@ -230,7 +232,8 @@ def run_backtest(
 
 
 class Backtest:
-    """Forecasts, their calibrated and pooled versions, and the scores of all methods on the same rows."""
+    """Forecasts, their calibrated and pooled versions, and the scores of all methods on the same
+    rows."""
 
     def __init__(self, forecasts: Forecasts, log: JobLog) -> None:
         self.forecasts = forecasts
@@ -404,7 +407,7 @@ class Backtest:
 
     @property
     def best_baseline(self) -> str | None:
-        """The simple baseline with the lowest raw CRPS, apart from Slurm's own estimates; None if
+        """The simple baseline with the lowest raw CRPS, apart from Slurm's own estimates, or None if
         there is none.
         """
         losses = {name: self.scores(self.raw[name]).crps_log for name in _SIMPLE if name in self.raw}

@@ -34,7 +34,7 @@ class Outcomes(NamedTuple):
 
     @property
     def y(self) -> np.ndarray:
-        """(n,) logarithm of the wait from the forecast to the start; NaN if there was no start."""
+        """(n,) logarithm of the wait from the forecast to the start, or NaN if there was no start."""
         logs: np.ndarray = np.where(self.started, np.log1p(np.maximum(self.seen_s - self.t, 0.0)), np.nan)
         capped: np.ndarray = np.minimum(logs, CEILING)
         return capped

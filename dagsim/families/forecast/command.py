@@ -28,6 +28,7 @@ from dagsim.cli.options import (
     expand_options,
 )
 from dagsim.cli.shared import audited, experiment, trace_at, with_own_site
+from dagsim.text import count_of
 
 if TYPE_CHECKING:
     from dagsim.config.schema import Config
@@ -221,7 +222,11 @@ def _forecast(
     if plan is None or names or output.page is not None:
         answers["jobs"] = queue = _refined(lambda early: question.answers(names, early), queue_grid, output.watched)
         if missing := sorted(names - {row.job for row in queue.rows} - {job.job for job in queue.without}):
-            raise InputError(f"{state}: job {missing[0]} is not waiting in this snapshot")
+            waiting = [*(row.job for row in queue.rows), *(job.job for job in queue.without)]
+            raise InputError(
+                f"{state}: job {missing[0]} is not waiting in this snapshot, which has "
+                f"{count_of(len(waiting), 'other waiting job')}"
+            )
         if queue.without:
             say(f"{state.name}: {without_sentence(queue.without)}", err=True)
     if output.page is not None:
@@ -303,7 +308,7 @@ def _refined(
         return latest
     for number, latest in enumerate(answers, 1):
         if watched:
-            say(f"answer {number}: {len(latest.rows):,} jobs, {basis(latest)}", err=True)
+            say(f"answer {number}: {count_of(len(latest.rows), 'job')}, {basis(latest)}", err=True)
     return latest
 
 

@@ -22,6 +22,7 @@ from dagsim.families.forecast.texts import span
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.state import TaskState
 from dagsim.systems.cluster.waits import Present, ReachedLimit, Standing
+from dagsim.text import count_of
 
 _SOONER_S = 60.0
 """Least gain of a change that is worth its words."""
@@ -453,8 +454,8 @@ def _ahead(present: Present, task: TaskState, listing: dict[str, Listed], log: J
 def _turn(ahead: Ahead, partition: str) -> str:
     """Describe which jobs are ahead of a job."""
     where = f" of the partition {partition}" if partition else ""
-    jobs = f"{ahead.same_group:,} job{'s' if ahead.same_group > 1 else ''}{where}"
-    others = f"{ahead.others:,} job{'s' if ahead.others > 1 else ''} of partitions that share its nodes"
+    jobs = f"{count_of(ahead.same_group, 'job')}{where}"
+    others = f"{count_of(ahead.others, 'job')} of partitions that share its nodes"
     if not ahead.same_group:
         return f"waits for its turn: {others} {'are' if ahead.others > 1 else 'is'} ahead of it"
     are = "are" if ahead.same_group > 1 else "is"

@@ -4,7 +4,7 @@ from dagsim.family import Entry, Family
 
 FAMILY = Family(
     "when waiting jobs will start",
-    needs=("slurm", "web"),
+    needs=("web",),
     adds={
         "services": (
             Entry("forecast_snapshot", ".forecast_page:forecast_snapshot"),

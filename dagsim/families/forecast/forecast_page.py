@@ -130,7 +130,7 @@ def _bands(rows: Sequence[tuple[str, Sequence[float]]]) -> str:
             f'<rect class="runs critical" x="{median - 1:.1f}" y="{y + 1}" width="3" height="14"/></g>'
         )
     head = "The 90% band, the 50% band and the median of the time until the start; the scale is logarithmic."
-    more = [f"The first {_MOST_BANDS} of {len(rows):,} jobs."] if len(rows) > _MOST_BANDS else []
+    more = [f"The first {_MOST_BANDS} of {count_of(len(rows), 'job')}."] if len(rows) > _MOST_BANDS else []
     picture = _svg(_WIDTH, height, head, "".join(lines)) if shown else element("p", "Nothing waits.")
     return picture + notes([head, *more] if shown else [])
 
@@ -154,7 +154,7 @@ def _reliability(points: Sequence[tuple[float, float]], count: int) -> str:
     drawn = " ".join(at(level, share) for level, share in points)
     lines.append(f'<polyline class="edge critical" points="{drawn}"/>')
     head = (
-        f"Across: the level of a quantile. Up: the share of the {count:,} rows that started no "
+        f"Across: the level of a quantile. Up: the share of the {count_of(count, 'row')} that started no "
         "later. If the forecasts are reliable, the curve lies on the diagonal; above it they are "
         "too late, below it too early."
     )

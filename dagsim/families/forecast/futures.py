@@ -7,22 +7,18 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
-from math import e, floor, inf, log2
+from math import floor, inf
 from typing import Any
 
 import numpy as np
 
+from dagsim import services
 from dagsim.config.schema import Config
 from dagsim.errors import Stalled
 from dagsim.experiment.simulate import make_policy
 from dagsim.families.forecast.job_log import JobLog
 from dagsim.families.forecast.past_waits import RunTimes, classes_of
-from dagsim.families.slurm.multifactor import SlurmMultifactor
-from dagsim.families.slurm.slurm_backfill import load_compiled
-from dagsim.families.slurm.slurm_priority import Asked, Capacity, PriorityBook, PrioritySettings
-from dagsim.families.slurm.slurm_rules import PastUse
-from dagsim.model import Cluster, NodeReservation, QueueTree, Start, Wait
-from dagsim.model.arithmetic import ordered_sum
+from dagsim.model import NodeReservation, QueueTree, Start, Wait
 from dagsim.systems.cluster.kernel import ClusterKernel
 from dagsim.systems.cluster.models.runtime import Estimates
 from dagsim.systems.cluster.past import jobs_at
@@ -42,7 +38,6 @@ _YOUNG_S = 14 * 86400.0
 _BLOCK_S = 3600.0
 _MANY_SEARCHES = 500_000
 """Number of futures times jobs times nodes from which loading Slurm's compiled backfill pays off."""
-_MOST_DOUBLINGS = 500.0
 
 
 class Future(Enum):
@@ -77,7 +72,7 @@ class QueueState:
 
     @property
     def eligible_s(self) -> np.ndarray:
-        """(n,) float64: the time since which each waiting job could start; infinite if it cannot
+        """(n,) float64: the time since which each waiting job could start, or infinite if it cannot
         yet."""
         seen_s = self.log.eligible_s[self.waiting]
         return np.where(seen_s <= self.t, seen_s, inf)
@@ -101,8 +96,8 @@ class QueueState:
 
 
 def run_times_at(log: JobLog, ended: Iterable[int], into: RunTimes) -> RunTimes:
-    """Add ended jobs, given by index in the log, in the order of their ends. Requeued runs are left out,
-    because nobody knows how long they would have run.
+    """Add ended jobs, given by index in the log, in the order of their ends. Requeued runs are left
+    out, because nobody knows how long they would have run.
     """
     for job in ended:
         if log.requeued[job]:
@@ -115,74 +110,6 @@ def run_time_classes(log: JobLog, job: int) -> list[tuple[str, object]]:
     """Return the classes of run times to which a job belongs, from wide to narrow."""
     array = log.array[job]
     return classes_of(log.user[job], float(log.limit_s[job]), "" if array == log.jobs.ids[job] else array)
-
-
-class Usage:
-    """Usage of accounts before the forecast, for policies with fair shares: the amounts that the site
-    billed, or else the amounts that its partitions and QOS would bill.
-    """
-
-    def __init__(self, log: JobLog, cluster: Cluster, queues: QueueTree) -> None:
-        sums = [ordered_sum(getattr(node, name) for node in cluster.nodes) for name in ("cpus", "memory_gb", "gpus")]
-        book = PriorityBook(PrioritySettings(), queues, Capacity(len(cluster.nodes), *sums))
-        amounts = [log.jobs.asked(name) * log.jobs.instances for name in ("cpus", "memory_gb", "gpus")]
-        qos = [""] * len(log) if log.jobs.qos is None else log.jobs.qos.tolist()
-        rows = zip(log.account, log.user, log.partition, qos, *[column.tolist() for column in amounts], strict=True)
-        asked = [
-            Asked(user, part, quality, 0.0, None, 1.0, cpus, memory_gb, gpus, 0.0)
-            for account, user, part, quality, cpus, memory_gb, gpus in rows
-        ]
-        charged = log.billing * np.array([book.quality(terms.qos).usage_factor for terms in asked])
-        self._rate = np.where(np.isnan(charged), [book.rate(terms) for terms in asked], charged)
-        self._names, self._of = np.unique(
-            [f"{account or 'default'}/{user}" for account, user in zip(log.account, log.user, strict=True)],
-            return_inverse=True,
-        )
-        self._amounts = dict(zip(("cpus", "memory_gb", "gpus"), amounts, strict=True))
-        owners = zip(log.account, log.user, qos, log.partition, strict=True)
-        self._groups, self._group = np.unique(["\t".join(owner) for owner in owners], return_inverse=True)
-        self._half_life_s = float(queues.scheduler.get("half_life_s", 14 * _DAY_S))
-        self._log = log
-
-    def at(self, state: QueueState, zero_s: float) -> dict[str, float]:
-        """Return the billed seconds by ``account/user`` of the jobs that had ended at the time of a
-        state, as if the usage had occurred by ``zero_s`` and decayed from then on. Running jobs are
-        charged from their own starts.
-        """
-        ended, used_s, _ = self._ended(state, zero_s)
-        total = np.bincount(self._of[ended], self._rate[ended] * used_s, len(self._names))
-        return {str(name): amount for name, amount in zip(self._names, total.tolist(), strict=True) if amount > 0}
-
-    def by_resource(self, state: QueueState, zero_s: float) -> list[PastUse]:
-        """Return the same usage as seconds of each resource, by account, user, QOS and partition."""
-        ended, used_s, full_s = self._ended(state, zero_s)
-        sums = {
-            (name, of): np.bincount(self._group[ended], column[ended] * seconds, len(self._groups)).tolist()
-            for name, column in self._amounts.items()
-            for of, seconds in (("full", full_s), ("decayed", used_s))
-        }
-        uses = []
-        for at, owner in enumerate(self._groups):
-            account, user, qos, partition = str(owner).split("\t")
-            full, decayed = ({name: sums[name, of][at] for name in self._amounts} for of in ("full", "decayed"))
-            if any(full.values()):
-                uses.append(PastUse(account, user, qos, partition, full, decayed))
-        return uses
-
-    def _ended(self, state: QueueState, zero_s: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the indices of jobs that had ended, and the seconds that they ran, with decay and in
-        full.
-        """
-        log, t = self._log, state.t
-        ended = np.flatnonzero((log.start_s <= t) & (log.end_s <= t))
-        begin_s, end_s, life_s = log.start_s[ended], log.end_s[ended], self._half_life_s
-        if life_s:
-            per_s = log2(e) * life_s
-            grown = np.exp2(np.minimum((end_s - zero_s) / life_s, _MOST_DOUBLINGS))
-            used_s = per_s * (grown - np.exp2(np.minimum((begin_s - zero_s) / life_s, _MOST_DOUBLINGS)))
-        else:
-            used_s = end_s - begin_s
-        return ended, used_s, end_s - begin_s
 
 
 class Player:
@@ -198,7 +125,10 @@ class Player:
         self._cycle_s = float(queues.scheduler.get("bf_interval_s", 30.0)) if queues and queues.scheduler else 0.0
         """Time between two cycles of the scheduler: a job that could start now but has not starts
         at the next cycle. Other policies decide at once."""
-        self._usage = None if queues is None or not queues.scheduler else Usage(log, scenario.cluster, queues)
+        self._usage: Any = None
+        """What users had used before, if the policy's priorities depend on that."""
+        if queues and queues.scheduler and (past_usage := services.past_usage.offered()):
+            self._usage = past_usage(log, scenario.cluster, queues)
 
     def of(self, log: JobLog) -> Player:
         """Return the same player for another log."""
@@ -248,7 +178,7 @@ class Player:
             yield from (np.full(len(state.waiting), inf) for _ in range(futures))
             return
         if self._usage is not None and futures * len(groups) * len(self._estimated.cluster.nodes) > _MANY_SEARCHES:
-            load_compiled()
+            services.load_searches()
         scene = _Scene(self._estimated, state)
         horizon_s = _MOST_HORIZON_S if kind is not Future.ARRIVALS else state.horizon_s
         streams = rng.spawn(futures)
@@ -300,8 +230,8 @@ class Player:
         """Return a kernel that begins with the state of a scene, and the policy."""
         queues = _on_clock(self._estimated.queues, scene.zero_s, scene.state.t)
         scenario = replace(self._estimated, workload=list(jobs.jobs()), begins_s=scene.begins_s, queues=queues)
-        policy = make_policy(scenario, self._policy, 0)
-        if self._usage is not None and isinstance(policy, SlurmMultifactor):
+        policy: Any = make_policy(scenario, self._policy, 0)
+        if self._usage is not None and hasattr(policy, "past_usage"):
             policy.past_usage, policy.past_use = scene.usage(self._usage)
         return scenario.kernel(0), policy
 
@@ -339,7 +269,7 @@ class Player:
 
     def planned_start(self, state: QueueState, place: int) -> tuple[float, tuple[str, ...]]:
         """Return the seconds until the job at a place of ``state.waiting`` starts, and its nodes, if
-        all jobs run to their limits and no further jobs arrive; infinite if it does not start
+        all jobs run to their limits and no further jobs arrive, or infinite if it does not start
         within a week.
         """
         scene, rng = _Scene(self._estimated, state), np.random.default_rng(0)
@@ -451,7 +381,7 @@ _NEVER_S = 10 * _WEEK_S
 
 def starts_by(scenario: ClusterScenario, policy: str, jobs: JobArrays) -> np.ndarray:
     """Return (n,): the seconds at which the jobs in a log start under a policy that uses their limits
-    as estimates; NaN for jobs that never start.
+    as estimates, or NaN for jobs that never start.
     """
     limits = np.full(jobs.tasks, np.nan) if jobs.estimate is None else jobs.estimate
     asked = replace(jobs, estimate=np.where(np.isnan(limits), _WEEK_S, limits), observed_start_s=None)
@@ -497,10 +427,10 @@ class _Scene:
             self.since_s, self.elapsed_s = self.since_s[there], self.elapsed_s[there]
             self._eligible_s = self._eligible_s[there]
             self._releases = np.flatnonzero(np.isinf(eligible_s[there])).tolist()
-        self._past: tuple[Mapping[str, float], Sequence[PastUse]] | None = None
+        self._past: tuple[Mapping[str, float], Sequence[Any]] | None = None
         self.targets = log.jobs.ids[state.waiting].tolist()
 
-    def usage(self, usage: Usage) -> tuple[Mapping[str, float], Sequence[PastUse]]:
+    def usage(self, usage: Any) -> tuple[Mapping[str, float], Sequence[Any]]:
         """Return the usage before the state, as billed and by resource, computed once."""
         if self._past is None:
             self._past = usage.at(self.state, self.zero_s), usage.by_resource(self.state, self.zero_s)

@@ -115,7 +115,7 @@ def _times(demand: Demand, share: float) -> Demand:
 
 def _scaled(count: int, amount: float, size: float) -> tuple[int, float] | None:
     """Return the number of instances of a smaller job, and the share of its resources that each
-    instance keeps; None if the job cannot be divided.
+    instance keeps, or None if the job cannot be divided.
     """
     if count * size == int(count * size) and count > 1:
         return int(count * size), 1.0

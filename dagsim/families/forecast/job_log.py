@@ -4,33 +4,25 @@ known."""
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import nan
 from pathlib import Path
-from typing import Any, NamedTuple
-from zoneinfo import ZoneInfo
+from typing import Any
 
 import numpy as np
 
 from dagsim.errors import TraceError
-from dagsim.families.slurm.accounting import COLUMNS, array_ids, resources, sacct_tables, state
-from dagsim.families.slurm.sacct import Sacct, unfolded
-from dagsim.families.slurm.submission import begin_after_s, options_of
 from dagsim.model import UNLIMITED_S
-from dagsim.traces import TraceOptions
-from dagsim.traces.chunks import Table, tables_of
-from dagsim.traces.fields import Dirty
-from dagsim.traces.report import ReadReport
-from dagsim.traces.sites import readable_hosts
+from dagsim.traces import TraceOptions, reader
 from dagsim.traces.source import Source
-from dagsim.traces.times import moment_s
 from dagsim.traces.trace import Trace
 from dagsim.workload.arrays import JobArrays, Labels, objects
 
 _PART = re.compile(r"^([^/]+/[^/]+)/\d+$")
 """The id of a part of a workload, ``namespace/name/0``."""
-_BILLING = re.compile(r"(?:^|,)billing=(\d{1,15})(?:,|$)")
+ACCOUNTING = "sacct"
+"""The format of the accounting records that go with a snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +40,9 @@ class JobLog:
     start_s: np.ndarray
     """(n,) float64, NaN for a job that never started."""
     end_s: np.ndarray
-    """(n,) float64: end of the run, or of the wait of a job that never started; NaN if unknown."""
+    """(n,) float64: end of the run, or of the wait of a job that never started, or NaN if unknown."""
     eligible_s: np.ndarray
-    """(n,) float64: when the job could start; NaN if it never could."""
+    """(n,) float64: when the job could start, or NaN if it never could."""
     begin_s: np.ndarray
     """(n,) float64: earliest start that the user requested."""
     parents: Sequence[tuple[str, ...]]
@@ -62,12 +54,14 @@ class JobLog:
     ends_s: float
     """The end of the log."""
     limited: np.ndarray
-    """(n,) bool: True if the log states a time limit below a year; else ``limit_s`` is an assumption."""
+    """(n,) bool: True if the log states a time limit below a year; else ``limit_s`` is an
+    assumption."""
     billing: np.ndarray
-    """(n,) float64: what the site charges per second of a run, known once the run starts; NaN if
+    """(n,) float64: what the site charges per second of a run, known once the run starts, or NaN if
     the log does not state it."""
     requeued: np.ndarray
-    """(n,) bool: True for a run after which its job waited again, which is a later entry with the same id."""
+    """(n,) bool: True for a run after which its job waited again, which is a later entry with the
+    same id."""
     user: Sequence[str] = field(default=())
     account: Sequence[str] = field(default=())
     partition: Sequence[str] = field(default=())
@@ -82,7 +76,7 @@ class JobLog:
 
     @property
     def run_s(self) -> np.ndarray:
-        """(n,) float64: how long each job ran; NaN if it did not run or its end is unknown."""
+        """(n,) float64: how long each job ran, or NaN if it did not run or its end is unknown."""
         seconds: np.ndarray = self.end_s - self.start_s
         return seconds
 
@@ -204,202 +198,18 @@ def read_snapshot(trace: Trace) -> tuple[JobLog, float]:
     return replace(log, array=array, begin_s=begin_s, limited=limited, ends_s=t), t
 
 
-class _Row(NamedTuple):
-    id: str
-    submit_s: float
-    eligible_s: float
-    begin_s: float
-    start_s: float
-    end_s: float
-    parents: tuple[str, ...]
-    nodes: tuple[str, ...]
-    billing: float
-    line: int
-    """Number of its line, as ``Source.where`` takes it."""
-    known_s: float
-    """When the job could start, as Slurm knew in the end; NaN if it never could."""
-    asked: list[str]
-    requeued: bool = False
-
-
-class _Requests(Sacct):
-    """Reads rows of accounting as if their jobs were still waiting."""
-
-    name = "requests of sacct"
-
-    def __init__(self, rows: Collection[_Row]) -> None:
-        self._rows = rows
-
-    def tables(self, source: Source, report: ReadReport, options: TraceOptions) -> Iterator[Table]:
-        report.rows += len(self._rows)
-        return tables_of(source, len(COLUMNS), ((row.line, row.asked) for row in self._rows))
-
-
-def read_sacct_log(path: Path, options: TraceOptions) -> JobLog:
-    """Read Slurm's accounting (a file, or a folder of files).
-
-    Every submission is kept, including jobs cancelled while waiting. A job that was
-    requeued is one submission per attempt, so its earlier waits and runs count, too. Requests are
-    read as if the jobs were still waiting, so that the resources, nodes, partitions and priorities
-    that they got later do not leak in. Limits are those in the accounting.
+def read_log(path: Path, options: TraceOptions, format: str = ACCOUNTING) -> JobLog | None:
+    """Read a log in a format that states every submission, including those cancelled while waiting;
+    None for other formats.
 
     Raises:
-        TraceError: There is no accounting, or nothing in it can be used.
+        TraceError: The log cannot be read, or nothing in it can be used.
     """
-    rows = _by_own_id(_rows(Source(path), options))
-    if not rows:
-        raise TraceError(f"{path}: no job has a submission time")
-    trace = Trace(Source(path), _Requests(rows.values()), replace(options, demand="requested", limit=None))
-    jobs = trace.unscaled()
-    read_rows = [rows[id] for id in jobs.ids.tolist()]
-    ids = objects([row.id for row in read_rows])
-    if jobs.request is not None:
-        requests = [
-            request if request is None or not request.array else replace(request, array=id.partition("_")[0])
-            for request, id in zip(jobs.request.tolist(), ids.tolist(), strict=True)
-        ]
-        jobs = replace(jobs, request=Labels.of(requests))
-    jobs = replace(jobs, ids=ids)
-    log = JobLog.of(replace(jobs, observed_start_s=np.zeros(len(jobs))), trace.meta["origin_s"])
-    end_s = np.array([row.end_s for row in read_rows])
-    start_s = np.array([row.start_s for row in read_rows])
-    return replace(
-        log,
-        start_s=start_s,
-        end_s=end_s,
-        eligible_s=np.array([row.eligible_s for row in read_rows]),
-        begin_s=np.array([row.begin_s for row in read_rows]),
-        parents=[row.parents for row in read_rows],
-        nodes=Labels.numbered([row.nodes for row in read_rows]),
-        array=objects([row.id.partition("_")[0] for row in read_rows]),
-        billing=np.array([row.billing for row in read_rows]),
-        requeued=np.array([row.requeued for row in read_rows], bool),
-        ends_s=float(np.nanmax(np.concatenate([end_s, start_s, log.submit_s]))),
-    )
-
-
-def _by_own_id(rows: Iterable[_Row]) -> dict[str, _Row]:
-    """Return the rows by ids that no two of them share. The last row of a job keeps its id, and each
-    earlier one takes a number that no job has. Of several rows for one submission, the last one counts.
-    """
-    by_id: dict[str, dict[float, _Row]] = {}
-    for row in rows:
-        by_id.setdefault(row.id, {})[row.submit_s] = row
-    bases = [id.partition("_")[0] for id in by_id]
-    free = max([int(base) for base in bases if base.isdecimal()], default=0)
-    named: dict[str, _Row] = {}
-    for (id, submitted), base in zip(by_id.items(), bases, strict=True):
-        *earlier, last = _attempts([submitted[submit_s] for submit_s in sorted(submitted)])
-        for row in earlier:
-            free += 1
-            own = f"{free}{id.removeprefix(base)}"
-            row.asked[COLUMNS.index("JobID")] = own
-            named[own] = row
-        named[id] = last
-    return named
-
-
-def _attempts(rows: Sequence[_Row]) -> list[_Row]:
-    """Return the rows of one id, in order of submission, with those marked that were requeued. A job
-    that was requeued is eligible when Slurm says so, a few minutes later. An id that is used again much
-    later, or by another user, belongs to another job.
-    """
-    marked = [rows[0]]
-    for row in rows[1:]:
-        before = marked[-1]
-        again = row.asked[_USER] == before.asked[_USER] and row.submit_s <= before.end_s + _DAY_S
-        if again:
-            marked[-1] = before._replace(requeued=True)
-            row = row._replace(eligible_s=max(row.submit_s, row.known_s), begin_s=max(row.submit_s, row.known_s))
-        marked.append(row)
-    return marked
-
-
-_USER = COLUMNS.index("User")
-_DAY_S = 86400.0
-
-
-def _rows(source: Source, options: TraceOptions) -> Iterator[_Row]:
-    zone = options.zone()
-    report = ReadReport()
-    for table in sacct_tables(source, report, options.delimiter, options.named_columns()):
-        table = unfolded(table, zone, report)
-        moments = {name: table.texts(COLUMNS.index(name)) for name in ("Submit", "Eligible", "Start", "End")}
-        for place, line in enumerate(table.line.tolist()):
-            fields = dict(zip(COLUMNS, table.fields(place), strict=True))
-            fields |= {name: texts[place] for name, texts in moments.items()}
-            id = fields["JobID"] or fields["JobIDRaw"]
-            if "." in id.partition("[")[0] or "+" in id:
-                continue
-            try:
-                yield from _read(id, fields, zone, line)
-            except Dirty:
-                continue
-
-
-def _read(id: str, fields: dict[str, str], zone: ZoneInfo | None, number: int) -> Iterator[_Row]:
-    """Yield the jobs of a row: one job, or the tasks of an array that never ran.
-
-    Raises:
-        Dirty: A time or a list of resources cannot be read.
-    """
-    times = {name: moment_s(fields[name], name, zone) for name in ("Submit", "Eligible", "Start", "End")}
-    submit_s = times["Submit"]
-    if submit_s is None:
-        return
-    word = state(fields["State"])
-    nowhere = fields["NodeList"].lower() == "none assigned"
-    ran = word != "PENDING" and times["Start"] is not None and not nowhere
-    if fields["ReqTRES"] or fields["AllocTRES"]:
-        ran = ran and resources(fields["AllocTRES"]).is_stated
-    line = options_of(fields["SubmitLine"])
-    later_s = begin_after_s(line.get("begin", ""), submit_s, lambda text: moment_s(text, "begin", zone))
-    begin_s = submit_s + (later_s or 0.0)
-    parents = tuple(re.findall(r"(?<=:)\d+", line.get("dependency", "")))
-    eligible_s = begin_s
-    # otherwise, accounting may rewrite the dependency later
-    if parents or line.get("dependency") == "singleton" or not line:
-        known_s = times["Eligible"]
-        eligible_s = nan if known_s is None else max(submit_s, known_s)
-    end_s, start_s = times["End"], times["Start"] if ran else None
-    for own in array_ids(id):
-        yield _Row(
-            own,
-            submit_s,
-            eligible_s,
-            begin_s,
-            nan if start_s is None else max(start_s, submit_s),
-            nan if end_s is None else end_s,
-            parents,
-            readable_hosts(fields["NodeList"]) if ran else (),
-            float(charged[1]) if (charged := _BILLING.search(fields["AllocTRES"])) else nan,
-            number,
-            nan if times["Eligible"] is None else times["Eligible"],
-            _asked(own, fields, line, submit_s),
-        )
-
-
-def _asked(id: str, fields: dict[str, str], line: dict[str, str], submit_s: float) -> list[str]:
-    """Return the row of a job as if it were still waiting and would run to its limit."""
-    moment = repr(submit_s)
-    tres = fields["ReqTRES"] or fields["AllocTRES"]
-    counts = dict(re.findall(r"(?:^|,)(node|cpu)=(\d+)", tres))
-    row = fields | {
-        "JobID": id,
-        "State": "COMPLETED",
-        "Submit": moment,
-        "Eligible": moment,
-        "Start": moment,
-        "End": "",
-        "ElapsedRaw": "1",
-        "Elapsed": "",
-        "Suspended": "0",
-        "Restarts": "0",
-        "NodeList": "",
-        "AllocTRES": tres,
-        "AllocGRES": "",
-        "NNodes": counts.get("node", fields["ReqNodes"] or fields["NNodes"]),
-        "NCPUS": counts.get("cpu", fields["ReqCPUS"] or fields["NCPUS"]),
-        "Partition": line.get("partition") or fields["Partition"],
-    }
-    return [" ".join(row[name].split()) for name in COLUMNS]
+    read = getattr(reader(format), "submissions", None)  # Plug-ins may lack this method.
+    told = None if read is None else read(Source(path), options)
+    if told is None:
+        return None
+    log = JobLog.of(replace(told.jobs, observed_start_s=np.zeros(len(told.jobs))), told.origin_s)
+    ends_s = float(np.nanmax(np.concatenate([told.end_s, told.start_s, log.submit_s])))
+    columns = {name: column for name, column in told._asdict().items() if name not in ("jobs", "origin_s")}
+    return replace(log, ends_s=ends_s, **columns)

@@ -17,7 +17,7 @@ from dagsim.errors import InputError, NotRecognised, TraceError
 from dagsim.experiment.simulate import make_policy
 from dagsim.families.forecast.backtest import Backtest, Forecasts, forecasts_of
 from dagsim.families.forecast.futures import Future, Player, QueueState, policy_of, run_time_classes
-from dagsim.families.forecast.job_log import JobLog, read_sacct_log, read_snapshot
+from dagsim.families.forecast.job_log import JobLog, read_log, read_snapshot
 from dagsim.families.forecast.members import Forecaster, Past
 from dagsim.families.forecast.planned_jobs import PlannedJob, with_planned
 from dagsim.families.forecast.queue_rows import KINDS, Listed, Rows, read_reasons, rows_of
@@ -200,7 +200,7 @@ class Question(NamedTuple):
         listing = read_reasons(trace)
         remarks = _remarks(log, scenario.cluster) + _doubtful_reasons(listing, scenario.queues)
         if later := int(np.count_nonzero(log.submit_s > t)):
-            remarks.append(f"left out: {count_of(later, 'job', 'jobs')} submitted after the time of the snapshot")
+            remarks.append(f"left out: {count_of(later, 'job')} submitted after the time of the snapshot")
         if trace.report.dropped:
             remarks.append(str(trace.report))
         if history is not None:
@@ -236,7 +236,9 @@ def _stamp(path: Path) -> tuple[tuple[str, int, int], ...]:
 @lru_cache(maxsize=1)
 def _history(path: Path, options: TraceOptions, stamp: tuple[tuple[str, int, int], ...]) -> JobLog:
     """Read accounting records, which are read again only if their files have changed."""
-    return read_sacct_log(path, options)
+    log = read_log(path, options)
+    assert log is not None
+    return log
 
 
 def is_idle(state: Path) -> bool:
@@ -289,8 +291,9 @@ def _remarks(log: JobLog, cluster: Cluster) -> list[str]:
     remarks = []
     if 2 * len(unknown) > len(names):
         remarks.append(
-            f"{len(unknown):,} of the {len(names):,} nodes on which jobs run are not in the cluster of the "
-            f"configuration, such as {unknown[0]}. Is it another cluster? These jobs are placed by best fit"
+            f"jobs run on {count_of(len(names), 'node')}, of which the cluster of the configuration "
+            f"lacks {len(unknown):,}, "
+            f"such as {unknown[0]}. Is it another cluster? These jobs are placed by best fit"
         )
     return remarks
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from math import ceil
@@ -12,8 +13,9 @@ import numpy as np
 from dagsim.errors import ConfigError, InputError
 from dagsim.families.forecast.job_log import JobLog
 from dagsim.model import Cluster, Demand
-from dagsim.registry import nearest
+from dagsim.registry import choices, nearest
 from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.text import count_of
 from dagsim.traces.fields import Dirty, instant_s, memory_gb
 from dagsim.traces.sites import site_gpu
 from dagsim.traces.times import duration_s
@@ -54,8 +56,11 @@ class PlannedJob:
             key, equals, value = (word.strip() for word in part.partition("="))
             key = "time_limit" if key == "limit" else key
             if not equals or not value or key not in _KEYS or key in values:
-                why = "is given twice" if key in values else f"is not one of {', '.join(_KEYS)}{nearest(key, _KEYS)}"
-                wrong = f"{key!r} {why}" if equals and value else f"expected KEY=VALUE, got {part!r}"
+                wrong = f"there is no key {key!r}{choices(key, _KEYS, both=True)}"
+                if key in values:
+                    wrong = f"{key!r} is given twice"
+                if not equals or not value:
+                    wrong = f"expected KEY=VALUE, got {part!r}"
                 raise InputError(f"--job: {wrong}; example: gpus=8,type=H100,time_limit=12h")
             values[key] = value
         stated: dict[str, Any] = {key: _count(key, values[key]) for key in _COUNTS if key in values}
@@ -85,7 +90,9 @@ class PlannedJob:
             while self.gpus % nodes and nodes < self.gpus:
                 nodes += 1
         if self.gpus % nodes:
-            raise InputError(f"--job: {self.gpus} GPUs cannot be divided evenly among {nodes} nodes")
+            raise InputError(
+                f"--job: {count_of(self.gpus, 'GPU')} cannot be divided evenly among {count_of(nodes, 'node')}"
+            )
         return nodes, Demand(self.gpus // nodes, self.cpus / nodes, self.memory_gb / nodes, types)
 
     def run_s(self, runs_s: np.ndarray, other: PlannedJob) -> np.ndarray:
@@ -124,12 +131,14 @@ def _memory_gb(text: str) -> float:
 
 def _limit_s(text: str) -> float:
     """Parse a time limit such as ``12h``, or in Slurm's form ``1-12:00:00``."""
+    if re.fullmatch(r"[\d.]+", text):
+        raise InputError(f"--job: time_limit {text} has no unit; write {text}h, {text}m for minutes, or {text}s")
     try:
         limit_s = (duration_s(text, "limit") if ":" in text else instant_s("limit", text, 0.0, None)) or 0.0
     except (Dirty, ConfigError):
         limit_s = 0.0
     if not 1 <= limit_s <= 366 * _DAY_S:
-        raise InputError(f"--job: limit must be a time such as 12h or 1-12:00:00, up to a year, got {text!r}")
+        raise InputError(f"--job: time_limit must be a time such as 12h or 1-12:00:00, up to a year, got {text!r}")
     return limit_s
 
 

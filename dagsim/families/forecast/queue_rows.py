@@ -30,7 +30,7 @@ class Listed(NamedTuple):
 
     reason: str
     estimate_s: float
-    """The scheduler's own estimate of the start; NaN without one."""
+    """The scheduler's own estimate of the start, or NaN without one."""
     user: str = ""
     partition: str = ""
     after: tuple[str, ...] = ()
@@ -55,10 +55,10 @@ class QueueLog:
 
     times: list[float]
     listings: list[dict[str, Listed]]
-    """For each time, the waiting jobs by the number of their submission."""
+    """For each time, the waiting jobs by the number of the submission."""
 
     def latest(self, t: float) -> int:
-        """Return the index of the last listing at or before time ``t``; -1 if there is none."""
+        """Return the index of the last listing at or before time ``t``, or -1 if there is none."""
         return bisect_right(self.times, t) - 1
 
 
@@ -123,7 +123,7 @@ class Rows:
     kind: np.ndarray
     """(n,) int64: index into ``KINDS``."""
     estimate_s: np.ndarray
-    """(n,) float64: the scheduler's estimate of the start; NaN without one."""
+    """(n,) float64: the scheduler's estimate of the start, or NaN without one."""
     silent: Sequence[Silent] = ()
 
     def __len__(self) -> int:
@@ -217,7 +217,7 @@ def _follow(
     ended = set(log.array[: int(np.searchsorted(log.submit_s, t, "right"))].tolist()) - waiting - running.keys()
 
     def hurdle(other: str) -> tuple[int, str] | None:
-        """Return the kind and the reason if the end of a job is unknown; None if the simulation
+        """Return the kind and the reason if the end of a job is unknown, or None if the simulation
         determines it.
         """
         if other in silent:

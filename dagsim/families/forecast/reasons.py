@@ -1,9 +1,9 @@
 """Schedulers' reasons for a wait, and what each means for the start: the simulation covers it, the
 job waits for an event outside the simulation, or the job never starts under the present rules.
 
-Slurm's reasons are those in ``job_state_reason.c`` (24.11) and in older versions, with the
-sentences that squeue prints instead of some reasons; Kueue's are the messages of its conditions,
-and PBS's are the comments in ``qstat -f``.
+Slurm's reasons come from ``job_state_reason.c`` (24.11) and from older versions, together with the
+sentences that squeue prints instead of some reasons. Kueue's reasons are the messages of
+conditions, and those of PBS are the comments in ``qstat -f``.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ _DRAWS = 500
 
 
 class Score(NamedTuple):
-    """The scores of some rows; each interval is from the 5th to the 95th percentile."""
+    """The scores of some rows. Each interval extends from the 5th to the 95th percentile."""
 
     n: int
     coverage_90: float
@@ -50,8 +50,8 @@ def log_wait(seconds: np.ndarray) -> np.ndarray:
 
 
 def quantiles_of(sample: np.ndarray) -> np.ndarray:
-    """Return (n, 19): quantiles of a sample (R, n) of logarithms, which are the order statistics with
-    index ceil(level (R + 1)).
+    """Return (n, 19): quantiles of a sample (R, n) of logarithms, which are the order statistics
+    with index ceil(level (R + 1)).
     """
     ordered = np.sort(sample, axis=0)
     places = np.clip(np.ceil(LEVELS * (len(ordered) + 1) - 1e-9).astype(int) - 1, 0, len(ordered) - 1)

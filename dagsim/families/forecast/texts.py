@@ -34,7 +34,7 @@ def _interval(quantiles_s: Sequence[float]) -> str:
 
 def basis(answer: Prospect[Any]) -> str:
     """Describe the basis of a forecast: its futures, and the earlier times that calibrate it."""
-    several = f"{answer.futures:,} future{'s' if answer.futures > 1 else ''}"
+    several = count_of(answer.futures, "future")
     return f"{several}, calibrated at {answer.instants} earlier times" if answer.calibrated else several
 
 
@@ -75,7 +75,7 @@ def without_sentence(without: Sequence[WithoutForecast]) -> str:
     never = sum(job.kind == "never" for job in without)
     held = len(without) - never
     words = [
-        *([f"{count_of(never, 'job', 'jobs')} can never start under the present rules"] if never else []),
+        *([f"{count_of(never, 'job')} can never start under the present rules"] if never else []),
         *(
             [f"{count_of(held, 'job is held or waits', 'jobs are held or wait')} for other jobs or events"]
             if held
@@ -124,7 +124,8 @@ def shapes_sentences(rows: Sequence[ExpectedShape]) -> list[str]:
 
 
 def why_sentences(answer: Explanation) -> list[str]:
-    """Return the explanation of a wait as sentences: its cause, the jobs ahead, and what would help."""
+    """Return the explanation of a wait as sentences: its cause, the jobs ahead, and what would
+    help."""
     lines = [answer.sentence]
     if not (answer.agrees or answer.is_early):
         lines.append(f"By the rules of the site, it {answer.hindrance.words}.")
@@ -151,7 +152,7 @@ def why_sentences(answer: Explanation) -> list[str]:
 
 def _help(answer: Explanation) -> str:
     """Name the single change that lets a job start soonest."""
-    best, basis_ = answer.best, f"median of {answer.futures} futures"
+    best, basis_ = answer.best, f"median of {count_of(answer.futures, 'future')}"
     as_is = f"in {span(answer.median_s)}" if answer.median_s < inf else "in none of the futures of a week"
     if best is None:
         return f"As it is, it starts {as_is} ({basis_}); no single change that was tried is sooner."
@@ -159,8 +160,8 @@ def _help(answer: Explanation) -> str:
 
 
 def why_grids(answer: Explanation, top: int) -> Iterator[Grid]:
-    """Yield tables of the jobs ahead of a waiting job, of its priority, of the jobs that free what it
-    needs, and of the changes that were tried.
+    """Yield tables of the jobs ahead of a waiting job, of its priority, of the jobs that free what
+    it needs, and of the changes that were tried.
     """
     ahead = answer.ahead
     if ahead.jobs:
@@ -193,21 +194,31 @@ def near(entry: Mapping[str, Any]) -> list[str]:
     return ["-" if entry[name] is None else f"{entry[name]:.2f}" for name in WITHIN_S]
 
 
+_BASELINES = {
+    "slurm": "Slurm's estimates",
+    "history": "past waits",
+    "history_account": "past waits of account",
+    "qbets": "QBETS",
+    "limits_history": "limits and past waits",
+}
+"""Names of baselines in tables, where they differ from those in JSON."""
+
 PARTS = {"by_partition": "partition", "by_horizon": "median forecast"}
-"""The parts of the scored forecasts, and what each is called."""
+"""The parts of the scores in JSON, each with the heading of the column that names the parts."""
 
 
 def parts_grids(scores: Mapping[str, Any], names: Sequence[str] = tuple(PARTS)) -> Iterator[Grid]:
-    """Yield the scores of parts of the rows of a back-test: by partition, by the median forecast and by
-    kind. Slurm's own estimates and the best simple baseline stand beside the forecast."""
+    """Yield the scores of parts of the rows of a back-test: by partition, by the median forecast
+    and by kind. The scores of Slurm's own estimates and of the best simple baseline follow those of
+    the forecast."""
     for name in names:
         head = PARTS.get(name, "kind")
         cells = []
         for key, whole in scores[name].items():
             for of, entry in {"forecast": whole, **whole.get("baselines", {})}.items():
                 values = ["-" if entry[score] is None else f"{entry[score]:.2f}" for score in _SCORES]
-                cells.append((key or "all", of, f"{entry['n']:,}", *values, *near(entry)))
-        heads = (head, "", "rows", "coverage of 90%", "CRPS", "median error", *NEAR)
+                cells.append((key or "all", _BASELINES.get(of, of), f"{entry['n']:,}", *values, *near(entry)))
+        heads = (head, "", "rows", "coverage", "CRPS", "error", *NEAR)
         yield Grid(f"By {head}", heads, cells, texts=(0, 1))
 
 
@@ -215,10 +226,11 @@ _SCORES = ("coverage_90", "crps_log", "median_abs_log")
 
 
 def _near_sentence(scores: Mapping[str, Any]) -> str:
-    """Describe how many starts are near the medians of the forecast, of Slurm's estimates and of the
-    best baseline.
+    """Describe how many starts are near the medians of the forecast, of Slurm's estimates and of
+    the best baseline.
     """
-    rivals = {"Slurm's own estimates": "slurm", f"the baseline {scores['best_baseline']}": scores["best_baseline"]}
+    best = scores["best_baseline"]
+    rivals = {"Slurm's own estimates": "slurm", _BASELINES.get(best, str(best)): best}
     others = [
         f"{name} {', '.join(near(scores['baselines'][of]['raw']))}"
         for name, of in rivals.items()
@@ -230,27 +242,29 @@ def _near_sentence(scores: Mapping[str, Any]) -> str:
 
 def backtest_grid(scores: Mapping[str, Any]) -> Grid:
     """Return the table of scores of the forecast and of every baseline, on the same rows."""
-    entries = [("forecast", "", scores)]
+    entries = [("forecast", scores)]
     for name, kinds in scores["baselines"].items():
-        words = name.replace("_", " and " if name == "limits_history" else " of the ")
-        entries += [(words, kind, kinds[kind]) for kind in ("raw", "calibrated")]
+        words = _BASELINES.get(name, name)
+        entries += [(words, kinds["raw"]), (f"{words} *", kinds["calibrated"])]
     cells = []
-    for name, kind, entry in entries:
+    for name, entry in entries:
         is_point = not entry["coverage_90"]
         cells.append(
             (
                 name,
-                kind,
                 "-" if is_point else f"{entry['coverage_90']:.2f}",
                 f"{entry['crps_log']:.2f}",
                 f"{entry['median_abs_log']:.2f}",
                 *near(entry),
-                f"{entry['once']['crps_log']:.2f}",
                 f"{entry['ratio'][0]:.2f}" if "ratio" in entry else "",
             )
         )
-    heads = ("", "", "coverage of 90%", "CRPS", "median error", *NEAR, "CRPS, each once", "our CRPS / theirs")
-    notes = tuple(backtest_sentences(scores)[1:])
+    heads = ("", "coverage", "CRPS", "error", *NEAR, "ratio")
+    notes = (
+        "*: calibrated in the same way as the forecast. Coverage: share of starts in the 90% interval. Error: median "
+        "error of the median. Ratio: CRPS of the forecast / CRPS of this row.",
+        *backtest_sentences(scores)[1:],
+    )
     return Grid("Forecasts and baselines on the same rows", heads, cells, notes)
 
 

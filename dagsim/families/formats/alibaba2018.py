@@ -296,8 +296,8 @@ def _circular(parent: np.ndarray, child: np.ndarray, job: np.ndarray, upward: np
 
 
 def _work(start: np.ndarray, end: np.ndarray, graph: _Graph, floor_s: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return (n,) float64: the work of each task; and (n,) bool: True if the task ended before one of
-    its parents.
+    """Return (n,) float64, the work of each task, and (n,) bool, True if the task ended before one
+    of the parents.
     """
     begin, waiting = start.copy(), np.flatnonzero(np.diff(graph.waits))
     if len(waiting):

@@ -75,7 +75,7 @@ class CentreLog(Reader):
     gpus_of_node: ClassVar[float] = 0.0
     """GPUs per node, if the table does not state GPUs."""
     note: ClassVar[str] = ""
-    """What the table does not say."""
+    """Facts that the table does not contain."""
     uses = frozenset({"reference_gpu", "floor_s", "tenant"})
 
     def recognises(self, source: Source) -> bool:

@@ -118,7 +118,7 @@ def _parse(file: Source) -> _Document:
 
 
 def _bytes(size: str) -> float:
-    """Return the size of a file in bytes; 0 if it is unknown."""
+    """Return the size of a file in bytes, or 0 if it is unknown."""
     try:
         return max(0.0, finite_number(size, "size"))
     except Dirty:

@@ -143,7 +143,7 @@ def _kind(job_type: str, width: float, speeds: _Speeds) -> TaskKind:
 
 
 def _reference(rates: Mapping[str, float]) -> float:
-    """Return the steps per second on the reference type, or on the next type that has a rate; NaN
+    """Return the steps per second on the reference type, or on the next type that has a rate, or NaN
     without rates."""
     return next((rates[gpu] for gpu in map(canonical, map(str.upper, _GPUS)) if gpu in rates), nan)
 

@@ -150,7 +150,7 @@ def _files(task: dict[str, Any], sizes: dict[str, float], written: dict[str, flo
 
 
 def _bytes(size: Any) -> float:
-    """Return the size of a file in bytes; 0 if it is unknown."""
+    """Return the size of a file in bytes, or 0 if it is unknown."""
     try:
         return max(0.0, value(size, "size"))
     except Dirty:

@@ -19,7 +19,7 @@ import numpy as np
 from dagsim.errors import ConfigError
 from dagsim.families.gavel.round_ledger import Allocation, Allocator, GavelJob, Key, Situation
 from dagsim.model.arithmetic import ordered_sum
-from dagsim.registry import nearest
+from dagsim.registry import choices
 
 _PACKING_GAIN = 1.5
 """Sum of normalised rates above which FIFO packs two jobs."""
@@ -32,17 +32,18 @@ DOLLARS = {"V100-16": 2.48, "P100": 1.46, "K80": 0.45}
 _BISECTION_RATIO = 1.05
 """Ratio of the bounds at which Gavel's bisection of the total duration ends."""
 _DURATIONS_S = (100.0, 1e6)
-"""Bounds of the total duration with which it begins."""
+"""Bounds of the total duration with which the bisection begins."""
 _SLACK = 1e-9
-"""Relative room for rounding in a program that builds on the level of another."""
+"""Relative tolerance for rounding in a linear program that uses the level found by another one."""
 _RHO_RATIO = 1e-7
 """Ratio of the bounds at which the search for the lowest rho ends."""
 _MOST_STEPS = 60
 """Number of steps after which the interior-point method gives up."""
 _CENTRING = 0.3
-"""Least factor by which a step reduces the gap: steps of this size stay close to the central path."""
+"""Least factor by which a step reduces the gap: steps of this size stay close to the central
+path."""
 _CONVERGED = 1e-9
-"""Gap and residuals at which it ends."""
+"""Gap and residuals at which the interior-point method ends."""
 _CLOSE = 1e-7
 """Distance from HiGHS' optimum up to which its shares are taken."""
 _SAME_S = 1e-3
@@ -90,8 +91,9 @@ def _proportional(situation: Situation) -> dict[str, float]:
 
 
 class Fifo(_Rule):
-    """First come, first served: each job gets the fastest type with enough free GPUs, assigned again
-    at each solve. With ``pairs``, waiting jobs then join the running jobs with which they run best.
+    """First come, first served: each job gets the fastest type with enough free GPUs, assigned
+    again at each solve. With ``pairs``, waiting jobs then join the running jobs with which they run
+    best.
     """
 
     needs_priority = True
@@ -146,9 +148,9 @@ def _normalised(situation: Situation, first: GavelJob, second: GavelJob, type_: 
 
 
 class AlloXShares(_Rule):
-    """AlloX as Gavel implements it: waiting jobs are assigned to positions in the queues of all GPUs,
-    so that the sum of completion times is minimal. The first job in each queue starts, and keeps
-    its GPU until it ends.
+    """AlloX as Gavel implements it: waiting jobs are assigned to positions in the queues of all
+    GPUs, so that the sum of completion times is minimal. The first job in each queue starts, and
+    keeps its GPU until it ends.
 
     With ``gangs``, as in the extension by Shockwave's authors, a job with several GPUs also waits
     in the queue of one GPU. From the first time that it is placed, it gets 1 / GPUs of the time,
@@ -164,7 +166,7 @@ class AlloXShares(_Rule):
         self._oldest = oldest
         self._placed: dict[int, str] = {}
         self._shared: dict[int, str] = {}
-        """Jobs of several GPUs that had a place, with its type."""
+        """Jobs with several GPUs that have been placed, each with its GPU type."""
 
     def allocate(self, situation: Situation) -> Allocation:
         """Return the shares, each of which is 0 or 1 (or 1 / GPUs for gangs)."""
@@ -236,7 +238,7 @@ class _Program:
         self._bounds = np.array([1.0] * count + [float(situation.gpus[name]) for name in self.types])
 
     def best(self, gain: np.ndarray) -> np.ndarray | None:
-        """Return the shares with the largest sum of ``gain`` times share; None if HiGHS finds no
+        """Return the shares with the largest sum of ``gain`` times share, or None if HiGHS finds no
         solution.
         """
         return _solved(-gain, self._limits, self._bounds)[0]
@@ -244,9 +246,9 @@ class _Program:
     def highest(
         self, progress: Any, needs: np.ndarray, floors: np.ndarray | float = 0.0, *, middle: bool = True
     ) -> tuple[float, np.ndarray, np.ndarray]:
-        """Find the highest level such that the ``progress`` of each job is at least level x ``needs``
-        + ``floors``. Return the level, the shares (with ``middle``, from the middle of the optimal
-        set) and the dual value of each job's constraint.
+        """Find the highest level such that the ``progress`` of each job is at least level x
+        ``needs`` + ``floors``. Return the level, the shares (with ``middle``, from the middle of
+        the optimal set) and the dual value of each job's constraint.
         """
         column = np.concatenate([np.zeros(len(self._bounds)), needs])[:, None]
         limits = _stacked([[_stacked([[self._limits], [-progress]]), column]])
@@ -260,7 +262,7 @@ class _Program:
 
     def spread(self, floors: np.ndarray) -> np.ndarray | None:
         """Return shares that are far from all limits and give each job a rate of at least its
-        ``floors``; None if none are found.
+        ``floors``, or None if none are found.
         """
         limits, bounds = _stacked([[self._limits], [-self.rates]]), np.concatenate([self._bounds, -floors])
         return _middle(np.zeros(limits.shape[1]), limits, bounds, 0.0)
@@ -377,7 +379,8 @@ def _pair(situation: Situation, first: GavelJob, second: GavelJob, type_: str) -
 
 
 def _keys(situation: Situation, pairs: bool) -> list[Key]:
-    """Return the active jobs in order of arrival, then the pairs of jobs with equal numbers of GPUs."""
+    """Return the active jobs in order of arrival, then the pairs of jobs with equal numbers of
+    GPUs."""
     keys: list[Key] = [(number,) for number in situation.jobs]
     if pairs:
         jobs = sorted(situation.jobs.values(), key=lambda job: job.number)
@@ -386,9 +389,9 @@ def _keys(situation: Situation, pairs: bool) -> list[Key]:
 
 
 class MaxMin(_Rule):
-    """Least attained service: the lowest progress of any job is as high as possible. A job's progress
-    is its rate relative to the rate with proportional shares, divided by its weight and multiplied
-    by its number of GPUs.
+    """Least attained service: the lowest progress of any job is as high as possible. A job's
+    progress is its rate relative to the rate with proportional shares, divided by its weight and
+    multiplied by its number of GPUs.
     """
 
     def __init__(self, perf: bool = True, pairs: bool = False) -> None:
@@ -448,9 +451,10 @@ class FinishTimeFairness(_Rule):
         self.pairs = pairs
         self.fixed_order = perf or pairs
         self._isolated_s: dict[int, float] = {}
-        """Seconds that the work of each job until the last solve took on its own part."""
+        """Seconds that each job's work up to the last solve would have taken on the job's own
+        part."""
         self._last: dict[int, tuple[float, float]] = {}
-        """Steps left at the last solve, and the rate on its own part then."""
+        """Remaining steps at the last solve, and the job's rate on its own part at that time."""
 
     def allocate(self, situation: Situation) -> Allocation:
         """Return the shares."""
@@ -471,9 +475,9 @@ class FinishTimeFairness(_Rule):
 
 
 def _least_rho(program: _Program, age_s: np.ndarray, alone_s: np.ndarray, left: np.ndarray) -> np.ndarray:
-    """Return shares for which the largest rho, (age + left / rate) / alone, is lowest. For a given rho
-    each job needs a rate of left / (rho x alone - age), so bisection over a linear program finds
-    them.
+    """Return shares for which the largest rho, (age + left / rate) / alone, is lowest. For a given
+    rho each job needs a rate of left / (rho x alone - age), so bisection over a linear program
+    finds them.
     """
     # this lower bound itself is infeasible
     low, high, bounded = float(np.max(age_s / alone_s)), 1.0, False
@@ -496,7 +500,8 @@ def _least_rho(program: _Program, age_s: np.ndarray, alone_s: np.ndarray, left: 
 
 
 class TotalDuration(_Rule):
-    """Minimises the time until all jobs have ended, to within the ratio of Gavel's bisection (5%)."""
+    """Minimises the time until all jobs have ended, to within the ratio of Gavel's bisection
+    (5%)."""
 
     def __init__(self, perf: bool = True, pairs: bool = False) -> None:
         self.perf = perf
@@ -549,7 +554,8 @@ class SumOfRates(_Rule):
 
 
 class GivenShares(_Rule):
-    """Returns shares that were computed elsewhere, one set per solve; rows of zeros may be missing."""
+    """Returns shares that were computed elsewhere, one set per solve; rows of zeros may be
+    missing."""
 
     def __init__(self, like: Allocator, solves: Iterable[tuple[float, Allocation]]) -> None:
         self.fixed_order, self.needs_priority, self.pairs = like.fixed_order, like.needs_priority, like.pairs
@@ -572,8 +578,8 @@ class GivenShares(_Rule):
 
 
 def _on_reference(situation: Situation) -> Situation:
-    """Return the situation for a policy that does not distinguish types: on every type, each job has
-    its rate on the reference type.
+    """Return the situation for a policy that does not distinguish types: on every type, each job
+    has its rate on the reference type.
     """
     jobs = {}
     for number, job in situation.jobs.items():
@@ -614,6 +620,6 @@ def allocator(name: str) -> Allocator:
     """
     make = GAVEL_POLICIES.get(name)
     if make is None:
-        hint = nearest(name, GAVEL_POLICIES) or f"; known: {', '.join(GAVEL_POLICIES)}"
+        hint = choices(name, GAVEL_POLICIES)
         raise ConfigError(f"gavel: there is no policy {name!r}{hint}")
     return make()

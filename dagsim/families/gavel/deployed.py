@@ -1,6 +1,6 @@
-"""Gavel on a real cluster, with leases, based on the scheduler that Shockwave's authors ran (Zheng et
-al., NSDI 2023; the code is in their repository). ``scripts/validate_shockwave.py`` compares it with
-their measurements.
+"""Gavel on a real cluster, with leases, based on the scheduler that Shockwave's authors ran (Zheng
+et al., NSDI 2023; the code is in their repository). ``scripts/validate_shockwave.py`` compares it
+with their measurements.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Lease(NamedTuple):
 
     began_s: float
     left: float
-    """Steps left at its beginning."""
+    """Remaining steps at the beginning of the round."""
 
 
 class _Books(GavelLedger):
@@ -114,16 +114,16 @@ class DeployedGavel(Gavel):
         self._began_s, self._until_s = 0.0, inf
         """Beginning of the round and end of the phase (inf without tasks)."""
         self._present: dict[int, _Gpus] = {}
-        """GPUs of the tasks of the present round, by ``TaskState.order``."""
+        """GPUs of the tasks in the current round, by ``TaskState.order``."""
         self._next: dict[int, _Gpus] = {}
-        """Those of the next round, from the middle of the present one on."""
+        """GPUs of the tasks in the next round, from the middle of the current round onwards."""
         self._held: dict[int, _Gpus] = {}
         """GPUs on which each task last started."""
         self._leases: dict[int, _Lease] = {}
         self._saved_s: dict[int, float] = {}
-        """When each task has written its last checkpoint."""
+        """Time at which each task has written its last checkpoint."""
         self._free_s: dict[int, float] = {}
-        """When the last task on each GPU has done so."""
+        """Time at which the last task on each GPU has written its checkpoint."""
         self._changed: set[int] = set()
         """Tasks whose batch has changed since the last choice."""
 
@@ -168,8 +168,8 @@ class DeployedGavel(Gavel):
         yield Wait(min([self._until_s, *[time_s for time_s in self._free_s.values() if time_s > now]]))
 
     def _save(self, order: int, now: float) -> float:
-        """Let a task that has stopped, ended or paused write a checkpoint before other tasks use its
-        GPUs. Return the time at which the checkpoint is written.
+        """Let a task that has stopped, ended or paused write a checkpoint before other tasks use
+        its GPUs. Return the time at which the checkpoint is written.
         """
         saved_s = self._saved_s[order] = now + self._random.choice(self.save_s)
         self._free_s |= dict.fromkeys(self._held[order], saved_s)

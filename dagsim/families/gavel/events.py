@@ -1,6 +1,6 @@
-"""A policy based on Gavel (OSDI 2020): a linear program computes the share of its time that each task
-should spend on each GPU type, and rounds approximate these shares. Tasks can also start between
-rounds.
+"""A policy based on Gavel (OSDI 2020): a linear program computes the share of its time that each
+task should spend on each GPU type, and rounds approximate these shares. Tasks can also start
+between rounds.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ PRICE_PER_HOUR = {"A100-80": 5.0, "A100-40": 3.7, "V100-32": 2.5, "V100-16": 2.5
 
 
 class GavelEvents:
-    """Rounds that give each task its share of time on each type, as computed by a linear program.
+    """Rounds that give each task the share of time on each GPU type that a linear program computes.
 
     ``objective`` is one of three:
 
@@ -97,11 +97,12 @@ class GavelEvents:
         self._counted: dict[int, tuple[_Had, int]] = {}
         """For each counted run, the seconds of its task by type, and its type."""
         self._counted_s = 0.0
-        """Time until which they are counted."""
+        """Time until which the seconds of runs are counted."""
         self._new: dict[int, tuple[_Key, int]] = {}
-        """Task and type of runs that started since then; they count from the next decision on."""
+        """Task and type of the runs that have started since the last decision. They count from the
+        next one onwards."""
         self._gone: list[int] = []
-        """Runs that ended since then; they count until the next decision."""
+        """Runs that have ended since the last decision. They count until the next one."""
 
     def started(self, run: Run, now: float) -> None:
         """Add a run."""
@@ -223,7 +224,7 @@ class GavelEvents:
         return _used_shares(kinds, capacity, price if self.objective == "cost" else None)
 
     def _count(self, view: ClusterView) -> None:
-        """Add the time of the counted runs up to now."""
+        """Add the time that the counted runs have taken up to now."""
         now, until_s = view.now, self._counted_s
         for had, type_ in self._counted.values():
             had[type_] = had[type_] + now - until_s
@@ -254,8 +255,8 @@ class _Rival(NamedTuple):
 
 
 class WaitingTasks:
-    """The ready tasks that need GPUs, and those that do not. A preempted task can have several waiting
-    pieces.
+    """The ready tasks that need GPUs, and those that do not. A preempted task can have several
+    waiting pieces.
     """
 
     def __init__(self, machines: ClusterState) -> None:
@@ -295,8 +296,8 @@ class WaitingTasks:
         return [piece for piece in self._tasks.get(key, ()) if piece.waiting]
 
     def oldest(self, count: int = 0) -> list[TaskState]:
-        """Return the first ``count`` tasks by arrival, with one piece each; all tasks if ``count`` is
-        0.
+        """Return the first ``count`` tasks by arrival, with one piece each; all tasks if ``count``
+        is 0.
         """
         tasks = []
         for key in [-key for key in reversed(self._sorted[-count:])]:
@@ -316,8 +317,8 @@ class WaitingTasks:
 
 
 def by_throughput(seconds: tuple[float, ...], gpus: float) -> _Kind:
-    """Return a task's kind by its throughput on each type relative to its fastest type, to 9 decimals.
-    The kind does not depend on the remaining work.
+    """Return a task's kind by its throughput on each type relative to its fastest type, to 9
+    decimals. The kind does not depend on the remaining work.
     """
     left_s = [max(each_s, 1e-9) for each_s in seconds]
     best_s = min(left_s)

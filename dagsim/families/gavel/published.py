@@ -1,4 +1,5 @@
-"""Gavel as published: its rounds and its policies, on dagsim's kernel (Narayanan et al., OSDI 2020).
+"""Gavel as published: its rounds and its policies, on dagsim's kernel (Narayanan et al., OSDI
+2020).
 
 The policy keeps Gavel's own ledger (``round_ledger.py``), and starts and stops runs at the ends of
 its micro-tasks. ``scripts/validate_gavel.py`` compares the end times of all jobs with those in
@@ -95,11 +96,12 @@ class Gavel:
         self._type_of: dict[str, int] = {}
         """Index of each GPU type by name."""
         self._due: dict[int, _Due] = {}
-        """The micro-tasks of the present round, by ``TaskState.order``."""
+        """The micro-tasks in the current round, by ``TaskState.order``."""
         self._ends_s = -inf
-        """End of the present round."""
+        """Time at which the current round ends."""
         self._still_s = -inf
-        """Time until which the rounds after the present one change nothing; -inf if there are none."""
+        """Time until which the rounds after the present one change nothing, or -inf if there are
+        none."""
 
     @property
     def micro_tasks(self) -> Sequence[MicroTask]:
@@ -146,11 +148,12 @@ class Gavel:
             yield Wait(max(wake_s, self._still_s))
 
     def _still(self, view: ClusterView, ledger: GavelLedger, waiting: WaitingTasks) -> float:
-        """Return the time until which rounds change nothing; -inf if that is not long, or not certain.
+        """Return the time until which rounds change nothing, or -inf if that is not long, or not
+        certain.
 
         All tasks must run, each at a rate that only a decision can change. They must not be nearly
-        done, and the ledger must agree with the kernel about what they have left as well at the end of
-        that time as now, so that no round in between corrects it.
+        done, and the ledger must agree with the kernel about their remaining work, both now and at
+        the end of that time, so that no round in between corrects it.
         """
         runs = runs_by_task(view.running.values())
         held = [run for order in runs for run in runs[order]]
@@ -178,8 +181,9 @@ class Gavel:
     def _agrees(
         self, job: GavelJob, task: MicroTask, runs: Sequence[Run], time_s: float, past: int, lost_s: float
     ) -> bool:
-        """Return True if the ledger and the kernel agree about what a job has left at ``time_s``, when
-        ``past`` rounds are over, whatever the rounding errors, which in times add up to ``lost_s``.
+        """Return True if the ledger and the kernel agree about what a job has left at ``time_s``,
+        when ``past`` rounds are over, whatever the rounding errors, which in times add up to
+        ``lost_s``.
         """
         left = max([part_left(run, time_s) for run in runs]) * job.steps
         lost = lost_s * job.rate[task.type] + past * ulp(job.steps)
@@ -330,8 +334,8 @@ class _ModelledPairs:
 
 
 def _partner(view: ClusterView, task: MicroTask, order: int) -> Run | None:
-    """Return the run of the pair's other job if it is already running alone on its GPUs; None if there
-    is no such run.
+    """Return the run of the pair's other job if it is already running alone on its GPUs, or None if
+    there is no such run.
     """
     others = [run for run in view.running.values() if run.task.order in task.key and run.task.order != order]
     return others[0] if len(task.key) > 1 and others and not others[0].beside else None
@@ -344,12 +348,12 @@ class _Due(NamedTuple):
     latest_s: float
     """The time at which a run stops that should have ended by itself."""
     ends: bool
-    """True if the task should end with it."""
+    """True if the task should end with this micro-task."""
 
 
 def present_rate(view: ClusterView, task: TaskState, type_: int) -> float:
-    """Return the progress per second of an elastic task on a GPU type, on as few nodes as it fits on;
-    0 where it cannot run.
+    """Return the progress per second of an elastic task on a GPU type, on as few nodes as it fits
+    on; 0 where it cannot run.
     """
     assert task.training is not None
     gpu, asked = view.gpu_types[type_], task.task.instances

@@ -1,5 +1,5 @@
-"""Gavel's ledger: how much time each job has had on each GPU type, and the rounds that follow from it
-(Narayanan et al., OSDI 2020; based on the simulator that the authors published with the paper).
+"""Gavel's ledger: how much time each job has had on each GPU type, and the rounds that follow from
+it (Narayanan et al., OSDI 2020; based on the simulator that the authors published with the paper).
 
 Nothing in this module depends on dagsim's kernel. Times are in seconds, work is in steps, and rates
 are steps per second for a whole gang. Floating-point operations are in the same order as in Gavel,
@@ -28,7 +28,8 @@ _HUGE = 1e9
 _SHUFFLE_SEED = 5
 """Added to the seed of the run for the shuffling of GPU types."""
 _PERIOD = 4
-"""Number of equal rounds after which the increments of all sums repeat (``GavelLedger.pass_rounds``)."""
+"""Number of equal rounds after which the increments of all sums repeat
+(``GavelLedger.pass_rounds``)."""
 _FOR_EVER = 1 << 62
 
 
@@ -36,8 +37,8 @@ class PairRates(Protocol):
     """The rates of two jobs when they share a GPU."""
 
     def __call__(self, first: GavelJob, second: GavelJob, type_: str) -> tuple[float, float]:
-        """Return the steps per second of each of the two jobs on ``type_``; zeros if they do not fit
-        together.
+        """Return the steps per second of each of the two jobs on ``type_``; zeros if they do not
+        fit together.
         """
         ...
 
@@ -73,7 +74,7 @@ class MicroTask(NamedTuple):
     key: Key
     type: str
     steps: tuple[float, ...]
-    """Steps of each of its jobs."""
+    """Steps of each job in the round."""
     finish_s: float
 
 
@@ -129,7 +130,7 @@ class GavelLedger:
         self.jobs: dict[int, GavelJob] = {}
         self.allocation: Allocation = {}
         self.round: list[MicroTask] = []
-        """The micro-tasks of the present round, in the order in which they were chosen."""
+        """The micro-tasks in the current round, in the order in which they were chosen."""
         self._order = [name for name in order if name in self.gpus]
         self._shuffler = Random(seed + _SHUFFLE_SEED)
         self._had: dict[Key, dict[str, float]] = {}
@@ -159,8 +160,9 @@ class GavelLedger:
         self.must_solve = True
 
     def close_round(self, now_s: float, undone: Mapping[int, float] | None = None) -> list[tuple[int, float]]:
-        """Book the micro-tasks in the round that is ending. Return the jobs that are done, each with
-        the end of its last micro-task. ``undone`` has the planned steps that jobs did not complete.
+        """Book the micro-tasks in the round that is ending. Return the jobs that are done, each
+        with the end of its last micro-task. ``undone`` has the planned steps that jobs did not
+        complete.
         """
         done = []
         for task in sorted(self.round, key=lambda task: (-task.finish_s, task.key)):
@@ -205,12 +207,14 @@ class GavelLedger:
         return self.round
 
     def repeats(self) -> bool:
-        """Return True if the following rounds choose the same jobs for the same types, whatever their
-        priorities, until a job arrives, is nearly done or leaves, or the number of GPUs changes.
+        """Return True if the following rounds choose the same jobs for the same types, whatever
+        their priorities, until a job arrives, is nearly done or leaves, or the number of GPUs
+        changes.
 
-        This holds if no solve is due and, on each type in turn, all jobs fit that earlier types have
-        left over. Two cases never repeat. Where jobs compete, they take turns, and each turn is an
-        event. Where types are shuffled in each round, the random numbers have to be drawn one by one.
+        This holds if no solve is due and, on each type in turn, all jobs fit that earlier types
+        have left over. Two cases never repeat. Where jobs compete, they take turns, and each turn
+        is an event. Where types are shuffled in each round, the random numbers have to be drawn one
+        by one.
         """
         shuffled = not self.allocator.fixed_order and len(self._order) > 1
         if self.must_solve or self.pair_rates is not None or shuffled or len(self.round) < len(self.jobs):
@@ -228,9 +232,9 @@ class GavelLedger:
         return placed == {task.key: task.type for task in self.round}
 
     def pass_rounds(self, ends_s: float, until_s: float) -> float:
-        """Close the present round, which ends at ``ends_s``, and all following rounds that end before
-        ``until_s``, and return the end of the round that is then open. The rounds have to be equal
-        (``repeats``), and in none of them may a job have less left than the work of a round.
+        """Close the present round, which ends at ``ends_s``, and all following rounds that end
+        before ``until_s``, and return the end of the round that is then open. The rounds have to be
+        equal (``repeats``), and in none of them may a job have less left than the work of a round.
 
         Every sum gets the bits that it would get round by round, at a cost that grows with the
         logarithm of the number of rounds. Within a binade (between two powers of two), a sum is a
@@ -266,7 +270,8 @@ class GavelLedger:
         return max([task.finish_s for task in self.round])
 
     def _sums(self, ends_s: float) -> list[float]:
-        """Return everything that a round adds to: times, and the seconds and the steps of its jobs."""
+        """Return everything that a round adds to: times, and the seconds and the steps of its
+        jobs."""
         had = [self._had[task.key][task.type] for task in self.round]
         left = [self.jobs[task.key[0]].left for task in self.round]
         return [ends_s, self._round_ended_s, *self._worked.values(), *had, *left]
@@ -318,8 +323,8 @@ class GavelLedger:
         return share / part if part > 0 else share * _HUGE
 
     def _chosen(self) -> list[tuple[Key, str]]:
-        """Choose jobs and pairs for the next round and their types, highest priority first, as long as
-        they fit. Jobs that were not in the last solve take up GPUs but do not run.
+        """Choose jobs and pairs for the next round and their types, highest priority first, as long
+        as they fit. Jobs that were not in the last solve take up GPUs but do not run.
         """
         order = list(self._order)
         if not self.allocator.fixed_order:
@@ -358,8 +363,9 @@ class GavelLedger:
 
 
 def _repetitions(before: float, after: float, low: float, high: float) -> int:
-    """Return how often the change of a sum can be repeated without a change of its bits: while the sum
-    stays in its binade and between ``low`` and ``high``, if the change is an even multiple of the unit.
+    """Return how often the change of a sum can be repeated without a change of its bits: while the
+    sum stays in its binade and between ``low`` and ``high``, if the change is an even multiple of
+    the unit.
     """
     if before == after:
         return _FOR_EVER

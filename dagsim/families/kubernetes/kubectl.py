@@ -296,7 +296,7 @@ class _Reading:
             self.report.note("attempts of pods were followed by another attempt", self.source.where(located[0].place),
                              len(located) - len(last))  # fmt: skip
         fates = {piece.fate for piece in last}
-        if fates == {"waits"}:
+        if fates <= {"waits", "never ran"}:
             raise Dirty("that never ran")
         if not fates <= {"over", "failed"} and not self.options.keep_partial:
             raise Dirty(
@@ -391,8 +391,8 @@ def _of(entries: Sequence[_Found], fate: str) -> list[_Found]:
 
 
 def _counted(entries: Sequence[_Found]) -> Sequence[_Found]:
-    """Return the pod sets of the workloads if there are any, otherwise the pods, because a workload
-    stands for its pods.
+    """Return the pod sets of the workloads if there are any, because a workload represents its pods;
+    otherwise return the pods.
     """
     return [entry for entry in entries if entry.piece.is_workload] or entries
 
@@ -402,7 +402,8 @@ def _parts(entry: _Found) -> tuple[int, PodRecord]:
 
 
 _ALREADY_READ: WeakKeyDictionary[Source, tuple[TraceOptions, ReadReport, list[list[_Found]]]] = WeakKeyDictionary()
-"""What ``begins_s`` has read, until ``read`` uses it: a run needs both, and reading takes most of its time."""
+"""The objects that ``begins_s`` has read, kept until ``read`` uses them. A run needs both, and
+    reading takes most of the time."""
 
 
 def _present(source: Source, options: TraceOptions, report: ReadReport) -> tuple[_Reading, list[list[_Found]]]:

@@ -113,6 +113,7 @@ class KueueSite(ImportedSite):
     def _assumed_nodes(self) -> Iterator[FoundNode]:
         """Yield nodes of each GPU type that are large enough for all workloads and all quotas."""
         objects = self.kueue_objects()
+        flavors = [*objects.resource_flavors, *map(ResourceFlavor, _lacking(objects))]
         records: list[PodRecord] = []
         for manifest in self.objects.get("Workload", {}).values():
             with suppress(Dirty):  # the reader of workloads counts these
@@ -129,7 +130,7 @@ class KueueSite(ImportedSite):
                     memory_gb += quota.nominal / 2**30 if resource == "memory" else 0
         self.drop("nodes: no file lists them, so that only quotas limit workloads; add kubectl get nodes -o json")
         wanted = [name for record in records for name in record.wanted]
-        kinds = dict.fromkeys([kind for one in objects.resource_flavors for kind in self._types_of(one, {})] + wanted)
+        kinds = dict.fromkeys([kind for one in flavors for kind in self._types_of(one, {})] + wanted)
         # Each node is at most half full, so that even the largest pod fits on some node.
         each, count = min(max(gpus, 1), 2 * _HALF), 1 + gpus // _HALF
         for kind in kinds or {"": None}:  # of every type, so that no flavor is without nodes
@@ -206,7 +207,10 @@ class KueueSite(ImportedSite):
         for kind in sorted(self.objects.keys() - {*KINDS, "Workload", "WorkloadPriorityClass"}):
             self.drop(f"{kind}: {', '.join(list(self.objects[kind])[:5])}")
         self._count_workloads()
-        queues, labelled = self.objects.get("ClusterQueue", {}), {flavor.name for flavor in objects.resource_flavors}
+        queues = self.objects.get("ClusterQueue", {})
+        if not queues:
+            kinds = ", ".join(f"{len(self.objects[kind])} {kind}" for kind in sorted(self.objects))
+            raise TraceError(f"no file has a ClusterQueue, only {kinds}; add kubectl get clusterqueues -o json")
         for kind, names in (("ClusterQueue", queues), ("LocalQueue", self.objects.get("LocalQueue", {}))):
             for name, manifest in names.items():
                 own = {name} if kind == "LocalQueue" else self._local_queues_of({name})
@@ -220,15 +224,11 @@ class KueueSite(ImportedSite):
         for name, manifest in self.objects.get("LocalQueue", {}).items():
             if (target := text_in(manifest, "spec", "clusterQueue")) not in queues:
                 self.drop(f"LocalQueue {name}: its ClusterQueue {target!r} is in no file{self._affected({name})}")
-        lacking = dict.fromkeys(
-            flavor.name
-            for queue in objects.cluster_queues
-            for group in queue.resource_groups
-            for flavor in group.flavors
-            if flavor.name not in labelled
-        )
+        lacking = _lacking(objects)
         for name in lacking:
-            self.drop(f"ResourceFlavor {name}: it is in no file; its name is used as the GPU type")
+            is_gpu = self._types_of(ResourceFlavor(name), named or {})
+            taken = "its name is used as the GPU type" if is_gpu else "it is taken as one without labels and taints"
+            self.drop(f"ResourceFlavor {name}: it is in no file; {taken}")
         flavors = [*objects.resource_flavors, *map(ResourceFlavor, lacking)]
         network = self._topologies()[2][:1]
         typed = [
@@ -284,7 +284,9 @@ class KueueSite(ImportedSite):
                 if value and key not in _READ["topologyRequest"]
             ]
             if queue not in self.objects.get("LocalQueue", {}):
-                own.append(f"LocalQueue {queue}, which is in no file, so that they are never admitted")
+                same = queue.rpartition("/")[2] in self.objects.get("ClusterQueue", {})
+                so = "is taken for the ClusterQueue of that name" if same else "so that they are never admitted"
+                own.append(f"LocalQueue {queue}, which is in no file{' and ' if same else ', '}{so}")
             if list_in(manifest, "status", "admissionChecks"):
                 own.append("admissionChecks, which take the policy's checks_s")
             if any(object_in(one).get("minCount") is not None for one in pod_sets):
@@ -308,6 +310,14 @@ class KueueSite(ImportedSite):
         if not kinds and (kind := site_gpu(flavor.name, named)) in GPU_TYPES:
             kinds = [kind]
         return tuple(dict.fromkeys(kinds))
+
+
+def _lacking(objects: KueueObjects) -> list[str]:
+    """Return the flavors that ClusterQueues name and that are in no file."""
+    labelled = {flavor.name for flavor in objects.resource_flavors}
+    groups = [group for queue in objects.cluster_queues for group in queue.resource_groups]
+    named = dict.fromkeys([flavor.name for group in groups for flavor in group.flavors])
+    return [name for name in named if name not in labelled]
 
 
 def is_kueue(source: Source) -> bool:
@@ -360,9 +370,28 @@ def read_kueue_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> Kueu
                 if group not in (_GROUP, f"config.{_GROUP}") or not (name or kind == "Configuration"):
                     continue
                 kinds[kind] += 1
-                site.objects.setdefault(kind, {})[full_name(element)] = element
+                others = site.objects.setdefault(kind, {})
+                _refuse_another(source, others.get(full_name(element)), element)
+                others[full_name(element)] = element
             site.read.append((file.name, ", ".join(f"{count} {kind}" for kind, count in kinds.items())))
     return site
+
+
+def _refuse_another(source: Source, before: Mapping[str, Any] | None, element: Mapping[str, Any]) -> None:
+    """Reject a second object of the same name, unless it is the same one at another time.
+
+    Raises:
+        TraceError: The objects differ.
+    """
+    if before is None:
+        return
+    uids = [text_in(one, "metadata", "uid") for one in (before, element)]
+    if uids[0] == uids[1] if all(uids) else object_in(before, "spec") == object_in(element, "spec"):
+        return
+    raise TraceError(
+        f"{source}: {text_in(element, 'kind')} {full_name(element)!r} is listed twice, as different objects; give "
+        "the objects of one cluster only"
+    )
 
 
 def _refuse_other_queues(source: Source) -> None:

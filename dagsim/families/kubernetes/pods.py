@@ -20,7 +20,7 @@ _SHARED = "nvidia.com/gpu.shared"
 _MILLI = "alibabacloud.com/gpu-milli"
 _AMOUNTS = ("requests", "limits")
 _ACCELERATOR = re.compile(r"(?i).+/.*(gpu|npu|tpu|ascend|cuda|gaudi|neuron|mlu|dcu|/[abhlptv]\d{1,3})")
-"""Extended resources whose names say that they are accelerators."""
+"""Extended resources whose names indicate accelerators."""
 _SLICE = re.compile(r"nvidia\.com/mig-(\d)g\.(\d{1,4})gb")
 TYPE_LABELS = ("nvidia.com/gpu.product", "cloud.google.com/gke-accelerator", "cloud.google.com/gke-tpu-accelerator")
 
@@ -32,7 +32,7 @@ class PodDemand(NamedTuple):
     share: float = 0.0
     """Share of one GPU, from MIG slices or thousandths of a GPU."""
     shared: int = 0
-    """Time slices of a GPU; only the node's configuration says how many make up a GPU."""
+    """Time slices of a GPU. Only the configuration of the node states how many make up a GPU."""
     cpus: float = 0.0
     memory_gb: float = 0.0
 
@@ -111,7 +111,7 @@ class ClusterObjects:
                 self._owners[kind, namespace, name] = selector
 
     def priority(self, spec: Any) -> float:
-        """Return the priority of a pod: its own, or else the priority of its class."""
+        """Return the priority that a pod states, or else the priority of the PriorityClass."""
         spec = object_in(spec)
         if spec.get("priority") is None:
             value = object_in(self._classes.get(text_in(spec, "priorityClassName"), {})).get("value")
@@ -319,7 +319,7 @@ class PodRecord:
     started_s: float | None
     ended_s: float | None
     fate: str
-    """``over``, ``failed``, ``evicted``, ``runs`` or ``waits``."""
+    """``over``, ``failed``, ``evicted``, ``runs``, ``waits`` or ``never ran``."""
     is_workload: bool = False
     node: str = ""
     nodes: tuple[str, ...] = ()
@@ -437,7 +437,7 @@ def kueue_workload(object: Any, around: ClusterObjects | None = None, *, now: bo
             admitted_s,
             admitted_s,
             finished_s,
-            fate if admitted_s is not None else "waits",
+            fate if admitted_s is not None else "waits" if finished_s is None else "never ran",
             True,
             nodes=hosts.get(text_in(pod_set, "name"), ()),
             limit_s=_positive(object_in(spec).get("maximumExecutionTimeSeconds")),

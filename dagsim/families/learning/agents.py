@@ -1,5 +1,5 @@
-"""Trained agents as policies. An agent is named by its algorithm, by the name of a shipped agent, or
-by the kind of its file.
+"""Trained agents as policies. An agent is named by its algorithm, by the name of a shipped agent,
+or by the kind of its file.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def agent_of(scenario: Scenario, spec: Spec) -> Policy[Any, Any]:
 
 
 def newest_agent(algorithm: str, root: Path, system: str) -> Path | None:
-    """Return the best agent of the newest training run below ``root`` for an algorithm and a system;
-    None if there is no such run.
+    """Return the best agent of the newest training run below ``root`` for an algorithm and a system,
+    or None if there is no such run.
     """
     trained = sorted(root.glob(f"*-train-{algorithm}-*/best.pt"), key=lambda path: path.parent.name, reverse=True)
     if not trained:

@@ -16,6 +16,7 @@ from hashlib import sha256
 from io import BytesIO
 from pathlib import Path
 from typing import Any
+from zipfile import is_zipfile
 
 import numpy as np
 import torch
@@ -31,6 +32,7 @@ from dagsim.registry import Registry, nearest
 from dagsim.seeds import REPORT, part_of
 from dagsim.systems import DEFAULT_SYSTEM, all_systems
 from dagsim.systems.seam import Codec, CodecSettings, System, View
+from dagsim.text import count_of
 
 __all__ = [
     "AgentPolicy",
@@ -215,13 +217,17 @@ def overlap(config: Config, seeds: Iterable[int], checkpoint: Path) -> str | Non
     beside = checkpoint.with_suffix(".json")  # a shipped agent's settings are in a second file beside it
     facts = json.loads(beside.read_text("utf-8")) if beside.is_file() else read_plain(checkpoint).get("about", {})
     traces = facts.get("traces") or ()
-    if trace is None or trace.window is None or not any(digest(path) in traces for path in config.world.trace_paths):
+    if (
+        trace is None
+        or trace.window is None
+        or not any(digest(path) in traces for path in config.whole_system.trace_paths)
+    ):
         return None
     rest, places = part_of(REPORT.start)[0], trace.places(seeds)
     if not (inside := sum(begin < rest for begin, _ in places)):
         return None
     return (
-        f"{inside} of {len(places)} windows contain jobs from the first {100 * rest:.0f}% of the "
+        f"{inside} of {count_of(len(places), 'window')} contain jobs from the first {100 * rest:.0f}% of the "
         "trace, on which the agent "
         f"was trained and chosen; --set workload.part=[{rest:g},1] takes windows from the rest"
     )
@@ -246,10 +252,10 @@ def read_plain(path: Path) -> dict[str, Any]:
     try:
         plain = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
-        raise RunFolderError(f"{path}: there is no such checkpoint") from None
-    except Exception as error:  # unpickling a damaged file can raise any exception
-        why = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise RunFolderError(f"{path}: the checkpoint cannot be read ({why[:120]})") from None
+        raise RunFolderError(f"{path}: no such file") from None
+    except Exception:  # unpickling a damaged file can raise any exception, with words of PyTorch's own
+        why = "the checkpoint is damaged" if is_zipfile(path) else "not a checkpoint"
+        raise RunFolderError(f"{path}: {why}; dagsim train writes checkpoints, such as RUN/best.pt") from None
     if not isinstance(plain, dict):
         raise RunFolderError(f"{path}: not a checkpoint from dagsim")
     digest = plain.pop("digest", None)

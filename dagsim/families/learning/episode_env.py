@@ -32,7 +32,7 @@ class EnvState(NamedTuple):
     """
 
     seed: int | None
-    """The job sequence; None before the first episode."""
+    """The job sequence, or None before the first episode."""
     options: Mapping[str, Any]
     """The options of ``reset``."""
     actions: tuple[Any, ...]
@@ -86,7 +86,7 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
         self.codec = codec
         self.render_mode = render_mode
         self.simulation: Any = None
-        """The kernel of the current episode; ``None`` before the first."""
+        """The kernel of the current episode, or ``None`` before the first."""
         self._rewards = rewards
         self._reward: Reward | None = None
         self._episode: Episode | None = None

@@ -245,7 +245,7 @@ def _log_uniform(rng: np.random.Generator, low: float, high: float) -> float:
 
 
 def _cluster(rng: np.random.Generator, least: int, largest: int) -> tuple[Cluster, Runtime, tuple[str, ...]]:
-    """Draw a cluster, and return it with its runtime model and the models of its tasks."""
+    """Draw a cluster, and return it with the runtime model and the models of the tasks."""
     total = max(1, round(_log_uniform(rng, least, largest)))
     kinds = min(int(rng.choice(4, p=(0.12, 0.3, 0.4, 0.18))) + 1, total)
     runtime: Runtime

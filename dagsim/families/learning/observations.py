@@ -44,7 +44,7 @@ class Presets:
         self.space = self._space()
 
     def observe(self, observation: Observation | None, legal: Legal, mask: np.ndarray) -> Any:
-        """Return the observation in the form of the preset (without the graph), and a copy of its
+        """Return the observation in the form of the preset (without the graph), and a copy of the
         mask. The observation is 0 when the episode is over."""
         begin = self.config.slots * self._tokens
         end = begin + self._context

@@ -113,7 +113,7 @@ class RayRollouts:
     def _begin(self) -> None:
         if self._start is not None:
             return
-        ray, path = self._ray, self._config.world.trace_path
+        ray, path = self._ray, self._config.whole_system.trace_path
         trace = None if path is None else (digest(path), ray.put(bytes_of(path)))
         shared = ray.put((self.factory, self._config, code_digest()))
         actor = ray.remote(_RolloutActor).options(num_cpus=1)

@@ -64,7 +64,7 @@ class EpisodeSteps:
     hindsight: Any = field(default=None, kw_only=True)
     """The witness's note on the whole episode."""
     jct_s: float = field(default=float("nan"), kw_only=True)
-    """The mean completion time of the jobs that completed; NaN if none did."""
+    """The mean completion time of the jobs that completed, or NaN if none did."""
     unit_s: float = field(default=1.0, kw_only=True)
     """The unit of ``times_s`` and ``rewards``, in seconds."""
 
@@ -75,7 +75,8 @@ def choices_of(episodes: Sequence[EpisodeSteps]) -> np.ndarray:
 
 
 class Stage(Protocol):
-    """Several episodes that run side by side; ``live`` has the numbers of those that are not over yet."""
+    """Several episodes that run side by side; ``live`` has the numbers of those that are not over
+    yet."""
 
     live: list[int]
 

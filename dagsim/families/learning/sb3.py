@@ -117,7 +117,7 @@ def _read(path: Path) -> tuple[Mapping[str, Tensor], type[nn.Module] | None]:
             weights = torch.load(io.BytesIO(_member(path, archive, "policy.pth")), "cpu", weights_only=True)
             settings = json.loads(_member(path, archive, "data"))
     except FileNotFoundError:
-        raise RunFolderError(f"{path}: there is no such model") from None
+        raise RunFolderError(f"{path}: no such file") from None
     except KeyError as error:
         raise RunFolderError(f"{path}: not a model of Stable-Baselines3 ({error.args[0]})") from None
     except RunFolderError:

@@ -316,7 +316,7 @@ class TrainingRun:
             "seed": self.config.seed,
             "cluster": str(kernel.schedule.cluster),
             "workload": workload_label(self.config),
-            "traces": [digest(path) for path in self.config.world.trace_paths],
+            "traces": [digest(path) for path in self.config.whole_system.trace_paths],
         }
         train, weights = self.train, self._best_weights
         return Checkpoint(

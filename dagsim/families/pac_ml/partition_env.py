@@ -1,5 +1,5 @@
-"""``dagsim/Partition-v0``: into how many pieces to split each job on RAMP, as a Gymnasium environment
-(Parsonson et al. 2023).
+"""The Gymnasium environment ``dagsim/Partition-v0``, in which an agent chooses into how many pieces
+each job on RAMP is split (Parsonson et al. 2023).
 
 The environment is a thin wrapper around ``Episode``, and ``import dagsim.envs`` registers it. A
 step makes the decision about the waiting job; time then passes until the next arrival with a
@@ -32,7 +32,8 @@ from dagsim.families.ramp.scenario import RampScenario
 from dagsim.families.ramp.view import RampView
 
 _MOST = 1e6
-"""Larger than any feature: nearly all lie between 0 and 4, except a raw beta, which is not scaled."""
+"""Larger than any feature: nearly all lie between 0 and 4, except a raw beta, which is not
+scaled."""
 
 
 class PartitionEnv(EpisodeEnv):
@@ -115,15 +116,16 @@ class PartitionEnv(EpisodeEnv):
         return self._observation(), self._info()
 
     def action_masks(self) -> np.ndarray:
-        """Return (max_degree + 1,) bool: True for the degrees that may be chosen now; only for 0 when
-        the episode is over.
+        """Return (max_degree + 1,) bool: True for the degrees that may be chosen now; only for 0
+        when the episode is over.
         """
         mask = np.zeros(self._degrees, bool)
         mask[[0] if self.view is None else [way.degree for way in self.codec.ways]] = True
         return mask
 
     def action_of(self, decision: Any) -> int | None:
-        """Return the action that represents a heuristic's ``Partition`` (``None`` blocks the job)."""
+        """Return the action that represents a heuristic's ``Partition`` (``None`` blocks the
+        job)."""
         row = self.codec.choice_of(() if decision is None else (decision,))
         return None if row is None else self.codec.ways[row].degree
 

@@ -1,5 +1,5 @@
-"""RAMP's codec: each row of an observation is one way to partition the waiting job, and a choice is a
-row.
+"""RAMP's codec: each row of an observation is one way to partition the waiting job, and a choice is
+a row.
 
 Features describe the job, its graph and the servers. They are scaled to about 1 and computed in
 NumPy. The graph's features are those of PAC-ML: the unsplit graph with both passes. Two features
@@ -329,7 +329,7 @@ class RampCodec:
 
     def choice_of(self, decisions: Iterable[Partition]) -> int | None:
         """Return the row that matches a heuristic's decision, with the same servers and the same
-        completion time; None if there is none.
+        completion time, or None if there is none.
         """
         decision = next(iter(decisions), None)
         if decision is None or not decision.degree:
@@ -347,7 +347,7 @@ class RampCodec:
         return None
 
     def row_of(self, degree: int) -> int | None:
-        """Return the first row with a degree; None if there is none."""
+        """Return the first row with a degree, or None if there is none."""
         return next((row for row, way in enumerate(self.ways) if way.degree == degree), None)
 
     def _ways(self, view: RampView) -> Iterator[Way]:

@@ -19,7 +19,7 @@ servers form a block."""
 
 
 class Lane(NamedTuple):
-    """Equally expensive transfers between the pieces of two operations. ``key`` stands for their cost,
+    """Equally expensive transfers between the pieces of two operations. ``key`` represents their cost,
     and is None if both pieces are on one server.
     """
 

@@ -1,5 +1,5 @@
-"""Computation graphs: the operations in a deep-learning model, their costs, and the data sent between
-them.
+"""Computation graphs: the operations in a deep-learning model, their costs, and the data sent
+between them.
 
 Only the forward pass is stored. Every operation has a mirror in the backward pass, every edge has a
 reversed edge, and the loss joins the two passes. Pass operation ``i`` is a forward operation, and
@@ -187,7 +187,7 @@ class ComputationGraph:
 
     def depths(self) -> tuple[int, ...]:
         """Return the number of edges on the shortest path from the first source to each pass
-        operation; 0 if there is no path.
+        operation, or 0 if there is no path.
 
         The passes are joined at ``last``.
         """

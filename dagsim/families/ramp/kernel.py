@@ -158,8 +158,8 @@ class RampKernel:
         return self._degrees
 
     def outlook(self, degree: int, placer: str | None = None, servers: int | None = None) -> Outlook | None:
-        """Return the servers and the completion time that the waiting job would have at this degree;
-        None if it cannot be placed now.
+        """Return the servers and the completion time that the waiting job would have at this degree,
+        or None if it cannot be placed now.
         """
         job = self.queued
         parts = self.planner.parts(job.graph, degree)
@@ -174,7 +174,7 @@ class RampKernel:
 
     def jct_on(self, degree: int, servers: Iterable[int]) -> Iterator[float | None]:
         """Yield the seconds that the waiting job would take within each set of free servers (a bit
-        mask); None for a set on which it cannot be placed. The values agree with ``outlook``, but
+        mask), or None for a set on which it cannot be placed. The values agree with ``outlook``, but
         are computed faster.
         """
         job, step_s = self.queued, self.planner.step_s
@@ -187,7 +187,7 @@ class RampKernel:
                 yield None if seconds is None else job.steps * seconds
 
     def remaining_s(self) -> tuple[float, ...]:
-        """Return the remaining seconds of the job on each server; 0 for a server without a job."""
+        """Return the remaining seconds of the job on each server, or 0 for a server without a job."""
         left = [0.0] * self.planner.fabric.servers
         for end_s, _, _, servers in self.running:
             while servers:

@@ -335,7 +335,7 @@ class Memo:
         self.misses = 0
 
     def get(self, key: Hashable) -> StepTime | None:
-        """Return the step time stored under the key; None if there is none."""
+        """Return the step time stored under the key, or None if there is none."""
         step = self._steps.get(self._name(key))
         if step is None:
             self.misses += 1

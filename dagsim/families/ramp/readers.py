@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias
 
 from dagsim.errors import InputError, ModelError, TraceError
 from dagsim.families.ramp.graph import ComputationGraph, Op
-from dagsim.files import open_lines, parsed_json
+from dagsim.files import open_lines, parsed_json, why_unreadable
 from dagsim.model.arithmetic import ordered_sum
 
 TimeUnit: TypeAlias = Literal["s", "ms", "us"]
@@ -55,7 +55,7 @@ def read_graph(path: Path, time_unit: TimeUnit | None = None) -> ComputationGrap
     try:
         return readers[path.suffix](path, time_unit)
     except OSError as error:
-        raise TraceError(f"{path}: {error.strerror or error}") from None
+        raise TraceError(f"{path}: {why_unreadable(error)}") from None
     except UnicodeDecodeError:
         raise TraceError(f"{path}: not a text file") from None
     except ModelError as error:

@@ -1,4 +1,5 @@
-"""The six rewards of ddls as costs, charged for each decision or for the time until the next decision.
+"""The six rewards of ddls as costs, charged for each decision or for the time until the next
+decision.
 
 A cost is the negative reward. ddls averages over the steps of its cluster; dagsim averages over the
 intervals between events (ends and arrivals of jobs), and weights them equally, however long they
@@ -159,7 +160,7 @@ class WorkRate:
             self._rate -= self._by_job.pop(job)
 
     def cost(self, now: float) -> float:
-        """Return the negative mean rate since the last call; 0 if no time has passed."""
+        """Return the negative mean rate since the last call, or 0 if no time has passed."""
         self._until(now)
         rates, self._rates = self._rates, []
         return -self._shape(ordered_sum(rates) / len(rates) / self._scale) if rates else 0.0

@@ -523,7 +523,7 @@ class Ramp:
 
     def _shapes(self, size: int) -> Iterator[tuple[int, int, int]]:
         """Yield the shapes of blocks with ``size`` servers in the order in which they are tried; -1
-        stands for a diagonal.
+        represents a diagonal.
         """
         groups, racks, depth = self.shape
         for across in range(1, size + 1):

@@ -1,6 +1,6 @@
-"""The view, which is all that a policy may see when a job has arrived. This module also measures the
-space for later jobs: the blocks of servers that will be free at the next arrivals, with and without
-a placement of the waiting job.
+"""The view, which is all that a policy may see when a job has arrived. This module also measures
+the space for later jobs: the blocks of servers that will be free at the next arrivals, with and
+without a placement of the waiting job.
 
 A fabric fragments in space (blocks of one size do not tile the gaps between others) and in time
 (jobs that end together free whole blocks, others leave gaps). Both effects are visible in the
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 
 class RampView:
-    """The waiting job and the fabric as it is now. The view belongs to the kernel, so do not keep it."""
+    """The waiting job and the fabric as it is now. The view belongs to the kernel, so do not keep
+    it."""
 
     __slots__ = ("_kernel",)
 
@@ -83,7 +84,7 @@ class RampView:
 
     @property
     def remaining_s(self) -> tuple[float, ...]:
-        """The remaining seconds of the job on each server; 0 for a server without a job."""
+        """The remaining seconds of the job on each server, or 0 for a server without a job."""
         return self._kernel.remaining_s()
 
     @property
@@ -105,7 +106,7 @@ class RampView:
         return self._kernel.examples
 
     def outlook(self, degree: int, placer: str | None = None, servers: int | None = None) -> Outlook | None:
-        """Return the servers and times that the job would have at this degree; None if it cannot be
+        """Return the servers and times that the job would have at this degree, or None if it cannot be
         placed now.
 
         With ``servers`` (a bit mask), the job is placed within these servers.
@@ -177,7 +178,8 @@ _made: WeakKeyDictionary[Fabric, _Blocks] = WeakKeyDictionary()
 
 
 class Room:
-    """The number of free blocks at the next arrivals, by ``ARRIVALS`` (rows) and ``SIZES`` (columns)."""
+    """The number of free blocks at the next arrivals, by ``ARRIVALS`` (rows) and ``SIZES``
+    (columns)."""
 
     def __init__(self, view: RampView) -> None:
         self._blocks = blocks = _blocks_of(view.fabric)

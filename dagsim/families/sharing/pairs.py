@@ -115,7 +115,7 @@ class PairTable:
 
 @cache
 def _memory_gb(gpu: str) -> float:
-    """Return the memory of a GPU type; infinite if it is not in the catalogue."""
+    """Return the memory of a GPU type, or infinite if it is not in the catalogue."""
     try:
         return gpu_type(gpu).memory_gb
     except DagsimError:

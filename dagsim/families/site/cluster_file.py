@@ -12,11 +12,12 @@ import yaml
 
 from dagsim.config.schema import Config, config_in
 from dagsim.config.yaml import load
-from dagsim.errors import DagsimError, InputError
+from dagsim.errors import ConfigError, DagsimError, InputError
 from dagsim.families.site.node_lists import ImportedCluster, grouped, node_format, read_nodes
 from dagsim.families.site.site_import import log_in, read_site, site_files, site_parts, sites_in, with_jobs
 from dagsim.files import write_text
-from dagsim.model import GpuType, NodeOutage, NodePartition, NodeReservation, OnDemand, QueueTree
+from dagsim.model import GPU_TYPES, GpuType, NodeOutage, NodePartition, NodeReservation, OnDemand, QueueTree
+from dagsim.registry import choices
 from dagsim.systems.cluster.audit import Audit
 from dagsim.systems.cluster.models.runtime import Recorded
 from dagsim.systems.cluster.policies import POLICIES
@@ -38,18 +39,23 @@ def import_site(
     timezone: str | None = None,
     keep_all: bool = False,
     strict: bool = False,
+    overwrite: bool = True,
 ) -> list[str]:
     """Write the configuration of the site, or of the list of nodes, that the files describe; return
     messages about what was read, noted, not modelled, left out or unknown. ``gpus`` identifies the
     site's GPU types (``a100=A100-80``), and ``timezone`` is the time zone of dates; ``keep_all``
     keeps nodes that are down. With ``strict``, no file is left if the site's log contradicts it.
+    Without ``overwrite``, a different file called ``out`` is kept, because it may have been edited.
 
     Raises:
-        InputError: There are several files, and none describes queues.
+        InputError: There are several files, and none describes queues, or a different file is kept.
         ContradictoryInput: The log and the site contradict each other, and ``strict`` is set.
         TraceError, ConfigError: A file cannot be read, or an argument is wrong.
     """
     named, zone, files = named_gpus(gpus, "--gpu"), TraceOptions(timezone=timezone).zone(), site_files(paths)
+    for kind in named.values():
+        if kind not in GPU_TYPES:
+            raise ConfigError(f"--gpu: unknown GPU type {kind!r}{choices(kind, GPU_TYPES)} (dagsim list gpus)")
     site, origin = read_site(files, zone), ", ".join(path.name for path in paths)
     unmodelled: list[str] = []
     log: Trace | None = None
@@ -78,6 +84,11 @@ def import_site(
     audit, faults = (Audit(), []) if log is None else _audit_of(config, log)
     if strict:
         audit.refuse(origin)
+    if not overwrite and out.is_file() and out.read_bytes() != text.encode():
+        raise InputError(
+            f"{out}: exists and differs from this import, for example because it was edited; write to another file, "
+            "or replace it with --overwrite"
+        )
     write_text(out, text)
     lines = [*audit.sentences(), *faults, f"{out}: {config.build_cluster()}"]
     if site is not None:
@@ -87,8 +98,7 @@ def import_site(
     if left_out := imported.left_out:
         more = f"; and {len(left_out) - _NAMED:,} more" if len(left_out) > _NAMED else ""
         lines.append(
-            f"left out {count_of(len(left_out), 'node', 'nodes')} (--all keeps them): "
-            f"{'; '.join(left_out[:_NAMED])}{more}"
+            f"left out {count_of(len(left_out), 'node')} (--all keeps them): {'; '.join(left_out[:_NAMED])}{more}"
         )
     lines += [
         f"GPU type {kind!r} is unknown; say what it is with --gpu {kind}=TYPE, or fill in {out}"

@@ -10,6 +10,7 @@ import typer
 from dagsim.cli.app import App, app, say
 from dagsim.cli.inspect import trace_app
 from dagsim.cli.options import Quiet, Strict
+from dagsim.text import count_of
 
 site_app = App(help="Import a real cluster: its nodes, queues, limits and scheduler.", no_args_is_help=True)
 app.add_typer(site_app, name="site")
@@ -40,6 +41,7 @@ def site_import(
         typer.Option(metavar="NAME", help="Time zone of dates in listings, such as Europe/Berlin (default: UTC)."),
     ] = None,
     all_: Annotated[bool, typer.Option("--all", help="Keep nodes that are down, drained or in maintenance.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a different file with this name.")] = False,
     strict: Strict = False,
     quiet: Quiet = False,
 ) -> None:
@@ -53,7 +55,13 @@ def site_import(
     from dagsim.families.site.cluster_file import import_site
 
     lines = import_site(
-        paths, out, gpus=",".join(gpu) if gpu else None, timezone=timezone, keep_all=all_, strict=strict
+        paths,
+        out,
+        gpus=",".join(gpu) if gpu else None,
+        timezone=timezone,
+        keep_all=all_,
+        strict=strict,
+        overwrite=overwrite,
     )
     for line in () if quiet else lines:
         say(line)
@@ -94,4 +102,4 @@ def anonymise_traces(
     if not quiet:
         for new_path in written:
             say(new_path)
-        say(f"{len(names):,} names replaced; times, sizes and GPU types are as they were")
+        say(f"{count_of(len(names), 'name')} replaced; times, sizes and GPU types are as they were")

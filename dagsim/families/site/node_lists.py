@@ -62,7 +62,7 @@ class ImportedSite:
     unmodelled: dict[str, None] = field(default_factory=dict)
     """Settings that have no effect here."""
     written_s: float | None = None
-    """Time at which the files were written, in seconds since 1970; None if no file states it."""
+    """Time at which the files were written, in seconds since 1970, or None if no file states it."""
 
     @property
     def has_queues(self) -> bool:
@@ -299,7 +299,7 @@ def node_formats() -> Mapping[str, NodeFormat]:
 
 
 def node_format(source: Source) -> NodeFormat | None:
-    """Return the format of a list of nodes; None if the source is not one."""
+    """Return the format of a list of nodes, or None if the source is not one."""
     return next((one for one in node_formats().values() if one.recognises(source)), None)
 
 

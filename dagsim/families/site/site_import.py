@@ -15,6 +15,7 @@ from dagsim.families.site.node_lists import ImportedSite
 from dagsim.family import family_entries
 from dagsim.model import Job
 from dagsim.own_code import attribute
+from dagsim.text import count_of
 from dagsim.traces import Trace, open_trace
 from dagsim.traces.source import Source
 
@@ -85,7 +86,7 @@ def site_parts() -> list[str]:
 
 
 def log_in(paths: Sequence[Path]) -> Trace | None:
-    """Return the log in a site's folder; None if there is none, or if it can be read only with
+    """Return the log in a site's folder, or None if there is none, or if it can be read only with
     options.
     """
     with suppress(DagsimError):
@@ -111,7 +112,8 @@ def with_jobs(unmodelled: Iterable[str], log: Trace | None, written_s: float | N
     if written_s is not None and (later := sum(origin_s + job.arrival_s > written_s for job in jobs)):
         date = datetime.fromtimestamp(written_s, UTC).strftime("%Y-%m-%d %H:%M UTC")
         settings.append(
-            f"changes since {date}, when the configuration was written ({later:,} of {len(jobs):,} jobs came later)"
+            f"changes since {date}, when the configuration was written ({later:,} of "
+            f"{count_of(len(jobs), 'job')} came later)"
         )
     counts: dict[str, Counter[str]] = {
         "partition": Counter(job.partition for job in jobs),
@@ -124,5 +126,5 @@ def with_jobs(unmodelled: Iterable[str], log: Trace | None, written_s: float | N
     for text in settings:
         owner = _OWNED.match(text)
         number = None if owner is None else counts[owner[1]][owner[2].rpartition("/")[2]]
-        listed.append(text if number is None else f"{text} ({number:,} of {len(jobs):,} jobs)")
+        listed.append(text if number is None else f"{text} ({number:,} of {count_of(len(jobs), 'job')})")
     return listed

@@ -242,7 +242,7 @@ def state(text: str) -> str:
 
 def array_tasks(job: str) -> int | None:
     """Return the number of tasks in ``910002_[3-90,95,97-99%8]``, or a lower bound if the text was cut
-    off; ``None`` for a single job.
+    off, or ``None`` for a single job.
 
     Raises:
         Dirty: The brackets do not hold a list of numbers.
@@ -403,7 +403,7 @@ def is_json(source: Source) -> bool:
 
 
 def delimiter_of(source: Source) -> str | None:
-    """Return the separator between the columns in ``sacct``'s text output; ``None`` if the first
+    """Return the separator between the columns in ``sacct``'s text output, or ``None`` if the first
     line is not its header."""
     first = source.head(1)[0].replace('"', "")
     for delimiter in _DELIMITERS:
@@ -691,7 +691,7 @@ def _names(line: str, delimiter: str) -> set[str]:
 
 
 def _delimiter_of_row(source: Source) -> str | None:
-    """Return the separator between the fields of a sacct row without a header; ``None`` if the
+    """Return the separator between the fields of a sacct row without a header, or ``None`` if the
     first line is not such a row."""
     first = source.head(1)[0]
     for delimiter in _DELIMITERS:

@@ -21,7 +21,11 @@ FAMILY = Family(
             Entry("sinfo -N -e -h -o '%N|%P|%t|%c|%m|%G|%f'", ".slurm_nodes:SINFO"),
         ),
         "sites": (Entry("Slurm", ".slurm_site:read_slurm_site", "slurm.conf or `scontrol show partition`"),),
-        "services": (Entry("listed_users", ".slurm_priority:listed_users"),),
+        "services": (
+            Entry("listed_users", ".slurm_priority:listed_users"),
+            Entry("load_searches", ".slurm_backfill:load_compiled"),
+            Entry("past_usage", ".past_usage:past_usage"),
+        ),
         "site_rules": (Entry("Slurm", ".multifactor:rules_of_site"),),
         "anonymised": (Entry("sacct", ".anonymised_log:sacct_lines"),),
         "readers": (

@@ -43,10 +43,11 @@ from dagsim.families.slurm.accounting import (
 from dagsim.families.slurm.submission import Submission, begin_after_s, submission
 from dagsim.model import Attempt, Job, Request, Task, TaskGraph
 from dagsim.model.arithmetic import numbered, ordered_sum
+from dagsim.text import count_of
 from dagsim.traces.batch import NOT_OVER
 from dagsim.traces.chunks import Table, local_seconds
 from dagsim.traces.fields import Dirty, count, finite_number
-from dagsim.traces.reader import Block, Reader, Unstarted
+from dagsim.traces.reader import Block, Reader, Submissions, Unstarted
 from dagsim.traces.report import Disagreement, ImpossibleTimes, OnlyInText, ReadReport, RepeatedId
 from dagsim.traces.rows import (
     Findings,
@@ -178,6 +179,11 @@ class Sacct(Reader):
             idle = [id not in ran for id in map(_job_id, _ids(table).tolist())]
             yield from reading.unstarted(table.chosen(np.flatnonzero(idle)))
 
+    def submissions(self, source: Source, options: TraceOptions) -> Submissions:
+        from dagsim.families.slurm.submissions import read_submissions
+
+        return read_submissions(source, options)
+
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         which = "all attempts together" if options.protocol == "all-attempts" else "its last attempt"
         answers = {
@@ -284,7 +290,7 @@ class _Times(NamedTuple):
         return plain & ~np.isneginf(times["End"]) & ~np.isneginf(times["Eligible"])
 
     def moment(self, name: str, row: int) -> float | None:
-        """Return one of a row's times; None if it is not set.
+        """Return one of a row's times, or None if it is not set.
 
         Raises:
             Dirty: The text is not a time.
@@ -794,7 +800,7 @@ class _Reading:
                 continue
             detail = ""
             if (tasks := _array_tasks(attempt.id)) is not None:
-                reason, detail = "of array tasks that never ran", f"{tasks:,} tasks"
+                reason, detail = "of array tasks that never ran", f"{count_of(tasks, 'task')}"
                 self._note("array tasks never ran, at least", attempt.place, tasks)
             self._drop_row(reason, attempt.place, detail)
         if ran and not attempts[-1].is_over and not self.options.keep_partial:
@@ -981,7 +987,7 @@ def _job_id(id: str) -> str:
 
 
 def _component(id: str) -> int:
-    """Return the number of a component in a heterogeneous job; 0 for other jobs."""
+    """Return the number of a component in a heterogeneous job, or 0 for other jobs."""
     number = id.partition("+")[2].partition(":")[0]
     return int(number) if number.isdecimal() and len(number) < 6 else 0
 
@@ -1012,7 +1018,7 @@ class _Kinds:
 
 
 def _or_nan(read: Callable[[str], float | None], text: str) -> float:
-    """Return the result of ``read``; NaN if the text is not set, ``-inf`` if it is invalid."""
+    """Return the result of ``read``, or NaN if the text is not set, ``-inf`` if it is invalid."""
     try:
         value = read(text)
     except Dirty:
@@ -1041,7 +1047,7 @@ def _order(job: str) -> tuple[tuple[int, ...], str]:
 
 
 def _listed_nodes(text: str) -> int:
-    """Return the number of nodes in a list; 0 if it is not set, -1 if it cannot be read."""
+    """Return the number of nodes in a list, or 0 if it is not set, -1 if it cannot be read."""
     try:
         return 0 if is_unset(text) or text.lower() == "none assigned" else len(listed_hosts(text))
     except ValueError:
@@ -1049,7 +1055,7 @@ def _listed_nodes(text: str) -> int:
 
 
 def _array_tasks(id: str) -> int | None:
-    """Return the number of tasks in an array id; ``None`` for a single job, or if the list cannot
+    """Return the number of tasks in an array id, or ``None`` for a single job, or if the list cannot
     be read."""
     try:
         return array_tasks(id)

@@ -18,7 +18,7 @@ from dagsim import services
 from dagsim.families.slurm import slurm_times
 from dagsim.families.slurm.slurm_priority import PriorityBook, RankColumns
 from dagsim.families.slurm.slurm_rules import Amounts, Holder, Holdings
-from dagsim.families.slurm.slurm_times import Clock, Held, Kept, Limits, NodeChoice, Steps, Where
+from dagsim.families.slurm.slurm_times import FitSteps, Held, Limits, NodeChoice, Reserved, SiteClock, Where
 from dagsim.model import NodePartition
 from dagsim.model.arithmetic import bits
 from dagsim.model.queues import UNLIMITED_S
@@ -220,12 +220,12 @@ class RunTable:
             flags = self._flags[nodes] = np.array(listed, np.int64) if self.compiled else listed
         return flags
 
-    def empty(self) -> Steps:
+    def empty(self) -> FitSteps:
         """Return empty sequences for the steps of one demand."""
         count = len(self.ids) * (self.stride + 1)
         if self.compiled:
-            return Steps(np.empty(count), np.empty(count), np.zeros(len(self.ids), np.int64))
-        return Steps([0.0] * count, [0.0] * count, [0] * len(self.ids))
+            return FitSteps(np.empty(count), np.empty(count), np.zeros(len(self.ids), np.int64))
+        return FitSteps([0.0] * count, [0.0] * count, [0] * len(self.ids))
 
     def _widen(self) -> None:
         self.ends, self.gives = self._wider(self.ends, self.stride, 1), self._wider(self.gives, self.stride, 3)
@@ -252,7 +252,7 @@ class _Search:
     least_s: float
     never_s: float
     """The shortest limit for which no time was found; none will be found later in the cycle."""
-    steps: Steps | None = None
+    steps: FitSteps | None = None
     """The steps of these nodes; None if a run has started since."""
 
 
@@ -288,13 +288,13 @@ class NodePlan:
         self._searches: dict[tuple[DemandClass, bool, tuple[int, ...], int, frozenset[int], int], _Search] = {}
         machines = view.machines
         self._origin_s = 0.0 if machines.site is None else float(machines.site.origin_s)
-        self._clock = Clock(self._now, self._origin_s, resolution_s, float(linear_s))
+        self._clock = SiteClock(self._now, self._origin_s, resolution_s, float(linear_s))
         self._of_type = [0] * len(machines.types)
         for machine in machines.list:
             self._of_type[machine.type] |= machine.bit if machine.up else 0
         self._all_up = reduce(or_, self._of_type)
         self._up_of: dict[tuple[int, ...], int] = {}
-        self._steps: dict[tuple[DemandClass, bool, frozenset[int]], Steps] = {}
+        self._steps: dict[tuple[DemandClass, bool, frozenset[int]], FitSteps] = {}
         self._tables: dict[frozenset[int], RunTable] = {}
         """The runs under way without those that a job may stop."""
         table.refresh(machines.list)
@@ -455,7 +455,7 @@ class NodePlan:
         least_s, until_s = max(search.least_s, from_s), search.where.until_s
         if least_s > until_s:
             return None
-        kept = Kept(table.begins, table.untils, table.owners, table.kept, table.kept_stride)
+        kept = Reserved(table.begins, table.untils, table.owners, table.kept, table.kept_stride)
         # numba takes 0.5 us to recognise each named tuple, but no time for plain tuples
         parts = [tuple(part) for part in (search.where, search.steps, runs.limits, kept, self._clock)]
         while True:
@@ -534,7 +534,7 @@ class NodePlan:
             self._up_of[demand.types] = nodes
         return nodes
 
-    def _steps_of(self, demand: DemandClass, alone: bool, gone: frozenset[int]) -> Steps:
+    def _steps_of(self, demand: DemandClass, alone: bool, gone: frozenset[int]) -> FitSteps:
         """Return the steps for a demand on all nodes with its types."""
         key = demand, alone, gone
         steps = self._steps.get(key)

@@ -5,8 +5,8 @@ The rules are those of slurm.conf(5) and of https://slurm.schedmd.com/power_save
 SuspendTime, SuspendTimeout and ResumeTimeout replace the global values for its nodes; if a node is
 in several partitions, the largest value counts. SuspendExcNodes and SuspendExcParts may keep a
 number of their nodes up, as in ``a[1-9]:4``. No configuration file states how long a boot takes,
-but slurmctld's log shows it; without a log it is ResumeTimeout, the longest time that a boot may
-take.
+but slurmctld's log shows it. Without a log, the boot time is ResumeTimeout, the longest time that a
+boot may take.
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ def power_rules(
 
 
 def _largest_s(conf: Mapping[str, str], rows: list[tuple[str, Mapping[str, str]]], key: str) -> float:
-    """Return the largest value among a node's partitions; if none states one, return the global value."""
+    """Return the largest value among a node's partitions; if none states one, return the global
+    value."""
     own = [_seconds(row, key, f"partition {name}") for name, row in rows]
     known = [value for value in own if value is not None]
     stated = max(known) if known else _seconds(conf, key, "slurm.conf")
@@ -87,7 +88,8 @@ def _largest_s(conf: Mapping[str, str], rows: list[tuple[str, Mapping[str, str]]
 
 
 def _seconds(row: Mapping[str, str], key: str, owner: str) -> float | None:
-    """Read a number of seconds; infinite for INFINITE, NONE and -1, and None if it is not stated."""
+    """Read a number of seconds; infinite for INFINITE, NONE and -1, and None if it is not
+    stated."""
     text = row.get(key, "").strip()
     word = text.partition(" ")[0]
     if word.upper() in ("INFINITE", "NONE", "-1"):
@@ -100,8 +102,8 @@ def _seconds(row: Mapping[str, str], key: str, owner: str) -> float | None:
 
 
 def _excluded(text: str, members: Callable[[str], tuple[str, ...]]) -> Iterator[str]:
-    """Yield the nodes in a list that stay up: for each part all its nodes, or the first ones up to its
-    number.
+    """Yield the nodes in a list that stay up: for each part all its nodes, or the first ones up to
+    its number.
     """
     for part, number in _PART.findall("" if is_unset(text) else text):
         nodes = members(part.strip())

@@ -365,7 +365,8 @@ class RankColumns:
         self._ints = {name: np.zeros(_SLOTS, np.int64) for name in _INTS}
 
     def slot(self, key: _Key) -> int:
-        """Return the slot for a task (by order and piece) in one of its partitions; -1 if it has none."""
+        """Return the slot for a task (by order and piece) in one of its partitions, or -1 if it has
+        none."""
         return self._slots.get(key, -1)
 
     def add(self, key: _Key, tier: int, fixed: float, since_s: float | None, user: str) -> int:

@@ -185,7 +185,7 @@ def _squeue_jobs(source: Source, zone: ZoneInfo | None) -> Iterator[tuple[int, M
 
 
 def _fields(line: str, header: str, names: list[str], mark: str) -> list[str] | None:
-    """Return the fields of a row; None if the columns cannot be told apart."""
+    """Return the fields of a row, or None if the columns cannot be told apart."""
     if mark:
         parts = [part.strip() for part in line.split(mark)]
         if len(parts) != len(names):
@@ -311,7 +311,7 @@ def _span(text: str) -> float | None:
 
 
 def squeue_instant_s(source: Source, zone: ZoneInfo | None = None) -> float | None:
-    """Return the time at which the queue was printed; ``None`` if the file has no job.
+    """Return the time at which the queue was printed, or ``None`` if the file has no job.
 
     This is the controller's ``last_update`` if the file has it, else the start of a running job
     plus its run time, else (JSON before v0.0.40) a second after the last submission, start or
@@ -458,7 +458,7 @@ def _tracked(job: Mapping[str, Any]) -> str:
 
 
 def _sockets(job: Mapping[str, Any]) -> int:
-    """Return the number of sockets that a job requests on each node; 0 if it states none."""
+    """Return the number of sockets that a job requests on each node, or 0 if it states none."""
     sockets = json_number(job.get("sockets_per_node"))
     return sockets if isinstance(sockets, int) and 0 < sockets < 1024 else 0
 
@@ -508,7 +508,8 @@ def _squeue_row(job: Mapping[str, Any], id: str, runs: bool, now_s: float) -> li
 
 
 def _conditions(job: Mapping[str, Any]) -> str:
-    """Return the conditions for which a job in ``squeue --json`` is still waiting, in sbatch's syntax."""
+    """Return the conditions for which a job in ``squeue --json`` is still waiting, in sbatch's
+    syntax."""
     return re.sub(r"_\*|\([a-z]*\)", "", text_in(job.get("dependency")))
 
 
@@ -536,7 +537,7 @@ def _exclusive(job: Mapping[str, Any]) -> list[str]:
 
 
 def _suspended_after_s(job: Mapping[str, Any]) -> float | None:
-    """Return how many seconds a suspended job has run; None for any other job."""
+    """Return how many seconds a suspended job has run, or None for any other job."""
     if _squeue_state(job)[0] != "SUSPENDED":
         return None
     ran_s = json_number(job.get("pre_sus_time"))

@@ -375,7 +375,7 @@ class SlurmRules:
                     budget.remember(use)
 
     def named(self, task: TaskState) -> int:
-        """Return the nodes that the job requests by name, as a bit set; 0 if it needs others as well."""
+        """Return the nodes that the job requests by name, as a bit set, or 0 if it needs others as well."""
         request = task.job.job.request
         if request is None or not request.nodes:
             return 0
@@ -528,8 +528,8 @@ class Budget:
         return room
 
     def after_s(self, start: Amounts, decay: float) -> float:
-        """Return the seconds until older usage has decayed enough for one such start if no run ends;
-        infinite if that never happens.
+        """Return the seconds until older usage has decayed enough for one such start if no run ends,
+        or infinite if that never happens.
         """
         longest_s = 0.0
         for name, most_s in self.most_s.items():
@@ -642,7 +642,7 @@ class Holdings:
         self, holders: Iterable[Holder], nodes: Collection[int], named: Collection[int] | None = None
     ) -> Holder | None:
         """Return a holder that would use more different nodes than allowed after a start on these
-        nodes; None if there is none. Before nodes are allocated, Slurm only knows that the job will
+        nodes, or None if there is none. Before nodes are allocated, Slurm only knows that the job will
         share the nodes that it has ``named`` (``_get_unique_job_node_cnt`` in acct_policy.c).
         """
         for holder in holders:

@@ -18,12 +18,12 @@ from dagsim.model.arithmetic import bits
 __all__ = [
     "FIRST_WINDOW_S",
     "MANY",
-    "Clock",
+    "FitSteps",
     "Held",
-    "Kept",
     "Limits",
     "NodeChoice",
-    "Steps",
+    "Reserved",
+    "SiteClock",
     "Where",
     "earliest",
     "fill_rooms",
@@ -51,7 +51,7 @@ class Where(NamedTuple):
     """The latest start."""
 
 
-class Steps(NamedTuple):
+class FitSteps(NamedTuple):
     """When instances of one demand fit on each node, in rows that are one longer than the rows of
     runs.
     """
@@ -95,7 +95,7 @@ class Limits(NamedTuple):
     """As long as ``order``; overwritten."""
 
 
-class Kept(NamedTuple):
+class Reserved(NamedTuple):
     """The reservations of each node, in rows of length ``stride``. Owners from 0 on are reservations
     of the site.
     """
@@ -107,7 +107,7 @@ class Kept(NamedTuple):
     stride: int
 
 
-class Clock(NamedTuple):
+class SiteClock(NamedTuple):
     """The current time, and how Slurm rounds times on the site's clock, which shows ``origin_s`` at 0
     s.
     """
@@ -120,7 +120,7 @@ class Clock(NamedTuple):
 
 
 def fill_rooms(
-    nodes: Any, held: Held, is_open: Any, is_whole: Any, needs: Any, alone: bool, now: float, steps: Steps
+    nodes: Any, held: Held, is_open: Any, is_whole: Any, needs: Any, alone: bool, now: float, steps: FitSteps
 ) -> None:
     """Compute the steps on each of ``nodes`` for instances that need the GPUs, CPUs and memory
     ``needs``.
@@ -164,10 +164,10 @@ def fill_rooms(
 
 def earliest(
     where: Where,
-    steps: Steps,
+    steps: FitSteps,
     limits: Limits,
-    kept: Kept,
-    clock: Clock,
+    kept: Reserved,
+    clock: SiteClock,
     least_s: float,
     limit_s: float,
     wanted: float,

@@ -235,8 +235,8 @@ _RELATIVE = re.compile(r"now(?:\+(\d{1,9})(second|minute|hour|day|week)?s?)?")
 
 
 def begin_after_s(begin: str, submit_s: float, moment_s: Callable[[str], float | None]) -> float | None:
-    """Return the seconds from the submission to a begin time (sbatch(1), ``--begin``), at least 0;
-    None if the time cannot be read. ``moment_s`` reads a date with a time."""
+    """Return the seconds from the submission to a begin time (sbatch(1), ``--begin``), at least 0,
+    or None if the time cannot be read. ``moment_s`` reads a date with a time."""
     if match := _RELATIVE.fullmatch(begin.strip()):
         return float(int(match[1] or 0) * _UNITS_S[match[2] or ""])
     if not re.match(r"\d{4}-\d\d-\d\d", begin):

@@ -238,7 +238,7 @@ class SparkScenario(Scenario):
 
 
 def _range(value: object) -> tuple[float, float] | None:
-    """Return the limits of a range; ``None`` for a number or for executor types."""
+    """Return the limits of a range, or ``None`` for a number or for executor types."""
     match value:
         case (float() | int() as least, float() | int() as largest):
             return least, largest

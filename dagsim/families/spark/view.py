@@ -242,7 +242,7 @@ class SparkView:
 
     @property
     def source(self) -> SparkJobState | None:
-        """The job whose executors are to be committed; ``None`` for the executors in the common pool."""
+        """The job whose executors are to be committed, or ``None`` for the executors in the common pool."""
         pool = self._cluster.source
         return pool.job if pool is not None else None
 

@@ -1,5 +1,5 @@
-"""Workloads of Spark jobs: profiled queries, random sequences, synthetic queries, traces and workload
-files.
+"""Workloads of Spark jobs: profiled queries, random sequences, synthetic queries, traces and
+workload files.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from dagsim.errors import ModelError, TraceError, WorkloadError, require
 from dagsim.families.spark.spark_job import LEVELS, RecordedDurations, SparkJob, Waves
 from dagsim.families.spark.state import SharedStream
-from dagsim.files import parsed_json, replaced
+from dagsim.files import parsed_json, replaced, why_unreadable
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.streams import stream
 from dagsim.traces import TraceOptions, open_trace
@@ -45,7 +45,7 @@ def read_profiles(path: Path, *, warmup_ms: float = 1000.0) -> list[SparkJob]:
         profiles = sorted(document, key=lambda query: (int(query["query"]), _size(query["size"])))
         jobs = [_job(query, warmup_ms) for query in profiles]
     except OSError as error:
-        raise TraceError(f"{file}: {error.strerror or error}") from None
+        raise TraceError(f"{file}: {why_unreadable(error)}") from None
     except (ValueError, TypeError, KeyError, EOFError) as error:
         raise TraceError(f"{file}: cannot be read as Spark profiles ({type(error).__name__}: {error})") from None
     if not jobs:
@@ -319,7 +319,7 @@ def trace_jobs(
 
 
 class Dump(NamedTuple):
-    """Jobs in order of arrival, and the cluster for which they were made; ``None`` if the file does
+    """Jobs in order of arrival, and the cluster for which they were made, or ``None`` if the file does
     not state one.
     """
 
@@ -346,7 +346,7 @@ def read_dump(path: Path) -> Dump:
             None if delay_ms is None else float(delay_ms),
         )
     except OSError as error:
-        raise TraceError(f"{path}: {error.strerror or error}") from None
+        raise TraceError(f"{path}: {why_unreadable(error)}") from None
     except (ValueError, TypeError, KeyError, AttributeError, EOFError) as error:
         raise TraceError(f"{path}: cannot be read as a Spark workload ({type(error).__name__}: {error})") from None
     if not dump.jobs:

@@ -27,6 +27,8 @@ def report(
     from dagsim.experiment.store import Store
     from dagsim.families.web.document import write_page
 
+    if out is not None and out.suffix not in (".html", ".htm"):
+        raise typer.BadParameter(f"{out}: the name of a page must end in .html", param_hint="'--out'")
     say(write_page([Store.open(run) for run in runs], out or runs[0] / "report.html"))
 
 
@@ -69,11 +71,12 @@ def serve(
         ),
     ] = None,
     every: Annotated[
-        float,
+        float | None,
         typer.Option(
-            min=1.0, help="With --watch: seconds between snapshots, which also limits the time for a forecast."
+            min=1.0,
+            help="With --watch: seconds between snapshots, which also limits the time for a forecast (default: 60).",
         ),
-    ] = 60.0,
+    ] = None,
 ) -> None:
     """Show the runs of a folder in a browser: a list, a page for each, and live progress.
 
@@ -105,8 +108,9 @@ def serve(
         raise typer.BadParameter("--history and --policy can only be used with --config", param_hint="'--config'")
     if watch and settings is None:
         raise typer.BadParameter("requires the configuration of the site (--config site.yaml)", param_hint="'--watch'")
-    if command is not None and not watch:
-        raise typer.BadParameter("can only be used with --watch", param_hint="'--command'")
+    for option, value in (("--command", command), ("--every", every)):
+        if value is not None and not watch:
+            raise typer.BadParameter("can only be used with --watch", param_hint=f"'{option}'")
     if watch:
         results.mkdir(parents=True, exist_ok=True)
-    serve_folders(results, host, port, lambda line: say(line), settings, (command, every) if watch else None)
+    serve_folders(results, host, port, lambda line: say(line), settings, (command, every or 60.0) if watch else None)

@@ -88,7 +88,7 @@ def page(folders: Sequence[Store], *, live: Sequence[str] = ()) -> str:
     data = packer.packed({"runs": charts, "distributions": distributions(made_of, packer)})
     title = f"{', '.join(dict.fromkeys(workload_label(folder.config) for folder in folders))}: dagsim report"
     # systems that block jobs have tables of their own
-    blocks = chosen.runs[0].folder.config.world.blocked_by is not None
+    blocks = chosen.runs[0].folder.config.whole_system.blocked_by is not None
     turned_away = [*([] if blocks else rejected_by_cause(made_of)), *rejected_by_beta(made_of)]
     sentences = [
         *run_sections.lacking(chosen),
@@ -100,7 +100,7 @@ def page(folders: Sequence[Store], *, live: Sequence[str] = ()) -> str:
 
 
 def _explained_by(run: Shown, schedule: Schedule) -> Explain | None:
-    """Return the causes of waits as ``dagsim why`` finds them; None if the jobs cannot be read
+    """Return the causes of waits as ``dagsim why`` finds them, or None if the jobs cannot be read
     again."""
     if not can_explain(schedule):
         return None

@@ -67,7 +67,8 @@ class Results:
 
     def __init__(self, root: Path, snapshots: Snapshots | None = None) -> None:
         if not root.is_dir():
-            raise InputError(f"{root}: no such folder; expected the folder that contains the run folders")
+            what = "not a folder" if root.exists() else "no such folder"
+            raise InputError(f"{root}: {what}; expected the folder that contains the run folders")
         self.root = root
         self.snapshots = snapshots
         """The queue whose snapshots are in the folder, if there is one."""

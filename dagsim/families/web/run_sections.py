@@ -33,6 +33,7 @@ from dagsim.report.panels import Row, link_steps
 from dagsim.report.tables import contradictions, losses, observed_table, run_notes, summary_table, workload_notes
 from dagsim.systems.cluster.audit import URGENT
 from dagsim.systems.cluster.network.links import LinkUse, busiest
+from dagsim.text import count_of
 
 _FAR = 0.1
 """Relative difference from the log up to which a run reproduces it."""
@@ -165,7 +166,7 @@ def _reproduced(policy: str, waits: Mapping[str, Any]) -> str:
 
 
 def _off(observed: float, simulated: float) -> float:
-    """Return the relative difference; 0 if both are 0, infinite if only the log has no wait."""
+    """Return the relative difference, or 0 if both are 0, infinite if only the log has no wait."""
     if observed > 0:
         return simulated / observed - 1
     return 0.0 if simulated == observed else np.inf
@@ -275,7 +276,7 @@ def _training_sentence(rows: Sequence[Row]) -> str:
 
 
 def report_grid(name: str, path: Path) -> Grid | None:
-    """Return the table ``report.csv`` of a training run: the agent next to the heuristics; None if
+    """Return the table ``report.csv`` of a training run: the agent next to the heuristics, or None if
     there is no such file.
 
     Raises:
@@ -312,7 +313,7 @@ class SweepView:
         and the progress of the sweep."""
         axis = compared_axis(self.folder.sweep.axes)
         best = [name for group in self._groups() if (name := self._best(group))]
-        progress = [f"{len(self.lines):,} of {self._planned():,} cells are finished."]
+        progress = [f"{len(self.lines):,} of {count_of(self._planned(), 'cell')} are finished."]
         if not best:
             return progress
         first = max(dict.fromkeys(best), key=best.count)

@@ -216,7 +216,7 @@ def _counts(cols: ScheduleColumns, reasons: list[RejectReason]) -> list[str]:
 
 
 def _beta(cols: ScheduleColumns) -> Floats:
-    """Return the seconds until the deadline divided by the seconds on one GPU; NaN without a
+    """Return the seconds until the deadline divided by the seconds on one GPU, or NaN without a
     deadline."""
     jobs = cols.jobs
     beta: Floats = (jobs.deadline_s - jobs.arrival_s) / np.where(jobs.ideal_gpu_s > 0, jobs.ideal_gpu_s, np.nan)
@@ -258,7 +258,7 @@ def blocking_tables(chosen: Chosen) -> str:
     """Return the tables for all runs of systems that block jobs; empty without such runs."""
     kinds: dict[Blocking, list[Shown]] = {}
     for run in chosen.runs:
-        if (blocking := run.folder.config.world.blocked_by) is not None:
+        if (blocking := run.folder.config.whole_system.blocked_by) is not None:
             kinds.setdefault(blocking, []).append(run)
     return "".join([table(grid) for blocking, runs in kinds.items() for grid in blocking_grids(runs, blocking)])
 

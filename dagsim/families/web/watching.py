@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from dagsim.errors import InputError
 from dagsim.files import append, write_text
-from dagsim.text import printable
+from dagsim.text import count_of, printable
 
 _WEEK_S = 7 * 86400.0
 _LARGEST = 1 << 28
@@ -102,8 +102,9 @@ class Journal:
         self.path = folder / "forecasts.jsonl"
         self._size = 0
         self._open: dict[str, tuple[str, array[float]]] = {}
-        """For each waiting job its partition and its forecasts of the last week, in ``_STRIDE`` numbers
-        each: instant, the 0.05, 0.5 and 0.95 quantiles, and the medians of the baselines (NaN if missing)."""
+        """For each waiting job its partition and its forecasts of the last week, in ``_STRIDE``
+        numbers each: instant, the 0.05, 0.5 and 0.95 quantiles, and the medians of the baselines
+        (NaN if missing)."""
         self._scored: dict[int, dict[tuple[str, str, str], _Tally]] = {}
         """The forecasts whose jobs have started since, counted by the hour of the forecast, and then by
         partition, horizon and method, so that memory does not grow with the number of forecasts."""
@@ -229,7 +230,7 @@ class Journal:
     @property
     def best_baseline(self) -> str | None:
         """The simple baseline whose medians had the smallest error in the last week, on the scale of
-        logarithms of waits, among those with as many forecasts as any; None if there is none.
+        logarithms of waits, among those with as many forecasts as any, or None if there is none.
         """
         sums = self._tallies(lambda *_: "").get("", {})
         simple = {name: tally for name, tally in sums.items() if name not in ("forecast", STATED)}
@@ -271,7 +272,10 @@ class Journal:
         share, count = self.coverage()
         if not count:
             return "No job with a forecast has started yet, so that nothing is known of the forecasts' coverage."
-        return f"Of the last week's {count:,} forecasts whose jobs have started, {100 * share:.0f}% held (of 90%)."
+        return (
+            f"Of the last week's {count_of(count, 'forecast')} whose jobs have started, "
+            f"{100 * share:.0f}% held (of 90%)."
+        )
 
 
 _STRIDE = 4 + len(BASELINES)

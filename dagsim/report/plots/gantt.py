@@ -13,6 +13,7 @@ from dagsim.metrics.lanes import Bars, Lanes, bars_of, lanes_of
 from dagsim.model import Kind
 from dagsim.pictures.scene import job_colour
 from dagsim.report.plots.style import BLUE, GREY, INK, LINE, ORANGE, Unit, dress, figure, headline, nothing, unit_of
+from dagsim.text import count_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -60,8 +61,8 @@ def gantt(source: Source) -> Figure:
 
 
 def _title(cols: ScheduleColumns) -> str:
-    on = f"{cols.cluster.gpus:,} GPUs" if cols.cluster.gpus else f"{len(cols.cluster.nodes):,} CPU machines"
-    return f"{len(cols.jobs):,} jobs on {on}"
+    on = count_of(cols.cluster.gpus, "GPU") if cols.cluster.gpus else f"{len(cols.cluster.nodes):,} CPU machines"
+    return f"{count_of(len(cols.jobs), 'job')} on {on}"
 
 
 def _gpus_by_type(cols: ScheduleColumns) -> str:
@@ -239,7 +240,7 @@ def shaded_nodes(cols: ScheduleColumns, title: str, note: str) -> Figure:
     unit = unit_of(cols.horizon_s)
     drawn = figure(11.0, min(max(2.0 + 0.12 * rows, 3.0), 8.0))
     axes = drawn.add_subplot()
-    dress(axes, f"time [{unit.sign}]", f"{len(nodes):,} nodes", grid="")
+    dress(axes, f"time [{unit.sign}]", count_of(len(nodes), "node"), grid="")
     headline(axes, title, note)
     image = axes.imshow(
         share,

@@ -21,6 +21,7 @@ from dagsim.report.plots.style import (
     unit_of,
     whole_numbers,
 )
+from dagsim.text import count_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,7 +43,7 @@ def workload(tally: Tally, name: str) -> Figure:
     grid = drawn.subplots(2, 3)
     shape, work, instances, gpus, hours, arrivals = grid.ravel()
     _jobs(shape, {"tasks": tally.tasks, "depth": tally.depths, "width": tally.widths})
-    headline(shape, f"{name}: {len(tally.arrivals):,} jobs")
+    headline(shape, f"{name}: {count_of(len(tally.arrivals), 'job')}")
     _work(work, np.asarray(tally.work))
     _counts(instances, np.asarray(tally.instances))
     _bars(gpus, {f"{value:g}": count for value, count in sorted(tally.by_gpus.items())})

@@ -99,7 +99,7 @@ class Gangs(Forked):
         return 1.0 if gang is None else self._carrier.expected(gang)
 
     def _gang(self, task: TaskState, type_: int, placement: Iterable[tuple[NodeState, int, int]], now: float) -> Any:
-        """Return the communication of a task on certain machines; None if the task sends nothing.
+        """Return the communication of a task on certain machines, or None if the task sends nothing.
         Each machine is given with its number of instances and the bit mask of their GPUs.
         """
         held = [(machine.index, count, mask) for machine, count, mask in placement]
@@ -119,7 +119,7 @@ class GangStep(NamedTuple):
     """Seconds of compute."""
     members: list[Member]
     gpu: GpuType | None
-    """The GPUs that NVLink connects; None if each rank has less than one GPU."""
+    """The GPUs that NVLink connects, or None if each rank has less than one GPU."""
 
 
 def gang_step(
@@ -130,7 +130,7 @@ def gang_step(
     gpu: GpuType | None,
     held: Iterable[tuple[int, int, int]],
 ) -> GangStep | None:
-    """Return the step of a task on nodes with GPUs of one type; None if the task sends nothing.
+    """Return the step of a task on nodes with GPUs of one type, or None if the task sends nothing.
     ``types`` are the GPU types in the cluster. ``held`` lists each node with its number of
     instances and the bit mask of their GPUs (0 if unknown).
     """

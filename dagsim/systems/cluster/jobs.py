@@ -63,7 +63,7 @@ class JobsToCome:
         """False once the last job has been taken and another one was requested."""
 
     def peek(self) -> Job | None:
-        """Return the next job without taking it; None if there is none."""
+        """Return the next job without taking it, or None if there is none."""
         if self._next is None and self.any_left:
             self._next = next(self._source, None)
             self.any_left = self._next is not None
@@ -142,7 +142,7 @@ class JobStream:
 
     @property
     def left(self) -> Iterable[Job] | None:
-        """The jobs that had left before the beginning, with their runs; None if they are not
+        """The jobs that had left before the beginning, with their runs, or None if they are not
         known."""
         return self._jobs.left if isinstance(self._jobs, StoredJobs) else self._left
 
@@ -364,7 +364,7 @@ class JobStream:
         return Knowledge(estimates.kind, estimates.sigma, jobs, limited, self._auditor is not None)
 
     def audit(self) -> Audit | None:
-        """Return the contradictions in the jobs read so far; None if the jobs do not come from a
+        """Return the contradictions in the jobs read so far, or None if the jobs do not come from a
         trace."""
         if self._auditor is None:
             return None

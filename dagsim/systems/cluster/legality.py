@@ -19,6 +19,7 @@ from dagsim.systems.cluster.past import may_mix_types
 from dagsim.systems.cluster.site import nodes_by_counts
 from dagsim.systems.cluster.state import JobState, Run, TaskState
 from dagsim.systems.cluster.view import Simulation
+from dagsim.text import count_of
 
 
 def starts_on(kernel: Simulation, task: Any, placement: Any) -> NodeState | None:
@@ -273,7 +274,7 @@ def _allotted(
     elif not distinct:
         _refuse_start(kernel, task, f"a node stands twice in {placement}; give each node one Share")
     elif total > waiting:
-        _refuse_start(kernel, task, f"{total} instances asked, {waiting} waiting")
+        _refuse_start(kernel, task, f"{count_of(total, 'instance')} asked, {waiting} waiting")
     return shares
 
 
@@ -321,7 +322,7 @@ def _share(kernel: Simulation, task: TaskState, waiting: int, share: object, mac
     if instances is None or instances < 1:
         _refuse_start(kernel, task, f"{share[1]!r} instances; there must be at least one, as an integer")
     if instances > waiting and task.task.elastic is None:
-        _refuse_start(kernel, task, f"{instances} instances asked, {waiting} waiting")
+        _refuse_start(kernel, task, f"{count_of(instances, 'instance')} asked, {waiting} waiting")
     machine, demand = machines[node], task.demand
     name = machine.node.name
     if machine.type not in demand.types:
@@ -350,7 +351,7 @@ def _gpu(kernel: Simulation, task: TaskState, machine: NodeState, instances: int
 
 
 def _whole(value: object) -> int | None:
-    """Return ``value`` as an integer (including NumPy's integers); ``None`` for booleans, floats
+    """Return ``value`` as an integer (including NumPy's integers), or ``None`` for booleans, floats
     and everything else.
     """
     if type(value) is int:

@@ -327,6 +327,7 @@ class ClusterState(Forked):
         "by_gpus": COPIED,
         "by_share": COPIED,
         "classes": COPIED,
+        "downs": SAME,
         "judged": EMPTY,
         "list": COPIED,
         "recent": COPIED,
@@ -376,6 +377,8 @@ class ClusterState(Forked):
         """Number of releases. A demand class that did not fit need not be tried again until it
         changes.
         """
+        self.downs = 0
+        """Number of times that a machine was taken down."""
         self.returned_s = -inf
         """The latest time at which a node came back, or opened to a task."""
         self.recent: deque[NodeState] = deque(maxlen=_LOOK_BACK)
@@ -605,6 +608,7 @@ class ClusterState(Forked):
     def take_down(self, machine: NodeState) -> None:
         """Remove a machine from every index. The caller has to end its runs."""
         bit = 1 << machine.index
+        self.downs += 1
         self.by_gpus[machine.type].remove(bit, machine.idle)
         self.shared[machine.type] &= ~bit
         for free in set(machine.shares.values()):

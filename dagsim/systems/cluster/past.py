@@ -548,7 +548,7 @@ def _attempt_at(attempts: Sequence[Attempt], at_s: float) -> Attempt:
 
 
 def _end_s_at(jobs: JobArrays, at_s: float) -> np.ndarray:
-    """Return the recorded end of the attempt in which each job was at that time, (J,); NaN for a
+    """Return the recorded end of the attempt in which each job was at that time, (J,), or NaN for a
     job whose only attempt lasted for as long as its work.
     """
     if jobs.observed_attempts is None:

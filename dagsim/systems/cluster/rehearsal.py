@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 def rehearse(kernel: ClusterKernel, past: Past, policy: Any) -> ClusterKernel | None:
     """Give a policy that has decided nothing yet the memory of one that made the past, and return
-    the simulation of this past. Return None, and change nothing, if the past is not wholly known or
-    not what the policy would have done.
+    the simulation of this past. Return None, and change nothing, if a part of the past is unknown,
+    or if the policy would have decided differently.
 
-    A copy of the policy plays the jobs from 0 s to the beginning. If every run is then what it was,
-    the policy takes over what the copy remembers, and hears only of what happens at the beginning.
-    Costs a simulation up to the first start that differs.
+    A copy of the policy schedules the jobs from 0 s to the beginning. If all runs are the same as
+    in the past, the policy takes over the memory of the copy. This takes as long as a simulation up
+    to the first start that differs.
     """
     if not past.is_whole or not forgotten(policy):
         return None

@@ -156,7 +156,7 @@ def cluster_scenario_of(config: Any) -> ClusterScenario:
     Raises:
         InputError: The configuration is for another system, or the cluster cannot be built.
     """
-    scenario = config.world.scenario() if isinstance(config.world, GpuCluster) else None
+    scenario = config.whole_system.scenario() if isinstance(config.whole_system, GpuCluster) else None
     if not isinstance(scenario, ClusterScenario):
         raise ConfigError(f"the system {config.kind!r} has no cluster section")
     return scenario

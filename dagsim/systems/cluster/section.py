@@ -28,7 +28,7 @@ from dagsim.model import (
 )
 from dagsim.model.gpu import canonical
 from dagsim.model.mig import MIG_TABLES
-from dagsim.registry import nearest
+from dagsim.registry import choices, nearest
 from dagsim.sections import Foreign, Later, Registered, Section
 from dagsim.systems.cluster import services
 from dagsim.systems.cluster.models import COMMUNICATIONS, FAILURE_MODELS, RUNTIMES, SETUPS, SHARINGS, Models
@@ -38,6 +38,7 @@ from dagsim.systems.cluster.network import NETWORKS
 from dagsim.systems.cluster.network.base import NO_CARRIER, Communication
 from dagsim.systems.cluster.scenario import ClusterScenario, GpuCluster, check_level
 from dagsim.systems.seam import Engine, EngineUse
+from dagsim.text import count_of
 from dagsim.workload.distributions import TaggedUnion
 from dagsim.workload.presets import DEFAULT_WORKLOAD, PRESETS
 from dagsim.workload.sessions import Sessions
@@ -111,7 +112,7 @@ class NodeGroup(Section):
         if gpu is None or own is None or gpu in own or canonical(gpu) in GPU_TYPES:
             return gpu
         names = [*own, *sorted(GPU_TYPES)]
-        raise ModelError(f"unknown GPU type {gpu!r}{nearest(gpu, names)}; known: {', '.join(names)}")
+        raise ModelError(f"unknown GPU type {gpu!r}{choices(gpu, names)} (dagsim list gpus)")
 
     @model_validator(mode="before")
     @classmethod
@@ -387,7 +388,7 @@ class DescribedCluster(GpuCluster):
         workload = self.keys.workload
         if (trace := self.keys.trace_file) is not None:
             name = Path(trace.path).name
-            return name if trace.window is None else f"{name}, windows of {trace.window:,} jobs"
+            return name if trace.window is None else f"{name}, windows of {count_of(trace.window, 'job')}"
         # fits are defined as sessions, which are slow to read
         presets = PRESETS if isinstance(workload, Synthetic) else named
         like = {name: preset.workload for name, preset in presets.items()}
@@ -395,7 +396,7 @@ class DescribedCluster(GpuCluster):
         nearest = min(changes, key=lambda name: len(changes[name]))
         plain = {key: value for key, value in changes[nearest].items() if isinstance(value, int | float | str)}
         if len(plain) < len(changes[nearest]):
-            return f"{workload.kind}, {workload.count:,} jobs, load {workload.load:g}"
+            return f"{workload.kind}, {count_of(workload.count, 'job')}, load {workload.load:g}"
         return ", ".join([nearest, *(f"{key} {_short(value)}" for key, value in plain.items())])
 
     @property

@@ -190,7 +190,7 @@ class SiteState(Forked):
     def of(
         cls, cluster: Cluster, queues: QueueTree | None, origin_s: float, levels: Sequence[FabricLevel] | None
     ) -> SiteState | None:
-        """Return the restrictions for a cluster whose network has ``levels``; None if no
+        """Return the restrictions for a cluster whose network has ``levels``, or None if no
         restriction could affect a job.
         """
         if levels is None and not cls.binds(cluster, queues):
@@ -297,7 +297,7 @@ class SiteState(Forked):
 
     def refuses(self, job: Job, now: float) -> RejectReason | None:
         """Return why a job that arrives now can never run, for reasons other than its GPUs, CPUs and
-        memory (it needs more licences than exist, or its reservation is over); None if it can.
+        memory (it needs more licences than exist, or its reservation is over), or None if it can.
         """
         request = job.request or _NO_REQUEST
         if any(count > self._owned.get(name, inf) for name, count in request.licences):
@@ -356,7 +356,7 @@ class SiteState(Forked):
                 yield times[place]
 
     def held(self, number: int, now: float) -> ClosedTime | None:
-        """Return the current period of a reservation, or else its next one; None if the reservation
+        """Return the current period of a reservation, or else its next one, or None if the reservation
         is over for good.
         """
         places = [(times, bisect_right(times, now, key=_end_s)) for times in self._times if times[0].number == number]

@@ -11,6 +11,7 @@ from dagsim.errors import Stalled
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.forks import SAME, Forked
 from dagsim.systems.cluster.state import Run, TaskState
+from dagsim.text import count_of
 
 if TYPE_CHECKING:
     from dagsim.systems.cluster.kernel import ClusterKernel
@@ -81,7 +82,8 @@ class Wakes(Forked):
         if self.idle >= _IDLE:
             raise Stalled(
                 f"at {now:g} s: the policy has been called {self.count:,} times since {self.since_s:g} s without "
-                f"any progress, because runs of {len(kernel.frontier.jobs)} jobs take turns and each is stopped "
+                f"any progress, because runs of {count_of(len(kernel.frontier.jobs), 'job')} take "
+                "turns and each is stopped "
                 f"before it makes lasting progress (preemption.restart_s is {kernel.preemption.restart_s:g}, "
                 f"on_resume {kernel.preemption.on_resume}). Choose a longer quantum_s (round_s, interval_s), or a "
                 "lower price"
@@ -151,7 +153,7 @@ def why_stalled(kernel: ClusterKernel) -> str:
     first = next(iter(ready), None)
     waiting = [f"{len(ready)} ready tasks wait" + (f", {first.name} among them" if first else "")]
     if kernel.applicants:
-        waiting.append(f"{len(kernel.applicants)} jobs wait to be admitted")
+        waiting.append(f"{count_of(len(kernel.applicants), 'job waits', 'jobs wait')} to be admitted")
     endless = [f"{run.id} of {run.task.name}" for run in kernel.running.values() if run.is_endless]
     if endless:
         return f"at {kernel.now:g} s: {' and '.join(waiting)}, and nothing is due: run {_some(endless)} never ends"

@@ -250,7 +250,7 @@ class RoomTally:
 
     def lacking(self, *places: NodeStanding) -> Resources | None:
         """Return the smallest set of resources of which there is too little on nodes with these
-        standings; ``None`` if even the empty nodes would not be enough.
+        standings, or ``None`` if even the empty nodes would not be enough.
         """
         return next((resources for at, resources in enumerate(_SETS, 1) if self._fits(at, places)), None)
 

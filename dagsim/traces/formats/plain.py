@@ -320,7 +320,7 @@ class _Rows:
         }
 
     def _requests(self, checks: Checks) -> Labels | None:
-        """Return the constraints, levels and segments of the jobs; None if the table has no such
+        """Return the constraints, levels and segments of the jobs, or None if the table has no such
         column."""
         if not any(checks.table.has(_AT[name]) for name in _REQUESTS):
             return None
@@ -395,7 +395,7 @@ class _Rows:
         return checks.finite(seconds, column, name, where=where)
 
     def _moments(self, table: Table, name: str) -> np.ndarray:
-        """Return (n,) float64: seconds, or dates as seconds since 1970; NaN for other text."""
+        """Return (n,) float64: seconds, or dates as seconds since 1970, or NaN for other text."""
         column = _AT[name]
         seconds = table.numbers(column)
         odd = np.flatnonzero(np.isnan(seconds) & ~table.blank(column))

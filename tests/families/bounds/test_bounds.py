@@ -1,12 +1,10 @@
-"""Lower bounds of the sum of completion times, against optima known by hand or by enumeration, and against policies."""
+"""Lower bounds of the sum of completion times, against optima known by hand."""
 
 from __future__ import annotations
 
-import ctypes
 from dataclasses import replace
 
 import pytest
-from validate_bound import against_optimum, against_policies, instance, least_sum
 
 from dagsim import simulate
 from dagsim.errors import InputError
@@ -17,7 +15,6 @@ from dagsim.model import Cluster, Edge, Job, Node, Task, TaskGraph, gpu_type
 from dagsim.systems.cluster import Maintenance, Preemption
 from dagsim.systems.cluster.models.runtime import Recorded, Throughput
 from dagsim.systems.cluster.scenario import ClusterScenario
-from dagsim.testing import Case
 from dagsim.workload import PRESETS
 from dagsim.workload.arrays import JobArrays
 from dagsim.workload.synthetic import Synthetic
@@ -38,7 +35,6 @@ def bound(cluster: Cluster, jobs: list[Job], **more: bool) -> Bound:
 def test_the_shortest_job_goes_first_on_one_gpu() -> None:
     # 1, then 1 + 2, then 1 + 2 + 4 seconds.
     jobs = [single("a", 4.0), single("b", 1.0), single("c", 2.0)]
-    assert least_sum(Case(ONE, jobs)) == 11.0
     least = bound(ONE, jobs)
     assert (least.bound_s, least.kind) == (pytest.approx(11.0, rel=1e-8), "exact")
     assert least.bound_s <= 11.0
@@ -47,7 +43,6 @@ def test_the_shortest_job_goes_first_on_one_gpu() -> None:
 def test_waiting_for_a_short_job_that_comes_soon_can_be_best() -> None:
     # Start the long job at once: 10 + (10 + 1 - 1) = 20. Wait for the short one: 1 + (12 - 0) = 13.
     jobs = [single("long", 10.0), single("short", 1.0, 1.0)]
-    assert least_sum(Case(ONE, jobs)) == 13.0
     assert bound(ONE, jobs).bound_s == pytest.approx(13.0, rel=1e-8)
 
 
@@ -65,7 +60,6 @@ def test_a_chain_and_types_of_different_speed() -> None:
     fast = {"T4": 1.0, "A100-40": 2.0}
     chain = TaskGraph((Task("one", 4.0, speeds=fast), Task("two", 2.0, speeds=fast)), (Edge(0, 1),))
     jobs = [Job("chain", chain), single("other", 3.0)]
-    assert least_sum(Case(TWO_TYPES, jobs)) == 6.0
     assert bound(TWO_TYPES, jobs).bound_s == pytest.approx(6.0, rel=1e-8)
 
 
@@ -84,7 +78,6 @@ def test_a_gang_needs_all_its_gpus_at_once() -> None:
     # Gang of 2 on two GPUs, 3 s, and two jobs of 1 s each that arrive with it: 1 + 1 + 4.
     pair = Cluster((Node("n", gpu_type("T4"), 2, 8, 64),))
     jobs = [single("gang", 3.0, instances=2, gang=True), single("a", 1.0), single("b", 1.0)]
-    assert least_sum(Case(pair, jobs)) == 6.0
     assert bound(pair, jobs).bound_s == pytest.approx(6.0, rel=1e-8)
 
 
@@ -100,7 +93,7 @@ def test_jobs_that_the_cluster_cannot_run_are_left_out() -> None:
 
 
 def test_a_workload_without_jobs_that_can_run_is_an_error() -> None:
-    with pytest.raises(InputError, match="none of its 1 jobs can run on cluster"):
+    with pytest.raises(InputError, match=r"none of its jobs \(1\) can run on cluster"):
         bound(ONE, [single("wide", 9.0, gpus=2.0)])
     with pytest.raises(InputError, match="it has no jobs"):
         bound(ONE, [])
@@ -129,31 +122,11 @@ def test_jobs_without_work_have_the_bound_0(*, preemptive: bool) -> None:
     assert bound(ONE, [single("a", 0.0)], preemptive=preemptive).bound_s == 0.0
 
 
-def test_the_solver_prints_nothing(capfd: pytest.CaptureFixture[str]) -> None:
-    case = instance(166)  # HiGHS prints eight lines for its developers about this one
-    bound(case.cluster, case.jobs)
-    ctypes.CDLL(None).fflush(None)
-    assert capfd.readouterr().out == ""
-
-
 def test_only_measured_jobs_count() -> None:
     # The second job alone: it runs first and takes 2 s, although the others wait for it.
     jobs = [single("a", 4.0), single("b", 2.0), single("c", 4.0)]
     least = scenario_bound(ClusterScenario(ONE, jobs), 0, measured=(1, 2))
     assert (least.jobs, least.bound_s) == (1, pytest.approx(2.0, rel=1e-5))
-
-
-@pytest.mark.parametrize("first", [1, 7, 18])
-def test_no_bound_is_above_an_enumerated_optimum(first: int) -> None:
-    checks = list(against_optimum(range(first, first + 5)))
-    assert [check for check in checks if not check.holds] == []
-    assert min(check.ratio for check in checks if check.best) > 0.98
-
-
-def test_no_bound_is_above_a_schedule_of_the_kernel() -> None:
-    checks = list(against_policies(range(4, 9)))
-    assert len(checks) > 4
-    assert [check for check in checks if not check.holds] == []
 
 
 @pytest.mark.parametrize(("name", "share"), [("heterogeneous", 0.7), ("heterogeneous-dag", 0.55)])

@@ -218,6 +218,10 @@ def test_added_nodes_join_the_partitions_of_nodes_like_them_or_the_one_that_is_n
     assert nodes["gpu"] == (*today["gpu"], "added-a100-40-0", "added-h200-0")
     assert nodes["debug"] == ("t-2", "added-t4-0")
     assert joined(config.cluster, more)[0] == "New nodes (1 of 8 A100-40) are in partition gpu."
+    part = joined(config.cluster, resized(config.cluster, [read_gpus("3xA100-40")]))
+    assert part[0].startswith(
+        "warning: the added A100-40 GPUs do not fill whole nodes: the last new node has only 3 GPUs"
+    )
     with pytest.raises(ConfigError, match="name the partition for the new nodes, as in 16xH200:debug"):
         resized(config.cluster, [read_gpus("8xH200")])
     with pytest.raises(ConfigError, match="there is no partition 'gpus'; did you mean 'gpu'"):
@@ -444,7 +448,7 @@ def test_whatif_runs_clusters_and_policies_on_the_same_jobs(site: Path) -> None:
 
 def test_whatif_says_what_nodes_on_demand_would_cost_and_save(site: Path) -> None:
     spec = "8xT4,boot=120,idle=300,price=0.5"
-    answer = answer_of("whatif", "--cloud", spec, "--add", "8xT4", "--policy", "fifo-fit", "--price", "T4=0.25")
+    answer = answer_of("whatif", "--add", spec, "--add", "8xT4", "--policy", "fifo-fit", "--price", "T4=0.25")
     today, added, cloud = answer["choices"]
     assert [choice["cluster"] for choice in answer["choices"]] == ["today", "+8xT4", f"+{spec}"]
     assert "on_demand_a_month" not in today

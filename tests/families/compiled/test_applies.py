@@ -11,7 +11,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import check_engine
 import numpy as np
 import pytest
 
@@ -30,7 +29,7 @@ from dagsim.systems.seam import drive
 from dagsim.testing import engine_cases
 
 FOUR = Cluster.of({"V100": 4})
-NAMES = [name for names in check_engine.KINDS.values() for name in names]
+NAMES = [name for names in engine_cases.KINDS.values() for name in names]
 
 
 def why(policy: str, **models: Any) -> str:

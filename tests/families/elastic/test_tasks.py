@@ -8,7 +8,6 @@ import pytest
 
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, ModelError
-from dagsim.families.elastic.profiles import read_applications
 from dagsim.families.elastic.tasks import SHIPPED_MODELS, ElasticTasks
 from dagsim.model import Cluster, Demand, Job, Kind, Node, Task, gpu_type
 from dagsim.systems.cluster.models.runtime import Recorded
@@ -111,20 +110,6 @@ def test_a_configuration_makes_its_tasks_elastic_and_plays_in_simpy(tmp_path: Pa
     assert all(task.elastic is not None for job in scenario.jobs(0) for task in job.tasks)
     used = scenario.engaged("sjf", 0).engine
     assert (used.used, used.reason) == ("simpy", "the compiled engine does not support elastic tasks")
-
-
-@pytest.mark.data
-def test_the_shipped_models_are_fits_of_the_measurements(data: Path) -> None:
-    from fit_goodput import noise_of
-
-    from dagsim.families.elastic.goodput import fit_objective, fit_throughput
-
-    for name, profile in read_applications(data / "golden/elastic/inputs/pollux", ["ncf", "yolov3"]).items():
-        shipped = SHIPPED_MODELS[name]
-        fitted = fit_throughput(profile.measurements)  # the parameters differ between processors
-        best = fit_objective(fitted, profile.measurements)
-        assert fit_objective(shipped.throughput, profile.measurements) == pytest.approx(best, rel=2e-3)
-        assert noise_of(profile) == pytest.approx(shipped.noise.variance, rel=1e-5)
 
 
 def test_a_schedule_of_elastic_tasks_says_which_gpus_they_had() -> None:

@@ -10,7 +10,7 @@ import pytest
 from dagsim.config.schema import load_config
 from dagsim.errors import ConfigError, RunFolderError
 from dagsim.experiment.scenario import scenario_of
-from dagsim.families.episodes.lookout import ArrivedJob, Attempt, Follower, Lookout
+from dagsim.families.episodes.lookout import ArrivedJob, FirstChoice, Follower, Lookout
 from dagsim.families.episodes.playout import AS_PROPOSED, WAIT
 from dagsim.families.episodes.proposals import BY_TASK, BY_WORK
 from dagsim.families.episodes.search import Search, agent_file
@@ -56,7 +56,7 @@ class Foreseen:
                 written = len(fork.schedule.log)
                 fork.run(POLICIES.create(self.name))
                 ends = [row[1] for row in fork.schedule.log.since(written) if row[0] == Kind.COMPLETED]
-                trial = Attempt(AS_PROPOSED, self.player)
+                trial = FirstChoice(AS_PROPOSED, self.player)
                 self.predictions.append((float(self.outlook.costs([trial], 1)[0, 0]), sum(ends)))
         yield from self.base.decide(view)
 
@@ -205,7 +205,7 @@ def test_all_futures_are_played_or_the_one_without_arrivals(monkeypatch, budget,
         ({"ahead": -1}, ConfigError, "ahead must be 0 or more"),
         ({"base": "sjf"}, ConfigError, "base must be eft-wait"),
         ({"base": "eft-wait[order=path]"}, ConfigError, "base must be eft-wait"),
-        ({"agent": "nowhere.pt"}, RunFolderError, "no such checkpoint"),
+        ({"agent": "nowhere.pt"}, RunFolderError, "no such file"),
         (
             {"agent": "dagsim/families/learning/independent-0.9.pt"},
             ConfigError,

@@ -12,6 +12,8 @@ from typer.testing import CliRunner
 
 from dagsim.cli import app
 
+pytestmark = pytest.mark.family("slurm")
+
 NOW_S = 1_700_000_000
 SITE = """
 cluster:

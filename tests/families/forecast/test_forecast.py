@@ -24,12 +24,11 @@ from dagsim.families.forecast.futures import (
     Future,
     Player,
     QueueState,
-    Usage,
     run_time_classes,
     run_times_at,
     starts_by,
 )
-from dagsim.families.forecast.job_log import JobLog, read_sacct_log
+from dagsim.families.forecast.job_log import JobLog, read_log
 from dagsim.families.forecast.live import expected
 from dagsim.families.forecast.members import Forecaster, Past
 from dagsim.families.forecast.past_waits import History, RunTimes, binomial_quantile, classes_of
@@ -108,7 +107,7 @@ def site_a(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Cluste
     file, folder = tmp_path_factory.mktemp("site") / "site.yaml", data / "golden/slurm/site-A"
     import_site([folder], file)
     site = replace(cluster_scenario_of(load_config(file)), runtime=Recorded())
-    return site, read_sacct_log(folder, TraceOptions())
+    return site, read_log(folder, TraceOptions())
 
 
 def backtest_of(log: JobLog, forecaster: Forecaster, every_s: float, until_s: float = np.inf) -> Backtest:
@@ -405,6 +404,7 @@ def test_nothing_after_the_instant_matters(scenario: ClusterScenario, easy: JobL
     assert np.array_equal(one.forecast, other.forecast)
 
 
+@pytest.mark.family("slurm")
 @pytest.mark.data
 def test_nothing_after_the_instant_matters_on_a_real_site(data: Path, site_a: tuple[ClusterScenario, JobLog]) -> None:
     site, log = site_a
@@ -422,15 +422,18 @@ def test_nothing_after_the_instant_matters_on_a_real_site(data: Path, site_a: tu
         assert np.array_equal(quantiles, raws[1].raw[name]), name
 
 
+@pytest.mark.family("slurm")
 @pytest.mark.data
 def test_usage_is_that_of_sshare(data: Path, site_a: tuple[ClusterScenario, JobLog]) -> None:
     """What Slurm had charged each user after ten hours, running jobs included: within 4%."""
+    from dagsim.families.slurm.past_usage import past_usage
+
     site, log_ = site_a
     assert site.queues is not None
     snapshot = data / "golden/slurm/site-A/snap/036420"
     t = float((snapshot / "epoch").read_text().split()[0])
     until_now = replace(log_, end_s=np.where(log_.start_s <= t, np.fmin(log_.end_s, t), log_.end_s))
-    usage = Usage(until_now, site.cluster, site.queues).at(QueueState.at(until_now, t), t)
+    usage = past_usage(until_now, site.cluster, site.queues).at(QueueState.at(until_now, t), t)
     rows = [[cell.strip() for cell in line.split("|")] for line in (snapshot / "sshare.txt").read_text().splitlines()]
     charged = {f"{row[0]}/{row[1]}": float(row[4]) for row in rows[1:] if row[1] and row[0] != "root"}
     assert len(charged) == 12
@@ -438,18 +441,23 @@ def test_usage_is_that_of_sshare(data: Path, site_a: tuple[ClusterScenario, JobL
         assert usage[name] == pytest.approx(seconds, rel=0.04), name
 
 
+@pytest.mark.family("slurm")
 def test_usage_counts_what_ended_jobs_have_used(scenario: ClusterScenario, easy: JobLog) -> None:
     """Without decay it is their core-seconds, or what the log says that the site charges. The simulation charges
     those that run since their own starts, which are in its past.
     """
+    from dagsim.families.slurm.past_usage import past_usage
+
     t = float(easy.submit_s[150])
     queues = QueueTree(partitions=(NodePartition("all", billing={"cpus": 1.0}),), scheduler={"half_life_s": 0.0})
     ran_s = easy.end_s - easy.start_s
     assert len(QueueState.at(easy, t).running)
     cores_s = float(np.sum((easy.jobs.instances * ran_s)[easy.end_s <= t]))
-    assert sum(Usage(easy, scenario.cluster, queues).at(QueueState.at(easy, t), t).values()) == pytest.approx(cores_s)
+    assert sum(past_usage(easy, scenario.cluster, queues).at(QueueState.at(easy, t), t).values()) == pytest.approx(
+        cores_s
+    )
     charged = replace(easy, billing=3.0 * easy.jobs.instances)
-    usage = Usage(charged, scenario.cluster, queues).at(QueueState.at(charged, t), t)
+    usage = past_usage(charged, scenario.cluster, queues).at(QueueState.at(charged, t), t)
     assert sum(usage.values()) == pytest.approx(3 * cores_s)
 
 
@@ -473,9 +481,10 @@ SACCT = """JobIDRaw|JobID|User|Account|Partition|QOS|State|Submit|Eligible|Start
 """  # noqa: E501
 
 
+@pytest.mark.family("slurm")
 def test_a_log_holds_what_was_asked_for_and_when_it_was_known(tmp_path: Path) -> None:
     (tmp_path / "sacct.txt").write_text(SACCT)
-    log_ = read_sacct_log(tmp_path / "sacct.txt", TraceOptions())
+    log_ = read_log(tmp_path / "sacct.txt", TraceOptions())
     assert log_.jobs.ids.tolist() == ["1", "2", "5_2", "5_3", "6", "7"]
     assert log_.partition[0] == "batch"  # the first that it asked for, not the one where it ran
     assert [kind.demand.cpus for kind in log_.jobs.kinds] == [4.0]  # and not the 8 that were allocated
@@ -487,6 +496,7 @@ def test_a_log_holds_what_was_asked_for_and_when_it_was_known(tmp_path: Path) ->
     assert np.isinf(state.eligible_s).tolist() == [False, False, True, True]
 
 
+@pytest.mark.family("slurm")
 def test_a_requeued_job_holds_its_nodes_and_its_usage_in_every_attempt(tmp_path: Path) -> None:
     head, *_ = SACCT.splitlines()
     kind = "600|00:00:00|60|1|4|cpu=4,mem=1G,node=1|cpu=4,mem=1G,node=1"
@@ -499,7 +509,7 @@ def test_a_requeued_job_holds_its_nodes_and_its_usage_in_every_attempt(tmp_path:
     ]
     for name, text in {"sacct.txt": rows, "again.txt": rows[:2]}.items():  # months of a log overlap
         (tmp_path / name).write_text("\n".join([head, *text]) + "\n")
-    log_ = read_sacct_log(tmp_path, TraceOptions())
+    log_ = read_log(tmp_path, TraceOptions())
     assert log_.jobs.ids.tolist() == ["8_1", "8_1", "8_1", "9", "9"]
     assert log_.array.tolist() == ["8", "8", "8", "9", "9"]
     assert log_.requeued.tolist() == [True, True, False, False, False]
@@ -601,6 +611,7 @@ def listed(id: int, state: str, submit_s: int, start_s: int, limit_min: int, cpu
     }  # fmt: skip
 
 
+@pytest.mark.family("slurm")
 def test_forecasts_of_a_snapshot(tmp_path: Path) -> None:
     """Four cores are taken by a job until its limit in an hour, at most; behind it, one job waits for another."""
     now_s = 1_700_000_000
@@ -648,6 +659,7 @@ def snapshot(tmp_path: Path) -> list[str]:
     return words
 
 
+@pytest.mark.family("slurm")
 def test_a_planned_job_is_forecast_as_if_it_waited(snapshot: list[str], tmp_path: Path) -> None:
     """The job that a second snapshot has is the planned one of the first: equal quantiles, bit by bit."""
     plan = ["--job", "cpus=2,memory=1G,limit=90m,user=ada,account=bio"]
@@ -664,11 +676,13 @@ def answer_of(words: list[str]) -> dict[str, Any]:
     return answer
 
 
+@pytest.mark.family("slurm")
 def test_a_snapshot_says_what_jobs_wait_for(snapshot: list[str]) -> None:
     (row,) = answer_of(snapshot)["jobs"]
     assert (row["kind"], row["waits_for"]) == ("limited", "AssocMaxJobsLimit")
 
 
+@pytest.mark.family("slurm")
 def test_shapes_find_the_idle_type(snapshot: list[str], tmp_path: Path) -> None:
     """The T4 is idle, the node of the A100s is taken; nobody has four A100s at once."""
     groups = """
@@ -698,25 +712,29 @@ policy: easy
         ("cpus=64", "could never start, even on the idle cluster"),
         ("gpu=3", "did you mean 'gpus'"),
         ("cpus=3,cpus=4", "'cpus' is given twice"),
-        ("cpus=1,limit=soon", "limit must be a time such as 12h"),
-        ("cpus=1,limit=0s", "limit must be a time such as 12h"),
-        ("cpus=1,limit=367-00:00:00", "limit must be a time such as 12h"),
+        ("cpus=1,limit=soon", "time_limit must be a time such as 12h"),
+        ("cpus=1,limit=12", "time_limit 12 has no unit"),
+        ("cpus=1,limit=0s", "time_limit must be a time such as 12h"),
+        ("cpus=1,limit=367-00:00:00", "time_limit must be a time such as 12h"),
         ("cpus=1,partition=gpu", "has neither partitions"),
         ("memory=3G", "expected gpus=N or cpus=N"),
         ("", "expected KEY=VALUE"),
     ],
 )
+@pytest.mark.family("slurm")
 def test_planned_jobs_that_cannot_be(snapshot: list[str], plan: str, message: str) -> None:
     result = CliRunner().invoke(app, [*snapshot, "--job", plan])
     assert result.exit_code == 2
     assert message in " ".join(result.output.split())
 
 
+@pytest.mark.family("slurm")
 @pytest.mark.parametrize("limit", ["1s", "366-00:00:00"])
 def test_a_planned_job_may_take_from_a_second_to_a_year(snapshot: list[str], limit: str) -> None:
     assert CliRunner().invoke(app, [*snapshot, "--job", f"cpus=1,limit={limit}"]).exit_code == 0
 
 
+@pytest.mark.family("slurm")
 def test_snapshots_without_waiting_jobs(snapshot: list[str], tmp_path: Path) -> None:
     (tmp_path / "squeue.json").write_text('{"jobs": [], "last_update": 1700000000}')
     assert answer_of(snapshot) == {"jobs": [], "idle": True}
@@ -756,6 +774,7 @@ def test_a_snapshot_of_kueue(tmp_path: Path) -> None:
     assert 0 < row["median_s"] <= 1800  # two GPUs are idle, but the quota is three
 
 
+@pytest.mark.family("slurm")
 def test_pages_of_the_queue_and_of_a_back_test(
     snapshot: list[str], scenario: ClusterScenario, backtest: Backtest, tmp_path: Path
 ) -> None:
@@ -786,6 +805,7 @@ def test_pages_of_the_queue_and_of_a_back_test(
     assert "alert(1)</script>" not in text.partition("</header>")[2].partition("<script")[0]
 
 
+@pytest.mark.family("slurm")
 def test_words_of_a_forecast_begin_below_their_heads_and_numbers_end_there(snapshot: list[str]) -> None:
     words = [word for word in snapshot if word != "--json"]
     lines = CliRunner().invoke(app, words, catch_exceptions=False).stdout.splitlines()
@@ -797,9 +817,10 @@ def test_words_of_a_forecast_begin_below_their_heads_and_numbers_end_there(snaps
         assert row[heads.index(head) + len(head) - 1] != " ", head
 
 
+@pytest.mark.family("slurm")
 def test_a_snapshot_of_another_cluster_is_named(snapshot: list[str]) -> None:
     result = CliRunner().invoke(app, snapshot, catch_exceptions=False)
-    assert "1 of the 1 nodes on which jobs run are not in the cluster" in " ".join(result.stderr.split())
+    assert "jobs run on 1 node, of which the cluster of the configuration lacks 1" in " ".join(result.stderr.split())
     assert "1 job is held or waits for other jobs" in " ".join(result.stderr.split())
 
 
@@ -864,6 +885,7 @@ def test_shares_of_starts_near_the_median_forecast() -> None:
     assert weighted.within == (0.75, 1.0, 1.0)
 
 
+@pytest.mark.family("slurm")
 def test_a_log_over_the_hour_that_a_change_of_summer_time_repeats_has_no_job_that_ends_before_it_starts(
     tmp_path: Path,
 ) -> None:
@@ -877,6 +899,6 @@ def test_a_log_over_the_hour_that_a_change_of_summer_time_repeats_has_no_job_tha
     ]
     path = tmp_path / "sacct.txt"
     path.write_text("\n".join([head, *rows]) + "\n")
-    log = read_sacct_log(path, TraceOptions(timezone="America/New_York"))
+    log = read_log(path, TraceOptions(timezone="America/New_York"))
     assert (log.end_s - log.start_s).tolist() == [2400.0, 2400.0]
     assert sorted((log.start_s - log.submit_s).tolist()) == [600.0, 4800.0]

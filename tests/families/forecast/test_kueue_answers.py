@@ -147,7 +147,8 @@ def test_a_head_that_can_never_be_admitted_says_how_many_it_blocks(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("queue", "words"), [("i", "ClusterQueue idle is inactive (Stopped)"), ("x", "LocalQueue x doesn't exist")]
+    ("queue", "words"),
+    [("i", "ClusterQueue idle is inactive (Stopped)"), ("x", "LocalQueue x or its ClusterQueue doesn't exist")],
 )
 def test_workloads_of_stopped_and_missing_queues_wait_for_a_person(tmp_path: Path, queue: str, words: str) -> None:
     file = dump(tmp_path, workload("w", queue, 0), workload("other", "p", 1))
@@ -283,3 +284,54 @@ def test_pods_that_run_are_on_the_nodes_that_kueue_assigned_in_its_numbers(tmp_p
     file = dump(tmp_path, spread, fits, queues=with_topology("StrictFIFO"))
     (row,) = asked("eta", "--state", file)["jobs"]
     assert (row["job"], row["quantiles_s"]["q95"]) == ("bio/fits", 0)
+
+
+# Lists that are not whole.
+
+
+def refused(file: str) -> str:
+    result = CliRunner().invoke(app, ["eta", "--state", file], catch_exceptions=False)
+    assert result.exit_code == 2
+    return result.output
+
+
+RUNS = workload("old", "c", 0, ("main", 1, 10), runs_since=1, of="chem")
+
+
+def test_workloads_without_a_cluster_queue_are_an_error(tmp_path: Path) -> None:
+    file = dump(tmp_path, RUNS, queues=[FLAVOR, local_queue("c", "chem")])
+    assert "no file has a ClusterQueue, only 1 LocalQueue, 1 ResourceFlavor, 1 Workload" in refused(file)
+
+
+def test_objects_of_two_clusters_are_an_error_but_the_same_object_twice_is_not(tmp_path: Path) -> None:
+    other = cluster_queue("chem", 11, quota={"borrowingLimit": 2}, queueingStrategy="StrictFIFO")
+    assert "ClusterQueue 'chem' is listed twice, as different objects" in refused(dump(tmp_path, RUNS, other))
+    waits = workload("wide", "c", 10, ("main", 1, 5))
+    answer = asked("eta", "--state", dump(tmp_path, RUNS, waits, queues=[*QUEUES, *QUEUES]))
+    assert [row["job"] for row in answer["jobs"]] == ["bio/wide"]
+
+
+def test_a_flavor_that_is_in_no_file_takes_every_workload(tmp_path: Path) -> None:
+    queues = [one for one in QUEUES if one is not FLAVOR]
+    (row,) = asked("eta", "--state", dump(tmp_path, RUNS, workload("w", "p", 9), queues=queues))["jobs"]
+    assert row["quantiles_s"]["q95"] == 0
+    gpus = [json.loads(json.dumps(one).replace('"spot"', '"h100"').replace('"cpu"', '"nvidia.com/gpu"'))
+            for one in (*queues, workload("w", "p", 9))]  # fmt: skip
+    (row,) = asked("eta", "--state", dump(tmp_path, queues=gpus))["jobs"]
+    assert row["quantiles_s"]["q95"] == 0
+
+
+def test_a_run_of_a_queue_that_is_in_no_file_holds_no_quota_of_another_queue(tmp_path: Path) -> None:
+    queues = [FLAVOR, cluster_queue("phys", 10), local_queue("c", "chem"), local_queue("p", "phys")]
+    file = dump(tmp_path, RUNS, workload("w", "p", 9, ("main", 1, 10)), workload("lost", "c", 10), queues=queues)
+    rows = {row["job"]: row for row in asked("eta", "--state", file)["jobs"]}
+    assert rows["bio/w"]["quantiles_s"]["q95"] == 0
+    assert rows["bio/lost"]["waits_for"] == "LocalQueue c or its ClusterQueue doesn't exist"
+
+
+def test_a_workload_that_finished_without_an_admission_does_not_wait(tmp_path: Path) -> None:
+    gone = workload("gone", "p", 8)
+    since = {"status": "True", "lastTransitionTime": "2026-04-01T09:09:00Z"}
+    gone["status"] = {"conditions": [{"type": "Finished", **since}]}
+    answer = asked("eta", "--state", dump(tmp_path, RUNS, gone, workload("w", "p", 9)))
+    assert [row["job"] for row in answer["jobs"]] == ["bio/w"]

@@ -20,6 +20,8 @@ from dagsim.model import Kind
 from dagsim.systems.cluster.scenario import cluster_scenario_of
 from dagsim.systems.seam import drive
 
+pytestmark = pytest.mark.family("slurm")
+
 NOW_S = 1_700_000_000
 SITE = """
 cluster:

@@ -1,8 +1,11 @@
 """A manager of Kueue in the standard library: each workload, by age, is admitted if the nominal quota of the
-first flavor in its queue has room. It takes the option --kubeconfig.
+first flavor in its queue has room. It takes the option --kubeconfig. WRONG in its environment makes what it
+assigns wrong: a ``flavor`` that does not exist, a ``count`` of pods with SIZE zeros, a ``condition`` without a
+type, or ``nothing``.
 """
 
 import json
+import os
 import queue
 import sys
 import threading
@@ -56,7 +59,16 @@ def decide():
         ]
         since = {"status": "True", "lastTransitionTime": "2000-01-01T00:00:00Z"}
         conditions = [{"type": kind, "reason": kind, **since} for kind in ("QuotaReserved", "Admitted")]
+        wrong = os.environ.get("WRONG", "")
+        if wrong == "flavor":
+            sets[0]["flavors"] = {GPU: "of-nowhere"}
+        if wrong == "count":
+            sets[0]["count"] = 10 ** int(os.environ["SIZE"])
+        if wrong == "condition":
+            conditions.append({"status": "True"})
         status = {"admission": {"clusterQueue": owner, "podSetAssignments": sets}, "conditions": conditions}
+        if wrong == "nothing":
+            del status["admission"]
         body = json.dumps({"status": status}).encode()
         where = f"{URL}/namespaces/default/workloads/{name}/status?fieldManager=test&force=true"
         headers = {"Content-Type": "application/apply-patch+yaml"}

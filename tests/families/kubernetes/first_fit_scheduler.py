@@ -1,7 +1,9 @@
 """A scheduler of Kubernetes in the standard library: each pod, by priority and age, goes to the first node
 with room; one that finds none stops younger pods of lower priority there. Takes the options of kube-scheduler.
 
-With LINGER in its environment it never gives a verdict, with QUIT it ends at its first pod.
+With LINGER in its environment it never gives a verdict, with QUIT it ends at its first pod. WRONG makes its
+bindings wrong: to a node that does not exist (``unknown``) or has no room (``full``), or right with requests that
+have to be refused beside them (``beside``), whose codes it appends to the file TOLD.
 """
 
 import json
@@ -19,11 +21,33 @@ kubeconfig = json.loads(Path(configuration["clientConnection"]["kubeconfig"]).re
 URL = kubeconfig["clusters"][0]["cluster"]["server"]
 events = queue.Queue()
 tables = {"nodes": {}, "pods": {}}
+WRONG = os.environ.get("WRONG", "")
 
 
 def send(method, path, body, form="application/json"):
     request = urllib.request.Request(URL + path, json.dumps(body).encode(), {"Content-Type": form}, method=method)
     return json.load(urllib.request.urlopen(request))
+
+
+def refusals(path, name, node):
+    """Bind a pod again, bind one that is gone, send what is no object, and far too much."""
+    binding = {"metadata": {"name": name}, "target": {"kind": "Node", "name": node}}
+    for where, body in (
+        (path + "/binding", binding),
+        ("/api/v1/namespaces/default/pods/gone-0/binding", {**binding, "metadata": {"name": "gone-0"}}),
+        (path + "/binding", [binding]),
+        ("/api/v1/namespaces/default/pods", {"metadata": {"name": "large", "annotations": {"a": "x" * (4 << 20)}}}),
+        ("/api/v1/namespaces/default/pods", {"metadata": {"name": "many"}, "spec": {"containers": -1}}),
+    ):
+        try:
+            send("POST", where, body)
+            code = 0
+        except urllib.error.HTTPError as error:
+            code = error.code
+        except urllib.error.URLError:  # the server answered and closed before it had read all of it
+            code = 413
+        with open(os.environ["TOLD"], "a") as told:
+            told.write(f"{code} ")
 
 
 def watch(kind):
@@ -61,8 +85,15 @@ def decide():
         name, need = pod["metadata"]["name"], needs(pod)
         path = f"/api/v1/namespaces/default/pods/{name}"
         node = next((node for node in sorted(room) if fits(need, room[node])), None)
+        if WRONG == "full":
+            node = min(room)
         if node is not None:
+            if WRONG == "unknown":
+                node = "nowhere"
+                room[node] = need
             send("POST", path + "/binding", {"metadata": {"name": name}, "target": {"kind": "Node", "name": node}})
+            if WRONG == "beside":
+                refusals(path, name, node)
             pod["spec"]["nodeName"] = node
             room[node] = [free - part for free, part in zip(room[node], need, strict=True)]
             continue

@@ -345,3 +345,47 @@ def test_requests_default_to_limits() -> None:
     limits = {"cpu": "1"}
     pod = {"metadata": {"name": "p"}, "spec": {"containers": [{"resources": {"limits": limits}}]}}
     assert admitted(PODS, pod, ObjectStore())["spec"]["containers"][0]["resources"]["requests"] == limits
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "form", "code"),
+    [
+        ("POST", "", {"metadata": 5}, "json", 400),
+        ("POST", "", {"metadata": {"name": 5}}, "json", 422),
+        ("POST", "", {"metadata": {"name": "n" * 300}}, "json", 422),
+        ("POST", "", {"metadata": {"name": "q", "labels": {"a": {}}}}, "json", 422),
+        ("POST", "", {"metadata": {"name": "q"}, "spec": {"nodeName": ["n"]}}, "json", 422),
+        ("POST", "", {"metadata": {"name": "q"}, "status": {"conditions": 1}}, "json", 422),
+        ("POST", "", [{"metadata": {"name": "q"}}], "json", 400),
+        ("PATCH", "/p/status", {"status": {"conditions": [5]}}, "merge-patch+json", 422),
+        ("PATCH", "/p", [{"op": 5}], "json-patch+json", 422),
+        ("PATCH", "/p", {"metadata": {"labels": None}}, "json-patch+json", 400),
+        ("PUT", "/p", [], "json", 400),
+        ("DELETE", "/p", {"preconditions": 5}, "json", 400),
+        ("POST", "/p/binding", {"target": {"name": 5}}, "json", 422),
+    ],
+)
+def test_what_has_another_form_is_refused_and_changes_nothing(
+    beside: Beside, client: Client, method: str, path: str, body: Any, form: str, code: int
+) -> None:
+    client.ask("POST", "/api/v1/namespaces/default/pods", POD)
+    version = beside.store.version
+    answer, status = client.ask(method, f"/api/v1/namespaces/default/pods{path}", body, f"application/{form}")
+    assert (answer, status["kind"], beside.store.version) == (code, "Status", version)
+
+
+@pytest.mark.parametrize(
+    ("body", "form", "code"),
+    [
+        (b"[" * 100_000, "json", 400),
+        (b"{" + b" " * (4 << 20) + b"}", "json", 413),
+        (b"a: &a [1]\nb: [*a, *a]\n", "apply-patch+yaml", 400),
+    ],
+)
+def test_a_body_that_is_too_deep_or_too_large_is_refused(client: Client, body: bytes, form: str, code: int) -> None:
+    with closing(HTTPConnection(client.address, timeout=10)) as connection:
+        with suppress(BrokenPipeError, ConnectionResetError):  # the server may answer before it has read everything
+            connection.request("PATCH", "/api/v1/nodes/n?fieldManager=m", body, {"Content-Type": f"application/{form}"})
+        with suppress(ConnectionResetError):
+            assert connection.getresponse().status == code
+    assert client.ask("GET", "/api/v1/nodes")[1]["items"] == []

@@ -11,6 +11,7 @@ import pytest
 from check_kubernetes import count
 from kubernetes_golden import Part, Verdict, kube
 
+REAL = os.environ.get("DAGSIM_KUBE_SCHEDULER")
 SAMPLE = 15
 """Decisions of each file that the sample asks for."""
 
@@ -117,3 +118,14 @@ def test_a_sample_of_the_real_decisions_is_right(monkeypatch: pytest.MonkeyPatch
     counts = count([Path(os.environ["DAGSIM_DATA"]) / "golden" / "kube"], "-1.json.gz")["kube"]
     assert len(counts) == 10
     assert {family: one.causes for family, one in counts.items() if one.share < one.gate} == {}
+
+
+@pytest.mark.skipif(not REAL, reason="DAGSIM_KUBE_SCHEDULER names no kube-scheduler")
+@pytest.mark.data
+@pytest.mark.parametrize("name", ["fifo-1", "preempt-one-1"])
+def test_the_real_scheduler_plays_its_recorded_timelines_again(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kube, "BINARY", REAL)
+    file = Path(os.environ["DAGSIM_DATA"], "golden/kube/timelines", f"{name}.json")
+    verdicts = list(kube.verdicts(file, json.loads(file.read_text())))
+    assert len(verdicts) >= 80
+    assert {verdict.outcome for verdict in verdicts} == {"right"}

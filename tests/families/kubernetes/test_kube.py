@@ -415,6 +415,63 @@ def test_a_cordoned_node_takes_no_pod_until_it_is_back() -> None:
     assert starts(played(jobs, "kube-default", Node("a", cpus=8), queues=queues)) == {"p0": [(0, 0)], "p1": [(6, 0)]}
 
 
+def pools(*names: str) -> list[Node]:
+    return [Node(name, cpus=8, manifest=canonical_json({"metadata": {"labels": {"pool": name}}})) for name in names]
+
+
+@pytest.mark.parametrize(("small_s", "order"), [(5, ["picky", "early"]), (1, ["early", "picky"])])
+def test_a_pod_that_is_tried_again_goes_behind_one_that_is_not(small_s: float, order: list[str]) -> None:
+    # picky may only use b, which is down, so that the end of small does not concern it
+    jobs = [
+        Job.single("long", task(100, 7, spec={"nodeSelector": {"pool": "a"}}), 0.0),
+        Job.single("small", task(small_s, 1), 0.0),
+        Job.single("early", task(3, 8), 1.5),
+        Job.single("picky", task(3, 8, spec={"nodeSelector": {"pool": "b"}}), 2.0),
+    ]
+    queues = QueueTree(outages=(NodeOutage(("b",), 0.0, 10.0, "down"),))
+    got = starts(played(jobs, "kube-default", *pools("a", "b"), queues=queues))
+    assert [got[name] for name in order] == [[(10, 1)], [(13, 1)]]
+
+
+@pytest.mark.parametrize(("lost", "order"), [(2, ["second", "first"]), (1, ["first", "second"])])
+def test_the_first_pod_is_overtaken_when_a_failed_node_loses_several_pods(lost: int, order: list[str]) -> None:
+    on = {name: {"nodeSelector": {"pool": name}} for name in "ab"}
+    jobs = [
+        Job.single("full", task(10, 8, spec=on["b"]), 0.0),
+        *[Job.single(f"lost{number}", task(100, 1, spec=on["a"]), 0.0) for number in range(lost)],
+        Job.single("first", task(3, 8, spec=on["b"]), 1.0),
+        Job.single("second", task(3, 8, spec=on["b"]), 2.0),
+    ]
+    queues = QueueTree(outages=(NodeOutage(("a",), 5.0, 20.0, "down"),))
+    got = starts(played(jobs, "kube-default", *pools("a", "b"), queues=queues))
+    assert [got[name] for name in order] == [[(10, 1)], [(13, 1)]]
+
+
+def test_pods_that_are_lost_at_once_come_back_in_the_order_of_their_creation() -> None:
+    jobs = [Job.single("again", task(20, 8), 0.0), Job.single("once", task(20, 8), 1.0)]
+    times = [(("a",), 2.0, 3.0), (("a", "b"), 5.0, 6.0), (("b",), 6.0, 99.0)]
+    queues = QueueTree(outages=tuple(NodeOutage(nodes, start_s, end_s, "down") for nodes, start_s, end_s in times))
+    got = starts(played(jobs, "kube-default", *pools("a", "b"), queues=queues))
+    assert got == {"again": [(0, 0), (3, 0), (26, 0)], "once": [(1, 1), (6, 0)]}
+
+
+def test_a_fork_knows_when_pods_were_last_tried() -> None:
+    on = {name: {"nodeSelector": {"pool": name}} for name in "ab"}
+    jobs = [
+        Job.single("full", task(10, 8, spec=on["b"]), 0.0),
+        *[Job.single(f"lost{number}", task(100, 1, spec=on["a"]), 0.0) for number in range(2)],
+        Job.single("first", task(3, 8, spec=on["b"]), 1.0),
+        Job.single("second", task(3, 8, spec=on["b"]), 2.0),
+    ]
+    queues = QueueTree(outages=(NodeOutage(("a",), 5.0, 20.0, "down"),))
+    kernel = ClusterScenario(Cluster(tuple(pools("a", "b"))), jobs, queues=queues).kernel(0)
+    policy = POLICIES.create("kube-default")
+    kernel.run(policy, 7.0)
+    fork = kernel.fork()
+    fork.run(policy)
+    assert starts(fork.schedule)["second"] == [(10, 1)]
+
+
 def test_a_fork_decides_as_the_original() -> None:
     jobs = [Job.single(f"p{at}", task(5 + at % 4, 1 + at % 5), at / 3, priority=at % 3) for at in range(40)]
     scenario = ClusterScenario(Cluster((Node("a", cpus=8), Node("b", cpus=6))), jobs)

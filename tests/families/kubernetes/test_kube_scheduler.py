@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import copy
 import heapq
-import json
 import os
 import random
 import signal
@@ -109,19 +108,6 @@ def test_the_real_scheduler_follows_the_formula_of_fifo() -> None:
     assert starts(rows) == first_come(60, 20, 100.0)
 
 
-@real
-@pytest.mark.data
-@pytest.mark.parametrize("name", ["fifo-1", "preempt-one-1"])
-def test_the_real_scheduler_plays_its_recorded_timelines_again(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from kubernetes_golden import kube
-
-    monkeypatch.setattr(kube, "BINARY", REAL)
-    file = Path(os.environ["DAGSIM_DATA"], "golden/kube/timelines", f"{name}.json")
-    verdicts = list(kube.verdicts(file, json.loads(file.read_text())))
-    assert len(verdicts) >= 80
-    assert {verdict.outcome for verdict in verdicts} == {"right"}
-
-
 def preemption(binary: str, **settings: Any) -> list[tuple[str, float]]:
     cluster = machines(1, cpus=2)
     jobs = [plain(0, 0.0), plain(1, 1.0), plain(2, 10.0, 20.0, priority=1.0)]
@@ -179,6 +165,28 @@ def test_what_a_pod_cannot_be_is_an_error(fake: str) -> None:
 def test_a_program_that_fails_is_an_error_with_its_log(tmp_path: Path, line: str, message: str) -> None:
     with pytest.raises(PolicyFailed, match=message):
         play(shell(tmp_path, line), machines(1), [plain(0, 0.0)], timeout_s=2.0)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ("unknown", "at 0 s: the program bound the pod j0-0-0-1 to the node 'nowhere', which does not exist"),
+        ("full", "at 0 s: the program bound the pod j1-0-0-2 to the node 'n00', which has no room for it"),
+    ],
+)
+def test_a_wrong_binding_is_an_error(tmp_path: Path, wrong: str, message: str) -> None:
+    path = shell(tmp_path, f"WRONG={wrong} exec {sys.executable} -SE {FIRST_FIT}")
+    with pytest.raises(PolicyFailed, match=message):
+        play(path, machines(1, cpus=1), [plain(0, 0.0), plain(1, 0.0)])
+
+
+def test_requests_that_have_to_be_refused_change_nothing(tmp_path: Path, fake: str) -> None:
+    told = tmp_path / "told"
+    jobs = [plain(number, float(number)) for number in range(6)]
+    right = play(fake, machines(1), jobs)
+    path = shell(tmp_path, f"TOLD={told} WRONG=beside exec {sys.executable} -SE {FIRST_FIT}")
+    assert play(path, machines(1), jobs) == right
+    assert told.read_text().split() == ["409", "404", "400", "413", "400"] * len(jobs)
 
 
 def test_wrong_parameters_are_errors(tmp_path: Path, fake: str) -> None:
@@ -266,3 +274,63 @@ def command_of(pid: int) -> str:
         return Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
     except OSError:
         return ""
+
+
+_PLAY = """
+import sys
+from dagsim.families.kubernetes.kube.kube_scheduler import KubeScheduler
+from dagsim.model import Cluster, Job, Node, Task
+from dagsim.systems.cluster import ClusterKernel
+jobs = [Job.single(f"j{at}", Task("t", 5.0, cpus=1, memory_gb=1, gpus=0), float(at)) for at in range(2000)]
+cluster = Cluster((Node("n", cpus=4, memory_gb=16),))
+ClusterKernel(cluster, jobs).run(KubeScheduler(sys.argv[1], still_s=0.05))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="a process that is killed takes its program with it on Linux")
+def test_twenty_kills_at_any_moment_leave_no_process_and_no_file(fake: str, tmp_path: Path) -> None:
+    rng, left = random.Random(3), tmp_path / "tmp"
+    left.mkdir()
+    signals = [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGKILL]
+    for _ in range(5):
+        batch = [
+            subprocess.Popen([sys.executable, "-c", _PLAY, fake], env={**os.environ, "TMPDIR": str(left)},
+                             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            for _ in signals
+        ]  # fmt: skip
+        programs: dict[int, set[int]] = {process.pid: set() for process in batch}
+        deadline = time.monotonic() + 60
+        while not all(programs.values()) and time.monotonic() < deadline:
+            time.sleep(0.05)
+            for pid, its in programs.items():
+                its |= {child for child in children(pid) if FIRST_FIT.name in command_of(child)}
+        assert all(programs.values())
+        for process, number in zip(batch, signals, strict=True):
+            time.sleep(rng.uniform(0, 0.3))
+            process.send_signal(number)
+        for process in batch:
+            process.wait(30)
+        deadline = time.monotonic() + 10
+        running = [pid for its in programs.values() for pid in its]
+        while any(map(alive, running)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not any(map(alive, running))
+        assert list(left.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_workers_side_by_side_each_have_a_program_of_their_own(fake: str, tmp_path: Path) -> None:
+    config = tmp_path / "pool.yaml"  # of one type, as the small scheduler knows no affinity
+    config.write_text("cluster: {groups: [{name: t4, count: 4, gpu: T4, gpus: 8, cpus: 96, memory_gb: 512}]}\n")
+
+    def results(workers: int) -> str:
+        out = tmp_path / f"run{workers}"
+        words = [sys.executable, "-m", "dagsim", "eval", "--policy", f"kube-scheduler[binary={fake}]", "--seeds", "4",
+                 "--no-plots", "--workers", str(workers), "--config", str(config), "--set", "workload.count=8",
+                 "--out", str(out)]  # fmt: skip
+        done = subprocess.run(words, capture_output=True, text=True, timeout=200)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.partition("run folder")[0]
+
+    assert results(3) == results(1)

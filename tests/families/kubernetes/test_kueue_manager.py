@@ -121,6 +121,30 @@ def test_a_manager_that_admits_first_come_first_served_fills_the_quota(tmp_path:
     assert {time_s for kind, time_s, _ in rows if kind == "STARTED"} == {0.0, 100.0, 200.0, 300.0}
 
 
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"WRONG": "flavor"}, "of the ClusterQueue lab to the ResourceFlavor 'of-nowhere', which does not exist"),
+        ({"WRONG": "count", "SIZE": "3"}, "of the ClusterQueue lab with 1000 pods of 'main'; it has 2"),
+        ({"WRONG": "count", "SIZE": "9"}, "cannot be read: .*count must be a whole number up to"),
+        ({"WRONG": "nothing"}, "of the ClusterQueue lab without status.admission.podSetAssignments"),
+    ],
+)
+def test_a_wrong_admission_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: dict[str, str], message: str
+) -> None:
+    for name, value in wrong.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(PolicyFailed, match=message):
+        play(KueueManager(fake(tmp_path), still_s=0.3, return_s=0.3), [job("lab-0", 0.0, 2, 0, 100)])
+
+
+def test_a_condition_without_a_type_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WRONG", "condition")
+    rows = play(KueueManager(fake(tmp_path), still_s=0.3, return_s=0.3), [job("lab-0", 0.0, 2, 0, 100)])
+    assert ("FINISHED", 100.0, "lab-0") in rows
+
+
 def test_a_manager_that_ends_is_an_error_with_its_log(tmp_path: Path) -> None:
     path = tmp_path / "manager"
     path.write_text("#!/bin/sh\necho no such queue; exit 4\n")

@@ -188,7 +188,7 @@ def test_killed_before_the_first_iteration_it_begins_again(tmp_path: Path) -> No
         TrainingRun(Store.open(stopped.path)).run(resume=True)
         assert plain(stopped.path) == plain(whole.path)
     (early.path / "checkpoint.pt").unlink()
-    with pytest.raises(RunFolderError, match="no such checkpoint"):  # a row is logged: something was lost
+    with pytest.raises(RunFolderError, match="no such file"):  # a row is logged: something was lost
         TrainingRun(Store.open(early.path)).run(resume=True)
 
 
@@ -315,11 +315,15 @@ def test_an_agent_of_rainbow_loads_without_the_name_of_its_net(tmp_path: Path) -
 
 
 def test_what_is_no_agent_is_refused_with_the_reason(folder: Store, tmp_path: Path) -> None:
-    with pytest.raises(RunFolderError, match="no such checkpoint"):
+    with pytest.raises(RunFolderError, match="no such file"):
         Checkpoint.load(tmp_path / "none.pt")
+    noise = tmp_path / "noise.pt"
+    noise.write_bytes(bytes(range(256)))
+    with pytest.raises(RunFolderError, match=r"noise.pt: not a checkpoint; dagsim train writes checkpoints"):
+        Checkpoint.load(noise)
     cut = tmp_path / "cut.pt"
     cut.write_bytes((folder.path / "best.pt").read_bytes()[:500])
-    with pytest.raises(RunFolderError, match="the checkpoint cannot be read"):
+    with pytest.raises(RunFolderError, match="checkpoint"):
         Checkpoint.load(cut)
     other = read_plain(folder.path / "best.pt")
     other["features"][0] = "colour"
@@ -335,7 +339,7 @@ def test_what_is_no_agent_is_refused_with_the_reason(folder: Store, tmp_path: Pa
         Checkpoint.load(tmp_path / "nan.pt")
     shutil.copytree(folder.path, tmp_path / "run")
     (tmp_path / "run" / "checkpoint.pt").write_bytes(b"nonsense")
-    with pytest.raises(RunFolderError, match="the checkpoint cannot be read"):
+    with pytest.raises(RunFolderError, match="checkpoint"):
         TrainingRun(Store.open(tmp_path / "run")).run(resume=True)
 
 

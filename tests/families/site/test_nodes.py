@@ -156,6 +156,21 @@ def test_a_type_that_is_not_known_is_said_and_to_be_filled_in(tmp_path: Path) ->
 
 
 @pytest.mark.family("slurm")
+def test_an_edited_configuration_is_replaced_only_on_request(tmp_path: Path) -> None:
+    out = tmp_path / "c.yaml"
+    words = ["site", "import", str(SAMPLES / "sinfo.txt"), "-o", str(out)]
+    assert [CliRunner().invoke(app, words).exit_code for _ in range(2)] == [0, 0]
+    imported = out.read_text()
+    out.write_text(imported + "# mine\n")
+    refused = CliRunner().invoke(app, words)
+    assert refused.exit_code == 2
+    assert "c.yaml: exists and differs from this import" in refused.output
+    assert out.read_text() == imported + "# mine\n"
+    assert CliRunner().invoke(app, [*words, "--overwrite"]).exit_code == 0
+    assert out.read_text() == imported
+
+
+@pytest.mark.family("slurm")
 def test_nodes_that_are_down_are_kept_if_all_are(tmp_path: Path) -> None:
     out = tmp_path / "c.yaml"
     CliRunner().invoke(app, ["site", "import", str(SAMPLES / "sinfo.txt"), "-o", str(out), "--all"])

@@ -17,7 +17,7 @@ from dagsim.families.slurm.priority_formulas import Weights
 from dagsim.families.slurm.slurm_backfill import BackfillOutlook, NodePlan, RunTable
 from dagsim.families.slurm.slurm_priority import Asked, Capacity, PriorityBook, PrioritySettings, RankColumns
 from dagsim.families.slurm.slurm_rules import Amounts, Holdings
-from dagsim.families.slurm.slurm_times import Clock, Kept, Steps, Where, earliest
+from dagsim.families.slurm.slurm_times import FitSteps, Reserved, SiteClock, Where, earliest
 from dagsim.metrics import summarize
 from dagsim.model import (
     Caps,
@@ -117,10 +117,10 @@ def expected_start(wanted: int, linear_s: float) -> float:
     rooms = [0.0, 1.0, 2.0, 3.0, 0.0, 0.0, 1.0, 2.0, 3.0, 4.0]
     start_s, _ = earliest(
         Where([0, 1], [0, 1], [1, 1], -2, 5000.0),
-        Steps(times, rooms, [4, 5]),
+        FitSteps(times, rooms, [4, 5]),
         table.limits,
-        Kept([0.0] * 8, [0.0] * 8, [0] * 8, [0, 0], 4),
-        Clock(50.0, 0.0, 60.0, linear_s),
+        Reserved([0.0] * 8, [0.0] * 8, [0] * 8, [0, 0], 4),
+        SiteClock(50.0, 0.0, 60.0, linear_s),
         50.0,
         10.0,
         float(wanted),

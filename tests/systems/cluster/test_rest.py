@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import check_rest
 import pytest
 
 from dagsim.config.schema import Config, load_config
@@ -51,6 +50,13 @@ def starts(schedule: Schedule) -> dict[str, list[float]]:
         if row.kind == Kind.STARTED:
             listed.setdefault(schedule.jobs[row.job].id, []).append(row.time_s)
     return listed
+
+
+def whole_of(scenario: ClusterScenario, policy: str) -> tuple[Schedule, dict[int, int]]:
+    """The schedule of a policy, and the number of the piece of each run."""
+    kernel, pieces = scenario.kernel(0), dict[int, int]()
+    kernel.frontier.started.append(lambda run, _: pieces.setdefault(run.id, run.task.piece))
+    return drive(kernel, POLICIES.create(policy)), pieces
 
 
 def play(jobs: list[Job], policy: str, begins_s: float, cluster: Cluster = TWO, **models: object) -> Schedule:
@@ -151,48 +157,14 @@ def test_an_array_lets_no_more_tasks_in_than_before() -> None:
     assert starts(play(jobs, "fifo", 70.0))["arr_3"] == [100.0]
 
 
-@pytest.mark.parametrize("seed", range(10))
-@pytest.mark.parametrize("policy", ["easy", "las", "slurm-multifactor", "qssf"])
-def test_the_rest_of_a_schedule_is_its_own_rest(policy: str, seed: int) -> None:
-    assert not check_rest.differing(check_rest.drawn(seed), policy, seed).different
-
-
-@pytest.mark.parametrize("seed", [910003, 910039, 910241, 910283, 2300471])
-def test_priorities_and_arrays_do_not_depend_on_when_they_were_looked_at(seed: int) -> None:
-    # Priorities were computed when somebody asked; times that come as a job arrives came after it.
-    assert not check_rest.differing(check_rest.drawn(seed), "slurm-multifactor[backfill=false]", seed).different
-
-
-@pytest.mark.parametrize(
-    ("policy", "seed"),
-    [
-        ("slurm-multifactor[backfill=false]", 632957113),  # the user of a job that arrived then counted too early
-        ("slurm-multifactor", 632957149),  # a cycle of backfill began at the beginning
-        ("slurm-multifactor", 632957151),
-        ("gavel", 815000006),  # a wake-up was forgotten
-        ("round-robin", 815000004),  # a run that ended then was not told
-    ],
-)
-def test_a_policy_with_a_memory_takes_it_from_a_past_that_is_its_own(policy: str, seed: int) -> None:
-    rests = check_rest.differing(check_rest.drawn(seed), policy, seed)
-    assert rests.judged
-    assert not rests.different
-
-
 def test_a_memory_is_not_taken_from_the_past_of_another_policy() -> None:
     jobs = [Job.single(f"j{number}", Task("t", 10.0 + number), float(number)) for number in range(9)]
-    pieces = dict[int, int]()
-    whole = check_rest.play(ClusterScenario(TWO, jobs), "ljf", pieces=pieces)[0].schedule
+    whole, pieces = whole_of(ClusterScenario(TWO, jobs), "ljf")
     scenario = ClusterScenario(TWO, with_past(whole, jobs, 30.0, pieces), begins_s=30.0, left=())
     for name, notes in {"ljf": 0, "heft": 1, "slurm-multifactor": 1}.items():
         kernel, policy = scenario.kernel(0), POLICIES.create(name)
         drive(kernel, policy)
         assert len(unknown_past(kernel, policy)) == notes, name
-
-
-def test_what_the_rules_withdraw_at_the_beginning_stops_nobody_from_hearing_of_starts() -> None:
-    # An outage takes the nodes of two jobs for good at 18,000 s, when others start.
-    assert not check_rest.differing(check_rest.drawn(720419), "easy", 720419).different
 
 
 def log_of(folder: Path, runs: list[tuple[str, str, float, float, float]]) -> Path:
@@ -259,8 +231,7 @@ def test_pieces_of_a_preempted_task_keep_their_own_work(policy: str) -> None:
     jobs = [
         Job.single(f"j{number}", Task("t", of_s, instances=2), 10.0 * number) for number, of_s in enumerate(lengths_s)
     ]
-    scenario, pieces = ClusterScenario(TWO, jobs), dict[int, int]()
-    whole = check_rest.play(scenario, policy, pieces=pieces)[0].schedule
+    whole, pieces = whole_of(ClusterScenario(TWO, jobs), policy)
     assert len({*pieces.values()}) > 4
     for at_s in (25.0, 41.0, 95.0, 200.0):
         rest = play(with_past(whole, jobs, at_s, pieces), policy, at_s)

@@ -146,7 +146,7 @@ _MANY_JOBS = 100_000  # more than any damage to a sample can make
 _WHOLE = (
     "the trace has no usable jobs",
     "not recognised",
-    "which dagsim cannot read",
+    "not a log of jobs that dagsim reads",
     "could be any of",
     "the times of its machines",
     "no pai_task_table",

@@ -13,18 +13,18 @@ from dagsim.errors import TraceError
 from dagsim.traces import recognise
 
 FILES = {
-    "a Pegasus workflow.yml, which": 'x-pegasus:\n  apiLang: python\npegasus: "5.0.4"\nname: diamond\njobs: []\n',
+    "a Pegasus workflow.yml, not": 'x-pegasus:\n  apiLang: python\npegasus: "5.0.4"\nname: diamond\njobs: []\n',
     "a DAGMan file of HTCondor": "# two nodes\nJOB A a.sub\nJOB B b.sub\nPARENT A CHILD B\n",
     "an event log of HTCondor": "000 (0812.000.000) 2026-03-02 08:00:01 Job submitted from host: <h>\n...\n",
     "a trace.txt of Nextflow": "task_id\thash\tnative_id\tname\tstatus\n1\tab/cd\t99\tFASTQC\tCOMPLETED\n",
     "the output of sinfo": "PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST\ngpu* up 2-00:00:00 4 idle g[1-4]\n",
-    "a slurm.conf, which": "# slurm.conf\nClusterName=ourCluster\nSlurmctldHost=head\n",
+    "a slurm.conf, not": "# slurm.conf\nClusterName=ourCluster\nSlurmctldHost=head\n",
     "the output of qmgr": "#\ncreate queue batch\nset queue batch queue_type = Execution\n",
     "the output of bjobs": "JOBID   USER    STAT  QUEUE      FROM_HOST   EXEC_HOST   JOB_NAME   SUBMIT_TIME\n",
     "the output of qstat of Grid Engine": "job-ID  prior   name       user         state submit/start at     queue\n",
     "the output of qacct": "=====\nqname        all.q\nhostname     n1\n",
     "an XML listing of Torque": "<Data><Job><Job_Id>7.server</Job_Id></Job></Data>\n",
-    "the output of qstat of Grid Engine, which": "<?xml version='1.0'?>\n<job_info  xmlns:xsd='x'>\n  <queue_info>\n",
+    "the output of qstat of Grid Engine, not": "<?xml version='1.0'?>\n<job_info  xmlns:xsd='x'>\n  <queue_info>\n",
     "a table of qstat": "Job id            Name     User     Time Use S Queue\n-------  ----\n7.srv a mia 0 R batch\n",
     "a table of qstat, or the output of tracejob": "\nJob: 7.srv\n\n03/02/2026 08:00:01  S    Job Queued\n",
     "a table or XML of HTCondor": " ID     OWNER          SUBMITTED   RUN_TIME     ST COMPLETED   CMD\n",
@@ -40,7 +40,7 @@ def test_a_file_of_a_known_kind_is_called_by_its_name(tmp_path: Path, name: str)
     (tmp_path / "log").write_text(FILES[name])
     with pytest.raises(TraceError, match=f"log: this is {name}") as caught:
         recognise(tmp_path / "log")
-    assert "which dagsim cannot read: " in str(caught.value)
+    assert ", not a log of jobs that dagsim reads; " in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,9 @@ def test_a_packed_file_is_told_how_to_unpack_it(tmp_path: Path, magic: bytes, na
 )
 def test_other_outputs_of_lsf_are_called_by_their_name(tmp_path: Path, text: str) -> None:
     (tmp_path / "log").write_text(text)
-    with pytest.raises(TraceError, match="bacct of LSF, which dagsim cannot read: take the accounting instead"):
+    with pytest.raises(
+        TraceError, match="bacct of LSF, not a log of jobs that dagsim reads; take the accounting instead"
+    ):
         recognise(tmp_path / "log")
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from math import inf
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
@@ -45,11 +46,12 @@ def profile_from(scoring: str, cpu: float, memory: float, gpu: float, config: st
 
 
 class KubeDefault:
-    """Schedules pods by ``Job.priority``, then by the time at which they arrived or came back; a
-    pod for which no node is found is set aside and does not block any other pod. A pod is assigned
+    """Schedules pods by ``Job.priority``, then by the time of the last attempt to find a node for
+    them, which is the order in which they arrived or came back unless nodes fail or close; a pod
+    for which no node is found is set aside and does not block any other pod. A pod is assigned
     to the feasible node with the highest score, or to the first of them if several have the same
-    score (kube-scheduler picks one at random). The filters, the scores and preemption are those of
-    kube-scheduler 1.35 with all nodes scored; see ``docs/kubernetes.md``.
+    score (kube-scheduler picks one at random). The filters, the scores and preemption are the same
+    as in kube-scheduler 1.35 if all nodes are scored (see ``docs/kubernetes.md``).
 
     ``config`` is a KubeSchedulerConfiguration that sets the weights and arguments of the plugins.
     Without ``config``, ``scoring`` (``least`` or ``most`` allocated) and the weights of ``cpu``,
@@ -62,6 +64,8 @@ class KubeDefault:
     preemptive. Trying a pod costs O(nodes) operations on columns, and examining a node for
     preemption costs O(pods on the node) (Kubernetes, scheduling framework, 2025).
     """
+
+    forgets = "when its pods were last tried"
 
     def __init__(
         self,
@@ -87,6 +91,7 @@ class KubeDefault:
         """The nodes for which tasks are nominated."""
         self.nominations: dict[str, int] = {}
         """For each job with a nominated pod, the number of the node that is promised to it."""
+        self._turns = _Turns()
         self._now = inf
 
     def wait_rules(self, view: ClusterView) -> KubeWaits:
@@ -97,9 +102,11 @@ class KubeDefault:
         if view.now < self._now:  # a new simulation has begun
             self._leaving.clear()
             self._nominated.clear()
+            self._turns = _Turns()
         self._now = view.now
         state = _state(view, self._profile)
-        queue = view.index((_Queue, self._profile, self._restart_s), partial(_Queue, state, self._restart_s))
+        make = partial(_Queue, view, state, self._turns, self._restart_s)
+        queue = view.index((_Queue, self._profile, self._restart_s), make)
         self._repeat(view, state)
         queue.release(view)
         while (task := queue.first(view.now)) is not None:
@@ -110,6 +117,7 @@ class KubeDefault:
             if placement is not None:
                 state.snapshot.withdraw(_key(task))
                 self._nominated.pop(_key(task), None)
+                self._turns.known.pop(_key(task), None)
                 yield Start(task, placement)
             queue.tried(view, task, placement is not None)
         self.nominations = state.nominations(view) if state.snapshot.nominated else {}
@@ -210,6 +218,8 @@ class _State:
         self._of_types: dict[tuple[int, ...], np.ndarray] = {}
         self.freed: list[int] = []
         """Nodes on which runs have ended since the queue was last updated, one entry per release."""
+        self.lost: Counter[int] = Counter()
+        """Number of pods that each failed node has lost since the queue was last updated."""
         self.starts = 0
         """Number of runs that have started."""
         self.numbers = {node.name: number for number, node in enumerate(self.snapshot.nodes)}
@@ -226,6 +236,8 @@ class _State:
             for number in range(count):
                 self.snapshot.remove(machine.index, (run.id, machine.index, number))
             self.freed.append(machine.index)
+            if not machine.up:
+                self.lost[machine.index] += count
 
     @staticmethod
     def pods_of(run: Run) -> tuple[tuple[int, Bound], ...]:
@@ -403,26 +415,72 @@ class KubeWaits:
         return False
 
 
+class _Rejection(NamedTuple):
+    """Why no node was found for a pod, as far as this decides which events let kube-scheduler try
+    the pod again (its queueing hints)."""
+
+    by_pods: bool
+    """True if some node rejects it only because of the pods there."""
+    by_taints: bool
+    """True if some node is down, or has a taint that the pod does not tolerate."""
+    by_cordons: bool
+    """True if some node is cordoned or drained."""
+
+
+class _Turns:
+    """The order in which pods were last tried, as far as it is not the order of their arrival. It
+    belongs to the policy, because the queue of a fork is a new one."""
+
+    def __init__(self) -> None:
+        self.round = 0
+        """Number of times that pods have moved behind others."""
+        self.known: dict[_TaskKey, tuple[int, int, float, float, _Rejection]] = {}
+        """For each waiting pod the round in which it last moved, its place among those that moved
+        with it, the times at which it and its previous pod were created, and its rejection."""
+        self.created_s: dict[tuple[int, int], float] = {}
+        """The time at which the latest pod of each task was created, by job and index."""
+
+
 class _Group(NamedTuple):
-    """Waiting tasks with the same template and the same priority: if there is no node for the first
-    of them, there is none for the others either."""
+    """Waiting tasks with the same template, priority and rejection: if there is no node for the
+    first of them, there is none for the others either."""
 
     number: int
-    heap: list[tuple[float, float, int, int, TaskState]]
-    """In order: negative priority, time at which the task arrived, order, piece."""
+    key: object
+    rejection: _Rejection
+    heap: list[tuple[float, int, int, float, float, int, int, TaskState]]
+    """In order: negative priority, round, place, times at which the task arrived and at which its
+    previous pod did, order, piece."""
+
+    def first(self) -> TaskState | None:
+        """Return the first task, after dropping those that no longer wait."""
+        while self.heap and not self.heap[0][-1].waiting:
+            heappop(self.heap)
+        return self.heap[0][-1] if self.heap else None
+
+
+_NEW = 1 << 62
+"""Place of a pod that has not moved: behind all that moved in the same round."""
 
 
 class _Queue:
-    """Waiting tasks, ordered by priority and then by the time at which they arrived. Tasks for
-    which no node was found are set aside until the departure of pods frees a node on which they
-    might fit."""
+    """Waiting tasks, ordered by priority and then by the time of the last attempt to find a node.
+    Tasks for which no node was found are set aside until the departure of pods frees a node on
+    which they might fit.
 
-    def __init__(self, state: _State, restart_s: float) -> None:
+    kube-scheduler tries a pod again only after events that could help it, and then puts it behind
+    the other pods of its priority. As long as an event concerns all waiting pods, their order does
+    not change, so that only the other events need work here.
+    """
+
+    def __init__(self, view: ClusterView, state: _State, turns: _Turns, restart_s: float) -> None:
+        self._machines = view.machines
         self._state = state
+        self._turns = turns
         self._restart_s = restart_s
         self._groups: dict[object, _Group] = {}
         self._by_number: list[_Group] = []
-        self._active: list[tuple[float, float, int, int, int]] = []
+        self._active: list[tuple[float, int, int, float, float, int, int, int]] = []
         """A heap of the first task in each group that is not blocked, with the group's number."""
         self._later: list[tuple[float, int, int, TaskState]] = []
         """Tasks that come back later."""
@@ -435,6 +493,17 @@ class _Queue:
         self._starts = 0
         self.seen = -1
         """Number of releases (``ClusterState.released``) taken into account so far."""
+        self._rejections: dict[tuple[Pod, DemandClass], _Rejection] = {}
+        """Rejections by the nodes as they are now."""
+        self._up = np.ones(0, bool)
+        self._nodes_seen = -1, -inf
+        """Number of failures (``ClusterState.downs``) and time of the last return (``returned_s``)
+        taken into account so far."""
+        self._nodes_judged = self._nodes_seen
+        self._returned_s = -inf
+        self._were_up = {machine.index for machine in view.machines.list if machine.up}
+        self._unsettled = False
+        """True if pods that departures do not concern have come since the last departure."""
 
     def push(self, task: TaskState) -> None:
         """Add a task."""
@@ -447,27 +516,58 @@ class _Queue:
         self._add(task)
 
     def _add(self, task: TaskState) -> _Group:
-        pod, snapshot = _pod(task), self._state.snapshot
-        priority = task.job.job.priority
-        key: object = (priority, task.demand, pod)
-        if snapshot.nomination(_key(task)) is not None:
-            key = (key, _key(task))
-        group = self._groups.get(key)
+        known = self._turns.known.get(_key(task))
+        if known is None:
+            came_s = task.ready_s + (self._restart_s if task.piece else 0.0)
+            before_s = self._turns.created_s.get(_key(task)[:2], came_s)
+            self._turns.created_s[_key(task)[:2]] = came_s
+            known = self._turns.round, _NEW, came_s, before_s, self._rejection(task)
+            self._turns.known[_key(task)] = known
+        turn, place, came_s, before_s, rejection = known
+        group = self._group(self._group_key(task), rejection, task)
+        entry = -task.job.job.priority, turn, place, came_s, before_s, task.order, task.piece, task
+        heappush(group.heap, entry)
+        if group.heap[0] is entry and not self._blocked[group.number]:
+            heappush(self._active, (*entry[:7], group.number))
+        self._unsettled |= not rejection.by_pods
+        return group
+
+    def _group_key(self, task: TaskState) -> object:
+        key = (task.job.job.priority, task.demand, _pod(task))
+        return key if self._state.snapshot.nomination(_key(task)) is None else (key, _key(task))
+
+    def _group(self, key: object, rejection: _Rejection, task: TaskState) -> _Group:
+        group = self._groups.get((key, rejection))
         if group is None:
-            group = _Group(len(self._by_number), [])
-            self._groups[key] = group
+            pod, snapshot = _pod(task), self._state.snapshot
+            group = self._groups[key, rejection] = _Group(len(self._by_number), key, rejection, [])
             self._by_number.append(group)
             if len(self._blocked) < len(self._by_number):
                 self._grow()
             self._asks[group.number] = snapshot.needs(pod)[0]
-            self._priorities[group.number] = priority
+            self._priorities[group.number] = task.job.job.priority
             self._depends[group.number] = pod.needs or bool(pod.service_labels)
-        came_s = task.ready_s + (self._restart_s if task.piece else 0.0)
-        entry = -priority, came_s, task.order, task.piece, task
-        heappush(group.heap, entry)
-        if group.heap[0] is entry and not self._blocked[group.number]:
-            heappush(self._active, (*entry[:4], group.number))
         return group
+
+    def _rejection(self, task: TaskState) -> _Rejection:
+        """Return why the nodes would reject the task now if no pod could leave."""
+        nodes_now = self._machines.downs, self._machines.returned_s
+        if nodes_now != self._nodes_seen:
+            self._rejections.clear()
+            self._up = np.array([machine.up for machine in self._machines.list], bool)
+            self._nodes_seen = nodes_now
+        pod, demand = _pod(task), task.demand
+        rejection = self._rejections.get((pod, demand))
+        if rejection is None:
+            static, opened = self._state.cycle.filters.static(pod), self._up
+            cordoned = static == 1
+            if demand.nodes != -1:
+                closed = np.array([not demand.nodes >> node & 1 for node in range(len(opened))])
+                cordoned, opened = cordoned | closed, opened & ~closed
+            rejection = self._rejections[pod, demand] = _Rejection(
+                bool((opened & (static == 0)).any()), bool((~self._up | (static == 2)).any()), bool(cordoned.any())
+            )
+        return rejection
 
     def _grow(self) -> None:
         more = max(64, len(self._blocked))
@@ -482,14 +582,13 @@ class _Queue:
             self._add(heappop(self._later)[3])
         while self._active:
             *entry, number = self._active[0]
-            heap = self._by_number[number].heap
-            while heap and not heap[0][4].waiting:
-                heappop(heap)
-            if not self._blocked[number] and heap:
-                if list(heap[0][:4]) == entry:
-                    return heap[0][4]
+            group = self._by_number[number]
+            task = group.first()
+            if not self._blocked[number] and task is not None:
+                if list(group.heap[0][:7]) == entry:
+                    return task
                 heappop(self._active)
-                heappush(self._active, (*heap[0][:4], number))
+                heappush(self._active, (*group.heap[0][:7], number))
             else:
                 heappop(self._active)
         return None
@@ -502,11 +601,11 @@ class _Queue:
         """Record the outcome of the attempt to place the first task. If no node was found, the task
         is set aside with its group; if it has just been nominated, it waits separately."""
         if not started:
-            group = self._by_number[heappop(self._active)[4]]
+            group = self._by_number[heappop(self._active)[7]]
             if self._state.snapshot.nomination(_key(task)) is not None:
                 heappop(group.heap)
                 if group.heap:
-                    heappush(self._active, (*group.heap[0][:4], group.number))
+                    heappush(self._active, (*group.heap[0][:7], group.number))
                 group = self._add(task)
             self._blocked[group.number] = True
         self.release(view)
@@ -516,6 +615,7 @@ class _Queue:
         state, released = self._state, view.machines.released
         if released == self.seen and state.starts == self._starts and not state.freed:
             return
+        self._reorder(view)
         blocked = self._blocked[: len(self._by_number)]
         again = np.zeros(len(blocked), bool)
         if released != self.seen or state.freed:
@@ -533,12 +633,72 @@ class _Queue:
             self._starts = state.starts
             again |= self._depends[: len(again)]
         for number in np.flatnonzero(again & blocked).tolist():
-            self._blocked[number] = False
-            heap = self._by_number[number].heap
-            while heap and not heap[0][4].waiting:
-                heappop(heap)
-            if heap:
-                heappush(self._active, (*heap[0][:4], number))
+            self._unblock(self._by_number[number])
+
+    def _unblock(self, group: _Group) -> None:
+        self._blocked[group.number] = False
+        if group.first() is not None:
+            heappush(self._active, (*group.heap[0][:7], group.number))
+
+    def _reorder(self, view: ClusterView) -> None:
+        """Move the pods that kube-scheduler has tried again behind the others of their priority."""
+        state, machines = self._state, self._machines
+        nodes_now = machines.downs, machines.returned_s
+        if state.freed and (self._unsettled or nodes_now != self._nodes_judged):
+            self._unsettled, self._nodes_judged = False, nodes_now
+            first = self._wake(lambda rejection: rejection.by_pods)
+            if first is not None and max(state.lost.values(), default=0) > 1:
+                self._overtake(view, first)
+        state.lost.clear()
+        if machines.returned_s != self._returned_s:
+            self._returned_s = machines.returned_s
+            up = {machine.index for machine in machines.list if machine.up}
+            if up <= self._were_up:  # a cordon has ended
+                self._wake(lambda rejection: rejection.by_taints or rejection.by_cordons)
+            else:
+                self._wake(lambda rejection: rejection.by_taints)
+            self._were_up = up
+
+    def _wake(self, concerns: Callable[[_Rejection], bool]) -> TaskState | None:
+        """Judge the pods again that an event concerns, behind the others of their priority. Return
+        the first of these pods."""
+        waiting = [group for group in self._by_number if group.first() is not None]
+        others = {group.heap[0][0] for group in waiting if not concerns(group.rejection)}
+        woken = [group for group in waiting if concerns(group.rejection)]
+        entries = []
+        for group in woken:
+            if group.heap[0][0] in others or self._rejection(group.heap[0][-1]) != group.rejection:
+                entries += [(entry, bool(self._blocked[group.number])) for entry in group.heap if entry[-1].waiting]
+        first = min([group.heap[0] for group in woken], default=None)
+        for group in woken:
+            if group.heap[0][0] in others or self._rejection(group.heap[0][-1]) != group.rejection:
+                group.heap.clear()
+        self._turns.round += bool(others)
+        for place, (entry, blocked) in enumerate(sorted(entries)):
+            turn = (self._turns.round, place) if entry[0] in others else entry[1:3]
+            self._turns.known[_key(entry[-1])] = *turn, *entry[3:5], self._rejection(entry[-1])
+            group = self._add(entry[-1])
+            if self._blocked[group.number] and not blocked:
+                self._unblock(group)
+        return None if first is None else first[-1]
+
+    def _overtake(self, view: ClusterView, first: TaskState) -> None:
+        """Let the others of its priority overtake the first pod if no node is found for it.
+
+        The pods of a failed node are deleted one after the other. kube-scheduler tries the first
+        waiting pod after the first deletion, and later deletions send it back to the queue, where
+        it is now the pod that was tried last.
+        """
+        rejection = self._rejection(first)
+        if not rejection.by_pods or self._state.place(view, first) or self._state.victims(view, first):
+            return
+        heap = self._group(self._group_key(first), rejection, first).heap
+        entry = next(entry for entry in heap if entry[-1] is first)
+        heap.remove(entry)
+        heapify(heap)
+        self._turns.round += 1
+        self._turns.known[_key(first)] = self._turns.round, 0, *entry[3:5], rejection
+        self._add(first)
 
     def _fit(self, node: int) -> np.ndarray:
         """Return True for each group whose pods would have enough of every resource on the node if

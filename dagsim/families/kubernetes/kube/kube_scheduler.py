@@ -33,15 +33,16 @@ from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.api import ClusterView, Run, TaskState
 
 _TYPE = "dagsim/type"
-"""Label of nodes: the index of their GPU type."""
+"""Label of a node that contains the index of the GPU type."""
 _GANG = "dagsim/gang"
 _MOST_PODS = "1000000"
 _NO_BACKOFF_S = 2**55
-"""Overflows to 0 in kube-scheduler's nanoseconds, which it takes as no back-off; it refuses 0 itself. A back-off
-counts seconds of the real clock, in which hundreds of simulated ones pass.
+"""Overflows to 0 in kube-scheduler's nanoseconds, which it takes as no back-off; it refuses 0
+itself. A back-off counts seconds of the real clock, in which hundreds of simulated ones pass.
 """
 _PATIENCE_S = 0.5
-"""Real seconds without a change after which the program is taken to rest, though its metrics do not add up."""
+"""Real seconds without a change after which the program is taken to rest, though its metrics do not
+add up."""
 _OPTIONAL = {
     # allow sharing, in case another process takes the port in the meantime
     "--permit-port-sharing": "true",
@@ -55,7 +56,8 @@ _OPTIONAL = {
 }
 """Options that not every version has."""
 _LATER_S = 1e-3
-"""Simulated seconds after which a pod is stopped that was told to go at the instant of its start."""
+"""Simulated seconds after which a pod is stopped if it has to leave at the moment at which it
+starts."""
 _NOT_READY = [{"key": "node.kubernetes.io/not-ready", "effect": effect} for effect in ("NoSchedule", "NoExecute")]
 _CORDONED = [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]
 _OWN_TAINTS = [taint["key"] for taint in (*_NOT_READY, *_CORDONED)]
@@ -325,6 +327,10 @@ class _Session:
                 f"bound {task.name} to {event.node}, which a reservation or another rule of the site closes to it; "
                 "pods know no such rules"
             )
+        taken = 1 + sum(other == node for other in waiting.bound.values())
+        if view.machines.list[node].room(task.demand) < taken:
+            why = "which has no room for it" if view.machines.list[node].up else "which is down"
+            self._beside.fail(f"bound the pod {event.pod[1]} to the node {event.node!r}, {why}")
         if not task.demand.gang:
             self._placed = [event.pod]
             yield Start(task, (Share(node),))

@@ -1,5 +1,5 @@
-"""The properties of pods and nodes that kube-scheduler reads, parsed from the manifests of tasks and
-nodes.
+"""The properties of pods and nodes that kube-scheduler reads, parsed from the manifests of tasks
+and nodes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ from dagsim.traces.fields import Dirty
 
 ZONE = "topology.kubernetes.io/zone"
 _NAME_FIELD = "metadata.name"
-"""The only node field that a node selector may use; it is stored among the labels under this name."""
+"""The only node field that a node selector may use; it is stored among the labels under this
+name."""
 
 Amounts: TypeAlias = Mapping[str, int]
 """Units of resources by name; see ``dagsim.families.kubernetes.terms``."""
@@ -194,7 +195,7 @@ class Pod:
             terms = self._terms([object_in(entry, "podAffinityTerm") for entry in entries])
             preferred += [(sign * _weight(entry), term) for entry, term in zip(entries, terms, strict=True)]
         self.preferred = tuple(preferred)
-        """Preferred terms; those of anti-affinity have a negative weight."""
+        """Preferred terms. Terms of anti-affinity have a negative weight."""
 
     def _terms(self, listed: Iterable[Any]) -> tuple[Term, ...]:
         terms = []
@@ -278,7 +279,7 @@ class NodeObject:
         self.cordoned = object_in(spec).get("unschedulable") is True
         self.allocatable = amounts(object_in(status, "allocatable"))
         self.most_pods = self.allocatable.pop("pods", None)
-        """Maximum number of pods; None without a limit."""
+        """Maximum number of pods, or None without a limit."""
         self.is_open = False
         """True if the node's labels and further resources are unknown, so that none of them keeps a
         pod away."""

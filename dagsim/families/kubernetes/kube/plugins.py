@@ -192,7 +192,7 @@ _OTHERS = "node(s) didn't satisfy existing pods anti-affinity rules"
 
 def _constraints(profile: Profile, pod: Pod, *, must: bool) -> Sequence[Spread]:
     """Return the required spread constraints of a pod, or the soft ones. A pod that belongs to a
-    Service and has no constraints of its own gets those of the profile.
+    Service and states no constraints gets the constraints in the profile.
     """
     if pod.states_spread or not pod.service_labels:
         return pod.spread if must else pod.spread_soft

@@ -69,7 +69,7 @@ class BalancedArguments:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The plugins involved in decisions, with their weights and arguments; by default, those of
+    """The plugins involved in decisions, with weights and arguments. The defaults are the same as in
     kube-scheduler."""
 
     filters: frozenset[str] = frozenset(FILTERS)

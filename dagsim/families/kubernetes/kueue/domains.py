@@ -36,7 +36,7 @@ def untolerated(taints: Iterable[Taint], tolerations: Sequence[Toleration]) -> T
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class PodSetDemand:
     """The pods of one pod set that have to be placed. ``implied`` is set if the queue has only
     flavors with a topology but the pod set does not request one."""
 
@@ -144,13 +144,13 @@ class TopologyTree:
     # Placement.
 
     def place(
-        self, demands: Sequence[Demand], *, empty: bool = False, exact: bool = True
+        self, demands: Sequence[PodSetDemand], *, empty: bool = False, exact: bool = True
     ) -> dict[str, Placement] | tuple[str, str]:
         """Return a placement for each pod set by name, or else the name of a pod set that does not
         fit and the reason. With ``empty``, pods that are already on the nodes are ignored; with
         ``exact``, the full reason is returned.
         """
-        groups: dict[str, list[Demand]] = {}
+        groups: dict[str, list[PodSetDemand]] = {}
         for number, demand in enumerate(demands):
             groups.setdefault(demand.request.group or f"{number}", []).append(demand)
         placements: dict[str, Placement] = {}
@@ -180,7 +180,7 @@ class TopologyTree:
         return self.keys[-1] if request.unconstrained or implied else ""
 
     def _place_group(
-        self, workers: Demand, leader: Demand | None, assumed: Mapping[int, Mapping[str, int]],
+        self, workers: PodSetDemand, leader: PodSetDemand | None, assumed: Mapping[int, Mapping[str, int]],
         *, empty: bool, exact: bool,
     ) -> dict[str, Placement] | str:  # fmt: skip
         request = workers.request
@@ -229,7 +229,7 @@ class TopologyTree:
         return placed
 
     def _fill(
-        self, workers: Demand, leader: Demand | None, assumed: Mapping[int, Mapping[str, int]],
+        self, workers: PodSetDemand, leader: PodSetDemand | None, assumed: Mapping[int, Mapping[str, int]],
         slice_level: int, size: int, *, empty: bool,
     ) -> dict[str, int]:  # fmt: skip
         """Compute the capacity of every domain. Return, by reason, the number of lowest domains into
@@ -366,7 +366,7 @@ class TopologyTree:
             left -= domain.slices
         return count - left if left > 0 else (level, taken)
 
-    def _no_fit(self, workers: Demand, fitting: int, spread: _Spread, shut_out: dict[str, int] | None) -> str:
+    def _no_fit(self, workers: PodSetDemand, fitting: int, spread: _Spread, shut_out: dict[str, int] | None) -> str:
         kind, count = "pod" if spread.size == 1 else "slice", spread.count // spread.size
         some = f"allows to fit only {fitting} out of {count}" if fitting else f"doesn't allow to fit any of {count}"
         text = f'topology "{self.name}" {some} {kind}(s)'

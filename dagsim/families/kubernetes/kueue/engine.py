@@ -15,9 +15,9 @@ from typing import NamedTuple
 from dagsim.families.kubernetes.kueue.amounts import natural, unit, whole
 from dagsim.families.kubernetes.kueue.flavors import FlavorSearch
 from dagsim.families.kubernetes.kueue.pending import PendingQueue
-from dagsim.families.kubernetes.kueue.quota import Amounts, QuotaNode, Share
-from dagsim.families.kubernetes.kueue.snapshot import QueueState, Snapshot
-from dagsim.families.kubernetes.kueue.victims import Preemptor, Target
+from dagsim.families.kubernetes.kueue.quota import Amounts, BorrowedShare, QuotaNode
+from dagsim.families.kubernetes.kueue.snapshot import ClusterQueueState, Snapshot
+from dagsim.families.kubernetes.kueue.victims import Preemptor, Victim
 from dagsim.families.kubernetes.kueue.workloads import (
     Assignment,
     Choice,
@@ -81,7 +81,7 @@ class _Answer(NamedTuple):
     """
 
     assignment: Assignment
-    targets: list[Target]
+    targets: list[Victim]
     message: str
     inert: bool
 
@@ -91,9 +91,9 @@ class _Entry:
     """The head of a queue during a cycle."""
 
     workload: WorkloadState
-    queue: QueueState
+    queue: ClusterQueueState
     assignment: Assignment
-    targets: list[Target]
+    targets: list[Victim]
     message: str
     state: str = ""
     """Empty, ``skipped``, ``preempting`` or ``admitted``."""
@@ -150,7 +150,7 @@ class Admission:
             self._trees_of.setdefault(self._tree(queue), []).append(self.pending[name])
         self._shapes: dict[object, int] = {}
         self._memo: dict[str, tuple[int, dict[object, _Answer]]] = {}
-        self._together: dict[str, list[QueueState]] = {}
+        self._together: dict[str, list[ClusterQueueState]] = {}
         """Queues whose heads may affect each other, by the name of their root."""
         for queue in self._active:
             self._together.setdefault("" if queue.trees else queue.node.root.name, []).append(queue)
@@ -300,7 +300,7 @@ class Admission:
 
     # One cycle.
 
-    def _pass_over(self, queues: list[QueueState]) -> None:
+    def _pass_over(self, queues: list[ClusterQueueState]) -> None:
         """Set aside the heads of cycles that neither admit nor preempt a workload. The reservations of
         such heads last only until the end of the cycle, so they affect nothing else.
         """
@@ -324,7 +324,7 @@ class Admission:
                 head.message, head.tried = message, ()
                 pending.set_aside(head)
 
-    def _nominate(self, workload: WorkloadState, queue: QueueState) -> _Answer:
+    def _nominate(self, workload: WorkloadState, queue: ClusterQueueState) -> _Answer:
         """Find flavors and targets. As long as nothing changes, workloads of the same shape share
         one answer."""
         version = self.snapshot.version(queue)
@@ -342,7 +342,7 @@ class Admission:
             answer = known[1][key] = _Answer(assignment, targets, assignment.message, idle and done)
         return answer
 
-    def _assign(self, workload: WorkloadState, queue: QueueState) -> tuple[Assignment, list[Target]]:
+    def _assign(self, workload: WorkloadState, queue: ClusterQueueState) -> tuple[Assignment, list[Victim]]:
         assignment, targets = self._attempt(workload, queue, None)
         if assignment.mode is not Mode.FIT and not targets and workload.may_shrink:
             assignment, targets = self._fewer(workload, queue) or (assignment, targets)
@@ -353,14 +353,14 @@ class Admission:
         return assignment, targets
 
     def _attempt(
-        self, workload: WorkloadState, queue: QueueState, counts: Sequence[int] | None
-    ) -> tuple[Assignment, list[Target]]:
+        self, workload: WorkloadState, queue: ClusterQueueState, counts: Sequence[int] | None
+    ) -> tuple[Assignment, list[Victim]]:
         assignment = self._search.assign(workload, queue, counts)
         if assignment.mode is not Mode.PREEMPT:
             return assignment, []
         return assignment, self._preemptor.targets(workload, queue, assignment, self._search)
 
-    def _fewer(self, workload: WorkloadState, queue: QueueState) -> tuple[Assignment, list[Target]] | None:
+    def _fewer(self, workload: WorkloadState, queue: ClusterQueueState) -> tuple[Assignment, list[Victim]] | None:
         """Find the number of pods that fit by bisection between the minimum and all pods; like
         Kueue, this assumes that a smaller number fits whenever a larger one does."""
         pod_sets = workload.spec.pod_sets
@@ -377,9 +377,9 @@ class Admission:
                 low = middle + 1
         return best
 
-    def _process(self, entries: list[_Entry], cycle: Cycle) -> list[tuple[_Entry, Target]]:
+    def _process(self, entries: list[_Entry], cycle: Cycle) -> list[tuple[_Entry, Victim]]:
         """Admit the entries in order, or let them preempt other workloads, while there is quota left."""
-        issued: list[tuple[_Entry, Target]] = []
+        issued: list[tuple[_Entry, Victim]] = []
         if all(entry.assignment.mode is not Mode.FIT and not entry.targets for entry in entries):
             # Such heads would only reserve quota, and no other head of this cycle could use it.
             return issued
@@ -452,7 +452,7 @@ class Admission:
                 # tried flavors is lost.
                 workload.message, workload.tried = entry.message, ()
 
-    def _deliver(self, cycle: Cycle, issued: list[tuple[_Entry, Target]], now: float) -> None:
+    def _deliver(self, cycle: Cycle, issued: list[tuple[_Entry, Victim]], now: float) -> None:
         """Assign quota to admitted workloads, and evict targets."""
         for workload in cycle.admitted:
             self.pending[workload.cluster_queue].remove(workload)
@@ -515,7 +515,7 @@ class Admission:
             changes[root] = changes.get(root, 0) + 1
 
     @staticmethod
-    def _tree(queue: QueueState) -> str:
+    def _tree(queue: ClusterQueueState) -> str:
         return f"{'queue' if queue.node.parent is None else 'cohort'} {queue.node.root.name}"
 
     # Admission fair sharing.
@@ -612,7 +612,7 @@ class _Tournament:
             yield winner
 
     def _play(self, root: QuotaNode) -> _Entry | None:
-        shares: dict[tuple[int, int], Share] = {}
+        shares: dict[tuple[int, int], BorrowedShare] = {}
         for entry in self._left.values():
             node = entry.queue.node
             if node.root is root:
@@ -627,7 +627,7 @@ class _Tournament:
                     node.give(slot, amount)
         return self._best(root, shares)
 
-    def _best(self, cohort: QuotaNode, shares: dict[tuple[int, int], Share]) -> _Entry | None:
+    def _best(self, cohort: QuotaNode, shares: dict[tuple[int, int], BorrowedShare]) -> _Entry | None:
         heads = [head for child in cohort.cohorts if (head := self._best(child, shares)) is not None]
         heads += [self._left[id(queue)] for queue in cohort.queues if id(queue) in self._left]
 

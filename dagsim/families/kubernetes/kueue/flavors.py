@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from dagsim.families.kubernetes.kueue.amounts import text, unit
-from dagsim.families.kubernetes.kueue.domains import Demand, Placement, Requests, untolerated
-from dagsim.families.kubernetes.kueue.snapshot import Group, QueueState, Snapshot
+from dagsim.families.kubernetes.kueue.domains import Placement, PodSetDemand, Requests, untolerated
+from dagsim.families.kubernetes.kueue.snapshot import ClusterQueueState, FlavorGroup, Snapshot
 from dagsim.families.kubernetes.kueue.workloads import (
     Assignment,
     Choice,
@@ -35,7 +35,7 @@ class Price(NamedTuple):
     borrowing: int
 
 
-Oracle = Callable[[WorkloadState, QueueState, int, int], Price]
+Oracle = Callable[[WorkloadState, ClusterQueueState, int, int], Price]
 """Returns the price at which preemption frees an amount in a slot."""
 
 
@@ -64,7 +64,9 @@ class FlavorSearch:
         self._snapshot, self._oracle, self._fair, self._exact = snapshot, oracle, fair, exact
         self._suitable: dict[tuple[str, int, int, int], list[str]] = {}
 
-    def assign(self, workload: WorkloadState, queue: QueueState, counts: Sequence[int] | None = None) -> Assignment:
+    def assign(
+        self, workload: WorkloadState, queue: ClusterQueueState, counts: Sequence[int] | None = None
+    ) -> Assignment:
         """Assign flavors and topology domains; ``counts`` gives the number of pods in each set if
         it is smaller than requested."""
         if workload.tried and queue.generation > workload.tried_generation:
@@ -93,7 +95,7 @@ class FlavorSearch:
         return assignment
 
     def _set(
-        self, workload: WorkloadState, queue: QueueState, number: int, counts: Sequence[int] | None
+        self, workload: WorkloadState, queue: ClusterQueueState, number: int, counts: Sequence[int] | None
     ) -> SetAssignment:
         pod_set = workload.spec.pod_sets[number]
         count = pod_set.count if counts is None else counts[number]
@@ -105,7 +107,7 @@ class FlavorSearch:
     def _choose(
         self,
         workload: WorkloadState,
-        queue: QueueState,
+        queue: ClusterQueueState,
         members: list[int],
         sets: list[SetAssignment],
         so_far: Assignment,
@@ -134,8 +136,8 @@ class FlavorSearch:
             one.reasons = list(reasons)
 
     def _search(
-        self, workload: WorkloadState, queue: QueueState, members: list[int], requests: dict[str, int], resource: str,
-        so_far: Assignment,
+        self, workload: WorkloadState, queue: ClusterQueueState, members: list[int], requests: dict[str, int],
+        resource: str, so_far: Assignment,
     ) -> tuple[dict[str, Choice], list[str]]:  # fmt: skip
         """Search the flavors of a group. Return the best flavor for each resource, and the reasons
         why other flavors do not fit."""
@@ -178,7 +180,7 @@ class FlavorSearch:
         return 0
 
     def _price(
-        self, workload: WorkloadState, queue: QueueState, slot: int, before: int, amount: int, reasons: list[str]
+        self, workload: WorkloadState, queue: ClusterQueueState, slot: int, before: int, amount: int, reasons: list[str]
     ) -> Price:
         """Return the price of an amount in a slot; ``before`` is the amount already taken by other
         pod sets of the workload."""
@@ -206,7 +208,7 @@ class FlavorSearch:
         return Price(NO_FIT, borrowing)
 
     def _unsuitable(
-        self, workload: WorkloadState, queue: QueueState, members: list[int], number: int, group: Group
+        self, workload: WorkloadState, queue: ClusterQueueState, members: list[int], number: int, group: FlavorGroup
     ) -> list[str]:
         """Return, for each flavor, the reason why the pods cannot run there, or an empty string if
         they can."""
@@ -227,7 +229,9 @@ class FlavorSearch:
             self._suitable[key] = reasons
         return reasons
 
-    def _why_not(self, queue: QueueState, group: Group, name: str, pod_set: PodSet, requests: Requests) -> str:
+    def _why_not(
+        self, queue: ClusterQueueState, group: FlavorGroup, name: str, pod_set: PodSet, requests: Requests
+    ) -> str:
         flavor = self._snapshot.flavors[name]
         explicit = pod_set.topology is not None and pod_set.topology.explicit
         if explicit:
@@ -249,9 +253,11 @@ class FlavorSearch:
 
     # Topology.
 
-    def demands(self, workload: WorkloadState, queue: QueueState, assignment: Assignment) -> dict[str, list[Demand]]:
+    def demands(
+        self, workload: WorkloadState, queue: ClusterQueueState, assignment: Assignment
+    ) -> dict[str, list[PodSetDemand]]:
         """Return the pod sets that have to be placed, by flavor."""
-        demands: dict[str, list[Demand]] = {}
+        demands: dict[str, list[PodSetDemand]] = {}
         for number, one in enumerate(assignment.sets):
             pod_set = workload.spec.pod_sets[number]
             explicit = pod_set.topology is not None and pod_set.topology.explicit
@@ -259,12 +265,17 @@ class FlavorSearch:
                 continue
             flavors = {choice.flavor for choice in one.choices.values() if choice.flavor in queue.trees}
             if len(flavors) == 1 and one.placement is None:
-                demand = Demand(pod_set, workload.requests[number], one.count, implied=not explicit)
+                demand = PodSetDemand(pod_set, workload.requests[number], one.count, implied=not explicit)
                 demands.setdefault(flavors.pop(), []).append(demand)
         return demands
 
     def place(
-        self, queue: QueueState, assignment: Assignment, demands: dict[str, list[Demand]], *, empty: bool = False
+        self,
+        queue: ClusterQueueState,
+        assignment: Assignment,
+        demands: dict[str, list[PodSetDemand]],
+        *,
+        empty: bool = False,
     ) -> tuple[str, str] | None:
         """Place all demands. Return the first pod set that does not fit, with the reason, or None if
         all fit.
@@ -280,7 +291,7 @@ class FlavorSearch:
         assignment.pods = self.pods_of(queue, assignment)
         return None
 
-    def _place(self, workload: WorkloadState, queue: QueueState, assignment: Assignment) -> None:
+    def _place(self, workload: WorkloadState, queue: ClusterQueueState, assignment: Assignment) -> None:
         demands = self.demands(workload, queue, assignment)
         by_name = {one.name: one for one in assignment.sets}
         if assignment.mode is Mode.FIT:
@@ -301,7 +312,7 @@ class FlavorSearch:
                 _set_mode(by_name[demand.pod_set.name], Mode.PREEMPT)
 
     @staticmethod
-    def pods_of(queue: QueueState, assignment: Assignment) -> list[tuple[str, int, Requests, int]]:
+    def pods_of(queue: ClusterQueueState, assignment: Assignment) -> list[tuple[str, int, Requests, int]]:
         """Return the topology usage of an assignment during its cycle. As in Kueue, the usage is
         counted once for each resource that the flavor provides; after the cycle, it is counted only
         once.

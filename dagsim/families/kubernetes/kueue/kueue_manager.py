@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from math import inf
 from typing import Any, NoReturn
 
-from dagsim.errors import ConfigError, PolicyFailed, require
+from dagsim.errors import ConfigError, PolicyFailed, TraceError, require
 from dagsim.families.kubernetes.kueue.amounts import text, whole
 from dagsim.families.kubernetes.kueue.engine import Cycle, Preempted
 from dagsim.families.kubernetes.kueue.kueue_policy import Kueue
@@ -206,6 +206,7 @@ class ManagedAdmission:
             if workload is None:
                 continue
             if what == "admitted":
+                self._check(workload)
                 workload.where, workload.reserved = "admitted", now
                 yield Cycle(admitted=[workload], advances=True)
             else:
@@ -213,6 +214,23 @@ class ManagedAdmission:
                 match = _BY.search(message)
                 by = uids.get(match[1], "") if match else ""
                 yield Cycle(preempted=[Preempted(workload, by, message)], advances=True)
+
+    def _check(self, workload: WorkloadState) -> None:
+        """Fail if the manager has admitted a workload with something that cannot be."""
+        try:
+            assignments = self.assignments(workload)
+        except TraceError as error:
+            self._beside.fail(f"admitted a workload that cannot be read: {error}")
+        admitted = f"admitted the workload {workload.name} of the ClusterQueue {workload.cluster_queue}"
+        if not assignments:
+            self._beside.fail(f"{admitted} without status.admission.podSetAssignments")
+        pods = {pod_set.name: pod_set.count for pod_set in workload.spec.pod_sets}
+        flavors = {flavor.name for flavor in self.objects.resource_flavors}
+        for one in assignments:
+            if unknown := sorted(set(one.flavors.values()) - flavors):
+                self._beside.fail(f"{admitted} to the ResourceFlavor {unknown[0]!r}, which does not exist")
+            if one.count > pods.get(one.name, 0):
+                self._beside.fail(f"{admitted} with {one.count} pods of {one.name!r}; it has {pods.get(one.name, 0)}")
 
     def assignments(self, workload: WorkloadState) -> tuple[PodSetAssignment, ...]:
         """Return what was assigned to an admitted workload."""
@@ -276,7 +294,7 @@ class ManagedAdmission:
                 "Admitted": {"status": "False", "reason": "NoReservation", "message": "No quota is reserved", **at},
                 "Requeued": {"status": "True", "reason": "Preempted", "message": "The workload waits again", **at},
             }
-            kept = [one for one in object["status"]["conditions"] if one["type"] not in news]
+            kept = [one for one in object["status"]["conditions"] if one.get("type") not in news]
             status = {key: value for key, value in object["status"].items() if key != "admission"}
             status["conditions"] = [*kept, *[{"type": kind, **rest} for kind, rest in news.items()]]
             new = {**object, "metadata": dict(object["metadata"]), "status": status}
@@ -289,7 +307,7 @@ def _key(spec: Workload) -> Key:
 
 
 def _message(object: Mapping[str, Any], kind: str) -> str:
-    return next((str(one.get("message", "")) for one in object["status"]["conditions"] if one["type"] == kind), "")
+    return next((str(one.get("message", "")) for one in object["status"]["conditions"] if one.get("type") == kind), "")
 
 
 # Manifests of the objects.

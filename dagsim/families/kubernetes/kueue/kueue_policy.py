@@ -69,7 +69,7 @@ class Kueue:
         self._scorer = NodeScorer(scoring, cpu, memory, gpu)
         self.requeue_s, self.checks_s = requeue_s, checks_s
         self.notes: list[str] = []
-        """Facts that a reader of the results needs to know first."""
+        """Facts that are printed above the results."""
         self._now = inf
         self._exact = False
         """True if Kueue's messages are wanted."""
@@ -129,7 +129,9 @@ class Kueue:
         outcome = None if name is None or not self._site.exact else rehearsal.outcome(name, ())
         if name is None and carried is not None:
             queue = task.job.job.partition
-            what = "it is deactivated" if carried.spec is None else f"LocalQueue {queue} doesn't exist"
+            what = (
+                "it is deactivated" if carried.spec is None else f"LocalQueue {queue} or its ClusterQueue doesn't exist"
+            )
             outcome = NextStep("Inadmissible", f"waits: {what}", what, outside=True)
         return Standing(task, "", 0, task.job.job.priority, {}, 0, outcome)
 
@@ -213,7 +215,7 @@ class Kueue:
         self._touched: dict[int, None] = {}
         """Jobs of which a run has ended since the last decision."""
         self._preempted: dict[str, dict[_Place, None]] = {}
-        """Preempted workloads of which pieces have not come back, with the places of their runs."""
+        """Preempted workloads with pieces that have not come back, and the nodes where these ran."""
         self._late: dict[int, None] = {}
         """Runs of preempted workloads that began at the same time."""
         self._refused: dict[str, TaskState] = {}
@@ -280,7 +282,7 @@ class Kueue:
             self._submit(task)
 
     def _keep_refused(self, view: ClusterView) -> None:
-        """Submit the workloads of rejected jobs that no topology of their queues can ever hold. Kueue
+        """Submit the workloads of rejected jobs if no topology of the queue can ever hold them. Kueue
         does not reject them: they wait, and block a StrictFIFO queue for good.
         """
         rules = self.wait_rules(view) if view.rejected else None
@@ -380,8 +382,11 @@ class Kueue:
         """Assign quota to a run that was already in progress when the simulation began."""
         job, task = run.job.job, run.task
         carried = self._site.workload(task)
-        if carried is not None and carried.spec is not None and (local := self._queue_of(carried, job)):
-            name = self._name_of(carried.spec)
+        if carried is not None and carried.spec is not None:
+            name, local = self._name_of(carried.spec), self._queue_of(carried, job)
+            if not local:  # no file has its queue, so that its quota is nobody's
+                self._join(name, _place(task))
+                return name
             if name in self._admission.workloads or carried.spec.assignments:
                 self._join(name, _place(task))
                 if name not in self._admission.workloads:

@@ -101,7 +101,7 @@ class Site:
         return queue
 
     def workload(self, task: TaskState) -> Carried | None:
-        """Return the workload in a task's manifest; None if the manifest contains none, or if
+        """Return the workload in a task's manifest, or None if the manifest contains none, or if
         ``queues.kueue`` is not set.
         """
         text = task.task.manifest
@@ -132,7 +132,7 @@ class Site:
         )
 
     def requests(self, queue: ClusterQueue, demand: DemandClass) -> dict[str, float]:
-        """Return the resources of its queue that one instance of a task requests."""
+        """Return the resources, as named in the queue, that one instance of a task requests."""
         gpus, cpus, memory_gb, _ = demand.demand
         covered = [name for group in queue.resource_groups for name in group.covered_resources]
         asked = {"cpu": cpus, "memory": memory_gb * 2**30, _device(covered): gpus}
@@ -168,7 +168,7 @@ class Site:
         return flavor in self._flavors and bool(self._flavors[flavor].topology_name)
 
     def node_number(self, address: tuple[str, ...]) -> int | None:
-        """Return the number of the node that a topology assignment names; None if it names a larger
+        """Return the number of the node that a topology assignment names, or None if it names a larger
         domain.
         """
         return self._numbers.get(address[-1])
@@ -228,7 +228,7 @@ class Site:
 
 
 def _stated_node(node: Node) -> TopologyNode | None:
-    """Return a node with the labels from its manifest; None if it has no manifest."""
+    """Return a node with the labels from its manifest, or None if it has no manifest."""
     if not node.manifest:
         return None
     manifest = json.loads(node.manifest)

@@ -21,7 +21,7 @@ Slot: TypeAlias = tuple[str, str]
 """A flavor and a resource."""
 
 
-class Share(NamedTuple):
+class BorrowedShare(NamedTuple):
     """The use of quota by a node beyond its own quota, for comparison with other nodes.
 
     ``rank`` orders shares: borrowing nodes with weight 0 come last and are ordered by their
@@ -32,7 +32,7 @@ class Share(NamedTuple):
     borrowed: tuple[int, ...]
 
 
-_NO_SHARE = Share((False, 0.0), ())
+_NO_SHARE = BorrowedShare((False, 0.0), ())
 
 
 class QuotaNode:
@@ -126,7 +126,7 @@ class QuotaNode:
             left -= cohort.unused_guaranteed(slot)
         return self.root.height, False
 
-    def share(self) -> Share:
+    def share(self) -> BorrowedShare:
         """Return the dominant share, which is usage beyond the quota relative to what the parent
         could have."""
         if self.parent is None:
@@ -144,8 +144,8 @@ class QuotaNode:
         if not borrowed:
             return _NO_SHARE
         if ratio and not self.weight:
-            return Share((True, ratio), tuple(borrowed))
-        return Share((False, ratio / self.weight if ratio else 0.0), tuple(borrowed))
+            return BorrowedShare((True, ratio), tuple(borrowed))
+        return BorrowedShare((False, ratio / self.weight if ratio else 0.0), tuple(borrowed))
 
 
 class QuotaForest:

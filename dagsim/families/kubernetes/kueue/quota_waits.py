@@ -24,7 +24,7 @@ class KueueWaits:
     def __init__(self, view: ClusterView, site: Site) -> None:
         self._site = site
         self.has_own_words = site.exact
-        """True if ``never`` also knows the workloads that no node could hold."""
+        """True if ``never`` also includes workloads that no node could hold."""
         self._forest = QuotaForest(site.objects, [queue.name for queue in site.objects.cluster_queues])
         self._of_type = [0] * len(view.gpu_types)
         for machine in view.machines.list:
@@ -154,7 +154,7 @@ class KueueWaits:
         return False
 
     def _amounts(self, queue: ClusterQueue, task: TaskState, type_: int, instances: int | None = None) -> Amounts:
-        """Return the quota that starting the task would use in the slots of its queue."""
+        """Return the quota that a start of the task would use in the slots of the queue."""
         count = instances if instances is not None else task.demand.gang or 1
         amounts: Amounts = {}
         carried = self._site.workload(task)
@@ -198,8 +198,10 @@ class Rehearsal:
     def __init__(self, engine: Admission, now: float, runs: Mapping[int, str]) -> None:
         """``runs`` maps each run to the name of the workload that is running."""
         self._engine = engine
-        self._users = [(run, engine.workloads[name]) for run, name in runs.items()]
-        self._slots = {name: frozenset(engine.workloads[name].usage) for name in runs.values()}
+        # no file may have the queue of a running workload
+        users = [(run, engine.workloads.get(name)) for run, name in runs.items()]
+        self._users = [(run, workload) for run, workload in users if workload is not None]
+        self._slots = {workload.name: frozenset(workload.usage) for _, workload in self._users}
         self._line: dict[str, list[WorkloadState]] = {}
         for name, pending in engine.pending.items():
             head = pending.peek()
@@ -213,7 +215,8 @@ class Rehearsal:
         self._targets: dict[str, dict[str, str]] = {}
         """The workloads that a workload preempts, with the reasons."""
         self._circles: dict[str, list[str]] = {}
-        """The workloads that a workload preempts again and again, because they come back before it is admitted."""
+        """The workloads that a workload preempts again and again, because they come back before it
+        is admitted."""
         try:
             for number, cycle in enumerate(engine.cycles(now), 1):
                 for workload in cycle.admitted:
@@ -228,7 +231,7 @@ class Rehearsal:
                 self._circles.setdefault(by, []).append(name)
 
     def outcome(self, name: str, never: Iterable[str]) -> NextStep | None:
-        """Return what Kueue does about a workload; None if the workload already holds quota. ``never``
+        """Return what Kueue does about a workload, or None if the workload already holds quota. ``never``
         lists the reasons why it can never be admitted.
         """
         if name in self._holding:

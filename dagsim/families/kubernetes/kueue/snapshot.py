@@ -13,7 +13,7 @@ from dagsim.families.kubernetes.kueue_objects import ClusterQueue, KueueObjects,
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class FlavorGroup:
     """A resource group. ``label_keys`` are the keys of the labels of its flavors."""
 
     flavors: tuple[str, ...]
@@ -21,13 +21,13 @@ class Group:
     label_keys: frozenset[str]
 
 
-class QueueState:
+class ClusterQueueState:
     """A ClusterQueue with its settings, its node in the quota forest, and the workloads that were
     admitted to it."""
 
     def __init__(self, spec: ClusterQueue, node: QuotaNode, order: int) -> None:
         self.spec, self.name, self.node, self.order = spec, spec.name, node, order
-        self.groups: list[Group] = []
+        self.groups: list[FlavorGroup] = []
         self.group_of: dict[str, int] = {}
         self.workloads: dict[str, WorkloadState] = {}
         self.trees: dict[str, TopologyTree] = {}
@@ -82,8 +82,8 @@ class Snapshot:
                     return f"there is no Topology {topology!r}"
         return ""
 
-    def _queue(self, spec: ClusterQueue, order: int) -> QueueState:
-        state = QueueState(spec, self.forest.queues[spec.name], order)
+    def _queue(self, spec: ClusterQueue, order: int) -> ClusterQueueState:
+        state = ClusterQueueState(spec, self.forest.queues[spec.name], order)
         for number, group in enumerate(spec.resource_groups):
             state.groups.append(self._group(group))
             for resource in group.covered_resources:
@@ -93,12 +93,12 @@ class Snapshot:
         state.topology_only = all(name in self.trees for name in names)
         return state
 
-    def _group(self, group: ResourceGroup) -> Group:
+    def _group(self, group: ResourceGroup) -> FlavorGroup:
         names = tuple([flavor.name for flavor in group.flavors])
         keys = frozenset(key for name in names if name in self.flavors for key in self.flavors[name].node_labels)
-        return Group(names, frozenset(group.covered_resources), keys)
+        return FlavorGroup(names, frozenset(group.covered_resources), keys)
 
-    def version(self, queue: QueueState) -> int:
+    def version(self, queue: ClusterQueueState) -> int:
         """Return a number that changes whenever the queue's chances of admission may have changed."""
         return self.changes.get("" if queue.trees else queue.node.root.name, 0)
 
@@ -133,7 +133,9 @@ class Snapshot:
             for workload in gone:
                 self.add(workload)
 
-    def use(self, queue: QueueState, usage: Amounts, pods: Iterable[tuple[str, int, Requests, int]] = ()) -> None:
+    def use(
+        self, queue: ClusterQueueState, usage: Amounts, pods: Iterable[tuple[str, int, Requests, int]] = ()
+    ) -> None:
         """Add usage that is not held by any workload yet (within ``trial``)."""
         for slot, amount in usage.items():
             queue.node.take(slot, amount)
@@ -142,7 +144,7 @@ class Snapshot:
                 tree.add(tree.leaves[number], requests, count)
                 self._tried.append((tree, tree.leaves[number], requests, count))
 
-    def fits(self, queue: QueueState, usage: Amounts, pods: Iterable[tuple[str, int, Requests, int]]) -> bool:
+    def fits(self, queue: ClusterQueueState, usage: Amounts, pods: Iterable[tuple[str, int, Requests, int]]) -> bool:
         """Return True if the usage fits."""
         node = queue.node
         for slot, amount in usage.items():

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from functools import cmp_to_key
 from typing import NamedTuple
 
-from dagsim.families.kubernetes.kueue.domains import Demand
+from dagsim.families.kubernetes.kueue.domains import PodSetDemand
 from dagsim.families.kubernetes.kueue.flavors import NO_CANDIDATES, PREEMPT, RECLAIM, FlavorSearch, Price
 from dagsim.families.kubernetes.kueue.quota import Amounts, QuotaNode
-from dagsim.families.kubernetes.kueue.snapshot import QueueState, Snapshot
+from dagsim.families.kubernetes.kueue.snapshot import ClusterQueueState, Snapshot
 from dagsim.families.kubernetes.kueue.workloads import Assignment, Mode, WorkloadState
 
 IN_QUEUE = "InClusterQueue"
@@ -19,7 +19,7 @@ WHILE_BORROWING = "InCohortReclaimWhileBorrowing"
 FAIR_SHARING = "InCohortFairSharing"
 
 
-class Target(NamedTuple):
+class Victim(NamedTuple):
     """A workload to preempt, with the reason given by Kueue."""
 
     workload: WorkloadState
@@ -44,14 +44,14 @@ class Candidate(NamedTuple):
 
 
 @dataclass(slots=True)
-class Search:
+class VictimSearch:
     """A search for targets. ``slots`` are those that lack quota, and ``amounts`` is what is requested."""
 
     workload: WorkloadState
-    queue: QueueState
+    queue: ClusterQueueState
     slots: frozenset[int]
     amounts: Amounts
-    demands: dict[str, list[Demand]] = field(default_factory=dict)
+    demands: dict[str, list[PodSetDemand]] = field(default_factory=dict)
 
 
 class Preemptor:
@@ -65,8 +65,8 @@ class Preemptor:
         self._snapshot, self._fair, self._usage_of = snapshot, fair, usage_of
 
     def targets(
-        self, workload: WorkloadState, queue: QueueState, assignment: Assignment, search: FlavorSearch
-    ) -> list[Target]:
+        self, workload: WorkloadState, queue: ClusterQueueState, assignment: Assignment, search: FlavorSearch
+    ) -> list[Victim]:
         """Return the workloads that have to be preempted so that the assignment fits, or none if
         preemption cannot make it fit.
         """
@@ -75,11 +75,11 @@ class Preemptor:
         }
         amounts = {slot: amount for slot, amount in assignment.usage.items() if amount}
         demands = search.demands(workload, queue, assignment) if queue.trees else {}
-        return self._targets(Search(workload, queue, frozenset(slots), amounts, demands))
+        return self._targets(VictimSearch(workload, queue, frozenset(slots), amounts, demands))
 
-    def price(self, workload: WorkloadState, queue: QueueState, slot: int, amount: int) -> Price:
+    def price(self, workload: WorkloadState, queue: ClusterQueueState, slot: int, amount: int) -> Price:
         """Return the price of preempting workloads for one slot alone."""
-        targets = self._targets(Search(workload, queue, frozenset({slot}), {slot: amount}))
+        targets = self._targets(VictimSearch(workload, queue, frozenset({slot}), {slot: amount}))
         if not targets:
             return Price(NO_CANDIDATES, queue.node.height_that_fits(slot, amount)[0])
         with self._snapshot.without(target.workload for target in targets):
@@ -87,10 +87,10 @@ class Preemptor:
         own = any(target.workload.cluster_queue == queue.name for target in targets)
         return Price(PREEMPT if own else RECLAIM, borrowing)
 
-    def _targets(self, search: Search) -> list[Target]:
+    def _targets(self, search: VictimSearch) -> list[Victim]:
         return self._classic(search) if self._fair is None else self._fairly(search)
 
-    def _fits(self, search: Search, *, borrowing: bool) -> bool:
+    def _fits(self, search: VictimSearch, *, borrowing: bool) -> bool:
         node = search.queue.node
         for slot, amount in search.amounts.items():
             if not borrowing and node.exceeds(slot, amount):
@@ -102,7 +102,7 @@ class Preemptor:
             for flavor, asked in search.demands.items()
         )
 
-    def _spared(self, search: Search, targets: list[Target], *, borrowing: bool) -> list[Target]:
+    def _spared(self, search: VictimSearch, targets: list[Victim], *, borrowing: bool) -> list[Victim]:
         """Remove targets that turn out to be unnecessary, beginning with the second to last."""
         at = len(targets) - 2
         while at >= 0:
@@ -115,7 +115,7 @@ class Preemptor:
             at -= 1
         return targets
 
-    def _restore(self, targets: Sequence[Target]) -> None:
+    def _restore(self, targets: Sequence[Victim]) -> None:
         for target in targets:
             self._snapshot.add(target.workload)
 
@@ -139,7 +139,7 @@ class Preemptor:
 
     # Classic preemption.
 
-    def _classic(self, search: Search) -> list[Target]:
+    def _classic(self, search: VictimSearch) -> list[Victim]:
         candidates = self._candidates(search)
         others = [candidate for candidate in candidates if candidate.rank < 2]
         node = search.queue.node
@@ -152,7 +152,7 @@ class Preemptor:
         else:
             attempts = [True, False]
         for borrowing in attempts:
-            targets: list[Target] = []
+            targets: list[Victim] = []
             for candidate in candidates:
                 if candidate.rank < 2 and (
                     (borrowing and candidate.only_within_quota)
@@ -160,7 +160,7 @@ class Preemptor:
                 ):
                     continue
                 self._snapshot.remove(candidate.workload)
-                targets.append(Target(candidate.workload, candidate.reason))
+                targets.append(Victim(candidate.workload, candidate.reason))
                 if self._fits(search, borrowing=borrowing):
                     targets = self._spared(search, targets, borrowing=borrowing)
                     self._restore(targets)
@@ -168,7 +168,7 @@ class Preemptor:
             self._restore(targets)
         return []
 
-    def _candidates(self, search: Search) -> list[Candidate]:
+    def _candidates(self, search: VictimSearch) -> list[Candidate]:
         """Return the candidates in the order in which they would be preempted."""
         queue, preemption = search.queue, search.queue.spec.preemption
         candidates: list[Candidate] = []
@@ -194,7 +194,7 @@ class Preemptor:
             candidates.sort(key=lambda one: (not one.workload.evicted, one.rank))
         return candidates
 
-    def _candidates_above(self, search: Search) -> Iterator[Candidate]:
+    def _candidates_above(self, search: VictimSearch) -> Iterator[Candidate]:
         """Walk up the cohorts and, in each subtree not yet visited, walk down to the queues that
         exceed their quota."""
         node = search.queue.node
@@ -232,7 +232,7 @@ class Preemptor:
             left[slot] = max(0, amount - node.unused_guaranteed(slot))
         return fits
 
-    def _allowed(self, search: Search, workload: WorkloadState, policy: str) -> bool:
+    def _allowed(self, search: VictimSearch, workload: WorkloadState, policy: str) -> bool:
         if search.slots.isdisjoint(workload.slots):
             return False
         if policy == "Any" or workload.priority < search.workload.priority:
@@ -245,7 +245,7 @@ class Preemptor:
 
     # Fair sharing.
 
-    def _fairly(self, search: Search) -> list[Target]:
+    def _fairly(self, search: VictimSearch) -> list[Victim]:
         assert self._fair is not None
         candidates = self._fair_candidates(search)
         if not candidates or (search.queue.node.parent is None and not self._alone_enough(search, candidates)):
@@ -267,14 +267,14 @@ class Preemptor:
         self._restore(targets)
         return targets if fits else []
 
-    def _alone_enough(self, search: Search, candidates: Sequence[WorkloadState]) -> bool:
+    def _alone_enough(self, search: VictimSearch, candidates: Sequence[WorkloadState]) -> bool:
         """Return True if preempting all candidates suffices for a queue without a cohort; otherwise,
         Kueue v0.17.0 crashes.
         """
         with self._snapshot.without(candidates):
             return self._fits(search, borrowing=True)
 
-    def _fair_candidates(self, search: Search) -> list[WorkloadState]:
+    def _fair_candidates(self, search: VictimSearch) -> list[WorkloadState]:
         queue, preemption = search.queue, search.queue.spec.preemption
         candidates: list[WorkloadState] = []
         if preemption.within_cluster_queue != "Never":
@@ -289,7 +289,7 @@ class Preemptor:
         candidates.sort(key=cmp_to_key(lambda one, other: self._before(one, other, queue.name)))
         return candidates
 
-    def _fits_without_own(self, search: Search) -> bool:
+    def _fits_without_own(self, search: VictimSearch) -> bool:
         node = search.queue.node
         for slot, amount in search.amounts.items():
             node.give(slot, amount)
@@ -299,18 +299,18 @@ class Preemptor:
         return fits
 
     def _first_strategy(
-        self, search: Search, victims: _Victims, strategy: str
-    ) -> tuple[list[Target], list[WorkloadState]]:
+        self, search: VictimSearch, victims: _Victims, strategy: str
+    ) -> tuple[list[Victim], list[WorkloadState]]:
         """Remove candidates until the workload fits. Return the targets, and the candidates that
         the strategy rejected."""
-        targets: list[Target] = []
+        targets: list[Victim] = []
         refused: list[WorkloadState] = []
         entitled = not any(search.queue.node.exceeds(slot) for slot in search.slots)
         while (queue := victims.next_queue()) is not None:
             target = None
             if queue is search.queue.node or entitled:
                 reason = IN_QUEUE if queue is search.queue.node else RECLAMATION
-                target = Target(victims.pop(queue), reason)
+                target = Victim(victims.pop(queue), reason)
             else:
                 mine, theirs = victims.compared(queue)
                 new_share, old_share = mine.share().rank, theirs.share().rank
@@ -322,7 +322,7 @@ class Preemptor:
                         with self._snapshot.without([workload]):
                             accepted = new_share <= theirs.share().rank
                     if accepted:
-                        target = Target(workload, FAIR_SHARING)
+                        target = Victim(workload, FAIR_SHARING)
                     else:
                         refused.append(workload)
             if target is not None:
@@ -332,14 +332,14 @@ class Preemptor:
                     return targets, []
         return targets, refused
 
-    def _second_strategy(self, search: Search, victims: _Victims, targets: list[Target]) -> bool:
+    def _second_strategy(self, search: VictimSearch, victims: _Victims, targets: list[Victim]) -> bool:
         """Try one rejected candidate from each queue; return True if the workload fits."""
         while (queue := victims.next_queue()) is not None:
             mine, theirs = victims.compared(queue)
             if mine.share().rank < theirs.share().rank:
                 workload = victims.pop(queue)
                 self._snapshot.remove(workload)
-                targets.append(Target(workload, FAIR_SHARING))
+                targets.append(Victim(workload, FAIR_SHARING))
                 if self._fits_without_own(search):
                     return True
             victims.drop(queue)
@@ -352,7 +352,7 @@ class _Victims:
     equal shares, the one with the better candidate comes first.
     """
 
-    def __init__(self, preemptor: Preemptor, search: Search, candidates: Sequence[WorkloadState]) -> None:
+    def __init__(self, preemptor: Preemptor, search: VictimSearch, candidates: Sequence[WorkloadState]) -> None:
         self._preemptor, self._search = preemptor, search
         self._own = search.queue.node
         self._line = set(map(id, self._own.line))

@@ -50,7 +50,7 @@ class SetAssignment:
 
     @property
     def mode(self) -> Mode:
-        """Return the worst mode of its resources."""
+        """Return the worst mode among the resources of the workload."""
         if not self.reasons:
             return Mode.FIT
         if not self.choices:
@@ -109,7 +109,7 @@ class WorkloadState:
         self.assignment: Assignment | None = None
         self.usage: Amounts = {}
         self.slots: frozenset[int] = frozenset()
-        """Slots that the workload uses, including those of which it uses nothing."""
+        """Slots of the workload, including slots of which it uses nothing."""
         self.pods: list[tuple[str, int, Requests, int]] = []
         """Flavor, number of the topology domain, requests of one pod, and number of pods."""
         self.arrived = 0

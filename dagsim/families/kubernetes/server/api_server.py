@@ -105,6 +105,12 @@ _ASIDE = ("events", "leases", "tokenreviews", "subjectaccessreviews", "selfsubje
 """Kinds of which a request tells nothing about decisions."""
 
 
+_MOST_BYTES = 3 << 20
+"""Size of the largest body that is read, as in the real API server."""
+_MALFORMED = (TypeError, AttributeError, LookupError, ValueError, OverflowError)
+"""Errors from a body whose parts do not have the types that the API prescribes."""
+
+
 class ApiTarget(NamedTuple):
     """The object or the list to which a path refers."""
 
@@ -187,7 +193,12 @@ class ApiServer:
                 await _Watch(self, target, query).serve(receive, send)
             else:
                 headers = {name.decode().lower(): value.decode() for name, value in scope["headers"]}
-                code, content = self._request(method, target, query, headers, await _body(receive, headers))
+                body = await _body(receive, headers)
+                try:
+                    code, content = self._request(method, target, query, headers, body)
+                except _MALFORMED as error:
+                    about = f"{method} {path}: the body does not have the form of {target.resource.kind}"
+                    raise Refusal(400, "BadRequest", f"{about}: {error}") from None
                 await _answer(send, code, _versioned(content, target))
         except Refusal as refusal:
             await _answer(send, refusal.code, refusal.status)
@@ -404,24 +415,32 @@ def _versioned(content: Any, target: ApiTarget) -> Any:
 
 
 async def _body(receive: Receive, headers: Mapping[str, str]) -> Any:
-    parts = []
+    text, form = bytearray(), headers.get("content-type", "")
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
             raise Refusal(400, "BadRequest", "the request was cut off")
-        parts.append(message.get("body", b""))
+        text += message.get("body", b"")
+        if len(text) > _MOST_BYTES:
+            raise Refusal(413, "RequestEntityTooLarge", f"the body has more than {_MOST_BYTES} bytes")
         if not message.get("more_body"):
             break
-    text, form = b"".join(parts), headers.get("content-type", "")
     if "protobuf" in form or "cbor" in form:
         raise Refusal(415, "UnsupportedMediaType", f"{form}: this server takes JSON; see clientConnection.contentType")
     try:
-        content = yaml.safe_load(text) if "yaml" in form else json.loads(text or b"{}")
-    except (ValueError, yaml.YAMLError) as error:
+        content = _from_yaml(bytes(text)) if "yaml" in form else json.loads(text or b"{}")
+    except (ValueError, RecursionError, yaml.YAMLError) as error:
         raise Refusal(400, "BadRequest", f"the body cannot be read: {error}") from None
-    if not isinstance(content, dict | list):
-        raise Refusal(400, "BadRequest", "the body is not an object")
+    if not isinstance(content, list if "json-patch" in form else dict):
+        raise Refusal(400, "BadRequest", f"the body is not {'a list' if 'json-patch' in form else 'an object'}")
     return content
+
+
+def _from_yaml(text: bytes) -> Any:
+    """Read YAML, but refuse aliases, through which a short text can stand for a huge object."""
+    if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
+        raise ValueError("aliases are not read")
+    return yaml.safe_load(text)
 
 
 def locate(path: str) -> ApiTarget | Manifest | str | None:

@@ -21,12 +21,13 @@ from dagsim.families.kubernetes.server.patches import (
 )
 
 EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
-"""Second 0 of a simulation. It lies in the past because programs take a pod that has not started for one that
-starts at the present of the real clock.
+"""Second 0 of a simulation. It lies in the past because programs take a pod that has not started
+for one that starts at the present of the real clock.
 """
 _SPACE = UUID(int=0x646167)
 _MOST_CHANGES = 40_000
-"""Changes of a kind that are kept; a watch that asks for older ones has to list again."""
+"""Number of changes that are kept for each kind. A watch that requests older changes has to list
+again."""
 
 Key: TypeAlias = tuple[str, str]
 """Namespace (empty for objects of the cluster) and name."""
@@ -212,6 +213,8 @@ class ObjectStore:
         return max(1, whole_s) if key_of(old) in self.held else whole_s
 
     def _commit(self, event: str, resource: Resource, new: Manifest, old: Manifest | None, source: str) -> Manifest:
+        if source and event != "DELETED":
+            _check_form(resource, new)
         self.version += 1
         new["metadata"]["resourceVersion"] = str(self.version)
         key = key_of(new)
@@ -241,6 +244,37 @@ class ObjectStore:
                 yield objects[key]
 
 
+def _check_form(resource: Resource, object: Manifest) -> None:
+    """Check the parts of a client's object that the server and the simulation read.
+
+    Raises:
+        Refusal: One of them has another type than in the API.
+    """
+    metadata, spec, status = (object.get(name) or {} for name in ("metadata", "spec", "status"))
+    texts = [("metadata.name", metadata.get("name", "")), ("metadata.namespace", metadata.get("namespace", ""))]
+    for name in ("labels", "annotations"):
+        texts += [(f"metadata.{name}", text) for pair in (metadata.get(name) or {}).items() for text in pair]
+    texts += [("metadata.finalizers", one) for one in _listed(metadata, "metadata.finalizers")]
+    conditions = _listed(status, "status.conditions")
+    if resource.plural == "pods":
+        texts.append(("spec.nodeName", spec.get("nodeName") or ""))
+        conditions = [*conditions, *_listed(spec, "spec.containers"), *_listed(spec, "spec.initContainers")]
+    wrong = [f"{where}: {text!r:.60} is not a text" for where, text in texts if not isinstance(text, str)]
+    wrong += [f"{one!r:.60} is not an object" for one in (spec, status, *conditions) if not isinstance(one, dict)]
+    if len(str(metadata.get("name"))) > _LONGEST_NAME:
+        wrong.append(f"metadata.name has more than {_LONGEST_NAME} characters")
+    if wrong:
+        raise Refusal(422, "Invalid", f"{resource.kind}: {'; '.join(wrong[:3])}")
+
+
+def _listed(part: Mapping[str, Any], where: str) -> list[Any]:
+    listed = part.get(where.rpartition(".")[2]) or []
+    if not isinstance(listed, list):
+        raise Refusal(422, "Invalid", f"{where}: {listed!r:.60} is not a list")
+    return listed
+
+
+_LONGEST_NAME = 253
 _OWN = (
     "name",
     "namespace",

@@ -60,7 +60,7 @@ class Acting(Relative):
         super().__init__(config)
         self.token_features = (*Relative.token_features, *ACTION_FEATURES)
         self._actions: list[_TakeOver | _Move] = []
-        """What each row after those of the starts represents."""
+        """What each row after the rows of starts represents."""
         self._applicant: JobState | None = None
         self._starts = 0
 

@@ -111,7 +111,7 @@ class ReadyTask:
         return self.task.demand
 
     def heads(self) -> tuple[ReadyTask, ...]:
-        """Return only the task itself, as if it formed a group of its own."""
+        """Return only the task itself, as if it were the only one in the group."""
         return (self,)
 
     def job_left(self) -> float:
@@ -142,8 +142,7 @@ class Group:
         heappush(self._last, (task.rank_s, task.order, task.piece, ready))
 
     def heads(self) -> tuple[ReadyTask, ...]:
-        """Return the shortest task and, if it is a different one, the task nearest to the end of
-        its job."""
+        """Return the shortest task, and the task nearest to the end of the job if it is a different one."""
         short, last = self.short, self._last
         while short and not short[0][3].task.waiting:
             heappop(short)

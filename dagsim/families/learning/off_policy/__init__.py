@@ -82,7 +82,7 @@ class SacConfig(_OffPolicy):
 @dataclass(frozen=True, slots=True)
 class RainbowConfig(_OffPolicy):
     """Rainbow (Hessel et al. 2018): ``d3qn`` with distributions of returns, and with noisy layers
-    instead of random choices for exploration. It uses a network of its own, whose width is
+    instead of random choices for exploration. It uses a separate network, whose width is
     ``net.hidden``.
     """
 

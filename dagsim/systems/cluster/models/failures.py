@@ -14,7 +14,7 @@ import numpy as np
 from simpy.events import Event
 
 from dagsim.errors import ModelError
-from dagsim.files import open_lines
+from dagsim.files import open_lines, why_unreadable
 from dagsim.model import Task
 from dagsim.model.streams import stream
 from dagsim.systems.cluster.clock import DISTURBANCES, Clock, Timer
@@ -301,7 +301,7 @@ class FailureLog:
                         raise ModelError(f"{self.path}:{number}: needs 0 <= start_s < end_s, got {start_s} and {end_s}")
                     yield node, start_s, end_s
         except OSError as error:
-            raise ModelError(f"failure log {self.path}: {error.strerror}") from None
+            raise ModelError(f"failure log {self.path}: {why_unreadable(error)}") from None
 
 
 @dataclass(slots=True)
@@ -497,7 +497,7 @@ class Preemption:
 
     def next_checkpoint_s(self, saved_s: float, work_s: float) -> float:
         """Return the amount of work after which a run with ``work_s`` seconds of work writes its
-        next checkpoint, if the last one was at ``saved_s``; ``inf`` if the run ends before that.
+        next checkpoint, if the last one was at ``saved_s``, or ``inf`` if the run ends before that.
         """
         if self.checkpoint_interval_s is None:
             return inf

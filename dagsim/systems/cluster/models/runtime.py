@@ -47,7 +47,7 @@ from dagsim.model.streams import stream
 from dagsim.systems.cluster.state import JobState, TaskState
 
 Gpus: TypeAlias = tuple[GpuType | None, ...]
-"""GPU types in some order; ``None`` stands for a CPU machine."""
+"""GPU types in some order; ``None`` represents a CPU machine."""
 
 _Rates: TypeAlias = tuple[float, ...]
 """Units of work per second, by GPU type; 0 where a task cannot run."""
@@ -386,7 +386,7 @@ class Fed(_ByType):
 
 
 def _own(speeds: Mapping[str, float], gpu: GpuType) -> float | None:
-    """Return the task's own rate on ``gpu``, under any name of this GPU type; None if the task has
+    """Return the task's own rate on ``gpu``, under any name of this GPU type, or None if the task has
     none.
     """
     if gpu.name in speeds:

@@ -13,7 +13,7 @@ class Sharing(Protocol):
     """
 
     def pair(self, first: Task, second: Task, gpu: str) -> tuple[float, float] | None:
-        """Return the rate of each of two tasks that share GPUs of a type; None if they do not fit
+        """Return the rate of each of two tasks that share GPUs of a type, or None if they do not fit
         together.
 
         Raises:

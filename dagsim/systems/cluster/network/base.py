@@ -141,7 +141,7 @@ class Storage:
 
 
 def levels_in(network: Network | None, names: Sequence[str]) -> Sequence[FabricLevel] | None:
-    """Return the levels of the network between the nodes ``names``; None if it has no levels.
+    """Return the levels of the network between the nodes ``names``, or None if it has no levels.
 
     Raises:
         ModelError: The network does not fit the nodes.
@@ -175,7 +175,7 @@ class Communication(Protocol):
     """A model of the communication of gangs. A runtime model may also implement this protocol."""
 
     def traffic(self, task: Task, gpu: GpuType | None) -> StepOfGang | None:
-        """Return the traffic of a gang on a GPU type; None if it sends nothing. ``gpu`` matters
+        """Return the traffic of a gang on a GPU type, or None if it sends nothing. ``gpu`` matters
         only if this is also the runtime model, in which case ``step_s`` is the time on ``gpu``.
         """
         ...

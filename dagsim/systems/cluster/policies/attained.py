@@ -294,7 +294,7 @@ def gittins_index(sizes: np.ndarray, had: float) -> float:
     """Return the Gittins index of a job that has received an amount ``had`` of service, given the
     ``sizes`` of past jobs in increasing order (float64). The index is the largest ratio, over all
     further amounts of service, of the probability that the job ends within that amount to the
-    expected amount used; 0 if no past job was larger.
+    expected amount used, or 0 if no past job was larger.
     """
     if not len(sizes) or had >= sizes[-1]:
         return 0.0

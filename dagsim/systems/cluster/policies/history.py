@@ -42,7 +42,7 @@ class AsObserved:
             yield Wait(due.later[0][0])
 
     def _observed(self, view: ClusterView, task: TaskState) -> Placement | None:
-        """Return a placement on the nodes named in the log; ``None`` if they do not exist or are
+        """Return a placement on the nodes named in the log, or ``None`` if they do not exist or are
         full.
         """
         job = task.job.job

@@ -125,7 +125,7 @@ def wspt(placement: str | PlacementRule = "best-fit") -> TypedOrdered:
 
 def width(task: TaskState) -> float:
     """Return the number of GPUs that the task needs at once: those of one instance, or those of the
-    whole gang; 1 for tasks without GPUs.
+    whole gang, or 1 for tasks without GPUs.
     """
     return task.demand.width
 
@@ -386,7 +386,7 @@ class _Columns:
         self._change(rows // _BLOCK)
 
     def first(self, now: float) -> tuple[float, int, TaskState] | None:
-        """Return the negated largest product, with its task and the order of that task; ``None`` if
+        """Return the negated largest product, with its task and the order of that task, or ``None`` if
         no task is waiting.
         """
         while self._gone < len(self._tasks):

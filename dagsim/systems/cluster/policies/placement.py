@@ -17,7 +17,7 @@ class PlacementRule(Protocol):
     """The interface for placement rules."""
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
-        """Return a placement of the task's waiting instances; ``None`` if they do not fit. The GPU
+        """Return a placement of the task's waiting instances, or ``None`` if they do not fit. The GPU
         type is ``type_`` (an index in ``ClusterView.gpu_types``), or the type that the rule
         prefers.
         """

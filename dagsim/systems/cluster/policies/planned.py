@@ -20,7 +20,7 @@ _Key: TypeAlias = tuple[int, int]
 """Job number and task."""
 
 
-class Site(NamedTuple):
+class PlannedPlace(NamedTuple):
     """A place for which a task can be planned: a node or, for tasks wider than any node, a whole
     GPU type (``node`` is -1).
     """
@@ -46,9 +46,9 @@ class Planned:
     def __init__(self, planner: Planner, placement: str | PlacementRule = "best-fit") -> None:
         self.planner = planner
         self._placing = placing(placement)
-        self._sites: list[Site] = []
+        self._sites: list[PlannedPlace] = []
         self._calendar = Calendar(0)
-        self._plan: dict[_Key, tuple[Site, Booking]] = {}
+        self._plan: dict[_Key, tuple[PlannedPlace, Booking]] = {}
         """Planned tasks with instances still to start."""
         self._lanes: list[list[tuple[float, int, _Key]]] = []
         """The tasks planned on each lane: planned start, a running number, key."""
@@ -86,7 +86,7 @@ class Planned:
                     yield Start(task, placement)
                     again = self._leave(waiting, task) or again
 
-    def _place(self, view: ClusterView, task: TaskState, site: Site) -> Placement | None:
+    def _place(self, view: ClusterView, task: TaskState, site: PlannedPlace) -> Placement | None:
         """Return a placement on the planned site with which the task can start now."""
         if site.node < 0:
             return self._placing.place(view, task, site.type)
@@ -140,9 +140,9 @@ class Planned:
         for machine in machines.list:
             lanes = tuple(range(count, count + machine.gpus))
             count += machine.gpus
-            self._sites.append(Site(machine.type, machine.index, lanes))
+            self._sites.append(PlannedPlace(machine.type, machine.index, lanes))
             by_type.setdefault(machine.type, []).extend(lanes)
-        self._sites += [Site(type_, -1, tuple(lanes)) for type_, lanes in by_type.items()]
+        self._sites += [PlannedPlace(type_, -1, tuple(lanes)) for type_, lanes in by_type.items()]
         self._calendar = Calendar(count)
         self._lanes = [[] for _ in range(count)]
 
@@ -167,7 +167,7 @@ class Planned:
                 for lane in booking.lanes:
                     insort(self._lanes[lane], (booking.start_s, self._count, key))
 
-    def _seconds(self, machines: ClusterState, task: TaskState, site: Site, wide: int) -> float:
+    def _seconds(self, machines: ClusterState, task: TaskState, site: PlannedPlace, wide: int) -> float:
         """Return the seconds that the whole task takes on the site. The result is ``inf`` if the
         task cannot run there, or if the site is a whole type although the task would fit on a
         single node.
@@ -182,7 +182,7 @@ class Planned:
             return inf
         return task.seconds[site.type] * self._waves(wide, site)
 
-    def _waves(self, wide: int, site: Site) -> int:
+    def _waves(self, wide: int, site: PlannedPlace) -> int:
         return max(ceil(wide / len(site.lanes)), 1) if wide and site.lanes else 1
 
 

@@ -51,7 +51,7 @@ class Problem:
     lanes: Sequence[Sequence[int]]
     """The lanes of each site."""
     width: Sequence[int]
-    """Number of lanes that each task needs at once; 0 for none."""
+    """Number of lanes that each task needs at once, or 0 for none."""
     calendar: Calendar
     now_s: float = 0.0
 
@@ -228,7 +228,7 @@ class _DynamicLevels:
         self._level = level
         shape = len(problem.lanes), len(problem.seconds)
         self._fixed = np.full(shape, -inf)
-        """The level without the start; -inf for a task that is not ready, or a site that may not
+        """The level without the start, or -inf for a task that is not ready, or a site that may not
         run it.
         """
         self._start_s = np.zeros(shape)

@@ -20,7 +20,7 @@ from dagsim.systems.cluster.policies.placement import PlacementRule, placing, st
 
 
 def busy_watts(view: ClusterView) -> list[float]:
-    """Return the difference between the busy and idle watts of a GPU of each type; 0 for CPU
+    """Return the difference between the busy and idle watts of a GPU of each type, or 0 for CPU
     machines."""
     watts = [None if gpu is None else DEFAULT_POWER.of(gpu) for gpu in view.gpu_types]
     return [0.0 if gpu_watts is None else gpu_watts.busy - gpu_watts.idle for gpu_watts in watts]

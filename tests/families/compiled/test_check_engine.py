@@ -38,7 +38,7 @@ def check(cases: int, first: int, *more: str, **variables: str) -> dict[str, Any
 
 @pytest.mark.skipif(jit.jitted(), reason="the next test runs these cases as plain Python in another process")
 @pytest.mark.parametrize("first", range(10_000, 10_006, 2))
-@pytest.mark.parametrize("kind", check_engine.KINDS)
+@pytest.mark.parametrize("kind", engine_cases.KINDS)
 def test_plain_python_writes_the_kernels_log_of_a_kind_byte_for_byte(kind: str, first: int) -> None:
     assert check_engine.check(kind, first, 2)["different"] == []
 

@@ -1,0 +1,88 @@
+"""What users and accounts had used before a simulation begins."""
+
+from __future__ import annotations
+
+from math import e, log2
+from typing import Any
+
+import numpy as np
+
+from dagsim.families.slurm.slurm_priority import Asked, Capacity, PriorityBook, PrioritySettings
+from dagsim.families.slurm.slurm_rules import PastUse
+from dagsim.model import Cluster, QueueTree
+from dagsim.model.arithmetic import ordered_sum
+
+_MOST_DOUBLINGS = 500.0
+
+
+def past_usage(log: Any, cluster: Cluster, queues: QueueTree) -> Usage:
+    """Return the usage in a log (``forecast.job_log.JobLog``) at a site."""
+    return Usage(log, cluster, queues)
+
+
+class Usage:
+    """Usage of accounts before the forecast, for policies with fair shares: the amounts that the site
+    billed, or else the amounts that its partitions and QOS would bill.
+    """
+
+    def __init__(self, log: Any, cluster: Cluster, queues: QueueTree) -> None:
+        sums = [ordered_sum(getattr(node, name) for node in cluster.nodes) for name in ("cpus", "memory_gb", "gpus")]
+        book = PriorityBook(PrioritySettings(), queues, Capacity(len(cluster.nodes), *sums))
+        amounts = [log.jobs.asked(name) * log.jobs.instances for name in ("cpus", "memory_gb", "gpus")]
+        qos = [""] * len(log) if log.jobs.qos is None else log.jobs.qos.tolist()
+        rows = zip(log.account, log.user, log.partition, qos, *[column.tolist() for column in amounts], strict=True)
+        asked = [
+            Asked(user, part, quality, 0.0, None, 1.0, cpus, memory_gb, gpus, 0.0)
+            for account, user, part, quality, cpus, memory_gb, gpus in rows
+        ]
+        charged = log.billing * np.array([book.quality(terms.qos).usage_factor for terms in asked])
+        self._rate = np.where(np.isnan(charged), [book.rate(terms) for terms in asked], charged)
+        self._names, self._of = np.unique(
+            [f"{account or 'default'}/{user}" for account, user in zip(log.account, log.user, strict=True)],
+            return_inverse=True,
+        )
+        self._amounts = dict(zip(("cpus", "memory_gb", "gpus"), amounts, strict=True))
+        owners = zip(log.account, log.user, qos, log.partition, strict=True)
+        self._groups, self._group = np.unique(["\t".join(owner) for owner in owners], return_inverse=True)
+        self._half_life_s = float(queues.scheduler.get("half_life_s", 14 * 86400.0))
+        self._log = log
+
+    def at(self, state: Any, zero_s: float) -> dict[str, float]:
+        """Return the billed seconds by ``account/user`` of the jobs that had ended at the time of a
+        state, as if the usage had occurred by ``zero_s`` and decayed from then on. Running jobs are
+        charged from their own starts.
+        """
+        ended, used_s, _ = self._ended(state, zero_s)
+        total = np.bincount(self._of[ended], self._rate[ended] * used_s, len(self._names))
+        return {str(name): amount for name, amount in zip(self._names, total.tolist(), strict=True) if amount > 0}
+
+    def by_resource(self, state: Any, zero_s: float) -> list[PastUse]:
+        """Return the same usage as seconds of each resource, by account, user, QOS and partition."""
+        ended, used_s, full_s = self._ended(state, zero_s)
+        sums = {
+            (name, of): np.bincount(self._group[ended], column[ended] * seconds, len(self._groups)).tolist()
+            for name, column in self._amounts.items()
+            for of, seconds in (("full", full_s), ("decayed", used_s))
+        }
+        uses = []
+        for at, owner in enumerate(self._groups):
+            account, user, qos, partition = str(owner).split("\t")
+            full, decayed = ({name: sums[name, of][at] for name in self._amounts} for of in ("full", "decayed"))
+            if any(full.values()):
+                uses.append(PastUse(account, user, qos, partition, full, decayed))
+        return uses
+
+    def _ended(self, state: Any, zero_s: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return the indices of jobs that had ended, and the seconds that they ran, with decay and in
+        full.
+        """
+        log, t = self._log, state.t
+        ended = np.flatnonzero((log.start_s <= t) & (log.end_s <= t))
+        begin_s, end_s, life_s = log.start_s[ended], log.end_s[ended], self._half_life_s
+        if life_s:
+            per_s = log2(e) * life_s
+            grown = np.exp2(np.minimum((end_s - zero_s) / life_s, _MOST_DOUBLINGS))
+            used_s = per_s * (grown - np.exp2(np.minimum((begin_s - zero_s) / life_s, _MOST_DOUBLINGS)))
+        else:
+            used_s = end_s - begin_s
+        return ended, used_s, end_s - begin_s

@@ -1,0 +1,39 @@
+"""``scripts/check_rest.py``: the rest of a schedule is its own rest, on random cases."""
+
+from __future__ import annotations
+
+import check_rest
+import pytest
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("policy", ["easy", "las", "slurm-multifactor", "qssf"])
+def test_the_rest_of_a_schedule_is_its_own_rest(policy: str, seed: int) -> None:
+    assert not check_rest.differing(check_rest.drawn(seed), policy, seed).different
+
+
+@pytest.mark.parametrize("seed", [910003, 910039, 910241, 910283, 2300471])
+def test_priorities_and_arrays_do_not_depend_on_when_they_were_looked_at(seed: int) -> None:
+    # Priorities were computed when somebody asked; times that come as a job arrives came after it.
+    assert not check_rest.differing(check_rest.drawn(seed), "slurm-multifactor[backfill=false]", seed).different
+
+
+@pytest.mark.parametrize(
+    ("policy", "seed"),
+    [
+        ("slurm-multifactor[backfill=false]", 632957113),  # the user of a job that arrived then counted too early
+        ("slurm-multifactor", 632957149),  # a cycle of backfill began at the beginning
+        ("slurm-multifactor", 632957151),
+        ("gavel", 815000006),  # a wake-up was forgotten
+        ("round-robin", 815000004),  # a run that ended then was not told
+    ],
+)
+def test_a_policy_with_a_memory_takes_it_from_a_past_that_is_its_own(policy: str, seed: int) -> None:
+    rests = check_rest.differing(check_rest.drawn(seed), policy, seed)
+    assert rests.judged
+    assert not rests.different
+
+
+def test_what_the_rules_withdraw_at_the_beginning_stops_nobody_from_hearing_of_starts() -> None:
+    # An outage takes the nodes of two jobs for good at 18,000 s, when others start.
+    assert not check_rest.differing(check_rest.drawn(720419), "easy", 720419).different
