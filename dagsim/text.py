@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["count_of", "in_latex", "in_markdown", "in_spreadsheet", "is_text", "on_one_line", "printable"]
-
 
 def count_of(number: int, one: str, many: str | None = None) -> str:
     """Return the number with the words for one thing or for several things. ``many`` defaults to

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from dagsim import plan
 from dagsim.families.capacity.size_search import SizePlan
 from dagsim.metrics.series import JobSeries, next_period
-from dagsim.testing.queues import erlang_p95, first_come_waits
+from dagsim.testing.known_waits import erlang_p95, first_come_waits
 
 _LEAST_COVERAGE = 0.88
 

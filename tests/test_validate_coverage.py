@@ -10,7 +10,7 @@ import pytest
 from scripting import run_script
 from validate_coverage import SERVICE_S, Queue, covered, engine_waits, long_run, queue_waits
 
-from dagsim.testing.queues import first_come_waits
+from dagsim.testing.known_waits import first_come_waits
 
 
 @pytest.mark.parametrize("run_times", ["exponential", "lognormal-2", "like-philly"])

@@ -123,7 +123,6 @@ class CellExecutor(Protocol):
         Raises:
             DagsimError: ``work`` raised this error, or all workers have been lost.
         """
-        ...
 
 
 EXECUTORS: Registry[Any] = Registry(

@@ -21,7 +21,6 @@ class OwnMetric(Protocol):
 
     def of(self, schedule: Schedule) -> float:
         """Return the value, or NaN if the schedule has none."""
-        ...
 
 
 METRICS: Registry[OwnMetric] = Registry(

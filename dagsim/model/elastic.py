@@ -35,12 +35,10 @@ class TrainingState(Protocol):
     @property
     def total(self) -> float:
         """The progress at which the task is done."""
-        ...
 
     @property
     def done(self) -> bool:
         """True if the task has nothing left to do."""
-        ...
 
     def place(self, placement: Sequence[int], gpu: str = "") -> None:
         """Place the task on GPUs of a type. ``placement`` contains the number of instances on each
@@ -49,7 +47,6 @@ class TrainingState(Protocol):
         Raises:
             ModelError: The placement is outside the range that the model covers.
         """
-        ...
 
     def pace(self, interference: float = 0.0) -> Pace:
         """Return the current rate. ``interference`` is the fraction of the rate that is lost to
@@ -58,19 +55,15 @@ class TrainingState(Protocol):
         Raises:
             ModelError: The placement is outside the range that the model covers.
         """
-        ...
 
     def advance(self, progress: float) -> None:
         """Add progress, but not beyond ``Pace.until``."""
-        ...
 
     def end_epoch(self) -> None:
         """Set the progress to ``Pace.until``, from where on the rate may differ."""
-        ...
 
     def copy(self) -> TrainingState:
         """Return an equal state that continues independently."""
-        ...
 
 
 class TrainingModel(Protocol):
@@ -78,7 +71,6 @@ class TrainingModel(Protocol):
 
     def start(self) -> TrainingState:
         """Return the state before the first start."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

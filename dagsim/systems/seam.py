@@ -66,13 +66,11 @@ class View(Protocol):
     @property
     def now(self) -> float:
         """Seconds since the start."""
-        ...
 
     def stream(self, name: str) -> np.random.Generator:
         """Return the random stream with this name. Each name has its own stream, so draws from
         other streams do not affect it.
         """
-        ...
 
 
 ViewT = TypeVar("ViewT", bound=View)
@@ -91,12 +89,10 @@ class Kernel(Protocol[ShownT, TakenT]):
         """The log of everything that has happened so far, with the cluster and the jobs. All
         systems use this form of log.
         """
-        ...
 
     @property
     def now(self) -> float:
         """Seconds since the start."""
-        ...
 
     def decisions(self, until_s: float = inf) -> Generator[ShownT, Iterable[TakenT] | None, None]:
         """Yield a view whenever there is something to decide, and receive decisions for it
@@ -107,7 +103,6 @@ class Kernel(Protocol[ShownT, TakenT]):
             IllegalDecision: A decision cannot be carried out.
             Stalled: Nothing was decided although nothing is pending.
         """
-        ...
 
 
 @runtime_checkable
@@ -123,7 +118,6 @@ class Policy(Protocol[AskedT, AnswerT]):
         """Return the decisions for the current time. Each decision is carried out as soon as it is
         yielded. If there is no decision, the policy waits for the next change.
         """
-        ...
 
 
 @runtime_checkable
@@ -132,7 +126,6 @@ class HasPast(Protocol):
 
     def remind(self, policy: object) -> None:
         """Give the policy the memory that it would have at the beginning, if that is known."""
-        ...
 
 
 @runtime_checkable
@@ -143,7 +136,6 @@ class HidesTruth(Protocol):
 
     def show_truth(self) -> None:
         """Show the true values from now on."""
-        ...
 
 
 class Codec(Protocol):
@@ -154,19 +146,16 @@ class Codec(Protocol):
     def encode(self, view: Any) -> Any | None:
         """Return the observation, which contains the available choices, or ``None`` if waiting is the
         only option."""
-        ...
 
     def decode(self, view: Any, choice: Any) -> Iterable[Any]:
         """Return the decisions for ``choice``, one of the choices in the last observation. If the
         result is empty, the agent waits for a change.
         """
-        ...
 
     def choice_of(self, decisions: Iterable[Any]) -> Any | None:
         """Return the choice in the last observation that represents a heuristic's decisions,
         or ``None`` if no choice does.
         """
-        ...
 
 
 class CodecSettings(Protocol):
@@ -179,11 +168,9 @@ class CodecSettings(Protocol):
         """The names of the columns in each part of an observation, which determine the size of a
         network.
         """
-        ...
 
     def build(self) -> Codec:
         """Return a codec for one simulation."""
-        ...
 
 
 class RewardTerm(Protocol):
@@ -195,7 +182,6 @@ class RewardTerm(Protocol):
 
     def cost(self, now: float) -> float:
         """Return the cost since the last call, up to ``now`` (s)."""
-        ...
 
 
 Engine: TypeAlias = Literal["auto", "simpy", "compiled"]
@@ -358,7 +344,6 @@ class Scenario(System, ABC):
             Raises:
                 InputError: The machines cannot be built.
             """
-            ...
 
     @abstractmethod
     def kernel(

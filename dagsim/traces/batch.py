@@ -107,7 +107,6 @@ class BatchReader(Reader):
         """Yield each record with its place in the source (see ``Source.where``). Each record counts as
         a row.
         """
-        ...
 
     @abstractmethod
     def job(self, record: Any) -> BatchJob:
@@ -116,7 +115,6 @@ class BatchReader(Reader):
         Raises:
             Dirty: The record cannot be used.
         """
-        ...
 
     def blocks(self, source: Source, options: TraceOptions, report: ReadReport, most: int | None) -> Iterator[Block]:
         def read(report: ReadReport) -> Iterator[Table]:

@@ -104,7 +104,6 @@ class Reader(Protocol):
         """Return True if the source has this format, judging by names and first lines. The result must
         be False for sources in any other format.
         """
-        ...
 
     def nearly(self, source: Source) -> str | None:
         """Return why the source almost matches this format but does not, and the command that would

@@ -36,11 +36,9 @@ class Watcher(Protocol):
 
     def begin(self) -> None:
         """Prepare for the first job, because the trace is about to be read."""
-        ...
 
     def add(self, jobs: JobArrays) -> None:
         """Receive the next jobs."""
-        ...
 
 
 def _unchanged(jobs: JobArrays) -> JobArrays:

@@ -42,7 +42,6 @@ class WorkRuntime(Protocol):
         """Return the seconds that one instance of ``task`` takes on each of ``gpus``; ``inf`` where
         it cannot run.
         """
-        ...
 
 
 _FULL = 1 + 1e-9

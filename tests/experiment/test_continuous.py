@@ -14,7 +14,7 @@ from dagsim.cli import app
 from dagsim.metrics.intervals import t_quantile
 from dagsim.metrics.series import Change, JobSeries, change_of, next_period
 from dagsim.model import Job, Task
-from dagsim.testing.queues import erlang_p95, first_come_waits
+from dagsim.testing.known_waits import erlang_p95, first_come_waits
 from dagsim.workload.records import write_jobs
 
 Columns = tuple[np.ndarray, np.ndarray]

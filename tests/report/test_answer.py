@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from dagsim.cli import app
 from dagsim.errors import RunFolderError
 from dagsim.report.answer import read_answer
-from dagsim.testing.queues import first_come_waits
+from dagsim.testing.known_waits import first_come_waits
 
 
 @pytest.fixture(scope="module")

@@ -19,9 +19,6 @@ from dagsim.families.learning.nets.row_nets import indifferent
 from dagsim.families.spark.codecs import CONTEXT, JOB, OPTION, STAGE, StageObservation, option_rows
 from dagsim.families.spark.view import Action
 
-__all__ = ["DecimaNet", "Graphs", "Level", "Options", "StageBatch", "StageStore", "collate", "options"]
-
-
 _ADDED = np.array([name in ("added", "log added", "all that can go") for name in OPTION])
 """Columns of an option that are about the stage, not its job."""
 

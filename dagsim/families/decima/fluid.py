@@ -35,17 +35,6 @@ from dagsim.families.spark.spark_job import SAME, bracket
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.seam import Kernel
 
-__all__ = [
-    "FluidAdvantages",
-    "FluidWitness",
-    "TaskSeconds",
-    "backlog",
-    "differential",
-    "fluid_advantages",
-    "fluid_cost",
-]
-
-
 _HORIZON = 4.0
 """Number of time constants after which costs are ignored."""
 

@@ -32,31 +32,25 @@ class SearchedJob(Protocol):
     @property
     def arrival_s(self) -> float:
         """Arrival time."""
-        ...
 
     @property
     def restarts(self) -> int:
         """Number of starts after the first, or -1 before that."""
-        ...
 
     @property
     def limits(self) -> BatchLimits:
         """Batch sizes that the job's application may use."""
-        ...
 
     @property
     def goodput(self) -> GoodputModel | None:
         """The goodput model fitted to the job's runs so far, or None before the first start."""
-        ...
 
     @property
     def largest_measured(self) -> int:
         """Largest number of replicas with which the job has run."""
-        ...
 
     def most_replicas(self, batch: int) -> int:
         """Return the maximum number of GPUs for a batch."""
-        ...
 
 
 class PolluxSearch:

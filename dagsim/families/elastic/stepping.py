@@ -93,7 +93,6 @@ class ElasticPolicy(Protocol):
 
     def batch(self, job: ElasticJob) -> int | None:
         """Return the batch size of the job, or None to maximise its goodput."""
-        ...
 
     def allocate(self, now_s: int, jobs: dict[str, SteppedJob], cluster: EqualNodes) -> Allocations:
         """Return the nodes of every job. A job whose list does not change continues undisturbed.
@@ -103,7 +102,6 @@ class ElasticPolicy(Protocol):
             jobs: Jobs that have arrived and are not done, in order of the workload.
             cluster: Its size, and the current ``allocations``.
         """
-        ...
 
 
 class EqualNodes:

@@ -29,8 +29,6 @@ from dagsim.systems.cluster.policies.look_ahead import EftWait
 from dagsim.systems.cluster.policies.placement import placing
 from dagsim.systems.cluster.scenario import GpuCluster
 
-__all__ = ["Search", "SearchMemory", "agent_file"]
-
 _PORTFOLIO = (
     *[(f"eft-wait[theta={theta},order=work]", Follower(theta, BY_WORK)) for theta in (0.75, 0.6, 0.85, 1.0)],
     *[(f"eft-wait[theta={theta},order=task]", Follower(theta, BY_TASK)) for theta in (0.85, 1.0)],

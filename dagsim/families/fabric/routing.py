@@ -58,11 +58,9 @@ class NetworkTopology(Protocol):
         Raises:
             ModelError: The topology does not fit these hosts.
         """
-        ...
 
     def levels(self, names: Sequence[str]) -> tuple[FabricLevel, ...]:
         """Return the levels between a host and the whole fabric, narrowest first."""
-        ...
 
 
 def check_link(kind: str, bandwidth_gb_s: float, latency_s: float) -> None:

@@ -63,7 +63,6 @@ class Workflows(Protocol):
 
     def __bool__(self) -> bool:
         """Return True if there are any."""
-        ...
 
     def __contains__(self, job: str) -> bool: ...
 
@@ -73,7 +72,6 @@ class Workflows(Protocol):
         Raises:
             GraphError: The graph is not a DAG.
         """
-        ...
 
 
 @dataclass(slots=True)

@@ -40,7 +40,6 @@ class PairRates(Protocol):
         """Return the steps per second of each of the two jobs on ``type_``; zeros if they do not
         fit together.
         """
-        ...
 
 
 @dataclass(slots=True, eq=False)
@@ -102,7 +101,6 @@ class Allocator(Protocol):
 
     def allocate(self, situation: Situation) -> Allocation:
         """Return the shares; a job that is missing gets none, and may not use idle GPUs either."""
-        ...
 
 
 class GavelLedger:

@@ -20,21 +20,6 @@ from dagsim.families.learning.rollouts import EpisodeSteps
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.registry import Entry, Registry
 
-__all__ = [
-    "ADVANTAGES",
-    "CriticAdvantages",
-    "Estimator",
-    "ReplicaAdvantages",
-    "StatelessEstimator",
-    "check_replicas",
-    "discounts",
-    "gae",
-    "replica_advantages",
-    "replica_groups",
-    "return_rms",
-    "returns",
-]
-
 
 def discounts(steps: EpisodeSteps, time_constant_s: float) -> np.ndarray:
     """Return (T,) float64: the discount factor of each step, exp(-seconds to the next choice /
@@ -99,15 +84,12 @@ class Estimator(Protocol):
     ) -> tuple[np.ndarray, dict[str, float]]:
         """Return (T,) float64, the advantages of all choices concatenated, and metrics for the
         log."""
-        ...
 
     def state(self) -> dict[str, Any]:
         """Return the state that a resumed training run needs."""
-        ...
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Continue from a saved ``state``."""
-        ...
 
 
 class StatelessEstimator:

@@ -19,17 +19,6 @@ from dagsim.registry import Registry
 from dagsim.systems import DEFAULT_SYSTEM, all_systems, system_named
 from dagsim.systems.seam import CodecSettings, System
 
-__all__ = [
-    "ALGORITHMS",
-    "LOCKSTEP",
-    "TrainConfig",
-    "WarmStart",
-    "algorithm_name",
-    "shipped_agent",
-    "shipped_agents",
-]
-
-
 LOCKSTEP = 16
 """Default number of episodes that are simulated side by side."""
 

@@ -34,19 +34,6 @@ from dagsim.systems import DEFAULT_SYSTEM, all_systems
 from dagsim.systems.seam import Codec, CodecSettings, System, View
 from dagsim.text import count_of
 
-__all__ = [
-    "AgentPolicy",
-    "BoundsRecorder",
-    "Checkpoint",
-    "Clipped",
-    "ObservationBounds",
-    "load_agent",
-    "overlap",
-    "read_plain",
-    "write_plain",
-]
-
-
 _FORMAT = "dagsim-agent-3"
 _BEFORE = ".".join(("dagsim", "agents", ""))
 """Prefix of the names of modules in older files."""

@@ -13,8 +13,6 @@ from torch import Tensor, nn
 
 from dagsim.errors import ConfigError
 
-__all__ = ["CPU", "DEVICES", "device_named", "device_of", "moved", "on_cpu"]
-
 CPU = torch.device("cpu")
 DEVICES = ("cpu", "cuda", "mps", "auto")
 

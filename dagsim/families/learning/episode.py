@@ -19,11 +19,9 @@ class Witness(Protocol):
 
     def note(self) -> Any:
         """Return a note on the current state, just before a choice is carried out."""
-        ...
 
     def hindsight(self) -> Any:
         """Return a note on the whole episode after it has ended."""
-        ...
 
 
 WitnessFactory = Callable[[Kernel[Any, Any]], Witness]

@@ -23,15 +23,6 @@ from dagsim.families.learning.nets.actor import ActorNet, ScoreNet
 from dagsim.families.learning.rollouts import EpisodeSteps, Rollouts
 from dagsim.systems.seam import Conversation
 
-__all__ = [
-    "Learner",
-    "LearnerContext",
-    "clone",
-    "imitation",
-    "update_ema",
-    "writer",
-]
-
 
 @dataclass(frozen=True, slots=True)
 class LearnerContext:
@@ -124,20 +115,16 @@ class Learner(Protocol):
     @property
     def net(self) -> ActorNet:
         """Return the network that makes choices. Its greedy policy is validated."""
-        ...
 
     def iterate(self, iteration: int, progress: float) -> dict[str, float]:
         """Simulate episodes and learn from them for one iteration, and return metrics for the log.
         ``progress`` increases from 0 to 1 during training."""
-        ...
 
     def state(self) -> dict[str, Any]:
         """Return the state needed to resume a training run, as tensors and plain values."""
-        ...
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Continue from a saved ``state``."""
-        ...
 
 
 def imitation(factory: EpisodeFactory, heuristic: str, seeds: Sequence[int]) -> tuple[list[Any], list[Any]]:

@@ -27,24 +27,6 @@ from dagsim.model.log import Schedule
 from dagsim.processes import end_with_parent, kill_workers, starting
 from dagsim.systems.seam import Codec
 
-__all__ = [
-    "EpisodePart",
-    "EpisodePlayer",
-    "EpisodeSteps",
-    "InProcessRollouts",
-    "ProcessRollouts",
-    "Rollouts",
-    "Stage",
-    "choices_of",
-    "evaluate_greedy",
-    "one_thread",
-    "parts_of",
-    "play",
-    "play_stage",
-    "spared",
-    "weights_of",
-]
-
 
 @dataclass(slots=True)
 class EpisodeSteps:
@@ -83,34 +65,27 @@ class Stage(Protocol):
     def look(self, net: ActorNet, keep: bool) -> tuple[list[Any], Any]:
         """Return the observations of the live episodes (which may be missing without ``keep``), and
         a batch of these observations for ``net``."""
-        ...
 
     def step(self, choices: np.ndarray) -> Sequence[float] | np.ndarray:
         """Carry out one choice in each live episode, and return the rewards accumulated until the
         next choices. Finished episodes are removed from ``live``."""
-        ...
 
     def times_s(self) -> Sequence[float] | np.ndarray:
         """Return the current time of each live episode."""
-        ...
 
     def end_s(self, number: int) -> float:
         """Return the end time of a finished episode."""
-        ...
 
     def jct_s(self, number: int) -> float:
         """Return the mean completion time of the completed jobs in a finished episode, or NaN if
         there are none."""
-        ...
 
     def notes(self) -> Sequence[Any]:
         """Return the witness's notes on the current state of each live episode, or no notes without
         a witness."""
-        ...
 
     def hindsight(self, number: int) -> Any:
         """Return the witness's note on a whole episode, or ``None`` without a witness."""
-        ...
 
 
 class _SimulatedStage:
@@ -338,7 +313,6 @@ class Rollouts(Protocol):
         """Run one episode for each entry of ``seeds``, in that order. ``rng_key`` seeds the
         choices, ``explore`` has the same meaning as in ``ActorNet.act``, and ``jobs`` and
         ``witness`` have the same meaning as in ``EpisodeFactory.episode``."""
-        ...
 
 
 class InProcessRollouts:

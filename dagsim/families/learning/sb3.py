@@ -28,8 +28,6 @@ from dagsim.systems.cluster.scenario import GpuCluster
 from dagsim.systems.cluster.view import ClusterView
 from dagsim.systems.seam import Scenario
 
-__all__ = ["Sb3Policy", "load_sb3", "sb3_policy"]
-
 _MOST_BYTES = 1 << 30
 """Maximum size of an unpacked file in the zip."""
 _ACTIVATIONS = {"Tanh": nn.Tanh, "ReLU": nn.ReLU, "ELU": nn.ELU, "LeakyReLU": nn.LeakyReLU, "Identity": nn.Identity}

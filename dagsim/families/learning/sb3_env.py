@@ -13,8 +13,6 @@ from stable_baselines3.common.vec_env import VecEnv
 from dagsim.errors import ConfigError
 from dagsim.families.learning.make_env import make_vector_env
 
-__all__ = ["Sb3VecEnv", "make_sb3_env"]
-
 
 def make_sb3_env(num_envs: int = 8, *arguments: Any, **settings: Any) -> Sb3VecEnv:
     """Build ``num_envs`` environments for Stable-Baselines3; all other arguments are the same as

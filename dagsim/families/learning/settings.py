@@ -8,8 +8,6 @@ from typing import Any, ClassVar, Protocol
 from dagsim.errors import ConfigError
 from dagsim.own_code import attribute
 
-__all__ = ["Algorithm", "AlgorithmSettings", "CheckedSettings"]
-
 
 class AlgorithmSettings(Protocol):
     """An algorithm in a configuration: a dataclass with its settings."""
@@ -17,11 +15,9 @@ class AlgorithmSettings(Protocol):
     @property
     def kind(self) -> str:
         """The algorithm's name in a configuration."""
-        ...
 
     def build(self, context: Any) -> Any:
         """Build the algorithm's ``Learner`` from a ``LearnerContext``."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,6 @@ from dagsim.families.ramp.codecs import RampObservation
 if TYPE_CHECKING:
     from dagsim.families.pac_ml.pac_ml_settings import PacMlConfig
 
-__all__ = ["ComputationBatch", "ComputationGraphs", "ComputationStore", "PacMl", "Round"]
-
 
 class ComputationGraphs(NamedTuple):
     """``G`` computation graphs as one, with N operations and M dependencies in total."""

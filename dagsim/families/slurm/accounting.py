@@ -24,30 +24,6 @@ from dagsim.traces.source import Row, Source
 from dagsim.traces.times import NO_DURATION, duration_s, is_unset
 from dagsim.workload.records import clipped, clipped_repr
 
-__all__ = [
-    "COLUMNS",
-    "COMMAND",
-    "Resources",
-    "array_ids",
-    "array_tasks",
-    "delimiter_of",
-    "folder_parts",
-    "gres_tres",
-    "is_json",
-    "json_number",
-    "lacks_header",
-    "licences_or_none",
-    "limit_s",
-    "listed_tasks",
-    "resources",
-    "sacct_rows",
-    "sacct_tables",
-    "state",
-    "unescaped_text",
-    "with_older_columns",
-]
-
-
 _SHORT = 500  # in characters; longer texts are not cached
 _INFINITE = "4294967295"  # INFINITE is stored as the largest 32-bit number
 _SLICE = re.compile(r"(\d+)g\.(\d+)gb", re.IGNORECASE)

@@ -14,8 +14,6 @@ from dagsim.traces.sites import hosts
 from dagsim.traces.source import Source
 from dagsim.traces.times import moment_s
 
-__all__ = ["ControllerLog", "is_controller_log", "read_controller_log"]
-
 _LINE = re.compile(r"\[(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.\d+)?\] (.*)")
 _SAYS = re.compile(r"slurmctld version |Running as primary controller|sched: |_slurm_rpc_submit_batch_job: ")
 _STATE = re.compile(r"update_node: node (\S+) state set to (\w+)")

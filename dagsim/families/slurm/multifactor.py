@@ -46,9 +46,6 @@ from dagsim.model.arithmetic import bits, ordered_sum
 from dagsim.systems.cluster.api import ClusterView, DemandClass, JobState, NodeState, Run, Standing, TaskState
 from dagsim.systems.cluster.policies.preemption import FreedNodes
 
-__all__ = ["SlurmMultifactor", "SlurmSettings", "rules_of_site"]
-
-
 _LATE_S = 1e-6
 _COARSE = 0.1
 _CYCLE = "when its last backfill cycle began"

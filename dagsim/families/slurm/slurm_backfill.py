@@ -24,17 +24,6 @@ from dagsim.model.arithmetic import bits
 from dagsim.model.queues import UNLIMITED_S
 from dagsim.systems.cluster.api import ClusterState, ClusterView, DemandClass, NodeState, Run, TaskState
 
-__all__ = [
-    "BackfillOutlook",
-    "NodePlan",
-    "PendingJob",
-    "PendingJobs",
-    "Reservation",
-    "RunTable",
-    "load_compiled",
-    "may_fit",
-]
-
 Numbers: TypeAlias = Any
 """A list or an array of numbers."""
 

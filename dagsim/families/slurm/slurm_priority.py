@@ -25,9 +25,6 @@ from dagsim.families.slurm.priority_formulas import (
 )
 from dagsim.model import NodePartition, Qos, QueueTree
 
-__all__ = ["Asked", "Capacity", "FairShare", "PriorityBook", "PrioritySettings", "RankColumns", "listed_users"]
-
-
 FairShare: TypeAlias = Literal["tree", "classic"]
 Floats: TypeAlias = NDArray[np.float64]
 

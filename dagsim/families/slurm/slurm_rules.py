@@ -21,19 +21,6 @@ from dagsim.systems.cluster.api import (
 )
 from dagsim.systems.cluster.waits import ReachedLimit
 
-__all__ = [
-    "Amounts",
-    "Holder",
-    "Holdings",
-    "NodesOfTypes",
-    "PastUse",
-    "SlurmRules",
-    "SlurmWaits",
-    "account_of",
-    "of_nodes",
-    "user_of",
-]
-
 
 class NodesOfTypes(NamedTuple):
     """A bit set of nodes, and the types of these nodes."""

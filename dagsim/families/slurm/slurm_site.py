@@ -34,8 +34,6 @@ from dagsim.traces.sites import folded, hosts, site_gpu
 from dagsim.traces.source import Source
 from dagsim.traces.times import duration_s, is_unset, moment_s, span_s
 
-__all__ = ["SlurmSite", "read_slurm_site", "scheduler_of"]
-
 _ENDLESS_GB = 1e6
 """Memory of a node on which memory is not limited."""
 _WORD = re.compile(r'(\w[\w/.-]*)\s*=\s*("[^"]*"|\S*)')

@@ -15,21 +15,6 @@ from typing import Any, NamedTuple
 from dagsim.model import Cluster, Placement, Share
 from dagsim.model.arithmetic import bits
 
-__all__ = [
-    "FIRST_WINDOW_S",
-    "MANY",
-    "FitSteps",
-    "Held",
-    "Limits",
-    "NodeChoice",
-    "Reserved",
-    "SiteClock",
-    "Where",
-    "earliest",
-    "fill_rooms",
-]
-
-
 MANY = 1099511627776.0
 """Number of instances that fit on a node if they need none of its resources."""
 FIRST_WINDOW_S = 30.0

@@ -225,13 +225,11 @@ class DurationSource(Protocol):
 
     def admit(self, job: SparkJobState) -> None:
         """Prepare for a new job; called in order of arrival."""
-        ...
 
     def draw(self, stage: StageState, executor: Executor) -> float:
         """Return the duration (ms) of the task that ``executor`` is launching now; ``stage.remaining``
         still includes this task.
         """
-        ...
 
 
 class PairedStreams:

@@ -206,7 +206,6 @@ class SparkPolicy(Protocol):
 
         The policy is called again as long as executors and stages are left.
         """
-        ...
 
 
 class SparkView:

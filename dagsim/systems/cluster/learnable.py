@@ -9,8 +9,6 @@ from typing import Any
 from dagsim.registry import Registry
 from dagsim.systems.seam import RewardTerm
 
-__all__ = ["CODECS", "TERMS"]
-
 CODECS: Registry[Any] = Registry("codec", group="dagsim.codecs", listing="dagsim list codecs", method="build")
 """Every codec of the GPU cluster by name: it turns a view into arrays for a network, and the
 network's choice into decisions.

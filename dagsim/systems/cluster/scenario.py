@@ -78,11 +78,9 @@ class ChangesJobs(Protocol):
         Raises:
             ModelError: The cluster lacks something.
         """
-        ...
 
     def job(self, job: Job, seconds: Callable[..., Sequence[float]], cluster: Cluster) -> Job:
         """Return the job with elastic tasks."""
-        ...
 
 
 def refused_engine(why: str) -> ConfigError:

@@ -590,7 +590,6 @@ class Index(Protocol):
         """Add a task that became ready. The index itself has to drop tasks without ``waiting``
         instances.
         """
-        ...
 
 
 class RunIndex(Protocol):
@@ -602,14 +601,12 @@ class RunIndex(Protocol):
     def started(self, run: Run, now: float) -> None:
         """Add a run that has just started: its machines are taken, and ``task.waiting`` is
         reduced."""
-        ...
 
     def ended(self, run: Run, now: float) -> None:
         """Remove a run that has just finished, failed or been preempted: its machines are free
         again. Tasks that become ready as a result are pushed later, and ``run.task`` and
         ``run.job`` may not be updated yet.
         """
-        ...
 
 
 class _Heaps(Generic[SlotT]):
@@ -736,7 +733,6 @@ class Past(Protocol):
     def tell(self, index: object) -> None:
         """Call the methods of an index for everything that happened, in the original order and with
         the original times."""
-        ...
 
 
 class Frontier(Forked):

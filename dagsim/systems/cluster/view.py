@@ -41,7 +41,6 @@ class ClusterPolicy(Protocol):
         no decisions (or only ``Wait``), in order to wait for the next change, or until no task is
         waiting.
         """
-        ...
 
 
 class Simulation(Protocol):
@@ -63,41 +62,32 @@ class Simulation(Protocol):
     @property
     def pending(self) -> bool:
         """See ``ClusterView.pending``."""
-        ...
 
     def expected_rate(self, task: TaskState, placement: Placement) -> float:
         """See ``ClusterView.expected_rate``."""
-        ...
 
     def expected_moves_s(self, moves: Sequence[tuple[Run, Placement]]) -> list[float]:
         """See ``ClusterView.expected_moves_s``."""
-        ...
 
     def unstarted(self, wanted: Callable[[Job], bool]) -> list[tuple[JobState, float]]:
         """See ``ClusterView.unstarted``."""
-        ...
 
     def requested_s(self, task: TaskState) -> tuple[float, ...] | None:
         """See ``ClusterView.requested_s``."""
-        ...
 
     def stream(self, name: str) -> np.random.Generator:
         """See ``ClusterView.stream``."""
-        ...
 
     def fork(self, *, by_estimates: bool = False) -> Simulation:
         """Return an identical simulation that continues independently. With ``by_estimates``, the
         fork has no more information than a policy.
         """
-        ...
 
     def decisions(self, until_s: float = inf) -> Generator[ClusterView, Iterable[Decision] | None, None]:
         """Yield views and receive decisions; see ``seam.Kernel.decisions``."""
-        ...
 
     def run(self, policy: ClusterPolicy, until_s: float = inf) -> Schedule:
         """Run the simulation with ``policy`` until every job has left, or until ``until_s``."""
-        ...
 
 
 class ClusterView:

@@ -140,39 +140,31 @@ class WaitRules(Protocol):
 
     def started(self, run: int, task: TaskState, instances: int, type_: int) -> None:
         """Add a run."""
-        ...
 
     def ended(self, run: int) -> None:
         """Remove a run."""
-        ...
 
     def limits(self, task: TaskState) -> Iterable[str]:
         """Describe the limits that prevent the task from starting now."""
-        ...
 
     def reached(self, task: TaskState) -> Iterable[ReachedLimit]:
         """Return the same limits as numbers. If the task may start in several ways, these are the
         limits for the first way.
         """
-        ...
 
     def never(self, task: TaskState) -> Iterable[str]:
         """Describe the rules that would prevent the task from starting even if nothing else were
         running.
         """
-        ...
 
     def nodes(self, task: TaskState) -> int:
         """Return the nodes that the task may use now, as a bit set."""
-        ...
 
     def alone(self, task: TaskState) -> bool:
         """Return True if the task does not share its nodes with other tasks."""
-        ...
 
     def distinct(self, task: TaskState) -> bool:
         """Return True if each instance needs a node of its own."""
-        ...
 
 
 def causes_by_time(stretches: Iterable[Stretch]) -> list[tuple[Causes, float]]:

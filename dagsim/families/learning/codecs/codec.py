@@ -43,17 +43,14 @@ class ClusterCodec(Protocol):
 
     def encode(self, view: ClusterView) -> Observation | None:
         """Encode the choices; return ``None`` if waiting is the only option."""
-        ...
 
     def decode(self, view: ClusterView, choice: int) -> Iterable[Decision]:
         """Return the decisions that row ``choice`` of the last observation represents. An empty
         list of decisions means waiting for a change."""
-        ...
 
     def choice_of(self, decisions: Iterable[Decision]) -> int | None:
         """Return the row of the last observation that represents the decisions of a heuristic, or
         ``None`` if there is no such row."""
-        ...
 
 
 LookAhead = Literal["off", "per_gpu", "sorted", "cdf"]

@@ -16,23 +16,6 @@ from dagsim.errors import ConfigError
 from dagsim.families.learning.codecs.codec import Observation
 from dagsim.families.learning.devices import moved
 
-__all__ = [
-    "ActorNet",
-    "ObservationBatch",
-    "ObservationStore",
-    "Observations",
-    "ScoreNet",
-    "chosen_rows",
-    "entropy",
-    "log_softmax",
-    "sample",
-    "scoring",
-    "segment_max",
-    "segment_mean",
-    "segment_sum",
-    "stack",
-]
-
 
 class ObservationBatch(NamedTuple):
     """``B`` observations with ``N`` rows in total."""
@@ -153,13 +136,11 @@ class Observations(Protocol):
     @property
     def is_free(self) -> np.ndarray:
         """Return (T,) bool: True if the observation has more than one choice."""
-        ...
 
     def __len__(self) -> int: ...
 
     def batch(self, picked: np.ndarray) -> Any:
         """Return a batch with the observations at the indices ``picked`` (B,)."""
-        ...
 
 
 class ActorNet(nn.Module, ABC):

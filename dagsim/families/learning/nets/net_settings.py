@@ -12,22 +12,12 @@ from dagsim.systems.seam import CodecSettings
 if TYPE_CHECKING:
     from dagsim.families.learning.nets.actor import ActorNet
 
-__all__ = [
-    "AttentionConfig",
-    "GraphConfig",
-    "LinearConfig",
-    "MlpConfig",
-    "NetSettings",
-    "ScorerConfig",
-]
-
 
 class NetSettings(Protocol):
     """A network in a configuration: a dataclass with its settings."""
 
     def build(self, codec: CodecSettings) -> ActorNet:
         """Build a new network for the codec's observations. Its weights depend on torch's seed."""
-        ...
 
 
 def positive(**values: int) -> None:

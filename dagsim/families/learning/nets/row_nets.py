@@ -15,8 +15,6 @@ from dagsim.errors import ConfigError
 from dagsim.families.learning.nets.actor import ObservationBatch, ScoreNet, segment_mean, segment_sum
 from dagsim.systems.seam import CodecSettings
 
-__all__ = ["Attention", "Critic", "Graph", "Linear", "Mlp", "Scorer", "Sizes", "indifferent", "mean_rows"]
-
 
 class Sizes(NamedTuple):
     """The numbers of columns in the parts of an observation that a network reads."""

@@ -22,9 +22,6 @@ from dagsim.families.learning.off_policy.replay import Drawn, ReplayBuffer
 from dagsim.families.learning.rollouts import EpisodeSteps
 from dagsim.model.arithmetic import ordered_sum
 
-__all__ = ["D3qn", "Duelling", "QLearner", "follow", "q_loss"]
-
-
 ConfigT = TypeVar("ConfigT", D3qnConfig, RainbowConfig)
 QT = TypeVar("QT", bound=nn.Module)
 

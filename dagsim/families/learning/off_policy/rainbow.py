@@ -20,9 +20,6 @@ from dagsim.families.learning.off_policy.d3qn import QLearner
 from dagsim.families.learning.off_policy.replay import Drawn
 from dagsim.systems.seam import CodecSettings
 
-__all__ = ["NoisyLinear", "Rainbow", "RainbowNet", "RainbowNetConfig", "projected", "rainbow_loss"]
-
-
 _SIGMA = 0.5
 
 

@@ -19,9 +19,6 @@ from dagsim.families.learning.codecs.codec import Observation
 from dagsim.families.learning.nets.actor import ObservationBatch, Observations, ObservationStore, ScoreNet
 from dagsim.families.learning.rollouts import EpisodeSteps
 
-__all__ = ["Drawn", "ReplayArchive", "ReplayBuffer"]
-
-
 _ROWS = len(Observation._fields)
 """Number of parts that every observation with rows has. Each further part is one of a few objects
 that many observations share."""

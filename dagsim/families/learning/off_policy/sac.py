@@ -20,8 +20,6 @@ from dagsim.families.learning.off_policy.d3qn import Duelling, follow
 from dagsim.families.learning.off_policy.replay import Drawn, ReplayBuffer
 from dagsim.model.arithmetic import ordered_sum
 
-__all__ = ["Sac", "actor_loss", "critic_loss", "temperature_loss"]
-
 
 def critic_loss(q: nn.Module, drawn: Drawn, target: Tensor) -> Tensor:
     """Return the mean squared error of one Q network with respect to the soft ``target`` (B,)."""

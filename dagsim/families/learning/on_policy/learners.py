@@ -17,8 +17,6 @@ from dagsim.families.learning.on_policy import PpoConfig, ReinforceConfig
 from dagsim.families.learning.on_policy.policy_gradient import Choices, PolicyGradient, shuffled
 from dagsim.model.arithmetic import ordered_sum
 
-__all__ = ["Ppo", "Reinforce", "Update", "policy_gradient_loss", "policy_loss"]
-
 _PART = 4096
 """Number of choices for which REINFORCE computes gradients at a time."""
 

@@ -18,9 +18,6 @@ from dagsim.families.learning.on_policy import PpoConfig, ReinforceConfig
 from dagsim.families.learning.rollouts import EpisodeSteps, choices_of
 from dagsim.model.arithmetic import ordered_sum
 
-__all__ = ["Choices", "PolicyGradient", "normalized", "shuffled"]
-
-
 ConfigT = TypeVar("ConfigT", PpoConfig, ReinforceConfig)
 
 

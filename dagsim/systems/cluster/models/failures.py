@@ -30,19 +30,16 @@ class Nodes(Protocol):
     @property
     def node_count(self) -> int:
         """Number of nodes in the cluster."""
-        ...
 
     def take_down(self, node: int, notice_s: float = 0.0) -> None:
         """Take the node down. Its runs end as failed, but keep their work if ``notice_s`` is long
         enough for a checkpoint.
         """
-        ...
 
     def bring_up(self, node: int) -> None:
         """Bring the node back, unless another process also keeps it down. The node is up once every
         process that took it down has brought it back.
         """
-        ...
 
 
 class FailureModel(Protocol):
@@ -52,7 +49,6 @@ class FailureModel(Protocol):
 
     def start(self, nodes: int, seed: int) -> FailureProcess:
         """Return the state at time 0 for a cluster with ``nodes`` nodes."""
-        ...
 
 
 class FailureProcess(Protocol):
@@ -62,21 +58,17 @@ class FailureProcess(Protocol):
 
     def processes(self, clock: Clock, nodes: Nodes) -> list[Generator[Event, object, None]]:
         """Return the SimPy processes that continue from the current state."""
-        ...
 
     def postpone(self, by_s: float) -> None:
         """Postpone all changes by ``by_s`` seconds."""
-        ...
 
     def copy(self) -> FailureProcess:
         """Return an equal state that continues independently."""
-        ...
 
     def returning(self) -> Collection[int]:
         """Return the nodes that this process keeps down and will bring back. A node that it took
         down twice appears twice.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,7 +376,6 @@ class Setup(Protocol):
         """Return the seconds of set-up before a run of ``task`` computes. ``previous`` contains,
         for each GPU of the run, the number of the job that used it last, or -1 if none did.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)

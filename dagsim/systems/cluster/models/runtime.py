@@ -63,7 +63,6 @@ class Runtime(Protocol):
         task on a type that is not in its ``gpu_types``. Pass the same tuple object each time,
         because rates are cached by its identity.
         """
-        ...
 
 
 @runtime_checkable
@@ -74,13 +73,11 @@ class HasRates(Runtime, Protocol):
 
     def seconds(self, task: Task, gpus: Gpus) -> tuple[float, ...]:
         """See ``Runtime``."""
-        ...
 
     def rates(self, task: Task, gpus: Gpus) -> tuple[float, ...]:
         """Return the units of work per second that such a task does on each of ``gpus``; 0 where it
         cannot run.
         """
-        ...
 
 
 class _ByType(ABC):

@@ -19,8 +19,6 @@ class Sharing(Protocol):
         Raises:
             ModelError: The model has no entry for the pair.
         """
-        ...
 
     def rate(self, task: Task, other: Task, gpu: str, now: float) -> float:
         """Return the current rate of a task that shares its GPUs with another."""
-        ...

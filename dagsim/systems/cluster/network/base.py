@@ -56,13 +56,11 @@ class Carrier(Protocol):
         simulation calls this again on copies of the same flows. The process may be interrupted at
         any event.
         """
-        ...
 
     def fork(self, clock: Clock) -> Carrier:
         """Return the carrier of a forked simulation. It has no flows yet, because ``fetch`` adds
         them.
         """
-        ...
 
 
 class Network(Protocol):
@@ -74,7 +72,6 @@ class Network(Protocol):
         Raises:
             ModelError: The network does not fit the cluster.
         """
-        ...
 
 
 @runtime_checkable
@@ -83,7 +80,6 @@ class HasLevels(Protocol):
 
     def levels(self, names: Sequence[str]) -> tuple[FabricLevel, ...]:
         """Return the levels between a node and the whole network, narrowest first."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +153,6 @@ class StepOfGang(Protocol):
         """Seconds of computing per step, on the fastest GPU type in the cluster that may run the
         task.
         """
-        ...
 
 
 class Member(NamedTuple):
@@ -178,7 +173,6 @@ class Communication(Protocol):
         """Return the traffic of a gang on a GPU type, or None if it sends nothing. ``gpu`` matters
         only if this is also the runtime model, in which case ``step_s`` is the time on ``gpu``.
         """
-        ...
 
 
 @runtime_checkable
@@ -191,25 +185,20 @@ class GangCarrier(Protocol):
         """Return a gang on these nodes that computes for ``step_s`` seconds per step. It sends
         nothing yet.
         """
-        ...
 
     def begin(self, gang: Any, tell: Callable[[float], None]) -> None:
         """Let a gang send from now on. ``tell`` is called with each new rate, including the first
         one, in seconds of computing per second.
         """
-        ...
 
     def end(self, gang: Any) -> None:
         """Let a gang stop sending."""
-        ...
 
     def adopt(self, gang: Any, tell: Callable[[float], None]) -> Any:
         """In a forked simulation, let a copy of a gang continue."""
-        ...
 
     def expected(self, gang: Any) -> float:
         """Return the rate that a gang would have if it began now."""
-        ...
 
 
 @runtime_checkable
@@ -220,7 +209,6 @@ class ForeseeingCarrier(Protocol):
         """Return, for each group, the seconds until all its flows would have arrived if all groups
         were sent now, in competition with the current flows and without any later ones.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True)

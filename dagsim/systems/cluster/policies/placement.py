@@ -21,7 +21,6 @@ class PlacementRule(Protocol):
         type is ``type_`` (an index in ``ClusterView.gpu_types``), or the type that the rule
         prefers.
         """
-        ...
 
 
 class BestFit:

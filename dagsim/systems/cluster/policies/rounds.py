@@ -27,38 +27,30 @@ class Rank(Protocol):
 
     def key(self, job: int, served: Served) -> float:
         """Return the key of the job; the smallest key comes first."""
-        ...
 
     def keys(self, service: ServiceColumns) -> np.ndarray:
         """Return the keys of the running jobs. Shape (runs,), float64."""
-        ...
 
     def exceeds_s(self, key: float, service: ServiceColumns, row: int | None = None) -> np.ndarray:
         """Return, for each running job whose key is at most ``key`` now, a lower bound on the
         seconds for which it stays at most ``key`` if the job keeps running. ``key`` may be that of
         the running job in ``row``, in which case it rises in the meantime. Shape (runs,), float64.
         """
-        ...
 
     def may_fall(self, served: Served) -> bool:
         """Return True if the key of a running job may fall after it has received this much service."""
-        ...
 
     def stopped(self, job: int, served: Served, now: float) -> None:
         """Record that a run of the job was preempted."""
-        ...
 
     def left(self, job: int, served: Served) -> None:
         """Forget a job that is done."""
-        ...
 
     def moved(self, now: float, jobs: Mapping[int, JobState]) -> Iterable[int]:
         """Return the jobs whose keys have changed although these jobs have only waited."""
-        ...
 
     def moves_s(self) -> float:
         """Return the first time at which ``moved`` may return a job if nothing else happens before."""
-        ...
 
 
 class Rounds:
