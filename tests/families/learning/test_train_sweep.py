@@ -54,11 +54,12 @@ def test_each_point_is_trained_with_each_seed_and_only_once(tmp_path: Path) -> N
 
 
 def test_training_runs_that_are_worse_than_the_median_end_early(tmp_path: Path) -> None:
-    ended = swept(tmp_path, SWEEP.format(second="0.000000001") + "stop: median\n", "--json")
-    facts = json.loads(ended.stdout)
+    text = SWEEP.format(second=0.0003).replace("count: 8", "count: 15").replace("iterations: 4", "iterations: 8")
+    text = text.replace("validation_seeds: 2", "validation_seeds: 3").replace("[4, 8]", "[8, 16]")
+    facts = json.loads(swept(tmp_path, text + "stop: median\n", "--json").stdout)
     lengths = [len(read_log(Path(path))) for path in facts["runs"]]
-    assert lengths[:3] == [4, 4, 4]  # there is no median of fewer than three
-    assert facts["ended_early"] == sum(length < 4 for length in lengths) > 0
+    assert lengths[:3] == [8, 8, 8]  # there is no median of fewer than three
+    assert facts["ended_early"] == sum(length < 8 for length in lengths) > 0
 
 
 @pytest.mark.parametrize(
