@@ -78,8 +78,9 @@ _IF_ANY = (
 """Metrics that are shown only if one of them is not 0."""
 
 _LOAD = "of all GPUs at full speed; utilization: share of GPUs held"
-"""Definition of the offered load (``workload.load``). A policy reaches it if it keeps all GPUs
-busy.
+_CPU_LOAD = "of all CPU cores"
+"""Definitions of the offered load (``workload.load``) by GPUs, or by CPU cores if their load is
+higher. A policy reaches it if it keeps all of them busy.
 """
 
 _SPREADS = ("tasks_per_job", "depth", "width", "work", "critical_path_s", "instances_per_task", "gpus_per_job")
@@ -275,7 +276,8 @@ def workload_notes(workloads: Sequence[Mapping[str, Any]]) -> list[str]:
     named = re.compile(r"cluster \((.*)\)")  # the default name carries no information
     notes = [on_one_line(f"cluster: {match[1] if (match := named.fullmatch(of)) else of}") for of in clusters]
     if any(loads):
-        notes += [f"offered load: {low if low == high else f'{low} to {high}'} ({_LOAD})"]
+        on_gpus = any((of.get("gpu_load") or 0.0) >= (of.get("cpu_load") or 0.0) for of in workloads)
+        notes += [f"offered load: {low if low == high else f'{low} to {high}'} ({_LOAD if on_gpus else _CPU_LOAD})"]
     if (told := knowledge_of(workloads)) is not None and not told.is_hindsight:
         notes.append(str(told))
     notes += _beginnings(workloads)

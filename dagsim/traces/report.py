@@ -56,6 +56,7 @@ CONTRADICTIONS: Mapping[str, str] = {
     "rules": "ran in the log although the rules of the site would never let them start",
     "smaller nodes": "held more of a node than it has here",
     "nodes": "ran on nodes that the cluster lacks",
+    "other nodes": "ran on nodes that their partition lacks here",
     "gpu types": "ran on other GPU types than their nodes have here",
     "partitions": "ran in partitions that the site lacks",
     "accounts": "belong to accounts that the site lacks",
@@ -177,15 +178,18 @@ class ReadReport:
         self._contradict(reason, where, times)
         self._detail(f"{where}: {reason}")
 
-    def count(self, reason: str, *, drops: bool, rows: int, hours: Hours = NO_HOURS) -> None:
-        """Count additional rows that are dropped or noted for a reason, without their positions, and
-        the hours of all jobs to which they belong.
-        """
+    def count(self, reason: str, *, drops: bool, rows: int) -> None:
+        """Count additional rows that are dropped or noted for a reason, without their positions."""
         (self.dropped if drops else self.noted)[reason] += rows
         self._contradict(reason, "", rows)
-        if isinstance(reason, Contradictory):
-            told = self.contradictions[reason.kind]
-            told.hours = told.hours.plus(hours)
+
+    def once(self, kind: str, again: int, hours: Hours) -> None:
+        """Correct a kind of contradiction for rows that have several faults of that kind: ``again`` is
+        how often such rows were counted again. Add the hours of the jobs of these rows.
+        """
+        told = self.contradictions[kind]
+        told.count -= again
+        told.hours = told.hours.plus(hours)
 
     def skip(self, reason: str, rows: int = 1) -> None:
         """Count rows that are valid but were not requested."""

@@ -168,12 +168,19 @@ class Findings:
             reported += 1
         rest = order[reported:]  # the remaining findings are only counted
         totals = np.bincount(which[rest], counts[rest], len(self._listed)).astype(np.int64)
+        kinds: dict[str, list[int]] = {}
         for place in dict.fromkeys(which[order].tolist()):
-            found = self._listed[place]
-            if totals[place] or isinstance(found.text, Contradictory):
-                jobs = np.unique(job[found.rows])
-                told = hours(jobs[jobs <= last]) if isinstance(found.text, Contradictory) else NO_HOURS
-                report.count(found.text, drops=found.drops, rows=int(totals[place]), hours=told)
+            text = self._listed[place].text
+            if totals[place] or isinstance(text, Contradictory):
+                report.count(text, drops=self._listed[place].drops, rows=int(totals[place]))
+            if isinstance(text, Contradictory):
+                kinds.setdefault(text.kind, []).append(place)
+        for kind, of in kinds.items():  # a row with several faults of a kind counts once
+            told = order[np.isin(which[order], of)]
+            most = np.zeros(int(rows[told].max()) + 1, np.int64)
+            np.maximum.at(most, rows[told], counts[told])
+            jobs = np.unique(job[rows[told]])
+            report.once(kind, int(counts[told].sum() - most.sum()), hours(jobs))
 
 
 class JobBatch(NamedTuple):

@@ -155,7 +155,7 @@ preemption: no
         ]
     )
     assert [
-        line for line in lines if line.startswith("x.yaml:14:1: polcy: there is no such key; did you mean 'policy'?;")
+        line for line in lines if line.startswith("x.yaml:14:1: polcy: there is no such key; did you mean 'policy'?")
     ]
 
 

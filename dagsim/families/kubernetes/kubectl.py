@@ -22,6 +22,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from dagsim.families.kubernetes.pods import (
+    DEVICE_CLAIMS,
     ClusterObjects,
     PodDemand,
     PodRecord,
@@ -36,7 +37,7 @@ from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.documents import elements, list_in, object_in, text_in
 from dagsim.traces.fields import Dirty
 from dagsim.traces.reader import Reader, WaitingJob
-from dagsim.traces.report import Dropping, ImpossibleTimes, ReadReport
+from dagsim.traces.report import Dropping, ImpossibleTimes, OnlyInText, ReadReport
 from dagsim.traces.rows import in_parts, rows_by_job
 from dagsim.traces.sites import site_gpu
 from dagsim.traces.source import Row, Source
@@ -211,7 +212,10 @@ class _Reading:
                     return
                 pieces = [pod(object, self.scheduled.get(text_in(object, "metadata", "uid")), self.around)]
                 for what in unmodelled_of(object_in(object, "spec")):
-                    self.report.note(f"pods request {what}: not modelled", self.source.where(place))
+                    text = f"pods request {what}: not modelled"
+                    if what == DEVICE_CLAIMS and not pieces[0].demand.on_gpu:
+                        text = OnlyInText("whose GPUs, if any, are in device claims (DRA), which are not read")
+                    self.report.note(text, self.source.where(place))
             case "Workload":
                 pieces = list(kueue_workload(object, self.around, now=self.without_gpus))
                 if not pieces:

@@ -211,6 +211,9 @@ def object_kind(object: Any) -> str:
     return next((kind for kind, holds in signs.items() if holds), "")
 
 
+DEVICE_CLAIMS = "device claims (DRA)"
+
+
 def unmodelled_of(spec: Any) -> Iterator[str]:
     """Describe in words the requests of a pod that are not modelled."""
     containers = [*list_in(spec, "containers"), *list_in(spec, "initContainers")]
@@ -218,7 +221,7 @@ def unmodelled_of(spec: Any) -> Iterator[str]:
     if any(object_in(volume).keys() & {"persistentVolumeClaim", "ephemeral", "csi"} for volume in volumes):
         yield "volumes (claims), which may tie pods to nodes"
     if list_in(spec, "resourceClaims") or any(list_in(one, "resources", "claims") for one in containers):
-        yield "device claims (DRA)"
+        yield DEVICE_CLAIMS
     if text_in(spec, "schedulerName") not in ("", "default-scheduler"):
         yield f"the scheduler {text_in(spec, 'schedulerName')[:60]!r}"
     asked = {name for one in containers for part in _AMOUNTS for name in object_in(one, "resources", part)}
@@ -569,11 +572,13 @@ def _fate(status: Any) -> str:
 
 def _ran(status: Any) -> tuple[float | None, float | None]:
     """Return the first start of a main container (before any restart) and the end of the last main
-    container.
+    container. The status of a container only has its last two runs, so after more restarts the start of
+    the pod counts.
     """
     started: list[float] = []
     finished: list[float] = []
     for container in list_in(status, "containerStatuses"):
+        runs = 0
         for name in ("lastState", "state"):
             for how in ("running", "terminated"):
                 state = object_in(container, name, how)
@@ -581,4 +586,10 @@ def _ran(status: Any) -> tuple[float | None, float | None]:
                     moment = moment_s(text_in(state, key), key, None)
                     if moment is not None:
                         into.append(moment)
+                        runs += key == "startedAt"
+        restarts = object_in(container).get("restartCount")
+        if isinstance(restarts, int) and restarts >= runs > 0:
+            moment = moment_s(text_in(status, "startTime"), "startTime", None)
+            if moment is not None:
+                started.append(moment)
     return min(started, default=None), max(finished, default=None)

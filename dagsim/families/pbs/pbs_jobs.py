@@ -34,7 +34,7 @@ from dagsim.traces.chunks import Table, tables_of
 from dagsim.traces.documents import object_in
 from dagsim.traces.fields import Dirty, count, finite_number
 from dagsim.traces.reader import Block, Reader, WaitingJob
-from dagsim.traces.report import ImpossibleTimes, OnlyInText, ReadReport, RepeatedId
+from dagsim.traces.report import Disagreement, ImpossibleTimes, OnlyInText, ReadReport, RepeatedId
 from dagsim.traces.rows import Checks, JobBatch, JobTimes, in_parts, job_blocks, rows_by_job
 from dagsim.traces.sites import site_gpu
 from dagsim.traces.source import Row, Source
@@ -472,7 +472,7 @@ def _batch(table: Table, options: TraceOptions, keys: Callable[[Table], tuple[np
     if not options.keep_partial:
         reruns = np.bincount(owner, table.texts(_KIND)[rows] == "R", count)
         drop(reruns == attempts, "of jobs that outlive the trace")
-    asked, demands = _demands(table, shown)
+    asked, demands, disagree = _demands(table, shown)
     for reason in dict.fromkeys(demand for demand in demands if isinstance(demand, str)):
         drop(np.array([demand == reason for demand in demands])[asked], reason)
     chunks = [[_Chunk()] if isinstance(demand, str) else demand for demand in demands]
@@ -486,6 +486,11 @@ def _batch(table: Table, options: TraceOptions, keys: Callable[[Table], tuple[np
         shown[kept & again], RepeatedId("with the id of an earlier job (treated as separate jobs)"), stage=1
     )
     limit, user, account, queue, hosts = (table.words(column).chosen(shown) for column in _SHOWN)
+    checks.findings.note(
+        shown[kept & np.array(disagree, bool)[asked]],
+        Disagreement("whose request and nodes (exec_host, nodect) disagree; taken as requested"),
+        stage=1,
+    )
     limits, reasons = zip(*map(_seconds, limit.words), strict=True)
     drop(np.array([bool(reason) for reason in reasons])[limit.place], "with an invalid duration in walltime")
     seconds = np.bincount(owner, ran_s[rows], count) if every else ran_s[shown]
@@ -570,18 +575,27 @@ def _nodes(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(map(intern, _HOST.findall(text))))[:_MOST_NODES]
 
 
-def _demands(table: Table, shown: np.ndarray) -> tuple[np.ndarray, list[list[_Chunk] | str]]:
+def _demands(table: Table, shown: np.ndarray) -> tuple[np.ndarray, list[list[_Chunk] | str], list[bool]]:
     """Return the number of each row's demand, (J,) int32, and the distinct demands: each is a list
-    of chunks, or the reason why it is impossible."""
+    of chunks, or the reason why it is impossible. Also return whether each disagrees with the number
+    of nodes."""
     columns = [table.words(column).chosen(shown) for column in _DEMAND]
     asked, firsts = combinations([column.place for column in columns])
     demands: list[list[_Chunk] | str] = []
+    disagree: list[bool] = []
     for texts in zip(*[column.chosen(firsts).tolist() for column in columns], strict=True):
         try:
-            demands.append(_chunks(*texts))
+            chunks = _chunks(*texts)
         except Dirty as reason:
             demands.append(str(reason))
-    return asked, demands
+            disagree.append(False)
+            continue
+        demands.append(chunks)
+        select, nodes, _, _, nodect, gpus, *_, hosts = texts
+        pieces = sum(chunk.pieces for chunk in chunks)
+        other = bool(select or nodes) and nodect.isdecimal() and int(nodect) != pieces
+        disagree.append(not gpus and (other or len(_nodes(hosts)) > pieces))
+    return asked, demands, disagree
 
 
 def with_gpus(fields: dict[str, str]) -> dict[str, str]:

@@ -90,6 +90,8 @@ _NO_LIST = "whose list of nodes cannot be read, so their nodes are unknown"
 _UNFINISHED = "of requeued jobs that are not over at the end, taken to run for as long as their longest attempt"
 _OTHER_CPUS = Disagreement("whose NCPUS and AllocTRES disagree; taken as AllocTRES")
 _OTHER_LENGTH = Disagreement("whose list of nodes and NNodes disagree")
+_OTHER_COUNT = Disagreement("whose NNodes and AllocTRES (node) disagree; taken as NNodes")
+_NODES_OF_TRES = re.compile(r"(?:^|,)node=(\d{1,8})(?:,|$)")
 _DAY_S, _REQUEUE_S = 86400.0, 300.0
 _SHORT_TIME = 8  # in characters; a shorter text is a number of seconds, not a date
 _MIXED = Disagreement("that mix GPU types on a node, which all run on one type here")
@@ -304,6 +306,12 @@ class _Times(NamedTuple):
 _EXAMPLE = _Times(dict(zip(_MOMENTS, np.array([[1.0], [1.0], [2.0], [12.0]]), strict=True)), np.array([10.0]),
                   np.zeros(1, np.int64), np.zeros(1, np.int64))  # fmt: skip
 """The row of an attempt that ran for 10 s."""
+
+
+def _nodes_of_tres(text: str) -> int:
+    """Return the number of nodes in a list of resources; 0 if it is not stated."""
+    stated = _NODES_OF_TRES.search(text)
+    return int(stated[1]) if stated else 0
 
 
 class _Reuse:
@@ -555,10 +563,13 @@ class _Reading:
         states.
         """
         listed, count = table.words(_AT["NodeList"]), table.words(_AT["NNodes"])
+        given = table.words(_AT["AllocTRES"])
         stated = np.array([int(text) if text.isdecimal() and len(text) < 9 else 0 for text in count.words])[count.place]
         found = np.array([_listed_nodes(text) for text in listed.words])[listed.place]
         self.findings.note(rows[found[rows] < 0], _NO_LIST)
         self.findings.note(rows[(found[rows] > 0) & (stated[rows] > 0) & (found != stated)[rows]], _OTHER_LENGTH)
+        of_tres = np.array([_nodes_of_tres(text) for text in given.words])[given.place]
+        self.findings.note(rows[(of_tres[rows] > 0) & (stated[rows] > 0) & (of_tres != stated)[rows]], _OTHER_COUNT)
 
     def _submitted_terms(
         self, table: Table, ids: np.ndarray, first: np.ndarray, partition: Labels, user: Labels
@@ -692,6 +703,13 @@ class _Reading:
             ran = ran and allocated.is_stated
         if ran and allocated.cpus and row["NCPUS"].isdecimal() and int(row["NCPUS"]) != allocated.cpus:
             self._note(_OTHER_CPUS, place)
+        if (
+            ran
+            and (of_tres := _nodes_of_tres(row["AllocTRES"]))
+            and row["NNodes"].isdecimal()
+            and int(row["NNodes"]) != of_tres
+        ):
+            self._note(_OTHER_COUNT, place)
         nodes = count(row["NNodes"] or row["ReqNodes"] or "1", "NNodes", 0) or 1
         states_request = any(row[name] for name in ("ReqTRES", "ReqCPUS", "ReqMem", "ReqGRES"))
         cpus = row["ReqCPUS"] or (row["NCPUS"] if states_request and not row["ReqTRES"] else "")

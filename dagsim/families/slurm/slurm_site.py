@@ -384,10 +384,15 @@ def _copied(file: Path, kind: str, kinds: Sequence[tuple[Path, str]]) -> str:
     names = {other.name: other_kind for other, other_kind in kinds}
     if kind in _CONFIGURATION and file.name != kind and kind in names:
         return kind
+    if kind in _CONFIGURATION and "slurm.conf" in names and _is_copy(file.name, kind):
+        return kind
     alike = [name for name, other_kind in names.items() if kind == other_kind]
-    return next(
-        (name for name in alike if file.name.startswith(name) and _BACKUP.fullmatch(file.name[len(name) :])), ""
-    )
+    return next((name for name in alike if _is_copy(file.name, name)), "")
+
+
+def _is_copy(name: str, of: str) -> bool:
+    """Return True if a file's name is that of another file with an ending."""
+    return name.startswith(of) and _BACKUP.fullmatch(name[len(of) :]) is not None
 
 
 _MOST = 2**32

@@ -493,6 +493,29 @@ class Auditor:
                     (smaller if kind == "smaller nodes" else others).setdefault(reason, []).extend(places)
         self._tell("smaller nodes", block, smaller)
         self._tell("gpu types", block, others)
+        if jobs.partition is not None and self._queues is not None and self._queues.partitions:
+            self._judge_members(block, column, jobs.partition)
+
+    def _judge_members(self, block: _Block, column: Labels, partition: Labels) -> None:
+        """Find the jobs that ran on nodes which none of their partitions has in the cluster."""
+        none = np.zeros(len(block.jobs), np.int32)
+        request, chosen = block.jobs.request or Labels(none, (None,)), dict[str, list[int]]()
+        code, firsts = combinations([column.place, partition.place, request.place])
+        for place, first in enumerate(firsts.tolist()):
+            terms, name = request.words[request.place[first]], partition.words[partition.place[first]]
+            names = (name,) if terms is None else terms.partitions or (name,)
+            if not all(name in self._names["partitions"] for name in names) or (terms and terms.reservation):
+                continue
+            nodes = self._site.nodes_of(name, None if terms is None else Request(partitions=terms.partitions))
+            elsewhere = [
+                host
+                for host in dict.fromkeys(column.words[column.place[first]])
+                if host in self._nodes and not self._site.named(host) & nodes
+            ]
+            if elsewhere:
+                why = f"{', '.join(names)}: {_listed(elsewhere, len(elsewhere))}"
+                chosen.setdefault(why, []).extend(np.flatnonzero(code == place).tolist())
+        self._tell("other nodes", block, chosen)
 
     def _differences(
         self, names: tuple[str, ...], kind: TaskKind, instances: int, gpu: str
@@ -588,6 +611,9 @@ class Auditor:
         domains = [nodes]
         if request is not None and request.level and request.level_required and request.segment is None and gang:
             domains = [nodes & domain for domain in self._site.levels.get(request.level, (nodes,))]
+        alike = self._site.alike(request) if gang > 1 and request is not None else ()
+        if alike:
+            domains = [domain & part for domain in domains for part in alike]
         capacity = max(
             sum((group.mask & domain).bit_count() * rooms[id(group)] for group in able if group.machine.type == type_)
             for domain in domains
@@ -595,7 +621,10 @@ class Auditor:
         )
         if capacity >= gang:
             return None
-        level = f" within a domain of the level {request.level}" if request is not None and len(domains) > 1 else ""
+        level = ""
+        if request is not None and len(domains) > 1:
+            level = f" within a domain of the level {request.level}" if request.level else ""
+            level += " that satisfy the same part of the constraint" if alike else ""
         return _Verdict(f"instances at once{level}, more than fit on the nodes{where}", gang)
 
     def _open_types(self, kind: TaskKind) -> list[int]:

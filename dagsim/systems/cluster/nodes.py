@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial, reduce
 from itertools import chain
 from math import floor, inf
@@ -678,6 +679,17 @@ class ClusterState(Forked):
                 self.judged[demand] = any(self._largest(demand, type_) >= least for type_ in demand.types)
                 demand.opened, demand.nodes = opened, nodes
         return {demand for demand, fits in self.judged.items() if not fits}
+
+    @contextmanager
+    def within(self, demand: DemandClass, nodes: int) -> Iterator[None]:
+        """Hide all but some nodes (a bit set) from a search for nodes for tasks of a class."""
+        kept = demand.nodes, demand.opened, demand.blocked_at, demand.roomy
+        demand.open_to(demand.opened & nodes)
+        demand.blocked_at = demand.roomy = -1
+        try:
+            yield
+        finally:
+            demand.nodes, demand.opened, demand.blocked_at, demand.roomy = kept
 
     def hold(self, demand: DemandClass, sign: int, now: float) -> None:
         """Take the licences for a start (``sign`` 1), or return them (-1)."""

@@ -243,8 +243,7 @@ class SiteState(Forked):
             nodes &= self.all_nodes if reservation < 0 else self.reserved_nodes(reservation)
         licences = tuple([pair for pair in request.licences if pair[0] in self.licences])
         domains = self._domains(job.id, request) if request.level and self.levels else ()
-        if request.constraint and len(alternatives := ways(request.constraint)) > 1 and any(self._features):
-            sets = [self._satisfying(alternative) for alternative in alternatives]
+        if sets := self.alike(request):
             domains = tuple([domain & alike for domain in domains or (self.all_nodes,) for alike in sets])
         counts, named = self.counts(request), sum(wanted)
         if gang == 1 and counts:  # its node has to meet all counts
@@ -270,6 +269,13 @@ class SiteState(Forked):
             if (not one.accounts or job.account in one.accounts) and (not one.users or job.user in one.users):
                 yield one
 
+    def alike(self, request: Request) -> tuple[int, ...]:
+        """Return the bit sets of nodes that satisfy the same part of a constraint, if all nodes of a
+        job must (``[r1|r2]``).
+        """
+        parts = ways(request.constraint) if request.constraint and any(self._features) else ()
+        return tuple([self._satisfying(part) for part in parts]) if len(parts) > 1 else ()
+
     def counts(self, request: Request) -> tuple[NodeCount, ...]:
         """Return the node counts in the constraint of a job."""
         counted = counts_of(request.constraint) if "*" in request.constraint and any(self._features) else ()
@@ -294,6 +300,10 @@ class SiteState(Forked):
         for name in request.excluded:
             nodes &= ~self._named.get(name, 0)
         return nodes & self._satisfying(request.constraint) if request.constraint else nodes
+
+    def named(self, name: str) -> int:
+        """Return a bit set of the node with a name (of all parts of a node with several GPU types)."""
+        return self._named.get(name, 0)
 
     def refuses(self, job: Job, now: float) -> RejectReason | None:
         """Return why a job that arrives now can never run, for reasons other than its GPUs, CPUs and

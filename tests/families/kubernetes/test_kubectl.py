@@ -314,3 +314,26 @@ def test_items_of_a_list_of_one_kind_need_none_of_their_own(read: Reading, tmp_p
     del pod["kind"]
     (tmp_path / "now.json").write_text(json.dumps({"kind": "PodList", "items": [pod]}))
     assert [job.id for job in read(tmp_path / "now.json", format="kubernetes-now").jobs] == ["lab/p"]
+
+
+def test_a_pod_that_was_restarted_often_ran_since_it_started(read: Reading, tmp_path: Path) -> None:
+    def over(name: str, restarts: int, **before: Any) -> dict[str, Any]:
+        pod = waiting(name)
+        last = {"terminated": {"startedAt": "2026-05-01T12:00:00Z", "finishedAt": "2026-05-01T12:10:00Z"}}
+        status = {"name": "main", "restartCount": restarts, "state": last} | before
+        pod["status"] = {"phase": "Succeeded", "startTime": "2026-05-01T10:05:00Z", "containerStatuses": [status]}
+        return pod
+
+    first = {"terminated": {"startedAt": "2026-05-01T11:00:00Z", "finishedAt": "2026-05-01T11:30:00Z"}}
+    pods = [over("once", 0), over("twice", 1, lastState=first), over("often", 4, lastState=first)]
+    (tmp_path / "pods.json").write_text(json.dumps({"kind": "List", "items": pods}))
+    jobs = {job.id: job.tasks[0].work for job in read(tmp_path / "pods.json").jobs}
+    assert jobs == {"lab/once": 600, "lab/twice": 4200, "lab/often": 7500}
+
+
+def test_a_pod_whose_gpus_are_in_a_claim_contradicts_itself(read: Reading, tmp_path: Path) -> None:
+    claims = waiting("a", resourceClaims=[{"name": "gpu"}])
+    claims["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
+    (tmp_path / "now.json").write_text(json.dumps({"kind": "List", "items": [claims, waiting("b")]}))
+    report = read(tmp_path / "now.json", format="kubernetes-now").trace.report
+    assert report.contradictions["text"].count == 1

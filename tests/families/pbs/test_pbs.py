@@ -169,3 +169,21 @@ def test_impossible_times_are_noted(read: Reading, tmp_path: Path) -> None:
         "that become eligible after their start (taken as eligible at the start)": 1,
     }
     assert got.trace.report.contradictions["times"].count == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "noted"),
+    [
+        ("exec_host=a/0*8+b/0*8 Resource_List.select=2:ncpus=8 Resource_List.nodect=2", False),
+        ("exec_host=a/0*8 Resource_List.select=2:ncpus=8 Resource_List.nodect=2", False),  # both chunks on one node
+        ("exec_host=a/0*8+b/0*8 Resource_List.select=1:ncpus=16 Resource_List.nodect=1", True),
+        ("exec_host=a/0*8 Resource_List.select=1:ncpus=8 Resource_List.nodect=2", True),
+    ],
+)
+def test_a_request_that_disagrees_with_the_nodes_is_noted(
+    read: Reading, ended: Callable[[str], Path], text: str, noted: bool
+) -> None:
+    got = read(ended(f"resources_used.walltime=00:01:00 {text}"))
+    assert got.noted == (
+        {"whose request and nodes (exec_host, nodect) disagree; taken as requested": 1} if noted else {}
+    )

@@ -792,9 +792,17 @@ def test_a_job_that_two_listings_show_counts_once(read: Reading, log: Log) -> No
 )
 @pytest.mark.parametrize("state", ["COMPLETED", "REQUEUED"])
 def test_lists_of_nodes_are_checked(read: Reading, log: Log, nodes: str, names: int, note: str, state: str) -> None:
-    got = read(log(_BARE | {"NNodes": "4", "NodeList": nodes, "State": state}))
+    got = read(
+        log(_BARE | {"NNodes": "4", "AllocTRES": "billing=4,cpu=4,mem=4096M,node=4", "NodeList": nodes, "State": state})
+    )
     assert len(got.jobs[0].observed_nodes) == names
     assert got.noted == ({note: 1} if note else {})
+
+
+@pytest.mark.parametrize("state", ["COMPLETED", "REQUEUED"])
+def test_numbers_of_nodes_that_two_columns_state_differently_are_noted(read: Reading, log: Log, state: str) -> None:
+    got = read(log(_BARE | {"NNodes": "2", "AllocTRES": "cpu=4,mem=4G,node=3", "State": state}))
+    assert got.noted["whose NNodes and AllocTRES (node) disagree; taken as NNodes"] == 1
 
 
 def test_dates_within_the_repeated_hour_are_read_so_that_they_fit(read: Reading, log: Log) -> None:
@@ -893,7 +901,12 @@ def test_a_constraint_that_is_nested_too_deeply_drops_the_row(read: Reading, log
 def test_counts_of_nodes_in_a_constraint_are_those_of_the_job(
     read: Reading, log: Log, stated: str, kept: str, noted: bool
 ) -> None:
-    row = _BARE | {"NNodes": "4", "NodeList": "n[1-4]", "Constraints": stated}
+    row = _BARE | {
+        "NNodes": "4",
+        "AllocTRES": "billing=4,cpu=4,mem=4096M,node=4",
+        "NodeList": "n[1-4]",
+        "Constraints": stated,
+    }
     got = read(log(row, delimiter=";"))
     assert got.jobs[0].request.constraint == kept
     assert got.noted == (

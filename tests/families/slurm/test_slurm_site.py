@@ -610,6 +610,12 @@ def test_copies_of_other_files_are_not_read_either(folder: Path) -> None:
     assert [node.gpus for node in site.found_nodes()] == [(), (), (("a100", 2),)]
 
 
+def test_a_copy_of_another_file_is_not_read_where_slurm_conf_has_its_own_name(folder: Path) -> None:
+    site = site_of(folder, gres_conf_bak="NodeName=n1 Name=gpu Type=v100 Count=7")
+    assert "gres.conf.bak: not read, because Slurm reads gres.conf and the files that it includes" in site.unmodelled
+    assert not any(kind == "gres.conf" for _, kind in site.read)
+
+
 @pytest.mark.parametrize(
     ("gres", "lines", "gpus", "noted"),
     [

@@ -109,6 +109,26 @@ def test_nodes_are_compared_with_what_jobs_held_of_them() -> None:
     assert "j3" not in text
 
 
+def test_a_job_that_ran_outside_of_its_partition_is_named() -> None:
+    jobs = [
+        job(0, cpus=1, partition="small", observed_nodes=("v1",)),
+        job(1, cpus=1, partition="small", observed_nodes=("c1",)),
+        job(2, cpus=1, partition="small", observed_nodes=("v1",), request=Request(partitions=("small", "main"))),
+    ]
+    assert "ran on nodes that their partition lacks here: small: v1 (1 job: j0)" in said(jobs)
+
+
+def test_a_gang_whose_nodes_must_be_alike_is_compared_with_the_alike_nodes() -> None:
+    large = Cluster(tuple(Node(f"n{at}", None, 0, 8, 32, ("left" if at < 2 else "right",)) for at in range(5)))
+
+    def reason(instances: int) -> str:
+        gang = job(0, cpus=8, instances=instances, gang=True, request=Request("[left|right]"))
+        return " ".join(audit([gang], large, QueueTree()).sentences())
+
+    assert reason(3) == ""
+    assert "4 instances at once that satisfy the same part of the constraint, more than fit on the nodes" in reason(4)
+
+
 def test_the_nodes_of_another_cluster_contradict_nothing() -> None:
     jobs = [job(0, cpus=1, observed_nodes=("a1",)), job(1, cpus=1, observed_nodes=("a2",))]
     assert audit(jobs, queues=None).contradictions == {}

@@ -185,3 +185,11 @@ def test_the_repeated_hour_is_read_by_order_and_duration(read: Reading, tmp_path
     waits = {job.id: (job.observed_start_s - job.arrival_s, job.tasks[0].work) for job in got.jobs}
     assert waits == {"a": (1500, 1800), "b": (600, 1800), "c": (600, 1200), "d": (1200, 600)}
     assert got.noted == {"with a time in an hour that does not exist in their time zone (check timezone)": 1}
+
+
+def test_a_row_with_two_faults_in_its_times_counts_once(read: Any, tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text(
+        "id,arrival_s,start_s,end_s,duration_s,gpus\na,5,3,103,50,1\nb,6,6,106,100,1\nc,7,8,108,100,1\n"
+    )
+    report = read(tmp_path / "log.csv").trace.report
+    assert (report.contradictions["times"].count, sum(report.noted.values())) == (1, 2)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from bisect import insort
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from heapq import nsmallest
-from math import ceil, inf, log2, log10
+from heapq import merge, nsmallest
+from math import ceil, floor, inf, log2, log10
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -23,6 +23,7 @@ from dagsim.systems.cluster.api import (
     ClusterView,
     DemandClass,
     ExpectedFree,
+    NodeState,
     Run,
     TaskState,
 )
@@ -38,6 +39,8 @@ RankColumn: TypeAlias = Callable[["AlikeTasks", float], np.ndarray]
 
 _SHORTEST_S = 1e-9
 """Seconds that a task of zero length counts as."""
+ALL_NODES = -1
+"""Bit set of all nodes."""
 
 
 def slowness(seconds: Any) -> Any:
@@ -506,7 +509,10 @@ class Conservative:
     are made again in order of arrival, so that every task can move up (compression).
 
     Reservations count the GPUs, cores and memory of a type, regardless of how these are distributed
-    over nodes. Uses estimates; not preemptive. Costly by definition: O(reservations) per task that
+    over nodes, and licences. Where partitions and constraints allow some tasks only some nodes, the
+    nodes are divided into *parts*, so that a task may use either all nodes of a part or none. A
+    reservation is divided over the parts that its task may use, those first that the fewest tasks
+    may use. Uses estimates; not preemptive. Costly by definition: O(reservations) per task that
     becomes ready, and the square of that when all reservations are made again (Mu'alem and
     Feitelson 2001).
     """
@@ -515,10 +521,14 @@ class Conservative:
 
     def __init__(self, placement: str | PlacementRule = "best-fit") -> None:
         self._place = placing(placement).place
-        self._profiles: list[tuple[Profile, ...]] = []
-        """For each type, the free GPUs, and the free cores and memory in millionths."""
-        self._starts: dict[Key, tuple[float, int]] = {}
-        """Reservations of the waiting tasks: start time and type."""
+        self._parts: list[_Part] = []
+        self._divided_by: dict[int, None] = {}
+        """The bit sets of nodes by which the nodes are divided into parts."""
+        self._licences: dict[str, Profile] = {}
+        self._starts: dict[Key, tuple[float, int, int]] = {}
+        """Reservations of the waiting tasks: start time and type, and the nodes of the parts on which
+        they lie if there were several parts to choose from.
+        """
         self._expected: dict[int, float] = {}
         """Expected ends of the runs that the reservations take into account."""
         self._new: dict[int, float] = {}
@@ -529,7 +539,6 @@ class Conservative:
         """True if a run has ended earlier than expected."""
         self._usable = -1
         """The nodes that are up and not drained for good, as a bit set."""
-        self._capacities: dict[int, tuple[float, ...]] = {}
 
     def started(self, run: Run, now: float) -> None:
         """Add a run."""
@@ -547,19 +556,31 @@ class Conservative:
         waiting = view.index(Conservative, Ready)
         # the site has withdrawn tasks
         self._early = self._early or any(key not in waiting.tasks for key in self._starts)
+        new = sorted(waiting.tasks.keys() - self._starts.keys())
+        for key in new:
+            if (terms := waiting.tasks[key].demand.terms) is not None and terms.nodes not in self._divided_by:
+                self._divided_by[terms.nodes] = None
+                self._early = True
         self._look(view, waiting)
-        for key in sorted(waiting.tasks.keys() - self._starts.keys()):
-            self._reserve(view, key, waiting.tasks[key])
+        for key in new:
+            if key not in self._starts:
+                self._reserve(view, key, waiting.tasks[key])
         yield from self._start_due(view, waiting)
         if not view.running and self._starts:
             self._renew(view, waiting)
             yield from self._start_due(view, waiting)
 
     def _start_due(self, view: ClusterView, waiting: Ready) -> Iterator[Decision]:
-        due = [key for key, (start_s, _) in self._starts.items() if start_s <= view.now + _EARLY_S]
+        due = [key for key, (start_s, *_) in self._starts.items() if start_s <= view.now + _EARLY_S]
         for key in sorted(due):
-            task, (_, type_) = waiting.tasks[key], self._starts[key]
-            placement = self._place(view, task, type_)
+            task, (_, type_, nodes) = waiting.tasks[key], self._starts[key]
+            placement = None
+            if nodes != ALL_NODES:
+                self._early = True  # it may take more or less of each part than reserved
+                with view.machines.within(task.demand, nodes):
+                    placement = self._place(view, task, type_)
+            if placement is None:
+                placement = self._place(view, task, type_)
             if placement is not None:
                 yield Start(task, placement)
                 self._expected |= self._new
@@ -571,40 +592,71 @@ class Conservative:
         """Make all reservations again if anything differs from what was expected."""
         usable = view.machines.usable(view.now)
         late = any(end_s < view.now - _EARLY_S for end_s in self._expected.values())
-        if self._early or late or usable != self._usable or not self._profiles:
+        if self._early or late or usable != self._usable or not self._parts:
             self._usable, self._early = usable, False
-            self._capacities.clear()
             self._renew(view, waiting)
-        for profiles in self._profiles:
-            for profile in profiles:
-                profile.forget(view.now)
+        for profile in (*self._licences.values(), *(profile for part in self._parts for profile in part.profiles)):
+            profile.forget(view.now)
 
     def _renew(self, view: ClusterView, waiting: Ready) -> None:
         now, machines = view.now, view.machines
-        self._profiles = []
-        for type_ in range(len(machines.types)):
-            up = [machine for machine in machines.list if machine.type == type_ and machine.up]
-            free = (machines.idle_gpus(type_), sum(node.cpus for node in up), sum(node.memory for node in up))
-            self._profiles.append(tuple([Profile(now, amount) for amount in free]))
+        self._parts = self._divided(view)
+        self._licences = {} if machines.site is None else {
+            name: Profile(now, free) for name, free in machines.site.licences.items()
+        }  # fmt: skip
         self._expected, self._new = {run.id: run.estimated_end_s(now) for run in view.running.values()}, {}
         for run in view.running.values():
-            demand = run.task.demand
-            held_amounts = (run.gpus, demand.cpus * run.instances, demand.memory * run.instances)
-            for profile, amount in zip(self._profiles[run.type], held_amounts, strict=True):
-                if amount:
-                    profile.release(self._expected[run.id], amount)
+            demand, end_s = run.task.demand, self._expected[run.id]
+            for part in self._parts:
+                if part.type == run.type:
+                    instances = run.instances
+                    if part.nodes != ALL_NODES:
+                        instances = sum(count for machine, count, *_ in run.held if part.nodes >> machine.index & 1)
+                    gpus = run.gpus if instances == run.instances else demand.demand.gpus * instances
+                    part.release(end_s, (gpus, demand.cpus * instances, demand.memory * instances))
+            for name, count in () if demand.terms is None else demand.terms.licences:
+                self._licences[name].release(end_s, count)
         self._starts = {}
         for key in sorted(waiting.tasks):
             self._reserve(view, key, waiting.tasks[key])
 
+    def _divided(self, view: ClusterView) -> list[_Part]:
+        """Divide the nodes that are up into parts, of one type each, without reservations. Parts that
+        fewer tasks may use come first.
+        """
+        members: dict[tuple[int, tuple[int, ...]], list[NodeState]] = {}
+        for type_ in range(len(view.machines.types)):
+            members.setdefault((type_, tuple([0] * len(self._divided_by))), [])
+        for machine in view.machines.list:
+            if machine.up:
+                may_use = tuple([nodes >> machine.index & 1 for nodes in self._divided_by])
+                members.setdefault((machine.type, may_use), []).append(machine)
+        parts = []
+        for (type_, _), nodes in sorted(members.items(), key=lambda item: (item[0][0], sum(item[0][1]))):
+            whole = [sum(machine.bit for machine in nodes), ALL_NODES][not self._divided_by]
+            idle = view.machines.idle_gpus(type_) if whole == ALL_NODES else sum(machine.idle for machine in nodes)
+            free = (idle, sum(machine.cpus for machine in nodes), sum(machine.memory for machine in nodes))
+            sizes = [(one.node.gpus, one.node.cpus * MICRO, one.node.memory_gb * MICRO) for one in nodes]
+            most = tuple([ordered_sum(amounts) for amounts in zip(*sizes, strict=True)]) or (0, 0, 0)
+            parts.append(_Part(type_, whole, most, tuple([Profile(view.now, amount) for amount in free])))
+        return parts
+
+    def _open_parts(self, demand: DemandClass, type_: int) -> list[_Part]:
+        nodes = ALL_NODES if demand.terms is None else demand.terms.nodes
+        return [part for part in self._parts if part.type == type_ and part.nodes & nodes]
+
     def _reserve(self, view: ClusterView, key: Key, task: TaskState) -> None:
-        best: tuple[float, float, int, tuple[float, ...]] = (inf, inf, -1, ())
+        best = _Reservation(inf, inf, -1)
         demand, count = task.demand, 1 if task.demand.gang else task.waiting
         together = demand.gang or count
+        one = (demand.demand.gpus, demand.cpus, demand.memory)
+        wanted = () if demand.terms is None else demand.terms.licences
+        licences = [(self._licences[name], count) for name, count in wanted]
         asked = (width(task) * count if demand.demand.gpus else 0.0, demand.cpus * together, demand.memory * together)
         for type_ in demand.types:
-            capacity = self._capacity(view, type_)
-            if any(amount and not most for amount, most in zip(asked, capacity, strict=True)):
+            parts = self._open_parts(demand, type_)
+            capacity = tuple([ordered_sum(amounts) for amounts in zip(*[part.most for part in parts], strict=True)])
+            if not parts or any(amount and not most for amount, most in zip(asked, capacity, strict=True)):
                 continue
             if view.machines.capacity(demand, type_, now=view.now) < (demand.gang or 1):
                 continue
@@ -612,29 +664,88 @@ class Conservative:
             rounds = max([ceil(amount / most) for amount, most in pairs], default=1)
             amounts = tuple([min(amount, most) for amount, most in zip(asked, capacity, strict=True)])
             seconds = task.seconds[type_] * rounds
-            start_s = _earliest(self._profiles[type_], amounts, seconds)
-            best = min(best, (start_s + seconds, start_s, type_, amounts))
-        end_s, start_s, type_, amounts = best
-        self._starts[key] = start_s, type_
-        if end_s < inf:
-            for profile, amount in zip(self._profiles[type_], amounts, strict=True):
-                if amount:
-                    profile.take(start_s, end_s, amount)
+            if len(parts) == 1:
+                shares = [amounts]
+                profiles, all_amounts = parts[0].profiles, amounts
+                if licences:
+                    profiles = (*profiles, *[profile for profile, _ in licences])
+                    all_amounts = (*amounts, *[count for _, count in licences])
+                start_s = _earliest(profiles, all_amounts, seconds)
+            else:
+                start_s, shares = _earliest_on(parts, one, -(-together // rounds), seconds, licences)
+            best = min(best, _Reservation(start_s + seconds, start_s, type_, tuple(zip(parts, shares, strict=True))))
+        on = sum(part.nodes for part, share in best.shares if any(share)) if len(best.shares) > 1 else ALL_NODES
+        self._starts[key] = best.start_s, best.type, on
+        if best.end_s < inf:
+            for part, share in best.shares:
+                part.take(best.start_s, best.end_s, share)
+            for profile, count in licences:
+                profile.take(best.start_s, best.end_s, count)
 
-    def _capacity(self, view: ClusterView, type_: int) -> tuple[float, ...]:
-        """Return the GPUs, cores and memory of all nodes of a type that are up. Cores and memory
-        are in millionths.
-        """
-        if type_ not in self._capacities:
-            up = [
-                node
-                for machine in view.machines.list
-                if machine.type == type_ and machine.up
-                for node in (machine.node,)
-            ]
-            sizes = [(node.gpus, node.cpus * MICRO, node.memory_gb * MICRO) for node in up]
-            self._capacities[type_] = tuple([ordered_sum(amounts) for amounts in zip(*sizes, strict=True)]) or (0, 0, 0)
-        return self._capacities[type_]
+
+class _Part(NamedTuple):
+    """Some nodes of a type: all of them, or those that the same tasks may use."""
+
+    type: int
+    nodes: int
+    """A bit set."""
+    most: tuple[float, ...]
+    """GPUs, and cores and memory in millionths, of the nodes that are up."""
+    profiles: tuple[Profile, ...]
+    """Their free amounts over time."""
+
+    def release(self, time_s: float, amounts: Sequence[float]) -> None:
+        """Make the amounts free from a time on."""
+        for profile, amount in zip(self.profiles, amounts, strict=True):
+            if amount:
+                profile.release(time_s, amount)
+
+    def take(self, start_s: float, end_s: float, amounts: Sequence[float]) -> None:
+        """Reserve the amounts."""
+        for profile, amount in zip(self.profiles, amounts, strict=True):
+            if amount:
+                profile.take(start_s, end_s, amount)
+
+    def room(self, one: Sequence[float], start_s: float, end_s: float) -> int:
+        """Return how many instances, each of which takes ``one``, fit from a time to another."""
+        pairs = zip(self.profiles, one, strict=True)
+        rooms = [floor((profile.least(start_s, end_s) + NEARLY) / amount) for profile, amount in pairs if amount]
+        return max(min(rooms, default=_PLENTY), 0)
+
+
+class _Reservation(NamedTuple):
+    """A reservation: its end, start and type, and the amounts that it takes of each part."""
+
+    end_s: float
+    start_s: float
+    type: int
+    shares: tuple[tuple[_Part, Sequence[float]], ...] = ()
+
+
+def _earliest_on(
+    parts: Sequence[_Part],
+    one: Sequence[float],
+    instances: int,
+    seconds: float,
+    licences: Sequence[tuple[Profile, int]],
+) -> tuple[float, list[tuple[float, ...]]]:
+    """Return the first time from which several parts together have room for all instances, each of
+    which takes ``one``, and the amounts that these take of each part. The time is ``inf`` if there
+    is none.
+    """
+    profiles = [profile for part in parts for profile in part.profiles] + [profile for profile, _ in licences]
+    for start_s in sorted({time_s for profile in profiles for time_s in profile.times}):
+        end_s = start_s + seconds
+        if any(profile.least(start_s, end_s) < count for profile, count in licences):
+            continue
+        left, shares = instances, []
+        for part in parts:
+            taken = min(left, part.room(one, start_s, end_s))
+            shares.append(tuple([amount * taken for amount in one]))
+            left -= taken
+        if not left:
+            return start_s, shares
+    return inf, [tuple([0.0] * len(one)) for _ in parts]
 
 
 def _earliest(profiles: Sequence[Profile], amounts: Sequence[float], seconds: float) -> float:
@@ -676,12 +787,16 @@ start."""
 
 class Shadow(NamedTuple):
     """The reservation for the oldest task: its time and type, and the resources of that type that
-    are left over at that time.
+    are left over at that time on the nodes that are open to it.
     """
 
     time_s: float
     type: int
     extra: FreeAmounts
+    nodes: int = ALL_NODES
+    """The nodes of its partition that satisfy its constraint, as a bit set."""
+    licences: tuple[tuple[str, float], ...] = ()
+    """Number of licences left over at that time, of each kind that it needs."""
 
 
 class Easy:
@@ -690,8 +805,9 @@ class Easy:
     expected to be free for it, or need no more than the *extra* resources at that time.
 
     The shadow time and the extra resources count the GPUs, cores and memory of one type that the
-    oldest task requests, regardless of how these are distributed over nodes. If tasks share a node,
-    a candidate with a correct estimate never delays the oldest task. Uses estimates; not
+    oldest task requests, on the nodes that its partition and its constraint allow, regardless of
+    how these are distributed over the nodes, and its licences. If tasks share a node, a candidate
+    with a correct estimate never delays the oldest task. Uses estimates; not
     preemptive. Cost per decision: O(running log running), and a NumPy pass over the waiting tasks
     with each demand that fits but exceeds the extra resources (Lifka 1995; Mu'alem and Feitelson
     2001). Its counterpart in the compiled engine is ``compiled.easy``.
@@ -739,7 +855,7 @@ class Easy:
                 type_ = types[0] if len(types) == 1 else min(types, key=group.ratios.__getitem__)
                 until_s = inf
                 takes_time = group.ratios[type_] > 0  # tasks without work end as soon as they start
-                if takes_time and type_ == shadow.type and self._exceeds(view, group, type_, shadow.extra):
+                if takes_time and self._exceeds(view, group, type_, shadow):
                     until_s = shadow.time_s
                 first = group.first(self.rank, now, type_, until_s)
                 if first is not None and (best is None or first[:2] < best[:2]):
@@ -748,23 +864,40 @@ class Easy:
                 return None
             task = best[2]
             placement = self._place(view, task)
+            if placement is not None and self._delays(view, task, placement, shadow):
+                placement = self._elsewhere(view, task, None, shadow)
             if placement is not None and task is not head and not self._delays(view, task, placement, shadow):
                 return task, placement
             stuck.add(chosen)
 
-    def _exceeds(self, view: ClusterView, group: AlikeTasks, type_: int, extra: FreeAmounts) -> bool:
-        """Return True if a task in the group would take more than the ``extra`` resources."""
+    def _elsewhere(self, view: ClusterView, task: TaskState, type_: int | None, shadow: Shadow) -> Placement | None:
+        """Return a placement outside the nodes of the reservation."""
+        if shadow.nodes == ALL_NODES:
+            return None
+        with view.machines.within(task.demand, ~shadow.nodes):
+            placement = self._place(view, task, type_)
+        return placement if placement is not None and not _instances(placement, shadow.nodes) else None
+
+    def _exceeds(self, view: ClusterView, group: AlikeTasks, type_: int, shadow: Shadow) -> bool:
+        """Return True if a task in the group would take more than the resources that are left over."""
+        if shadow.licences and _takes_licences(group.demand, shadow):
+            return True
+        if type_ != shadow.type:
+            return False
         count = group.waiting
-        if not group.demand.gang and count > 1:
+        if shadow.nodes != ALL_NODES or (not group.demand.gang and count > 1):
             placement = self._place(view, group.tasks[0], type_)
-            count = 0 if placement is None else sum(share.instances for share in placement)
-        return _amounts(group.demand, count).exceed(extra)
+            count = 0 if placement is None else _instances(placement, shadow.nodes)
+        exceeds = _amounts(group.demand, count).exceed(shadow.extra)
+        return exceeds and self._elsewhere(view, group.tasks[0], type_, shadow) is None
 
     def _delays(self, view: ClusterView, task: TaskState, placement: Placement, shadow: Shadow) -> bool:
         type_ = view.machines.list[placement[0].node].type
-        if type_ != shadow.type or view.now + task.seconds[type_] <= shadow.time_s:
+        if view.now + task.seconds[type_] <= shadow.time_s:
             return False
-        return _amounts(task.demand, sum(share.instances for share in placement)).exceed(shadow.extra)
+        if shadow.licences and _takes_licences(task.demand, shadow):
+            return True
+        return type_ == shadow.type and _amounts(task.demand, _instances(placement, shadow.nodes)).exceed(shadow.extra)
 
 
 def easy(placement: str | PlacementRule = "best-fit") -> Easy:
@@ -798,30 +931,57 @@ def _amounts(demand: DemandClass, count: int) -> FreeAmounts:
     return FreeAmounts(round(demand.demand.gpus * MICRO) * count, demand.cpus * count, demand.memory * count)
 
 
+def _instances(placement: Placement, nodes: int) -> int:
+    """Return the number of instances that a placement puts on some nodes."""
+    return sum(share.instances for share in placement if nodes >> share.node & 1)
+
+
+def _takes_licences(demand: DemandClass, shadow: Shadow) -> bool:
+    """Return True if a task needs more licences than the reservation leaves over."""
+    left = dict(shadow.licences)
+    return demand.terms is not None and any(count > left.get(name, count) for name, count in demand.terms.licences)
+
+
 def _reservation(view: ClusterView, expected: ExpectedFree, head: TaskState, type_: int) -> Shadow:
     """Return the reservation for ``head`` on ``type_``: the time at which it is expected to fit,
     and the resources left over at that time.
     """
     demand, machines, now, running = head.demand, view.machines, view.now, view.running
-    count, up = demand.gang or 1, [machine for machine in machines.list if machine.type == type_ and machine.up]
-    gpus = demand.demand.gpus * count - machines.idle_gpus(type_) if demand.demand.gpus else -inf
+    nodes, licences = (ALL_NODES, ()) if demand.terms is None else (demand.terms.nodes, demand.terms.licences)
+    if machines.site is not None and nodes == machines.site.all_nodes:
+        nodes = ALL_NODES
+    count = demand.gang or 1
+    up = [m for m in machines.list if m.type == type_ and m.up and nodes >> m.index & 1]
+    idle = machines.idle_gpus(type_) if nodes == ALL_NODES else sum(machine.idle for machine in up)
+    gpus = demand.demand.gpus * count - idle if demand.demand.gpus else -inf
     cpus = demand.cpus * count - sum(machine.cpus for machine in up) if demand.cpus else -_PLENTY
     memory = demand.memory * count - sum(machine.memory for machine in up) if demand.memory else -_PLENTY
-    lacks = gpus > 0 or cpus > 0 or memory > 0
+    lacking = {name: wanted - machines.site.licences[name] for name, wanted in licences if machines.site is not None}
+    ends = merge(*map(expected.ends, range(len(machines.types)))) if lacking else expected.ends(type_)
+    lacks = gpus > 0 or cpus > 0 or memory > 0 or any(short > 0 for short in lacking.values())
     shadow_s = inf if lacks else now
-    for end_s, id_, held_gpus in expected.ends(type_):
+    for end_s, id_, held_gpus in ends:
         if not lacks and end_s > shadow_s:
             break
         if lacks:
             shadow_s = max(end_s, now)
         run = running[id_]
-        gpus -= held_gpus
-        cpus -= run.task.demand.cpus * run.instances if demand.cpus else 0
-        memory -= run.task.demand.memory * run.instances if demand.memory else 0
-        lacks = gpus > 0 or cpus > 0 or memory > 0
+        for name, own in () if run.task.demand.terms is None else run.task.demand.terms.licences:
+            if name in lacking:
+                lacking[name] -= own
+        if run.type == type_:
+            of, instances, freed = run.task.demand, run.instances, held_gpus
+            if nodes != ALL_NODES:
+                instances = sum(on_node for machine, on_node, *_ in run.held if nodes >> machine.index & 1)
+                freed = of.demand.gpus * instances
+            gpus -= freed
+            cpus -= of.cpus * instances if demand.cpus else 0
+            memory -= of.memory * instances if demand.memory else 0
+        lacks = gpus > 0 or cpus > 0 or memory > 0 or any(short > 0 for short in lacking.values())
     if lacks:
-        return Shadow(inf, type_, FreeAmounts(0, 0, 0))
-    return Shadow(shadow_s, type_, FreeAmounts(round(-gpus * MICRO) if demand.demand.gpus else _PLENTY, -cpus, -memory))
+        return Shadow(inf, type_, FreeAmounts(0, 0, 0), nodes)
+    extra = FreeAmounts(round(-gpus * MICRO) if demand.demand.gpus else _PLENTY, -cpus, -memory)
+    return Shadow(shadow_s, type_, extra, nodes, tuple([(name, -short) for name, short in lacking.items()]))
 
 
 class _Holding(NamedTuple):

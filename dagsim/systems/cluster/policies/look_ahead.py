@@ -493,6 +493,11 @@ class Profile:
                 return start
         return inf
 
+    def least(self, start: float, end: float) -> float:
+        """Return the smallest number of GPUs that are free at a time from ``start`` to ``end``."""
+        first = max(bisect_right(self.times, start) - 1, 0)
+        return min(self.free[first : max(bisect_left(self.times, end), first + 1)])
+
     def forget(self, now: float) -> None:
         """Drop the steps that end before ``now``."""
         gone = bisect_right(self.times, now) - 1

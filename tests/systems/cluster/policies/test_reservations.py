@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
-from dagsim.model import Cluster, Job, Node, Task, gpu_type
+from dagsim.model import Cluster, Job, Node, NodePartition, QueueTree, Request, Task, gpu_type
 from dagsim.model.log import Kind
 from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.systems.seam import Conversation
 from dagsim.testing import engine_cases
 
 SIZE = (4, 12, 24)
@@ -130,3 +133,61 @@ def test_a_job_of_much_memory_is_not_overtaken_for_ever() -> None:
         starts, *_ = simulated(policy, jobs)
         assert starts[1] == 10
         assert all(later - earlier >= 0 for earlier, later in pairwise(starts[2:]))
+
+
+def on_halls(policy: str, seed: int) -> tuple[list[Any], dict[int, tuple[float, float, int]]]:
+    """Random jobs of partitions with one node each, of a partition of all nodes, and with licences, of which there
+    are three: arrival, amounts, partition and licences of each job, and the start, end and node of each run.
+    """
+    rng = np.random.default_rng(seed)
+    nodes = int(rng.integers(2, 4))
+    names = [f"n{at}" for at in range(nodes)]
+    parts = [*(NodePartition(f"p{at}", (name,)) for at, name in enumerate(names)), NodePartition("all", tuple(names))]
+    jobs, submitted, arrival_s = [], [], 0
+    for at in range(16):
+        arrival_s += int(rng.integers(0, 12))
+        amounts = tuple(int(rng.integers(least, most + 1)) for least, most in ((0, 4), (1, 12), (0, 24)))
+        part, licences = (
+            str(rng.choice([part.name for part in parts])),
+            int(rng.integers(0, 4)) * int(rng.random() < 0.4),
+        )
+        jobs.append((arrival_s, amounts, part, licences))
+        task = Task("t", int(rng.integers(5, 100)), gpus=amounts[0], cpus=amounts[1], memory_gb=amounts[2])
+        request = Request(licences=(("solver", licences),)) if licences else None
+        submitted.append(replace(Job.single(str(at), task, arrival_s), partition=part, request=request))
+    cluster = Cluster(tuple(Node(name, gpu_type("T4"), *SIZE) for name in names))
+    queues = QueueTree(partitions=tuple(parts), licences={"solver": 3})
+    kernel = ClusterScenario(cluster, submitted, queues=queues).kernel(0)
+    Conversation(kernel).follow(POLICIES.create(policy))
+    runs: dict[int, tuple[float, float, int]] = {}
+    for row in kernel.schedule.log:
+        if row.kind == Kind.STARTED:
+            runs[row.job] = row.time_s, np.inf, row.node
+        elif row.kind == Kind.FINISHED:
+            runs[row.job] = *runs[row.job][:1], row.time_s, row.node
+    return jobs, runs
+
+
+@pytest.mark.parametrize("policy", ["easy", "easy-sjf", "easy-lxf", "topology", "conservative"])
+def test_nobody_delays_the_oldest_job_of_a_partition_or_one_that_waits_for_licences(policy: str) -> None:
+    for seed in range(40):
+        jobs, runs = on_halls(policy, seed)
+        assert len(runs) == len(jobs)
+
+        def fits(job: int, beside: list[int], jobs: Any = jobs, runs: Any = runs) -> bool:
+            _, amounts, part, licences = jobs[job]
+            if licences + sum(jobs[other][3] for other in beside) > 3:
+                return False
+            on_node = [jobs[other][1] for other in beside if runs[other][2] == int(part[1:])]
+            held = [sum(column) for column in zip(*on_node, amounts, strict=True)]
+            return all(amount <= most for amount, most in zip(held, SIZE, strict=True))
+
+        moments = {moment for run in runs.values() for moment in run[:2]} | {job[0] for job in jobs}
+        for now in sorted(moments):
+            oldest = next((at for at, job in enumerate(jobs) if job[0] <= now < runs[at][0]), None)
+            if oldest is None or jobs[oldest][2] == "all":  # nodes of several partitions are counted together
+                continue
+            running = [at for at, run in runs.items() if run[0] <= now < run[1]]
+            ends = sorted({now, *(runs[at][1] for at in running)})
+            due_s = next(end_s for end_s in ends if fits(oldest, [at for at in running if runs[at][1] > end_s]))
+            assert runs[oldest][0] <= due_s + 1e-6, f"seed {seed}, at {now}: job {oldest}"
