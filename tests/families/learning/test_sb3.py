@@ -158,7 +158,7 @@ def wrong_files(folder: Path) -> Iterator[tuple[Path, str]]:
     infinite["action_net.bias"][0] = torch.inf
     chopped = {name: value for name, value in state().items() if not name.startswith("action_net")}
     crossed = state() | {"action_net.weight": torch.zeros(16, 5)}
-    yield folder / "none.zip", "no such model"
+    yield folder / "none.zip", "no such file"
     yield empty, "There is no item named 'policy.pth'"
     yield text, "not a zip file"
     yield written(folder / "list.zip", [1, 2]), "not a model of Stable-Baselines3"

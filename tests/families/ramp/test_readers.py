@@ -166,7 +166,7 @@ def test_a_malformed_file_is_refused_in_words(
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match=r"gone.txt: No such file"):
+    with pytest.raises(TraceError, match=r"gone.txt: no such file"):
         read_graph(tmp_path / "gone.txt")
 
 

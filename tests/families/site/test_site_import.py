@@ -148,7 +148,7 @@ def _folder(tmp_path: Path, **files: str) -> Path:
 
 def _imported(folder: Path, tmp_path: Path) -> tuple[str, Path]:
     out = tmp_path / "site.yaml"
-    result = CliRunner().invoke(app, ["site", "import", str(folder), "-o", str(out)])
+    result = CliRunner().invoke(app, ["site", "import", str(folder), "-o", str(out), "--overwrite"])
     assert result.exit_code == 0, result.output
     return result.output, out
 

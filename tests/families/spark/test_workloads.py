@@ -183,7 +183,7 @@ def test_a_damaged_workload_file_is_named(tmp_path: Path, text: str) -> None:
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="No such file"):
+    with pytest.raises(TraceError, match="no such file"):
         read_dump(tmp_path / "w.json")
     with pytest.raises(TraceError, match=r"tpch_dags\.json\.gz"):
         read_profiles(tmp_path)
