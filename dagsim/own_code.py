@@ -116,10 +116,27 @@ def own_names(text: str) -> list[str]:
     """Return the names of code outside dagsim in ``text``. Each name may be followed by parameters
     in brackets.
     """
-    return _NAME.findall(text)
+    names, end = [], 0
+    for run in _RUN.finditer(text):
+        attribute = _ATTRIBUTE.match(text, run.end()) if run[1] else None
+        if attribute is None:
+            continue
+        module = text[max(run.start(), end) : run.end() - 1]
+        if not module.endswith(".py"):
+            tail = len(module) - _WORD.match(module[::-1]).end()  # type: ignore[union-attr]
+            first = _LETTER.search(module, tail)
+            module = module[first.start() :] if first else ""
+        if module:
+            names.append(f"{module}:{attribute[0]}")
+            end = attribute.end()
+    return names
 
 
-_NAME = re.compile(r"(?:[^\s\[\]=,:'\"]*\.py|[A-Za-z_][\w.]*):[A-Za-z_][\w.]*")
+# A single pattern of the whole name takes time quadratic in the length of a text without a colon.
+_RUN = re.compile(r"[^\s\[\]=,:'\"]+(:?)")
+_ATTRIBUTE = re.compile(r"[A-Za-z_][\w.]*")
+_WORD = re.compile(r"[\w.]*")
+_LETTER = re.compile(r"[A-Za-z_]")
 _BY_PATH: dict[Path, str] = {}
 """Modules that were imported from a path, by file: the name in ``sys.modules``."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import io
 import os
 import signal
@@ -48,6 +49,17 @@ def kill_workers(pool: ProcessPoolExecutor) -> None:
     pool.shutdown(cancel_futures=True)
 
 
+class OutputError(Exception):
+    """Standard output cannot be written. This is no ``OSError``, because code that writes a file while
+    it prints would report that as an error of the file.
+    """
+
+    def __init__(self, error: OSError) -> None:
+        super().__init__(f"standard output: {error.strerror or error}")
+        self.unread = error.errno == errno.EPIPE
+        """True if the reader has closed the pipe."""
+
+
 class _StandardStream(io.RawIOBase):
     """Standard output or standard error, with errors that name the stream. After the first error,
     all further output is dropped, because Python would otherwise fail on exit when it flushes the
@@ -76,7 +88,7 @@ class _StandardStream(io.RawIOBase):
         except OSError as error:
             self._lost = True
             if self._raises:
-                raise OSError(error.errno, error.strerror, "standard output") from None
+                raise OutputError(error) from None
         return size
 
 

@@ -15,6 +15,8 @@ With ``--faults 1``, nothing is killed. Instead each write of each command, and 
 (``faults.py``): the disk is full, the reader is gone, the text cannot be encoded, Ctrl-C comes, or the code has a
 fault. The command must end with the right code, no file may be half written, and what it says to go on with must end
 with the bytes of the undisturbed command. ``--faults 20`` tries every 20th of them.
+
+Each kill and each play with a fault is a line on standard error as soon as it has been judged.
 """
 
 from __future__ import annotations
@@ -166,7 +168,13 @@ def crash(name: str, kills: int, root: Path, chance: random.Random, workers: int
             differing = differing_trainings if name in TRAININGS else _differing
             outcome.faults += [f"{at}: {file} differs after it was resumed" for file in differing(path, reference)]
         rmtree(out, ignore_errors=True)
+        progress(f"{name}: kill {number + 1} of {kills}, {len(outcome.faults)} faults")
     return outcome
+
+
+def progress(line: str, stream: int = 2) -> None:
+    """Print a line to standard error at once, so that a script which is cut off has told what it did."""
+    os.write(stream, f"{line}\n".encode())
 
 
 def folders(out: Path) -> list[Path]:

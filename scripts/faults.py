@@ -34,7 +34,7 @@ from shutil import rmtree
 from types import FrameType
 from typing import Any
 
-from crash import COMMANDS, FORKING, SMALL, TRACE, Outcome, differing_trainings, kept
+from crash import COMMANDS, FORKING, SMALL, TRACE, Outcome, differing_trainings, kept, progress
 
 import dagsim.cli
 from dagsim.errors import DagsimError
@@ -50,15 +50,47 @@ ALONE = ("--workers", "1")
 HERE = ("--executor", "local:1")
 GROUP = ("--set", "cluster.groups=[{name: t4, gpu: T4, gpus: 8}]")
 TWO = (*SMALL, *ALONE, "--seeds", "2")
+SLURM_LOG = str(SITE / "sacct.txt.gz")
+PODS = str(ROOT / "workloads" / "samples" / "openb2023" / "openb_pod_list_sample.csv")
+GRAPHS = str(ROOT / "workloads" / "samples" / "stg")
+CONVERTED = {
+    "jsonl": (str(TRACE), "OUT/t.jsonl.gz"),
+    "parquet": ("JOBS", "OUT/t.parquet"),
+    "batsim": ("RUN", "OUT/t.json"),
+    "wfcommons": (str(WORKFLOW), "OUT/graphs"),
+    "sacct": (SLURM_LOG, "OUT/t.txt"),
+    "openb2023": (PODS, "OUT/pods"),
+    "plain": (str(TRACE), "OUT/t.csv"),
+    "plain-arrow": (str(TRACE), "OUT/t.arrow"),
+    "plain-parquet": (str(TRACE), "OUT/t.parquet"),
+    "slurm-events": (SLURM_LOG, "OUT/t.events"),
+    "stg": (GRAPHS, "OUT/graphs"),
+    "swf": (SLURM_LOG, "OUT/t.swf"),
+    "tiresias": ("SINGLE", "OUT/t.csv"),
+}
+"""What is converted to each format, and the file or folder that is made."""
 FAULTY: dict[str, tuple[str, ...]] = {
     "eval": ("eval", "--policy", "sjf", *TWO, "--plots", "--out", "OUT"),
     "baseline": ("baseline", "-a", "sjf", "-a", "heft", *TWO, "--plots", "--out", "OUT"),
-    "replay": ("replay", "--trace", str(TRACE), *GROUP, *ALONE, "--dropped", "OUT/rows.txt", "--out", "OUT/runs"),
-    "tune": ("tune", "--policy", "eft-wait", "--param", "theta=0.8,0.9", *TWO, "--out", "OUT"),
+    "replay": (
+        *("replay", "--trace", str(TRACE), *GROUP, *ALONE, "--plots", "--dropped", "OUT/rows.txt"),
+        *("--out", "OUT/runs"),
+    ),
+    "tune": (
+        *("tune", "--policy", "eft-wait", "--param", "theta=0.8,0.9", *TWO, "--yaml", "OUT/t.yaml"),
+        *("--out", "OUT/runs"),
+    ),
     "sweep": ("sweep", str(Path(__file__).with_name("faults.yaml")), *HERE, "--out", "OUT"),
     "whatif": ("whatif", "--trace", "JOBS", *GROUP, "--add", "8xT4", *HERE, "--out", "OUT"),
-    "plan": ("plan", "--trace", "JOBS", *GROUP, "--target", "wait_s.mean<100", *HERE, "--out", "OUT"),
+    "plan": (
+        *("plan", "--trace", "JOBS", *GROUP, "--target", "wait_s.mean<100", *HERE, "--plot", "OUT/p.png"),
+        *("--out", "OUT/runs"),
+    ),
     "train": (*COMMANDS["train-ppo"], *ALONE, "--out", "OUT"),
+    "train --report": (
+        *COMMANDS["train-reinforce"],
+        *(*ALONE, "--iterations", "1", "--report", "--set", "train.report_seeds=2", "--out", "OUT"),
+    ),
     "bench run": ("bench", "run", "--policy", "sjf", "--task", "batch", "--seeds", "1", *HERE, "--out", "OUT"),
     "calibrate": ("calibrate", *LOG, "--max-jobs", "40", "--out", "OUT/fitted.yaml"),
     "compare": ("compare", "RUN", "--csv", "OUT/c.csv", "--plot", "OUT/c.png"),
@@ -68,6 +100,11 @@ FAULTY: dict[str, tuple[str, ...]] = {
     "record": ("record", "RUN", "-o", "OUT/f.gif", "--frames", "2"),
     "why": ("why", "RUN", "#1"),
     "serve": ("serve", "RUN/..", "--port", "PORT"),
+    "serve --watch": (
+        *("serve", "OUT", "--watch", "--command", f"cat {SITE / 'squeue.json'}", "--every", "30"),
+        *(*LOG[2:], "--samples", "2", "--port", "PORT"),
+    ),
+    "eta --backtest": ("eta", "--backtest", *LOG[1:], "--samples", "2", *ALONE, "--html", "OUT/b.html"),
     "eta": ("eta", "--state", str(SITE / "squeue.json"), *LOG[2:], "--samples", "2", "--html", "OUT/eta.html"),
     "bound": ("bound", "--workload", "heterogeneous", "--set", "workload.count=3"),
     "paper": ("paper",),
@@ -75,16 +112,11 @@ FAULTY: dict[str, tuple[str, ...]] = {
     "bench verify": ("bench", "verify", "ENTRY", "--sample", "1", "--seed", "1", *HERE),
     "bench table": ("bench", "table", "ENTRY", "--html", "OUT/t.html", "--markdown", "OUT/t.md"),
     "site import": ("site", "import", str(SITE / "nodes.txt"), "--out", "OUT/site.yaml"),
-    "trace info": ("trace", "info", str(TRACE), "--out", "OUT"),
+    "trace info": ("trace", "info", str(TRACE), "--plots", "--out", "OUT"),
     "trace sample": ("trace", "sample", "--out", "OUT/site"),
     "trace fetch": ("trace", "fetch", "faulty", "--out", "OUT"),
     "trace list": ("trace", "list"),
     "trace anonymise": ("trace", "anonymise", str(SITE / "nodes.txt"), str(SITE / "sacct.txt.gz"), "--out", "OUT"),
-    "trace convert": ("trace", "convert", str(TRACE), "OUT/t.jsonl.gz"),
-    "trace convert (parquet)": ("trace", "convert", "JOBS", "OUT/t.parquet"),
-    "trace convert (batsim)": ("trace", "convert", "RUN", "OUT/t.json", "--to-format", "batsim"),
-    "trace convert (wfcommons)": ("trace", "convert", str(WORKFLOW), "OUT/graphs", "--to-format", "wfcommons"),
-    "trace convert (sacct)": ("trace", "convert", str(SITE / "sacct.txt.gz"), "OUT/t.txt", "--to-format", "sacct"),
     "workload info": ("workload", "info", "heterogeneous-dag"),
     "workload save": ("workload", "save", "heterogeneous-dag", "OUT/jobs.jsonl", "--set", "workload.count=20"),
     "config show": ("config", "show"),
@@ -92,14 +124,19 @@ FAULTY: dict[str, tuple[str, ...]] = {
     "config schema": ("config", "schema"),
     "list": ("list", "policies"),
     "warm": ("warm", "--policy", "fifo"),
+    **{f"trace convert ({form})": ("trace", "convert", *of, "--to-format", form) for form, of in CONVERTED.items()},
 }
 """Commands whose writes fail. ``OUT`` is a folder of their own; the other capitals are made first (``MADE``)."""
 MADE: dict[str, tuple[str, ...]] = {
     "RUN": (*FAULTY["eval"][:-1], "OUT"),
     "JOBS": ("workload", "save", "heterogeneous", "OUT/log.jsonl", "--set", "workload.count=60", *GROUP),
     "ENTRY": FAULTY["bench run"],
+    "SINGLE": (
+        *("workload", "save", "like-itp", "OUT/log.jsonl"),
+        *("--set", "workload.count=20", "--set", "workload.measure=null"),
+    ),
 }
-FINDING = {"RUN": "*", "JOBS": "log.jsonl", "ENTRY": "*.json"}
+FINDING = {"RUN": "*", "JOBS": "log.jsonl", "SINGLE": "log.jsonl", "ENTRY": "*.json"}
 """Patterns of what these commands make."""
 OUTPUT = ("dagsim/report/", "dagsim/pictures/", "dagsim/families/web/")
 """Folders of the code that only shows what was computed, beside the modules ``*_page`` and ``texts`` of families."""
@@ -239,14 +276,18 @@ class _Steps:
         self._seen: set[tuple[int, int, int]] = set()
 
     def install(self) -> None:
-        """List from now on."""
+        """List from now on, in this thread and in those that it starts."""
+        threading.setprofile(self._hear)
         sys.setprofile(self._hear)
 
     def _hear(self, frame: FrameType, event: str, _: Any) -> None:
         if event != "call" or not self._shows(frame.f_code.co_filename) or frame.f_back is None:
             return
         caller, name = frame.f_back, frame.f_code.co_qualname
-        if self._shows(caller.f_code.co_filename) or name == "<module>" or name.endswith("_init_"):
+        # A thread's first call is no step: what the thread does is called from there.
+        if self._shows(caller.f_code.co_filename) or caller.f_code.co_filename == threading.__file__:
+            return
+        if name == "<module>" or name.endswith("_init_"):
             return
         place = (id(caller.f_code), caller.f_lineno, id(frame.f_code))
         if place in self._seen:
@@ -277,8 +318,7 @@ def _faulty(arguments: Sequence[str], streams: Path, at: int | str | None, error
         if isinstance(error, Bug)
         else _Writes(-1 if at is None else int(at), error)
     )
-    if arguments[0] == "serve":
-        threading.Thread(target=_visit, args=(int(arguments[-1]),), daemon=True).start()
+    _visit_if_served(arguments)
     sys.argv = ["dagsim", *arguments]
     counted.install()
     try:
@@ -297,11 +337,20 @@ def _redirect(streams: Path) -> None:
         os.close(handle)
 
 
-def _visit(port: int) -> None:
-    """Read the pages of a server in this process, and end it as Ctrl-C does."""
-    address, until = f"http://127.0.0.1:{port}", time.monotonic() + 20
+def _visit_if_served(arguments: Sequence[str]) -> None:
+    if arguments[0] == "serve":
+        watched = Path(arguments[1], "forecasts.jsonl") if "--watch" in arguments else None
+        threading.Thread(target=_visit, args=(int(arguments[-1]), watched), daemon=True).start()
+
+
+def _visit(port: int, watched: Path | None) -> None:
+    """Read the pages of a server in this process, after a forecast of a watched queue, and end it as Ctrl-C does."""
+    address, until = f"http://127.0.0.1:{port}", time.monotonic() + (20 if watched is None else 60)
     while time.monotonic() < until:
         with contextlib.suppress(OSError):
+            if watched is not None and b'"forecasts"' not in watched.read_bytes():
+                time.sleep(0.1)
+                continue
             listed = urllib.request.urlopen(f"{address}/", timeout=20).read().decode()
             for link in dict.fromkeys(re.findall(r'href="/?(runs/[^"#?]+)"', listed)):
                 with contextlib.suppress(OSError):
@@ -328,6 +377,7 @@ class _Injection:
 
     def work(self, step: int, first: int) -> Outcome:
         """Play the command with each fault."""
+        terminal = os.dup(2)  # standard error goes to a file as soon as something is played
         if self.name == "trace fetch":
             self._publish()
         with socket.socket() as free:
@@ -347,13 +397,16 @@ class _Injection:
         for number, label in enumerate(self._labels()):
             errors = {"stdout": (FULL, STOP, GONE, NO_TEXT), "stderr": (FULL,)}.get(label, (FULL, STOP))
             cases += [(number, label, error) for error in errors]
-        for at, label, error in cases[first::step]:
+        chosen = cases[first::step]
+        for number, (at, label, error) in enumerate(chosen, 1):
             out = self.root / f"{self.name}-out"
             code = self._play(self._arguments(out), at, error)
             self.outcome.kills += 1
             where = f"{self.name}, {at} ({label}), {type(error).__name__}"
-            self.outcome.faults += [f"{where}: {fault}" for fault in self._faults(out, whole, code, error, label)]
+            faults = [f"{where}: {fault}" for fault in self._faults(out, whole, code, error, label)]
+            self.outcome.faults += faults
             rmtree(out, ignore_errors=True)
+            progress("\n".join((f"{number} of {len(chosen)}: {where}: ended with {code}", *faults)), terminal)
         return self.outcome
 
     @property
@@ -407,8 +460,7 @@ class _Injection:
         _redirect(self.streams)
         signal.signal(signal.SIGINT, signal.default_int_handler)
         sys.argv = ["dagsim", *arguments]
-        if arguments[0] == "serve":
-            threading.Thread(target=_visit, args=(int(arguments[-1]),), daemon=True).start()
+        _visit_if_served(arguments)
         with contextlib.suppress(SystemExit):
             dagsim.cli.main()
 
@@ -428,7 +480,7 @@ class _Injection:
         said = self.said
         survived = code == 0  # the command can do without it
         expected = next(codes for kind, codes in CODES.items() if type(kind) is type(error))
-        ended_by_ctrl_c = self.name == "serve" and isinstance(error, KeyboardInterrupt)
+        ended_by_ctrl_c = self.name.startswith("serve") and isinstance(error, KeyboardInterrupt)
         if code not in expected and not (survived and (label != "stdout" or ended_by_ctrl_c)):
             yield f"ended with {code}: {said[-300:]}"
         if "Traceback" in said and not isinstance(error, Bug):
@@ -486,9 +538,19 @@ class _Injection:
 
 
 def _files(folder: Path) -> dict[str, bytes]:
-    """The files below a folder that hold something."""
+    """The files below a folder that hold something, without the names that differ from one play to the next."""
     files = [path for path in folder.rglob("*") if path.is_file() and path.name not in IGNORED]
-    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+    contents = {_stable(str(path.relative_to(folder))): path.read_bytes() for path in files}
+    if recorded := _forecasts(contents.pop("forecasts.jsonl", b"")):
+        contents["forecasts.jsonl"] = recorded
+    return contents
+
+
+def _forecasts(journal: bytes) -> bytes:
+    """The forecasts of a watched queue, without the snapshots that had none and the names of snapshots."""
+    entries = [json.loads(line) for line in journal.splitlines()]
+    made = [dict(entry, snapshot=None) for entry in entries if "forecasts" in entry]
+    return json.dumps(made).encode() if made else b""
 
 
 def _run_folder(out: Path) -> Path | None:

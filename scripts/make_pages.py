@@ -33,6 +33,7 @@ from dagsim.families.benchmark.bench import read_entry, suite
 from dagsim.families.benchmark.page import leaderboards
 from dagsim.metrics.paired import Paired, Row, Verdict, compared, holm, paired, verdict
 from dagsim.model import Cluster
+from dagsim.model.arithmetic import rounded
 from dagsim.systems.cluster.policies import PLACEMENT_RULES, POLICIES
 from dagsim.traces import READERS, reader
 
@@ -77,9 +78,12 @@ def made_by(file: str) -> Iterator[str]:
 
 
 def filled(template: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[list[str]]:
-    """Fill in the cells of a row, ``{name} | {value:.2f}``, for each of the rows."""
+    """Fill in the cells of a row, ``{name} | {value:.2f}``, for each of the rows. Numbers are ``rounded`` first, so
+    that one between two roundings is shown alike on every processor.
+    """
     for row in rows:
-        yield template.format_map(row).split(" | ")
+        numbers = {name: rounded(value) for name, value in row.items() if isinstance(value, float)}
+        yield template.format_map({**row, **numbers}).split(" | ")
 
 
 def interval(low: float | str, high: float | str) -> str:
@@ -100,7 +104,7 @@ def policies() -> Iterator[str]:
 def _policy(entry: Any, cost_us: float | None) -> Iterator[str]:
     yield from (f"`{entry.name}`", entry.summary)
     yield from ("yes" if tag in entry.tags else "" for tag in ("estimates", "preemptive"))
-    cost = "not measured" if cost_us is None else f"{cost_us:,.0f}"
+    cost = "not measured" if cost_us is None else f"{rounded(cost_us):,.0f}"
     yield cost + (" (by definition)" if "costly" in entry.tags else "")
     text = " ".join((inspect.getdoc(POLICIES.get(entry.name)) or "").split())
     sources = re.findall(r"\(([^()]*[A-Z][^()]*\b(?:19|20)\d\d[^()]*)\)", text)  # brackets with a year
@@ -216,7 +220,7 @@ def _ratio(pair: Paired, p: float) -> str:
 def _best_on_validation(cell: str) -> str:
     """The heuristic of the least geometric mean in a cell of ``transfer-heuristics``."""
     lines = [line for line in read_json("decima/transfer-heuristics.json")["lines"] if line["system"] == cell]
-    best: str = min(lines, key=lambda line: geometric_mean(line["by_seed_s"]))["policy"]
+    best: str = min(lines, key=lambda line: rounded(geometric_mean(line["by_seed_s"])))["policy"]
     return best
 
 
@@ -393,15 +397,19 @@ def _coverage_rows(populations: dict[str, dict[str, Any]]) -> Iterator[list[str]
     for name, by_n in populations.items():
         for method, figure in () if name.startswith("equal") else METHODS.items():
             shares = (row.get(method) for row in by_n.values())
-            yield [name, figure, *(f"{s['coverage']:.3f} [{s['worst']:.3f}]" if s else "none" for s in shares)]
+            yield [name, figure, *(_shares(s["coverage"], s["worst"]) if s else "none" for s in shares)]
         plain = ((row.get("plain"), row.get("plain_worst")) for row in by_n.values())
-        shares = (f"{mean:.3f} [{worst:.3f}]" if mean and worst else "none" for mean, worst in plain)
+        shares = (_shares(mean, worst) if mean and worst else "none" for mean, worst in plain)
         yield [name, "ratio, not marked approximate", *shares]
-        own = (f"{row['own']:.3f}{'~' if row['own_approximate'] else ''}" for row in by_n.values())
+        own = (f"{rounded(row['own']):.3f}{'~' if row['own_approximate'] else ''}" for row in by_n.values())
         yield [name, "a policy's own mean", *own]
-        yield [name, "marked approximate", *(f"{100 * row['approximate']:.1f} %" for row in by_n.values())]
-        false = (f"{100 * row['false_verdicts']:.1f} %" for row in by_n.values())
+        yield [name, "marked approximate", *(f"{rounded(100 * row['approximate']):.1f} %" for row in by_n.values())]
+        false = (f"{rounded(100 * row['false_verdicts']):.1f} %" for row in by_n.values())
         yield [name, "equal policies with p < 0.05", *false]
+
+
+def _shares(mean: float, worst: float) -> str:
+    return f"{rounded(mean):.3f} [{rounded(worst):.3f}]"
 
 
 def rules() -> Iterator[str]:
@@ -444,7 +452,10 @@ def peers() -> Iterator[str]:
     bare = costs["bare heapq loop"]
     yield from markdown(
         (f"{measured['jobs']:,} jobs, first come, first served", "µs per job", "times bare"),
-        ((name, f"{cost:,.2f}", f"{cost / bare:,.1f}") for name, cost in sorted(costs.items(), key=lambda it: it[1])),
+        (
+            (name, f"{rounded(cost):,.2f}", f"{rounded(cost / bare):,.1f}")
+            for name, cost in sorted(costs.items(), key=lambda it: it[1])
+        ),
     )
 
 

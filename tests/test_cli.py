@@ -437,6 +437,8 @@ def test_a_trace_is_run_once_unless_seeds_or_windows_are_asked_for(tmp_path: Pat
         ("mkdir gone; cd gone; rmdir ../gone; dagsim list gpus", 2, "error: the working folder no longer exists"),
         ("dagsim eval --out $(printf '\\377')", 2, "error: '\\udcff': cannot be read as utf-8"),
         ("(dagsim list policies; echo $? >&2) | :", 0, "141\n"),
+        (f"(dagsim trace convert {TRACE} t.csv --to-format plain; echo $? >&2) | :", 0, "141\n"),
+        (f"dagsim trace convert {TRACE} t.csv --to-format plain > /dev/full", 1, "error: standard output: No space"),
     ],
 )
 def test_a_command_ends_well_whatever_its_surroundings(shell: str, code: int, message: str, tmp_path: Path) -> None:

@@ -201,6 +201,93 @@ def test_every_text_field_of_every_site_is_text(kind: str, tmp_path: Path) -> No
     assert read
 
 
+def workload(name: str, queue: str, gpus: int, minute: int, flavor: str = "") -> dict[str, Any]:
+    """A Kueue workload; it runs in the flavour, or waits."""
+    requests = {"nvidia.com/gpu": str(gpus), "cpu": "2"}
+    stated = {"name": "main", "count": 1, "template": {"spec": {"containers": [{"resources": {"requests": requests}}]}}}
+    since = f"2026-05-04T08:{minute:02}:00Z"
+    flavors = dict.fromkeys(requests, flavor)
+    running = {
+        "admission": {"clusterQueue": queue, "podSetAssignments": [{"name": "main", "count": 1, "flavors": flavors}]},
+        "conditions": [
+            {"type": kind, "status": "True", "lastTransitionTime": since} for kind in ("QuotaReserved", "Admitted")
+        ],
+    }
+    return {
+        **{"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": "Workload"},
+        "metadata": {"namespace": "lab", "name": name, "uid": f"u-{name}", "creationTimestamp": since},
+        "spec": {"queueName": queue, "maximumExecutionTimeSeconds": 7000, "podSets": [stated], "priority": 1},
+        "status": running if flavor else {},
+    }
+
+
+def kueue_object(kind: str, name: str, spec: dict[str, Any], **metadata: str) -> dict[str, Any]:
+    metadata |= {"name": name}
+    return {"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+QUOTA = [{"name": "cpu", "nominalQuota": 16}, {"name": "nvidia.com/gpu", "nominalQuota": 8, "borrowingLimit": 2}]
+GROUPS = [{"coveredResources": ["cpu", "nvidia.com/gpu"], "flavors": [{"name": "big", "resources": QUOTA}]}]
+SITE = "cluster:\n  groups:\n  - {name: n, hosts: 'n[1-2]', gpu: A100-40, gpus: 4, cpus: 16, memory_gb: 64}\n"
+SNAPSHOTS: dict[str, tuple[str, str]] = {
+    "squeue.txt": (
+        SITE,
+        "JOBID|USER|ACCOUNT|PARTITION|QOS|STATE|REASON|SUBMIT_TIME|START_TIME|TIME|TIME_LIMIT|NODES|CPUS|MIN_MEMORY|"
+        "TRES_PER_NODE|NODELIST|FEATURES|RESERVATION|DEPENDENCY\n"
+        "7|kim|bio|day|std|RUNNING|None|2026-05-04T08:00:00|2026-05-04T08:30:00|30:00|2:00:00|2|32|2G|gres/gpu:4|"
+        "n[1-2]|old||\n"
+        "8|lee|bio|day|std|PENDING|Resources|2026-05-04T08:40:00|N/A|0:00|1:00:00|1|4|2G|gres/gpu:2||old||\n"
+        "9|kim|geo|day|std|PENDING|Priority|2026-05-04T08:50:00|N/A|0:00|1:00:00|1|4|2G|gres/gpu:1||||singleton\n",
+    ),
+    "squeue.json": (SITE, (SAMPLES / "squeue" / "squeue.json").read_text(encoding="utf-8")),
+    "qstat.txt": (SITE, (SAMPLES / "qstat" / "qstat.txt").read_text(encoding="utf-8")),
+    "kueue.json": (
+        "",
+        json.dumps(
+            [
+                workload("bert", "vision", 8, 0, "big"),
+                workload("vit", "vision", 4, 20),
+                workload("tts", "speech", 6, 30),
+                kueue_object(
+                    "ClusterQueue", "vision", {"cohortName": "lab", "namespaceSelector": {}, "resourceGroups": GROUPS}
+                ),
+                kueue_object(
+                    "ClusterQueue", "speech", {"cohortName": "lab", "namespaceSelector": {}, "resourceGroups": GROUPS}
+                ),
+                kueue_object("LocalQueue", "vision", {"clusterQueue": "vision"}, namespace="lab"),
+                kueue_object("LocalQueue", "speech", {"clusterQueue": "speech"}, namespace="lab"),
+                kueue_object("ResourceFlavor", "big", {"nodeLabels": {"nvidia.com/gpu.product": "NVIDIA-H100-80GB"}}),
+            ]
+        ),
+    ),
+}
+"""Listings of queues, each with the configuration of its site, if it needs one."""
+
+
+@pytest.mark.parametrize("name", SNAPSHOTS)
+def test_every_text_field_of_every_queue_is_text_in_forecasts_and_explanations(name: str, tmp_path: Path) -> None:
+    site, listing = SNAPSHOTS[name]
+    state, config, page = tmp_path / name, tmp_path / "site.yaml", tmp_path / "page.html"
+    state.write_text(listing, encoding="utf-8")
+    config.write_text(site, encoding="utf-8")
+    words = ("--state", state, *(("--config", config) if site else ()), "--samples", 2)
+    assert told("eta", *words, "--json")[0] == 0
+    arrived, explained = set(), 0
+    for text in variants(state):
+        state.write_text(text, encoding="utf-8")
+        page.unlink(missing_ok=True)
+        if told("eta", *words, "--html", page)[0]:
+            continue
+        content = page.read_text(encoding="utf-8")
+        assert not [tag for tag in ("<img", "<b>", "<script>alert") if tag in content]
+        arrived.add(holds_hostile(content))
+        shown = CliRunner().invoke(app, [*map(str, ("eta", *words, "--json"))])
+        for job in json.loads(shown.stdout)["jobs"][:2]:
+            explained += told("why", *words, "--", job["job"])[0] == 0
+    assert True in arrived
+    assert explained
+
+
 def hostile_documents(schema: dict[str, Any], name: str) -> Iterator[Any]:
     """Yield small documents, each with the name at one place where the schema has a text of the user's own."""
     definitions = schema["$defs"]

@@ -21,6 +21,7 @@ from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from tempfile import mkdtemp
+from time import monotonic, sleep
 from typing import Any, get_type_hints
 from urllib.error import HTTPError
 from urllib.request import urlopen
@@ -29,7 +30,7 @@ from xml.etree import ElementTree
 import check_page
 import numpy as np
 import pytest
-from hostile import HOSTILE, assert_plain
+from hostile import BARE, HOSTILE, assert_plain
 from PIL import Image
 from typer.testing import CliRunner
 
@@ -249,28 +250,38 @@ def test_a_page_has_the_elements_that_it_has_with_harmless_names(made: dict[str,
     assert any(HOSTILE["HTML"] in word for word in hostile.words)
 
 
-@pytest.mark.family("web")
-def test_in_chromium_pages_run_no_code_of_names(made: dict[str, Path], tmp_path: Path) -> None:
+def look_at(browser: Any, address: str, server: str = "") -> Any:
+    """Draw a page. No name in it runs or loads anything. Return the page."""
+    shown, happened = browser.new_page(), []
+    shown.on("dialog", lambda dialog: happened.append(dialog.message) or dialog.dismiss())
+    shown.on("console", lambda message: happened.append(message.text))
+    shown.on("pageerror", lambda error: happened.append(str(error)))
+    shown.on("request", lambda request: happened.append(request.url))
+    shown.goto(address)
+    shown.wait_for_function("() => document.documentElement.dataset.drawn", timeout=30_000)
+    assert shown.locator("img").count() == 0
+    assert [url for url in happened if not url.startswith((address, server or address))] == []
+    assert shown.locator("[onmouseover], [onerror]").count() == 0
+    return shown
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
     if (program := check_page.chromium()) is None:
         pytest.skip("no Chromium, or no Playwright")
+    with check_page.browser_of(program) as browser:
+        yield browser
+
+
+@pytest.mark.family("web")
+def test_in_chromium_pages_run_no_code_of_names(made: dict[str, Path], browser: Any, tmp_path: Path) -> None:
     page(made["hostile"])
     root = tmp_path / HOSTILE["end of a script"].replace("/", "")
     shutil.copytree(made["hostile"].parent, root)
-    with check_page.browser_of(program) as browser, check_page.served(root) as server:
-        pages = [(made["hostile"].parent / "page.html").as_uri(), server, f"{server}runs/{made['hostile'].name}"]
-        pages.append(f"{server}compare?run={made['hostile'].name}")
-        for address in pages:
-            shown, happened = browser.new_page(), []
-            shown.on("dialog", lambda dialog: happened.append(dialog.message) or dialog.dismiss())  # noqa: B023
-            shown.on("console", lambda message: happened.append(message.text))  # noqa: B023
-            shown.on("pageerror", lambda error: happened.append(str(error)))  # noqa: B023
-            shown.on("request", lambda request: happened.append(request.url))  # noqa: B023
-            shown.goto(address)
-            shown.wait_for_function("() => document.documentElement.dataset.drawn", timeout=30_000)
-            assert shown.locator("img").count() == 0
-            assert [url for url in happened if not url.startswith((address, server))] == []
-            assert shown.locator("[onmouseover], [onerror]").count() == 0
-            shown.close()
+    look_at(browser, (made["hostile"].parent / "page.html").as_uri()).close()
+    with check_page.served(root) as server:
+        for path in ("", f"runs/{made['hostile'].name}", f"compare?run={made['hostile'].name}"):
+            look_at(browser, f"{server}{path}", server).close()
 
 
 @pytest.mark.family("web")
@@ -322,18 +333,89 @@ def queue_words(queues: dict[str, tuple[Path, Path]], what: str) -> tuple[object
     return "--state", queues[what][0], "--config", queues[what][1], "--policy", "fifo-fit", "--samples", "2"
 
 
+def planned(names: Mapping[str, str]) -> tuple[str, ...]:
+    """Words for the forecast of a job that nobody has submitted, with hostile names where a word may have them."""
+    own = {key: names[kind] for key, kind in (("user", "HTML"), ("account", "attribute"), ("qos", "LaTeX"))}
+    return "--job", ",".join(
+        (
+            "gpus=1",
+            "time_limit=50",
+            *(f"{key}={account_of(name) if key == 'account' else name}" for key, name in own.items()),
+        )
+    )
+
+
+@pytest.fixture(scope="module")
+def queue_pages(queues: dict[str, tuple[Path, Path]], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Pages of forecasts, with a row for a job that nobody has submitted."""
+    root, pages = tmp_path_factory.mktemp("pages"), {}
+    for what, names in (("hostile", HOSTILE), ("harmless", HARMLESS)):
+        pages[what] = root / f"{what}.html"
+        invoke("eta", *queue_words(queues, what), *planned(names), "--html", pages[what])
+    return pages
+
+
 @pytest.mark.family("forecast", "slurm", "web")
-def test_forecasts_of_a_queue_show_hostile_names_as_text(queues: dict[str, tuple[Path, Path]], tmp_path: Path) -> None:
-    pages = {}
-    for what in queues:
-        pages[what] = tmp_path / f"{what}.html"
-        invoke("eta", *queue_words(queues, what), "--html", pages[what])
-    hostile, harmless = (elements(pages[what].read_text()) for what in ("hostile", "harmless"))
+def test_forecasts_of_a_queue_show_hostile_names_as_text(
+    queues: dict[str, tuple[Path, Path]], queue_pages: dict[str, Path]
+) -> None:
+    hostile, harmless = (elements(queue_pages[what].read_text()) for what in ("hostile", "harmless"))
     assert hostile.counts.keys() <= {*harmless.counts, ("br",)}
     assert hostile.counts["script",] == harmless.counts["script",]
     assert any(HOSTILE["HTML"] in word for word in hostile.words)
-    forecast = json.loads(invoke("eta", *queue_words(queues, "hostile"), "--json"))
+    forecast = json.loads(invoke("eta", *queue_words(queues, "hostile"), *planned(HOSTILE), "--json"))
     assert {job["user"] for job in forecast["jobs"]} <= set(HOSTILE.values())
+
+
+@pytest.mark.family("forecast", "slurm", "web")
+def test_in_chromium_forecasts_run_no_code_of_names(
+    queues: dict[str, tuple[Path, Path]], queue_pages: dict[str, Path], browser: Any, tmp_path: Path
+) -> None:
+    look_at(browser, queue_pages["hostile"].as_uri()).close()
+    shutil.copy(queues["hostile"][0], tmp_path / "now.json")
+    words = ("serve", tmp_path, "--config", queues["hostile"][1], "--policy", "fifo-fit", "--samples", 2, "--port", 0)
+    command = [sys.executable, "-m", "dagsim", *map(str, words)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            server = process.stdout.readline().split(" ")[0]
+            until_s = monotonic() + 120
+            while monotonic() < until_s and not json.load(urlopen(f"{server}queue.json", timeout=60))["jobs"]:
+                urlopen(server, timeout=60).read()  # which asks for the forecast
+                sleep(0.2)
+            shown = look_at(browser, f"{server}runs/queue", server)
+            assert HOSTILE["HTML"] in shown.locator("body").inner_text()
+            shown.close()
+        finally:
+            process.terminate()
+
+
+@pytest.fixture(scope="module")
+def clouds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, Path]]:
+    """What ``whatif`` prints of machines on demand in a partition with a hostile name, and its page."""
+    answers = {}
+    for what, names in (("hostile", {"bare": BARE, **HOSTILE}), ("harmless", {"bare": "bare", **HARMLESS})):
+        root = tmp_path_factory.mktemp(f"{what}-cloud")
+        log, config = write_input(root / "input", names)
+        words = ("--cloud", f"8xT4:{names['bare']},boot=60,idle=60,price=2", "--policy", "sjf", "--out", root / "runs")
+        told = invoke("whatif", "--trace", log, "--config", config, *words)
+        (run,) = (root / "runs").iterdir()
+        answers[what] = told, run / "report.html"
+    return answers
+
+
+@pytest.mark.family("capacity", "web")
+def test_an_estimate_of_machines_on_demand_shows_hostile_names_as_text(clouds: dict[str, tuple[str, Path]]) -> None:
+    hostile, harmless = (elements(clouds[what][1].read_text()) for what in ("hostile", "harmless"))
+    for counted in (hostile, harmless):
+        del counted.counts[("br",)]
+    assert hostile.counts == harmless.counts
+    assert any(BARE.replace("\x1b", "") in word or "x[/b]" in word for word in hostile.words)
+
+
+@pytest.mark.family("capacity", "web")
+def test_in_chromium_an_estimate_runs_no_code_of_names(clouds: dict[str, tuple[str, Path]], browser: Any) -> None:
+    look_at(browser, clouds["hostile"][1].as_uri()).close()
 
 
 @pytest.mark.family("forecast", "slurm")

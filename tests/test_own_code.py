@@ -19,7 +19,7 @@ from dagsim.experiment.provenance import provenance
 from dagsim.experiment.store import Store
 from dagsim.families.learning.algorithms import shipped_agent
 from dagsim.families.learning.checkpoint import Checkpoint, read_plain, write_plain
-from dagsim.own_code import Allowed, allow, attribute, source_file, source_sha256
+from dagsim.own_code import Allowed, allow, attribute, own_names, source_file, source_sha256
 from dagsim.sections import Foreign
 from dagsim.systems import system_named
 from dagsim.systems.cluster.policies import POLICIES
@@ -390,3 +390,18 @@ def test_a_module_of_the_same_name_from_another_folder_is_not_taken_for_it(
     monkeypatch.delitem(sys.modules, "evil_net")
     monkeypatch.syspath_prepend(str(folder / "other"))
     assert "kind: evil_net:Slow" in dump_config(load_config(None, ["network.kind=evil_net:Slow"]))
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("mine:Fifo", ["mine:Fifo"]),
+        ("'lab/my-own.py:Fifo[k=3]', x", ["lab/my-own.py:Fifo"]),
+        ("[a.b:c.d,e:f]", ["a.b:c.d", "e:f"]),
+        ("my-own:Fifo 2x:y :z 10:20", ["own:Fifo", "x:y"]),
+        ("a:b-c:d", ["a:b", "c:d"]),
+        ("x" * 3_000_000 + "-:y", []),  # which takes for ever if each of its signs is tried as the first of a name
+    ],
+)
+def test_names_of_code_in_a_text(text: str, names: list[str]) -> None:
+    assert own_names(text) == names

@@ -4,19 +4,26 @@ difference, and a sixth one is.
 
 from __future__ import annotations
 
+import gzip
 import json
+import re
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from math import inf, nextafter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import make_pages
 import numpy as np
 import pytest
 from pinning import Digits, as_recorded, plain
+from typer.testing import CliRunner
 
+from dagsim.cli import app
 from dagsim.families.benchmark.bench import check_file, read_entry
-from dagsim.model.arithmetic import differences
+from dagsim.metrics.standings import standings
+from dagsim.model.arithmetic import differences, rounded
 
 ROOT = Path(__file__).parents[1]
 ENTRIES = sorted((ROOT / "results" / "bench").glob("*.json"))
@@ -88,6 +95,96 @@ def test_an_entry_with_another_sixth_digit_does_not(path: Path) -> None:
     runs = [place for place in floats({"tasks": content["tasks"]}) if place[1] == "batch" and place[-1] in judged]
     for place in runs[:8]:
         assert any("follow" in finding for finding in check_file(with_sixth_digit(content, place))), place
+
+
+FROM_RESULTS = (
+    *("agents", "ablations", "alibaba", "batch", "cirrus", "coverage", "forecast-costs", "forecasts", "gains", "grid"),
+    *("heuristics", "peers", "periods", "plans", "policies", "ramp", "rules", "sample", "site", "speeds", "synthetic"),
+    *("tpch", "trained", "trainings", "transfer"),
+)
+"""Tables that are made of numbers in shipped files, beside that of the entries."""
+
+
+def in_cell(text: str, towards: float) -> str:
+    """The text of a cell with another last digit, if it is a number with a fraction."""
+    is_number = re.fullmatch(r"-?\d+\.\d+(e[+-]?\d+)?", text) and float(text)
+    return repr(nextafter(float(text), towards)) if is_number else text
+
+
+@pytest.mark.parametrize("towards", [inf, -inf])
+@pytest.mark.parametrize("table", FROM_RESULTS)
+def test_a_published_table_is_the_same_with_other_last_digits(
+    table: str, towards: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def made() -> list[str]:
+        for cached in (make_pages.decima_rows, make_pages.agents):
+            cached.cache_clear()
+        return list(make_pages.TABLES[table]())
+
+    published, read_json, read_rows = made(), make_pages.read_json, make_pages.read_rows
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            make_pages, "read_json", lambda file: changed(read_json(file), lambda value: nextafter(value, towards))
+        )
+        patch.setattr(
+            make_pages,
+            "read_rows",
+            lambda file: [{key: in_cell(text, towards) for key, text in row.items()} for row in read_rows(file)],
+        )
+        assert made() == published
+    made()  # caches what is shipped again
+
+
+def with_other_digits(path: Path, towards: float) -> None:
+    """Change every number with a fraction in a file of results."""
+    zipped = path.suffix == ".gz"
+    text = gzip.decompress(path.read_bytes()).decode() if zipped else path.read_text(encoding="utf-8")
+    if path.suffix in (".json", ".jsonl"):
+        whole = [json.loads(line) for line in (text.splitlines() if path.suffix == ".jsonl" else [text])]
+        text = "".join(json.dumps(changed(one, lambda value: nextafter(value, towards))) + "\n" for one in whole)
+    else:
+        text = "\n".join(",".join(in_cell(cell, towards) for cell in row.split(",")) for row in text.split("\n"))
+    path.write_bytes(gzip.compress(text.encode()) if zipped else text.encode())
+
+
+@pytest.mark.parametrize("towards", [inf, -inf])
+def test_nothing_complains_of_a_run_folder_with_other_last_digits(towards: float, tmp_path: Path) -> None:
+    def told(*words: object) -> str:
+        ended = CliRunner().invoke(app, [str(word) for word in words])
+        assert ended.exit_code == 0, (words, ended.output)
+        return ended.output
+
+    small = ("--set", "workload.count=12", "--no-plots", "--out", tmp_path)
+    told("baseline", "--policy", "sjf", "--policy", "heft", "--policy", "fifo", "--seeds", 3, *small)
+    (run,) = (path for path in tmp_path.iterdir() if path.is_dir())
+    looks = [("compare", run), ("why", run, "#1"), ("report", run, "-o", tmp_path / "page.html")]
+    before = [told(*words) for words in looks]
+    stored = [path for path in run.rglob("*") if path.suffixes[-1:] in ([".json"], [".jsonl"]) or ".csv" in path.name]
+    assert len(stored) >= 5
+    for path in stored:
+        with_other_digits(path, towards)
+    assert [told(*words) for words in looks] == before
+    again = tmp_path / "again"
+    told("eval", "--config", run, "--policy", "sjf", "--no-plots", "--out", again)
+    both = told("compare", run, *again.iterdir(), "--reference", f"sjf @ {run.name}")
+    assert f"= sjf @ {next(again.iterdir()).name[:9]}" in both
+    assert "warning" not in both
+
+
+@pytest.mark.parametrize(("value", "key"), [(1 / 3, 0.333333333), (-5875.5, -5875.5), (2e-300, 2e-300)])
+def test_rounded_numbers_are_equal_if_they_differ_in_rounding_only(value: float, key: float) -> None:
+    assert rounded(value) == rounded(nextafter(value, inf)) == rounded(nextafter(value, -inf)) == key
+    assert rounded(value * (1 + 1e-7)) != key
+    assert (rounded(inf), rounded(0.0)) == (inf, 0.0)
+
+
+def test_policies_whose_scores_differ_in_the_last_digit_keep_their_order() -> None:
+    lines = [
+        SimpleNamespace(policy=policy, seed=seed, metrics={"jct_s.mean": value})
+        for policy, value in (("late", nextafter(0.3, 1)), ("same", 0.3), ("early", nextafter(0.3, 0)))
+        for seed in (1, 2)
+    ]
+    assert [standing.policy for standing in standings(lines, "jct_s.mean", "same")] == ["late", "same", "early"]
 
 
 @pytest.mark.parametrize("value", [0, 7, -3, True, "0.25", None])

@@ -23,7 +23,7 @@ from dagsim.cli.options import READ_KEYS, refuse_several
 from dagsim.errors import DagsimError, InputError
 from dagsim.family import refuse_missing
 from dagsim.own_code import Allowed, allow
-from dagsim.processes import Stops, exit_code, steady_streams
+from dagsim.processes import OutputError, Stops, exit_code, steady_streams
 from dagsim.registry import nearest
 from dagsim.text import is_text, on_one_line
 
@@ -281,7 +281,9 @@ def _guarded() -> Iterator[None]:
             sys.stdout.flush()
     except DagsimError as error:
         raise _ended(error, error.args, 2 if isinstance(error, InputError) else 1) from None
-    except BrokenPipeError as error:
+    except OutputError as error:
+        if not error.unread:
+            raise _ended(error, str(error), 1) from None
         # The reader closed the pipe, but the user should still learn where the results are.
         _tell_notes(error)
         raise typer.Exit(_UNREAD) from None

@@ -15,7 +15,7 @@ from dagsim.errors import InputError
 from dagsim.metrics.columns import Floats
 from dagsim.metrics.intervals import largest_job, ratio_of_means, samples_needed, standard_deviation, t_quantile
 from dagsim.metrics.paired import ENOUGH_SEEDS, Paired, Row, Verdict, compared, paired, verdict, words
-from dagsim.model.arithmetic import ordered_sum
+from dagsim.model.arithmetic import ordered_sum, rounded
 from dagsim.registry import nearest
 
 METHOD = "geometric mean of per-seed ratios, Student's t on their logs, Holm over the table"
@@ -297,7 +297,11 @@ def _rows(
 def _ordered(values: Mapping[str, Floats], *, lower: bool) -> list[str]:
     finite = {policy: mine for policy, mine in values.items() if np.all(np.isfinite(mine))}
     positive = all(np.all(mine > 0) for mine in finite.values())
-    score = {policy: float((np.log(mine) if positive else mine).mean()) for policy, mine in finite.items()}
+    # Equal scores keep the order of the policies, on any processor. A difference of logarithms is a relative one.
+    score = {
+        policy: round(float(np.log(mine).mean()), 9) if positive else rounded(float(mine.mean()))
+        for policy, mine in finite.items()
+    }
     ranked = sorted(finite, key=lambda policy: score[policy] if lower else -score[policy])
     return ranked + [policy for policy in values if policy not in finite]
 

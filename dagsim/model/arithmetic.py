@@ -31,6 +31,13 @@ COMPUTED = 1e-9
 """Relative difference within which computed numbers are equal."""
 
 
+def rounded(value: float) -> float:
+    """Return a computed number as a key for rankings and limits, with as many digits as are the same on
+    every processor (``COMPUTED``). Numbers that differ only in rounding become equal.
+    """
+    return float(f"{value:.9g}")
+
+
 def differences(value: Any, other: Any, place: str = "") -> Iterator[tuple[str, Any, Any]]:
     """Compare two values, one of which was computed on another machine. They may consist of
     mappings, sequences, strings and numbers. Yield the position of each difference

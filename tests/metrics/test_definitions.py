@@ -129,8 +129,9 @@ class Second:
         source: list[Job],
         end_s: float,
         outages: Sequence[tuple[int, float, float]] = OUTAGES,
+        unfinished: str = "refuse",
     ) -> None:
-        self.jobs, self.end_s = jobs, end_s
+        self.jobs, self.end_s, self.unfinished = jobs, end_s, unfinished
         self.first_s = min(float(job["arrival_s"]) for job in jobs)
         self.horizon_s = end_s - self.first_s
         self.rows = [row | {"end": float(row["end_s"] or end_s)} for row in tasks]
@@ -167,11 +168,21 @@ class Second:
         """When the job left the system; the end of the log if it is in it then."""
         return float(job["completed_s"] or self.end_s)
 
+    def counted(self, jobs: list[dict[str, str]]) -> list[dict[str, str]]:
+        """The jobs whose times are counted; none if such a time is not known."""
+        accepted = [job for job in jobs if job["status"] != "rejected"]
+        done = [job for job in accepted if job["status"] == "completed"]
+        return {"refuse": done if done == accepted else [], "horizon": accepted, "drop": done}[self.unfinished]
+
     def jct(self, job: dict[str, str]) -> float:
-        return float(job["completed_s"]) - float(job["arrival_s"])
+        """An unfinished job that is counted ends with the log."""
+        return self.left_s(job) - float(job["arrival_s"])
 
     def wait(self, job: dict[str, str]) -> float:
-        return min(start_s for start_s, _ in self.runs_of[job["job"]]) - float(job["arrival_s"])
+        """A job that never ran waited until it left."""
+        return min([start_s for start_s, _ in self.runs_of[job["job"]]], default=self.left_s(job)) - float(
+            job["arrival_s"]
+        )
 
     def running(self, job: dict[str, str]) -> float:
         """Length of the union of its runs."""
@@ -213,7 +224,7 @@ class Second:
 
     def rho(self, job: dict[str, str]) -> float:
         """JCT over the time on 1/N of the cluster, N the mean number of jobs in the system meanwhile."""
-        begin, end = float(job["arrival_s"]), float(job["completed_s"])
+        begin, end = float(job["arrival_s"]), self.left_s(job)
         if end == begin:
             return 1.0
         together = sum(
@@ -335,8 +346,9 @@ class Second:
         raise KeyError(key)
 
     def spread(self, of: str, part: str, jobs: list[dict[str, str]]) -> float:
-        """Mean or percentile of a metric over accepted jobs."""
-        if not jobs or any(job["status"] == "unfinished" for job in jobs):
+        """Mean or percentile of a metric over the jobs that are counted."""
+        jobs = self.counted(jobs)
+        if not jobs:
             return math.nan
         values = sorted(
             getattr(self, {"jct_s": "jct", "wait_s": "wait", "queueing_s": "queueing"}.get(of, of))(job) for job in jobs
@@ -355,7 +367,7 @@ class Second:
         """The metric of this name, by its definition."""
         jobs, done, accepted, open_ = self.jobs, self.done, self.accepted, self.open
         reasons = [job["reason"] for job in jobs if job["status"] == "rejected"]
-        complete = done and not open_
+        counted = self.counted(jobs)
         pieces = self.queue()
         time = sum(length for length, _ in pieces)
         outcomes = {row["run"]: row["outcome"] for row in self.rows}
@@ -363,7 +375,7 @@ class Second:
         killed = ("time_limit", "cancelled")
         match key.split("."):
             case ["unfinished"]:
-                return "refuse"
+                return self.unfinished
             case ["jobs_arrived"]:
                 return len(jobs)
             case ["jobs_completed"]:
@@ -378,21 +390,15 @@ class Second:
                 started = [job for job in open_ if self.runs_of[job["job"]]]
                 return (sum(reason not in killed for reason in reasons) + len(started)) / len(jobs)
             case ["weighted_jct_s"]:
-                weights = [float(job["weight"]) for job in accepted]
-                return (
-                    sum(w * self.jct(job) for w, job in zip(weights, accepted, strict=True)) / sum(weights)
-                    if complete
-                    else None
-                )
+                weights = [float(job["weight"]) for job in counted]
+                weighed = sum(w * self.jct(job) for w, job in zip(weights, counted, strict=True))
+                return weighed / sum(weights) if counted else None
             case ["area_weighted_jct_s"]:
-                return (
-                    sum(self.area(job) * self.jct(job) for job in accepted) / sum(map(self.area, accepted))
-                    if complete
-                    else None
-                )
+                weighed = sum(self.area(job) * self.jct(job) for job in counted)
+                return weighed / sum(map(self.area, counted)) if counted else None
             case ["makespan_s"]:
-                first_s = min(float(job["arrival_s"]) for job in accepted)
-                return max(map(self.left_s, done)) - first_s if complete else None
+                first_s = min([float(job["arrival_s"]) for job in counted], default=0.0)
+                return max(map(self.left_s, counted)) - first_s if counted else None
             case ["horizon_s"]:
                 return self.horizon_s
             case ["throughput_per_h"]:
@@ -442,7 +448,7 @@ class Second:
             case ["energy_idle_kwh"]:
                 return sum(idle for _, idle in kwh)
             case ["joules_per_job"]:
-                return sum(map(sum, kwh)) * 3.6e6 / len(done) if complete else None
+                return sum(map(sum, kwh)) * 3.6e6 / len(done) if counted and done else None
             case ["jain_fairness_index"]:
                 by_tenant = [
                     self.held(
@@ -456,9 +462,9 @@ class Second:
                 ]
                 return sum(by_tenant) ** 2 / (len(by_tenant) * sum(x * x for x in by_tenant))
             case ["max_ftf"]:
-                return max(map(self.rho, accepted)) if complete else None
+                return max(map(self.rho, counted)) if counted else None
             case ["unfair_job_fraction"]:
-                return sum(self.rho(job) > 1 + 1e-9 for job in accepted) / len(accepted) if complete else None
+                return sum(self.rho(job) > 1 + 1e-9 for job in counted) / len(counted) if counted else None
             case ["deadline_hit_rate"]:
                 due = [job for job in jobs if job["deadline_s"]]
                 known = [job for job in due if job["status"] != "unfinished" or float(job["deadline_s"]) < self.end_s]
@@ -551,8 +557,9 @@ def test_every_metric_of_a_run_folder_is_what_its_definition_says(tmp_path, monk
     assert metrics["rejected_too_large"] == metrics["rejected_no_such_gpu"] == 1
 
 
-@pytest.mark.parametrize("until_s", [100.0, 155.0, 230.0])
-def test_every_metric_of_a_run_that_was_cut_off_is_what_its_definition_says(tmp_path, until_s) -> None:
+@pytest.mark.parametrize("unfinished", ["refuse", "horizon", "drop"])
+@pytest.mark.parametrize("until_s", [40.0, 100.0, 155.0, 230.0])
+def test_every_metric_of_a_run_that_was_cut_off_is_what_its_definition_says(tmp_path, until_s, unfinished) -> None:
     (tmp_path / "outages.csv").write_text("node,start_s,end_s\n" + "".join(f"{a},{b},{c}\n" for a, b, c in OUTAGES))
     types = {name: gpu_type(name) for name in GPUS}
     nodes = [Node(name, types.get(TYPE.get(name, "")), gpus, 32, 256) for name, gpus in NODES.items()]
@@ -560,9 +567,9 @@ def test_every_metric_of_a_run_that_was_cut_off_is_what_its_definition_says(tmp_
     kernel = ClusterKernel(Cluster(tuple(nodes)), jobs, Models(failures=(FailureLog(str(tmp_path / "outages.csv")),)))
     schedule = kernel.run(POLICIES.create("las"), until_s)
     tables = [list(csv.DictReader(to_csv(table(schedule)).splitlines())) for table in (jobs_table, runs_table)]
-    metrics = summarize(schedule).to_dict()
+    metrics = summarize(schedule, unfinished=unfinished).to_dict()
     assert metrics["jobs_unfinished"] > 3
-    assert differing(Second(*tables, jobs, until_s), metrics, (0.0, 0)) == []
+    assert differing(Second(*tables, jobs, until_s, unfinished=unfinished), metrics, (0.0, 0)) == []
 
 
 def test_every_metric_of_a_cluster_whose_nodes_are_powered_on_demand_is_what_its_definition_says(

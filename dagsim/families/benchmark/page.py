@@ -9,7 +9,7 @@ from typing import Any
 from dagsim.families.benchmark.bench import scored
 from dagsim.families.web.charts import element, table
 from dagsim.families.web.document import document
-from dagsim.model.arithmetic import ordered_sum
+from dagsim.model.arithmetic import ordered_sum, rounded
 from dagsim.report.grid import Grid, factor, interval, number
 
 _SLACK_S = 60.0
@@ -42,8 +42,8 @@ def _ratio(facts: Mapping[str, Any]) -> tuple[str, str]:
     return factor(_value(facts["ratio"])), interval(_value(facts["low"]), _value(facts["high"]), factor)
 
 
-def _value(value: float | None) -> float:
-    return nan if value is None else value
+def _value(value: float | None, missing: float = nan) -> float:
+    return missing if value is None else value
 
 
 def _division(content: Mapping[str, Any]) -> str:
@@ -65,7 +65,7 @@ def leaderboards(entries: Sequence[Mapping[str, Any]]) -> list[Grid]:
     several = len({division for division, _ in groups}) < len(groups)
     grids = []
     for (division, tasks), members in sorted(groups.items(), key=lambda item: (-len(item[0][1]), item[0])):
-        ordered = sorted(members, key=lambda entry: inf if entry["score"]["ratio"] is None else entry["score"]["ratio"])
+        ordered = sorted(members, key=lambda entry: rounded(_value(entry["score"]["ratio"], missing=inf)))
         heads = ("entry", "ratio", "95% interval", "p95 wait", "rho", "utilisation", "us", "verdict")
         title = f"{division} ({', '.join(tasks)})" if several else division
         grids.append(Grid(title, heads, [_row(entry) for entry in ordered], _NOTES, texts=(0, 7)))
@@ -79,7 +79,8 @@ def _by_task(title: str, tasks: Sequence[str], entries: Sequence[Mapping[str, An
     rows = []
     for task in tasks:
         ranked = [(_value(entry["scores"][task]["ratio"]), entry["entry"]) for entry in entries]
-        best, name = min((pair for pair in ranked if pair[0] == pair[0]), default=(nan, "-"))
+        valued = (pair for pair in ranked if pair[0] == pair[0])
+        best, name = min(valued, key=lambda pair: (rounded(pair[0]), pair[1]), default=(nan, "-"))
         bounds = [entry["scores"][task]["bound"] for entry in entries if entry["scores"][task]["bound"] is not None]
         reference = entries[0]["tasks"][task]["reference"]
         rows.append((task, reference, factor(max(bounds, default=nan)), factor(best), name))

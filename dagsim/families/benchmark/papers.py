@@ -48,7 +48,7 @@ class PaperFigure(NamedTuple):
     @property
     def holds(self) -> bool:
         """True if the difference is allowed."""
-        return abs(self.difference) <= max(self.tolerance, 1e-9 * abs(self.published))
+        return abs(self.difference) <= self.tolerance + 1e-9 * abs(self.published)
 
 
 @dataclass(frozen=True, slots=True)

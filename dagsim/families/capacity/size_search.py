@@ -20,6 +20,7 @@ from dagsim.families.capacity.whatif import SECONDS, TODAY, Beginning, Fit, Tria
 from dagsim.metrics import glossary
 from dagsim.metrics.series import Period
 from dagsim.metrics.standings import lower_is_better
+from dagsim.model.arithmetic import rounded
 from dagsim.model.gpu import GPU_TYPES, canonical, gpu_type
 from dagsim.registry import nearest
 from dagsim.systems.cluster.section import ClusterSection
@@ -120,7 +121,8 @@ class Target:
 
     def holds(self, value: float) -> bool:
         """Return True if a value lies on the right side of the bound."""
-        return value > self.bound if self.above else value < self.bound
+        value, bound = rounded(value), rounded(self.bound)
+        return value > bound if self.above else value < bound
 
     def is_sure_of(self, value: Period) -> bool:
         """Return True if the interval of a value lies on the right side of the bound."""
@@ -194,7 +196,7 @@ class Size:
     gpus: int
     cost: float
     """The quantity that the search minimises: the price per month, or the number of GPUs if there
-    are no prices."""
+    are no prices. It is ``rounded``, because equal costs must be equal."""
     met: Met
 
 
@@ -221,7 +223,8 @@ class SizeSearch:
         meeting = [size for size in self.tried.values() if size.met.meets and size.cost <= self.budget]
         if isfinite(self.budget):
             sign = -1 if self.above else 1
-            return min(meeting, key=lambda size: (sign * size.met.value.value, size.cost, size.gpus), default=None)
+            values = {size.nodes: rounded(sign * size.met.value.value) for size in meeting}
+            return min(meeting, key=lambda size: (values[size.nodes], size.cost, size.gpus, size.nodes), default=None)
         return min(meeting, key=lambda size: (size.cost, size.gpus, size.nodes), default=None)
 
 
@@ -354,7 +357,7 @@ def least_size(
         return replace(target.of(trial, first.lost), power=prices.power_a_month(trial.mean_kw))
 
     now_met, nodes = met_by(first), sum(group.count for group in cluster.groups)
-    now = Size((nodes,), cluster, gpus_of(cluster), _price(cluster, prices) + now_met.power, now_met)
+    now = Size((nodes,), cluster, gpus_of(cluster), rounded(_price(cluster, prices) + now_met.power), now_met)
     most = 4 * max(now.gpus, 1) if most_gpus is None else most_gpus
 
     def tried(label: str, other: ClusterSection) -> Met:
@@ -367,6 +370,7 @@ def least_size(
 
     search = _Search(cluster, tuple(types), most, prices, tried)
     if budget is not None:
+        budget = rounded(budget)
         search.progress.budget, search.progress.above = budget, target.first.above
         search.within(budget)
     elif not types:
@@ -528,7 +532,7 @@ class _Search:
         if cluster is None:
             return 0.0
         met = self.trial(self._label(nodes), cluster)
-        cost = self._cost(nodes) + met.power
+        cost = rounded(self._cost(nodes) + met.power)
         self.progress.tried[nodes] = Size(nodes, cluster, gpus_of(cluster), cost, met)
         return cost
 
@@ -548,7 +552,7 @@ class _Search:
 
     def _cost(self, nodes: tuple[int, ...]) -> float:
         cluster = self._cluster(nodes)
-        return 0.0 if cluster is None else _price(cluster, self.prices)
+        return 0.0 if cluster is None else rounded(_price(cluster, self.prices))
 
     def _best_cost(self) -> float:
         best = self.progress.best

@@ -140,15 +140,19 @@ def kueue_workload_object(
         priority = (priorities or {}).get(text_in(spec, "priorityClassName"), 0.0)
     namespace = text_in(manifest, "metadata", "namespace")
     queue = text_in(spec, "queueName")
+    pod_sets = tuple([_pod_set(where, one) for one in list_in(spec, "podSets")])
+    requests = {pod_set.name: pod_set.requests for pod_set in pod_sets}
     return Workload(
         name,
         f"{namespace}/{queue}" if namespace else queue,
         _number(where, "priority", priority),
         _moment(where, object_in(manifest, "metadata").get("creationTimestamp")),
         text_in(manifest, "metadata", "uid"),
-        tuple([_pod_set(where, one) for one in list_in(spec, "podSets")]),
+        pod_sets,
         text_in(admission, "clusterQueue"),
-        tuple([_assignment(where, one) for one in list_in(admission, "podSetAssignments")]) if admission else (),
+        tuple([_assignment(where, one, requests) for one in list_in(admission, "podSetAssignments")])
+        if admission
+        else (),
         None if reserved is None else _moment(where, reserved.get("lastTransitionTime")),
         "Evicted" in conditions,
     )
@@ -252,23 +256,21 @@ def _groups(owner: str, spec: Mapping[str, Any]) -> tuple[ResourceGroup, ...]:
         ]
         return ResourceQuota(nominal or 0.0, *limits)
 
-    return tuple(
-        [
-            ResourceGroup(
-                tuple(
-                    [
-                        FlavorQuotas(
-                            text_in(flavor, "name"),
-                            {text_in(one, "name"): quota(object_in(one)) for one in list_in(flavor, "resources")},
-                        )
-                        for flavor in list_in(group, "flavors")
-                    ]
-                ),
-                tuple([name for name in list_in(group, "coveredResources") if isinstance(name, str)]),
-            )
-            for group in list_in(spec, "resourceGroups")
-        ]
-    )
+    def group(manifest: Any) -> ResourceGroup:
+        covered = tuple([name for name in list_in(manifest, "coveredResources") if isinstance(name, str)])
+        flavors = []
+        for flavor in list_in(manifest, "flavors"):
+            name = text_in(flavor, "name")
+            quotas = {text_in(one, "name"): quota(object_in(one)) for one in list_in(flavor, "resources")}
+            if missing := [resource for resource in covered if resource not in quotas]:
+                raise TraceError(
+                    f"{owner}: the flavor {name!r} has no quota for {missing[0]!r}, which coveredResources names; "
+                    "add it to the flavor's resources"
+                )
+            flavors.append(FlavorQuotas(name, quotas))
+        return ResourceGroup(tuple(flavors), covered)
+
+    return tuple([group(manifest) for manifest in list_in(spec, "resourceGroups")])
 
 
 def _fair_sharing(configuration: Mapping[str, Any]) -> tuple[Any, ...] | None:
@@ -329,13 +331,21 @@ def _topology_request(where: str, manifest: Mapping[str, Any]) -> TopologyReques
     )
 
 
-def _assignment(where: str, manifest: Any) -> PodSetAssignment:
-    usage, placed = object_in(manifest, "resourceUsage"), object_in(manifest).get("topologyAssignment")
+def _assignment(where: str, manifest: Any, requests: Mapping[str, Mapping[str, float]]) -> PodSetAssignment:
+    """Read an assignment. ``resourceUsage`` is optional: a resource that it lacks is used as the pods request it."""
+    placed, name = object_in(manifest).get("topologyAssignment"), text_in(manifest, "name") or "main"
+    flavors = {resource: str(flavor) for resource, flavor in object_in(manifest, "flavors").items()}
+    count = _whole(where, "count", object_in(manifest).get("count", 1))
+    of_pod = {"pods": 1.0, **requests.get(name, {})}
+    usage = {resource: of_pod.get(resource, 0.0) * count for resource in flavors}
+    usage |= {
+        resource: _amount(where, resource, amount) for resource, amount in object_in(manifest, "resourceUsage").items()
+    }
     return PodSetAssignment(
-        text_in(manifest, "name") or "main",
-        {resource: str(flavor) for resource, flavor in object_in(manifest, "flavors").items()},
-        {resource: _amount(where, resource, amount) for resource, amount in usage.items()},
-        _whole(where, "count", object_in(manifest).get("count", 1)),
+        name,
+        flavors,
+        usage,
+        count,
         None if not isinstance(placed, dict) else tuple(_domains(where, placed)),
     )
 

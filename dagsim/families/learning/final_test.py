@@ -28,6 +28,7 @@ from dagsim.experiment.store import Store
 from dagsim.experiment.tune import TUNABLE, candidates
 from dagsim.files import write_text
 from dagsim.metrics import summarize
+from dagsim.model.arithmetic import rounded
 from dagsim.systems.seam import Scenario
 
 _FIRST = 10
@@ -100,7 +101,9 @@ def best_heuristic(trials: PolicyRuns, seeds: Sequence[int]) -> tuple[str, list[
     specs: Sequence[str] = contenders(scenario_of(trials.config))
     for most, chosen in ((_FINAL, seeds[:_FIRST]), (1, seeds)):
         runs = trials.run("reference", {spec: spec for spec in specs}, chosen)
-        merits = {spec: _mean_merit(trials.config, [run for run in runs if run.policy == spec]) for spec in specs}
+        merits = {
+            spec: rounded(_mean_merit(trials.config, [run for run in runs if run.policy == spec])) for spec in specs
+        }
         specs = sorted(specs, key=lambda spec: merits[spec])[:most]
     return specs[0], [run for run in runs if run.policy == specs[0]]
 

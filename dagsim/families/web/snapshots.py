@@ -15,6 +15,7 @@ from time import monotonic, time
 from typing import Any, NamedTuple, TypeAlias
 
 from dagsim import services
+from dagsim.errors import InputError
 from dagsim.families.web.watching import Figures, Journal, Source, Watched
 from dagsim.processes import end_with_parent, kill_workers, starting
 
@@ -80,7 +81,7 @@ class Snapshots:
         self._root = root
         self.journal, self.source = journal, source
         """The record of forecasts and their truth, and the writer of snapshots, if the queue is watched."""
-        self._every_s, self._asked_s, self._slow = every_s, 0.0, ""
+        self._every_s, self._asked_s, self._unrecorded = every_s, 0.0, ""
         self._closing = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="watch", daemon=True)
         self._settings = settings
@@ -102,12 +103,12 @@ class Snapshots:
         pause_s = 0.0
         while not self._closing.wait(pause_s):
             self.look()
-            pause_s = _LOOK_S if self._pending is None else _WAIT_S
+            pause_s = _LOOK_S if self._pending is None or self._unrecorded else _WAIT_S
 
     @property
     def problem(self) -> str:
         """Description of the last problem; empty if there is none."""
-        return (self.source.error if self.source is not None else "") or self.latest.error or self._slow
+        return (self.source.error if self.source is not None else "") or self.latest.error or self._unrecorded
 
     @property
     def policy(self) -> str:
@@ -127,10 +128,15 @@ class Snapshots:
                     answer = self._pending.result()
                 except BrokenProcessPool:
                     self._pool, answer = None, Forecasted("", "", "", "the process that forecasts was killed")
-                self._pending = None
                 self.latest = answer if answer.page else self.latest._replace(error=answer.error)
+                try:
+                    self._note(answer)
+                except InputError as error:
+                    # The forecast stays pending, so that it is recorded as soon as the disk allows.
+                    self._unrecorded = f"the last forecast is not recorded yet: {error}"
+                    return
+                self._pending, self._unrecorded = None, ""
                 self.made += 1
-                self._note(answer)
             newest = self._next()
             if newest is None:
                 if not self.latest.page and not (watched and self._asked):
@@ -162,10 +168,9 @@ class Snapshots:
         if self._pool is None or monotonic() - self._asked_s <= self._every_s:
             return
         kill_workers(self._pool)
-        self._pool = self._pending = None
-        self._slow = f"a forecast took longer than {self._every_s:g} s and was ended: its snapshot was skipped"
-        if self.journal is not None:
-            self.journal.skip(time(), self._slow, self._name)
+        self._pool, self._pending = None, Future()
+        late = f"a forecast took longer than {self._every_s:g} s and was ended: its snapshot was skipped"
+        self._pending.set_result(Forecasted("", "", "", late))
 
     def _note(self, answer: Forecasted) -> None:
         """Keep a forecast, and the starts recorded in its snapshot."""
@@ -174,7 +179,6 @@ class Snapshots:
         if answer.error:
             self.journal.skip(time(), answer.error, self._name)
         else:
-            self._slow = ""
             self.journal.seen(answer.t, list(answer.rows), answer.running, self._name)
 
     @property
@@ -210,3 +214,5 @@ class Snapshots:
             self.source.stop()
         if self._pool is not None:
             kill_workers(self._pool)
+        if self._watcher.is_alive():
+            self._watcher.join(1.0)  # what it writes at this moment is written

@@ -204,3 +204,31 @@ def test_only_flavors_without_a_topology_get_a_label_of_their_own() -> None:
     assert made["racks"]["nodeLabels"] == {"pool": "q"}
     assert "topologyName" not in made["plain"]
     assert "plain" in made["plain"]["nodeLabels"].values()
+
+
+@pytest.mark.parametrize("stated", [{}, {"resourceUsage": {"cpu": "9"}}])
+def test_resources_without_a_stated_usage_are_used_as_the_pods_request_them(stated: dict[str, Any]) -> None:
+    requests = {"cpu": "500m", "nvidia.com/gpu": "2"}
+    template = {"spec": {"containers": [{"resources": {"requests": requests}}]}}
+    flavors = dict.fromkeys((*requests, "pods"), "big")
+    manifest = {
+        "metadata": {"name": "w", "creationTimestamp": "2026-05-04T08:00:00Z"},
+        "spec": {"queueName": "q", "podSets": [{"name": "main", "count": 4, "template": template}]},
+        "status": {"admission": {"podSetAssignments": [{"name": "main", "flavors": flavors, "count": 3, **stated}]}},
+    }
+    workload = kueue_workload_object(manifest)
+    assert workload is not None
+    cpus = 9.0 if stated else 1.5
+    assert workload.assignments[0].usage == {"cpu": cpus, "nvidia.com/gpu": 6.0, "pods": 3.0}
+
+
+def test_a_flavor_without_a_quota_for_a_covered_resource_is_refused() -> None:
+    groups = [
+        {
+            "coveredResources": ["cpu", "memory"],
+            "flavors": [{"name": "big", "resources": [{"name": "cpu", "nominalQuota": 4}]}],
+        }
+    ]
+    queue = {"kind": "ClusterQueue", "metadata": {"name": "q"}, "spec": {"resourceGroups": groups}}
+    with pytest.raises(TraceError, match="'big' has no quota for 'memory', which coveredResources names"):
+        kueue_objects([queue])

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +24,7 @@ pytest.importorskip("uvicorn")
 
 from dagsim.cli import app
 from dagsim.errors import InputError
+from dagsim.families.web import snapshots, watching
 from dagsim.families.web.asgi import application
 from dagsim.families.web.folder_pages import Results
 from dagsim.families.web.snapshots import Forecasted, ForecastSettings, Snapshots
@@ -177,6 +182,15 @@ def test_a_command_that_fails_is_said_and_survived(tmp_path: Path, script: str, 
     assert source.failures == bool(problem)
 
 
+def test_the_last_three_snapshots_of_a_command_are_kept_and_no_other_file_is_removed(tmp_path: Path) -> None:
+    for name in (*(f"{1_600_000_000_000 + number}.json" for number in range(5)), "mine.json", "12.json"):
+        (tmp_path / name).write_text("{}")
+    Source(f"{sys.executable} -c 'print(dict())'", 60.0, tmp_path).call()
+    left = sorted(path.name for path in tmp_path.iterdir())
+    assert left[:3] == ["12.json", "1600000000003.json", "1600000000004.json"]
+    assert left[4:] == ["mine.json"]
+
+
 def test_a_command_needs_words(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be split"):
         Source("squeue 'json", 60.0, tmp_path)
@@ -222,6 +236,36 @@ def test_watching_needs_a_site(tmp_path: Path) -> None:
     assert result.exit_code == 2
     assert "--config" in result.output
     assert CliRunner().invoke(app, ["serve", str(tmp_path), "--command", "squeue"]).exit_code == 2
+
+
+def test_a_forecast_that_finds_the_disk_full_is_told_and_recorded_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def until(holds: Callable[[], bool]) -> None:
+        until_s = time.monotonic() + 60
+        while not holds() and time.monotonic() < until_s:
+            time.sleep(0.02)
+        assert holds()
+
+    made = Forecasted("page", "now", "", t=T, rows=(forecast("1", 0, 100),))
+    (tmp_path / "now.json").write_text("{}")
+    required = SimpleNamespace(required=lambda: lambda *_: made)
+    monkeypatch.setattr(snapshots, "services", SimpleNamespace(forecast_snapshot=required))
+    monkeypatch.setattr(snapshots, "ProcessPoolExecutor", lambda *_: ThreadPoolExecutor(1))
+    monkeypatch.setattr(snapshots, "kill_workers", ThreadPoolExecutor.shutdown)
+    journal = Journal(tmp_path)
+    watched = Snapshots(tmp_path, ForecastSettings(tmp_path / "site.yaml"), journal, 60.0)
+    with monkeypatch.context() as disk:
+        disk.setattr(watching, "append", full)
+        watched.watch()
+        until(lambda: "not recorded" in watched.problem and "No space left" in watched.problem)
+    until(lambda: journal.latest_s == T)
+    until(lambda: watched.problem == "")
+    watched.close()
+    assert [entry["forecasts"][0][0] for entry in map(json.loads, journal.path.read_text().splitlines())] == ["1"]
 
 
 SITE = "cluster:\n  groups:\n  - {name: n, hosts: n1, count: 1, gpus: 0, cpus: 16, memory_gb: 64}\n"

@@ -348,7 +348,11 @@ class Kueue:
         return spec.name
 
     def _queue_of(self, carried: Carried, job: Job) -> str:
-        """Return the LocalQueue of a workload, or an empty string if there is no such queue."""
+        """Return the LocalQueue of a workload, or an empty string if that queue or the ClusterQueue that
+        has admitted the workload does not exist.
+        """
+        if carried.spec is not None and carried.spec.cluster_queue not in ("", *self._admission.pending):
+            return ""
         known = carried.spec is not None and carried.spec.queue in self._site.local_queues
         return carried.spec.queue if known and carried.spec is not None else self._site.stated_queue(job)
 

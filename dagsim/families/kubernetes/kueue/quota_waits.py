@@ -161,8 +161,9 @@ class KueueWaits:
         requests = carried.requests if carried is not None else self._site.requests(queue, task.demand)
         for resource, amount in requests.items():
             flavor = self._site.flavor_of(queue, resource, self._site.type_names[type_])
-            if flavor is not None:
-                amounts[self._forest.slots[flavor, resource]] = whole(resource, amount) * count
+            slot = None if flavor is None else self._forest.slots.get((flavor, resource))
+            if slot is not None:  # a queue may cover a resource without a quota in each flavor
+                amounts[slot] = whole(resource, amount) * count
         return amounts
 
     def _with_quota(self, task: TaskState) -> Sequence[int]:
