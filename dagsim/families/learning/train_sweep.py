@@ -1,6 +1,6 @@
 """``dagsim sweep`` over keys of ``train``: a training run for each point of the grid and each seed.
 
-The training runs are ordinary run folders in ``results/sweep-NAME/``, without final tests. They are
+The training runs are ordinary run folders in the folder of the sweep, without final tests. They are
 carried out one after another, with the first seed of every point first, so that those that are
 clearly worse than the others can be stopped early (``stop: median``). The same command continues a
 sweep that was stopped.
