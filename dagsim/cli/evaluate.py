@@ -11,6 +11,7 @@ from dagsim.cli.app import app, say
 from dagsim.cli.options import (
     Algo,
     ConfigFile,
+    EnergySeries,
     Experiment,
     Output,
     Seed,
@@ -19,7 +20,7 @@ from dagsim.cli.options import (
     Windows,
     expand_options,
 )
-from dagsim.cli.shared import experiment, resume_policies, run_policies, tell, trace_at
+from dagsim.cli.shared import experiment, resume_policies, run_policies, tell, trace_at, with_series
 from dagsim.text import count_of
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ def evaluate(
     what: Experiment,
     trace: TraceFlags,
     output: Output,
+    energy: EnergySeries,
     policy: Algo = None,
     checkpoint: Annotated[
         Path | None,
@@ -52,9 +54,8 @@ def evaluate(
     Example: dagsim eval --policy sjf --workload steady --set workload.load=0.7
     """
     if output.resume is not None:
-        tell(
-            resume_policies("eval", output, what, trace, policy=policy, checkpoint=checkpoint, windows=windows), output
-        )
+        options = {"policy": policy, "checkpoint": checkpoint, "windows": windows}
+        tell(resume_policies("eval", output, what, trace, energy, **options), output)
         return
     from dagsim.experiment.scenario import scenario_of
     from dagsim.experiment.simulate import agent_spec, only_system_of
@@ -63,7 +64,7 @@ def evaluate(
     name, policy = (None, None) if policy is None else labelled(policy)
     if what.config is None and what.system is None and (only := only_system_of(policy)):
         what = what._replace(config=only)
-    chosen = experiment(what, trace, policy, windows=windows, watched=output.watched)
+    chosen = with_series(experiment(what, trace, policy, windows=windows, watched=output.watched), *energy)
     repeats = policy is None and what.config is not None and Path(what.config, "manifest.json").is_file()
     if checkpoint is not None or (not repeats and PolicySpec.parse(chosen.policy).is_agent(scenario_of(chosen))):
         agent = agent_spec(chosen.policy, checkpoint, system=chosen.whole_system)
@@ -78,6 +79,7 @@ def baseline(
     what: Experiment,
     trace: TraceFlags,
     output: Output,
+    energy: EnergySeries,
     policy: Annotated[
         list[str] | None,
         typer.Option(
@@ -98,10 +100,8 @@ def baseline(
     Example: dagsim baseline --workload heterogeneous-dag --seeds 10
     """
     if output.resume is not None:
-        tell(
-            resume_policies("baseline", output, what, trace, policy=policy, reference=reference, windows=windows),
-            output,
-        )
+        options = {"policy": policy, "reference": reference, "windows": windows}
+        tell(resume_policies("baseline", output, what, trace, energy, **options), output)
         return
     from dagsim.experiment.scenario import scenario_of
     from dagsim.systems.policy_spec import labelled
@@ -109,6 +109,7 @@ def baseline(
     named = dict(map(labelled, policy or ()))
     name, against = (None, None) if reference is None else labelled(reference)
     chosen = experiment(what, trace, named.get(str(name), against), windows=windows, watched=output.watched)
+    chosen = with_series(chosen, *energy)
     others = policy or scenario_of(chosen).policies.names()
     first = chosen.policy if name is None or name == chosen.policy else f"{name}={chosen.policy}"
     policies = tuple(dict.fromkeys((first, *others)))
@@ -122,6 +123,7 @@ def baseline(
 def replay_trace(
     reading: TraceFlags,
     output: Output,
+    energy: EnergySeries,
     trace: Annotated[
         Path | None, typer.Option("--trace", "-t", help="The trace in its published format (required).")
     ] = None,
@@ -159,12 +161,14 @@ def replay_trace(
     """
     what = Experiment(config=config, set_=set_, seeds=seeds, seed=seed)
     if output.resume is not None:
-        options = {"trace": trace, "policy": policy, "dropped": dropped, "windows": windows}
-        tell(resume_policies("replay", output, what, reading, **options, reference=reference, blocks=blocks), output)
+        options: dict[str, object] = {"trace": trace, "policy": policy, "dropped": dropped, "windows": windows}
+        options |= {"reference": reference, "blocks": blocks}
+        tell(resume_policies("replay", output, what, reading, energy, **options), output)
         return
     if trace is None:
         raise typer.BadParameter("dagsim replay: give --trace FILE, or --resume RUN to continue a run")
     chosen = experiment(what, reading, policy, windows=windows, first=trace_at(trace), watched=output.watched)
+    chosen = with_series(chosen, *energy)
     if dropped is not None:
         _list_dropped(chosen, dropped, watched=output.watched)
     against = reference or (None if blocks is None else "fifo")

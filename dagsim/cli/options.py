@@ -288,6 +288,29 @@ class Experiment(NamedTuple):
     precision: Within = None
 
 
+_CARBON = (
+    "CSV file with the grams of CO2 per kWh for each hour (columns time,value), which adds the kg of CO2 to the table."
+)
+Carbon = Annotated[Path | None, typer.Option(metavar="CSV", help=_CARBON)]
+# commands with 28 other options do not list these two (docs/operators.md has them)
+UnlistedCarbon = Annotated[Path | None, typer.Option("--carbon", metavar="CSV", help=_CARBON, hidden=True)]
+
+
+class EnergySeries(NamedTuple):
+    """Options for what the energy costs and emits, hour by hour."""
+
+    price: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="CSV",
+            help="CSV file with the price of a kWh for each hour (columns time,value), which adds the cost of energy "
+            "to the table.",
+            hidden=True,
+        ),
+    ] = None
+    carbon: UnlistedCarbon = None
+
+
 class Output(NamedTuple):
     """Options that determine where results are written and how they are printed."""
 

@@ -8,13 +8,13 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import typer
 
 from dagsim import services
 from dagsim.cli.app import say
-from dagsim.cli.options import Experiment, Output, TraceFlags, WindowCount
+from dagsim.cli.options import EnergySeries, Experiment, Output, TraceFlags, WindowCount
 
 if TYPE_CHECKING:
     from dagsim.config.schema import Config, Setting
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from dagsim.metrics.intervals import OverTime
     from dagsim.metrics.standings import PolicyResult
     from dagsim.systems.cluster.audit import Audit
+
+OptionGroup: TypeAlias = "Experiment | TraceFlags | EnergySeries"
+"""A group of options."""
 
 
 def trust(*files: Path) -> None:
@@ -125,6 +128,31 @@ def experiment(
     if trace.strict:
         audited(config, told=False).refuse(config.trace().path)
     return config
+
+
+def with_series(config: Config, prices: Path | None, carbon: Path | None) -> Config:
+    """Return the configuration with metrics for these series.
+
+    Raises:
+        ConfigError: A series cannot be read, the configuration already has such a metric, or it is not
+            one of a GPU cluster.
+    """
+    from dagsim.errors import ConfigError
+    from dagsim.metrics.own import METRICS, value_name
+    from dagsim.metrics.tariff import ENERGY
+    from dagsim.systems.cluster.scenario import GpuCluster
+
+    metrics = list(config.metrics)
+    for option, name, path in zip(("--price", "--carbon"), ENERGY, (prices, carbon), strict=True):
+        if path is None:
+            continue
+        if not isinstance(config.whole_system, GpuCluster):
+            raise ConfigError(f"{option}: only GPU clusters use energy here, and the system is {config.kind!r}")
+        if name in map(value_name, metrics):
+            raise ConfigError(f"{option}: the configuration already has the metric {name}; leave one of them out")
+        metrics.append(f"{name}[series={json.dumps(str(path))}]")
+        METRICS.create(metrics[-1])
+    return config.model_copy(update={"metrics": tuple(metrics)})
 
 
 def with_own_site(path: Path, asked: Experiment, reading: TraceFlags, scratch: Path, *, told: bool) -> Experiment:
@@ -275,7 +303,7 @@ def run_policies(
     return carried(store, plan, where, watched=output.watched)
 
 
-def resume_policies(command: str, output: Output, *groups: Experiment | TraceFlags, **options: Any) -> Kept:
+def resume_policies(command: str, output: Output, *groups: OptionGroup, **options: Any) -> Kept:
     """Continue the run given with ``--resume``, which ``run_policies`` started.
 
     Raises:
@@ -299,9 +327,7 @@ def resume_policies(command: str, output: Output, *groups: Experiment | TraceFla
     return carried(folder, folder.plan(), where, watched=output.watched)
 
 
-def refuse_beside_resume(
-    groups: Iterable[Experiment | TraceFlags], options: Mapping[str, Any], what: str = "run"
-) -> None:
+def refuse_beside_resume(groups: Iterable[OptionGroup], options: Mapping[str, Any], what: str = "run") -> None:
     """Raise an error if an option is given with ``--resume`` although its value is already in the
     run folder.
     """

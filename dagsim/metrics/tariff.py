@@ -28,6 +28,8 @@ from dagsim.metrics.utilization import watts
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.log import Schedule
 
+ENERGY = ("energy_cost", "carbon_kg")
+"""The metrics that are computed from a series of prices and from one of carbon intensities."""
 _DATED_S = 631_152_000.0
 """A clock whose value exceeds the seconds from 1970 to 1990 shows dates."""
 _J_PER_KWH, _G_PER_KG = 3.6e6, 1e3

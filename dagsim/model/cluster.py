@@ -60,17 +60,33 @@ class OnDemand:
     """Price of an hour in which the node is not off, in any currency."""
     off_watts: float = 0.0
     """Watts that the node draws while it is off."""
+    min_nodes: int = 0
+    """Number of nodes with the same rule and resources that stay up even if they are idle."""
+    boots_a_minute: int = 0
+    """Number of nodes that may begin to boot per minute (``ResumeRate``); 0 for any number."""
+    stops_a_minute: int = 0
+    """Number of idle nodes that may be powered down per minute (``SuspendRate``); 0 for any number."""
+    failing: float = 0.0
+    """Share of boots that fail."""
+    timeout_s: float = 600.0
+    """Seconds after which a boot has failed (``ResumeTimeout``). The node is then down, and its tasks
+    return to the queue."""
+    repair_s: float | None = None
+    """Seconds until a node whose boot failed is repaired; None for never."""
 
     __pydantic_config__ = {"extra": "forbid"}
 
     def __post_init__(self) -> None:
         times = {"idle_s": self.idle_s, "shutdown_s": self.shutdown_s, "price_per_h": self.price_per_h}
+        times |= {"timeout_s": self.timeout_s, "repair_s": self.repair_s, "min_nodes": self.min_nodes}
+        times |= {"boots_a_minute": self.boots_a_minute, "stops_a_minute": self.stops_a_minute}
         times |= {"off_watts": self.off_watts} | {f"boot_s[{at}]": one for at, one in enumerate(self.boots_s)}
         for name, value in times.items():
             if value is not None and not (value >= 0 and isfinite(value)):
                 name = name if isinstance(self.boot_s, tuple) else name.removesuffix("[0]")
                 raise ModelError(f"on_demand: {name} must be a number of 0 or more, got {value!r}")
         require(0 < self.scan_s < inf, "on_demand: scan_s must be positive", self.scan_s, ModelError)
+        require(0 <= self.failing <= 1, "on_demand: failing must be a share from 0 to 1", self.failing, ModelError)
         if not self.boots_s:
             raise ModelError("on_demand: boot_s must contain at least one time")
         if self.trigger not in ("placed", "pending"):

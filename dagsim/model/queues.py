@@ -314,6 +314,29 @@ class NodeOutage:
             raise ModelError(f"outage: the end must follow the beginning, got {self.start_s!r} to {self.end_s!r}")
 
 
+@dataclass(frozen=True, slots=True)
+class JobSuspension:
+    """A time for which an operator suspended a job, on the same clock as reservations. Its runs
+    stand still, and other jobs may use its CPUs meanwhile. Like an outage, it is not known in
+    advance. ``job`` is the id of the job.
+
+    Raises:
+        ModelError: It names no job, or ends before it begins.
+    """
+
+    job: str
+    start_s: float
+    end_s: float
+
+    __pydantic_config__ = {"extra": "forbid"}
+
+    def __post_init__(self) -> None:
+        if not self.job:
+            raise ModelError("suspension: no job is named")
+        if not 0 <= self.start_s < self.end_s < inf:
+            raise ModelError(f"suspension: the end must follow the beginning, got {self.start_s!r} to {self.end_s!r}")
+
+
 UNLIMITED_S = 365 * 86400.0
 """The time limit of a job without one, in s: a year."""
 
@@ -340,8 +363,8 @@ class TimeLimits(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class QueueTree:
     """All queues of a site: the ``tree`` of accounts or cluster queues, the partitions, and the
-    qualities of service. It also contains the reservations and outages of nodes, and the number of
-    each licence.
+    qualities of service. It also contains the reservations and outages of nodes, the suspensions of
+    jobs, and the number of each licence.
 
     For the scheduler Kueue, ``kueue`` contains Kueue's objects, and there is no ``tree``.
 
@@ -359,6 +382,7 @@ class QueueTree:
     qos: tuple[Qos, ...] = ()
     reservations: tuple[NodeReservation, ...] = ()
     outages: tuple[NodeOutage, ...] = ()
+    suspensions: tuple[JobSuspension, ...] = ()
     licences: Mapping[str, float] = field(default_factory=dict)
     scheduler: Mapping[str, bool | float | str] = field(default_factory=dict)
     kueue: Annotated[Any, Later("queues.kueue")] | None = None

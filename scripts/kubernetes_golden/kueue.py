@@ -262,7 +262,8 @@ def _answers(family: str, case: Mapping[str, Any]) -> Iterator[Verdict]:
                 yield Verdict(family, f"{case['name']} {name}", "not_expressible", str(error).replace(folder, "..."))
             return
     for name in waiting:
-        outcome = said.get(name) or said.get(f"{name}/0")
+        # a pod set that fits on no nodes is not in the queue, but the other pod sets are
+        outcome = next((one for key, one in said.items() if key == name or key.startswith(f"{name}/")), None)
         if outcome is None:
             cause = "no answer"
         elif name in admitted:

@@ -145,6 +145,47 @@ def test_whatif_adds_the_cost_and_the_carbon_of_every_alternative(tmp_path, monk
         assert choice["carbon_kg"] == pytest.approx(0.0005 * choice["energy_kwh"])
 
 
+@pytest.mark.family("capacity", "slurm")
+def test_plan_adds_the_cost_and_the_carbon_of_every_size(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = CliRunner().invoke
+    assert run(app, ["trace", "sample"]).exit_code == 0
+    dear = written(tmp_path, HEAD + "2026-03-01T00:00Z,0.5\n")
+    (tmp_path / "other").mkdir()
+    clean = written(tmp_path / "other", HEAD + "2026-03-01T00:00Z,40\n")
+    asked = ["plan", "--trace", "site/sacct.txt.gz", "--cluster", "site/slurm.yaml", "--policy", "fifo"]
+    asked += ["--target", "wait_s.p95<1d", "--max-gpus", "80", "--price", str(dear), "--carbon", str(clean)]
+    ended = run(app, [*asked, "--json"])
+    assert ended.exit_code in (0, 1), ended.output
+    facts = json.loads(ended.stdout)
+    for size in (facts["today"], *facts["tried"]):
+        assert size["energy_cost"] > 0
+        assert size["carbon_kg"] == pytest.approx(40 / 500 * size["energy_cost"])
+    told = run(app, asked, env={"COLUMNS": "200"}).output
+    assert "kgCO2" in told
+    assert "energy: over the whole log, hour by hour; a series repeats after its end." in told
+
+
+@pytest.mark.parametrize("command", ["eval", "baseline"])
+def test_tables_of_schedulers_have_the_cost_and_the_carbon_of_their_energy(command, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    flat = written(tmp_path, HEAD + "2026-03-01T00:00Z,0.5\n")
+    asked = [command, "--policy", "sjf", "--set", "workload.count=9", "--seeds", "1"]
+    ended = CliRunner().invoke(app, [*asked, "--price", str(flat), "--carbon", str(flat), "--json"])
+    assert ended.exit_code == 0, ended.output
+    metrics = json.loads(ended.stdout)["summary"]["sjf"]
+    assert metrics["energy_cost"] == pytest.approx(0.5 * metrics["energy_kwh"])
+    assert metrics["carbon_kg"] == pytest.approx(0.0005 * metrics["energy_kwh"])
+
+
+@pytest.mark.family("spark")
+def test_a_price_of_energy_is_refused_for_systems_without_energy(tmp_path: Path) -> None:
+    flat = written(tmp_path, HEAD + "2026-03-01T00:00Z,0.5\n")
+    ended = CliRunner().invoke(app, ["eval", "--system", "spark", "--price", str(flat)], env={"COLUMNS": "200"})
+    assert ended.exit_code == 2
+    assert "--price: only GPU clusters use energy here, and the system is 'spark'" in ended.output
+
+
 @pytest.mark.parametrize("name", ["prices.csv", "prices.txt"])
 def test_a_file_of_prices_is_a_series_by_its_name_or_its_first_row(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text(HEAD + "2026-03-01T00:00Z,0.5\n")
@@ -165,6 +206,8 @@ def test_hourly_prices_of_energy_are_prices(spelling: str, tmp_path: Path) -> No
     assert (ended.exit_code, "expected the columns time,value, got 'hour,eur'" in ended.output) == (2, True), (
         ended.output
     )
-    target = ["--target", "wait_s.p95<600", spelling, str(wrong)]
+    target = ["--cluster", "sized", "--target", "wait_s.p95<600", spelling, str(wrong)]
     ended = CliRunner().invoke(app, ["plan", "--trace", str(log), *target], env={"COLUMNS": "200"})
-    assert (ended.exit_code, "hourly prices work only with whatif" in ended.output) == (2, True), ended.output
+    assert (ended.exit_code, "expected the columns time,value, got 'hour,eur'" in ended.output) == (2, True), (
+        ended.output
+    )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from math import isfinite
 from typing import TYPE_CHECKING
 
+from dagsim.metrics.tariff import ENERGY
 from dagsim.report.comparison import metric_name
 from dagsim.report.grid import Grid, Lines, factor, interval, number, short
 from dagsim.text import count_of
@@ -17,8 +19,8 @@ if TYPE_CHECKING:
     from dagsim.workload.load import Load
 
 
-_ENERGY_HEADS = {"energy_cost": "\ncost", "carbon_kg": "\nkgCO2"}
-"""Column headings of the metrics that series of prices and carbon intensities add."""
+_ENERGY_HEADS = dict(zip(ENERGY, ("\ncost", "\nkgCO2"), strict=True))
+_BY_THE_HOUR = "by hour; a series repeats after its end."
 
 
 def whatif_table(
@@ -36,7 +38,7 @@ def whatif_table(
     ratio to the first row. The recorded waits are the first row of the table."""
     priced = choices[0].cost is not None
     any_lost = any(choice.trial.lost for choice in choices)
-    own = [name for name in _ENERGY_HEADS if name in choices[0].trial.run.metrics]
+    own = list(choices[0].trial.energy)
     heads = ["cluster", "policy", "wait (s)\nmean", "\np95", "energy\n(kWh)", *(_ENERGY_HEADS[name] for name in own)]
     powered = any(choice.on_demand is not None for choice in choices)
     heads += ["on demand\nup"] if powered else []
@@ -57,7 +59,7 @@ def whatif_table(
         bounds = interval(change.low, change.high, factor) if choice is not choices[0] and isfinite(change.low) else "-"
         shown = [ratio, bounds] if wide else [ratio if bounds == "-" else Lines(f"{ratio}\n{bounds}")]
         rows.append((choice.cluster, choice.policy, *values, *shown, choice.verdict))
-    by_the_hour = "cost, kgCO2: for this energy, hour by hour; a series repeats after its end." if own else ""
+    by_the_hour = f"cost, kgCO2: for this energy, hour {_BY_THE_HOUR}" if own else ""
     notes = [*_demand_notes(demand), *_whatif_notes(choices, demand, begins), *filter(None, [by_the_hour])]
     notes += [prices.sentence()] if prices else []
     return Grid(f"what if: {workload}", tuple(heads), rows, tuple(notes), (0, 1, len(heads) - 1))
@@ -133,16 +135,21 @@ def plan_table(
         "95%\ninterval",
     ]
     heads += [f"{_wrapped(other.metric)}\n" for other in target.conditions[1:]]
+    own = list(today.met.energy)
+    heads += [f"energy:{_ENERGY_HEADS[name]}" for name in own]
     heads += ["jobs\nlost", "meets it"]
     ordered = sorted(planned.tried.values(), key=lambda size: (size.cost, size.gpus, size.nodes))
-    rows = [_size_row(size, len(target.conditions) - 1, priced=priced, best=size is best) for size in ordered]
-    now = _size_row(today, len(target.conditions) - 1, priced=priced, best=False)
+    row = partial(_size_row, others=len(target.conditions) - 1, energy=own, priced=priced)
+    rows = [row(size, best=size is best) for size in ordered]
+    now = row(today, best=False)
     rows.append(("today", *["" for _ in types[1:]], *now[len(today.nodes) :]))
     if fit is not None and fit.metric == target.first.metric:
-        blank = ["-"] * (len(target.conditions) + 2)
+        blank = ["-"] * (len(target.conditions) + 2 + len(own))
         machines = now[len(today.nodes) : -len(blank) - 1]
         rows.append(("the log", *["" for _ in types[1:]], *machines, number(fit.observed), *blank))
     notes = [*_demand_notes(demand), *_plan_notes(planned, today, target, demand, begins)]
+    if own:
+        notes.append(f"energy: over the whole log, hour {_BY_THE_HOUR}")
     if priced:
         notes.append(prices.sentence())
     return Grid(f"plan: {target} on {workload}", tuple(heads), rows, tuple(notes), (len(heads) - 1,))
@@ -203,11 +210,12 @@ def _plan_notes(planned: SizeSearch, today: Size, target: Targets, demand: Load,
     )
 
 
-def _size_row(size: Size, others: int, *, priced: bool, best: bool) -> tuple[str, ...]:
+def _size_row(size: Size, *, others: int, energy: Sequence[str], priced: bool, best: bool) -> tuple[str, ...]:
     cost = [f"{size.cost:,.0f}"] if priced else []
     value, low, high = size.met.value[:3]
     bounds = interval(low, high) if isfinite(low) else "-"
     mark = "best" if best else "yes" if size.met.meets else "no" if size.met.keeps_up else "cannot keep up"
     nodes = tuple(f"{count:,}" for count in size.nodes)
     further = [number(period.value) for period in size.met.further] if size.met.keeps_up else [*["-"] * others]
+    further += [short(size.met.energy[name]) if size.met.keeps_up else "-" for name in energy]
     return (*nodes, f"{size.gpus:,}", *cost, number(value), bounds, *further, f"{size.met.lost:,}", mark)

@@ -18,6 +18,7 @@ import typer
 from dagsim.cli.app import app, say
 from dagsim.cli.options import (
     Algo,
+    Carbon,
     ConfigFile,
     Experiment,
     Json,
@@ -25,11 +26,11 @@ from dagsim.cli.options import (
     Settings,
     SweepOutput,
     TraceFlags,
+    UnlistedCarbon,
     expand_options,
 )
-from dagsim.cli.shared import audited, checked, experiment, trace_at, with_own_site
+from dagsim.cli.shared import audited, checked, experiment, trace_at, with_own_site, with_series
 from dagsim.cli.sweep import swept
-from dagsim.errors import ConfigError
 from dagsim.text import count_of
 
 if TYPE_CHECKING:
@@ -45,27 +46,13 @@ _PRICES = (
     "Prices per GPU hour, such as H200=3.5,A100-40=1.4, a file with prices for renting or buying GPUs and for power, "
     "or the word none (default: list prices in US dollars); "
 )
-Prices_ = Annotated[list[str] | None, typer.Option(metavar="TYPE=PRICE,...|YAML", help=f"{_PRICES}repeatable.")]
-
-
-def _with_series(config: Config, prices: Path | None, carbon: Path | None) -> Config:
-    """Return the configuration with metrics for these series.
-
-    Raises:
-        ConfigError: A series cannot be read, or the configuration already has such a metric.
-    """
-    from dagsim.metrics.own import METRICS, value_name
-
-    metrics = list(config.metrics)
-    for name, path in (("energy_cost", prices), ("carbon_kg", carbon)):
-        if path is None:
-            continue
-        if name in map(value_name, metrics):
-            option = "--price" if path is prices else "--carbon"
-            raise ConfigError(f"{option}: the configuration already has the metric {name}; leave one of them out")
-        metrics.append(f"{name}[series={json.dumps(str(path))}]")
-        METRICS.create(metrics[-1])
-    return config.model_copy(update={"metrics": tuple(metrics)})
+Prices_ = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="TYPE=PRICE,...|YAML|CSV",
+        help=f"{_PRICES}a CSV of hourly prices per kWh (columns time,value) adds the cost of energy; repeatable.",
+    ),
+]
 
 
 class _Priced(NamedTuple):
@@ -163,21 +150,8 @@ def whatif(
     ] = None,
     growth: Growth = None,
     accept: Accept_ = None,
-    price: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TYPE=PRICE,...|YAML|CSV",
-            help=f"{_PRICES}a CSV of hourly prices per kWh (columns time,value) adds the cost of energy; repeatable.",
-        ),
-    ] = None,
-    carbon: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="CSV",
-            help="CSV file with the grams of CO2 per kWh for each hour (columns time,value), which adds the kg of CO2 "
-            "to the table.",
-        ),
-    ] = None,
+    price: Prices_ = None,
+    carbon: Carbon = None,
     metric: Annotated[str, typer.Option(help="Metric to compare the alternatives by.")] = "jct_s.mean",
     config: ConfigFile = None,
     set_: Settings = None,
@@ -199,7 +173,7 @@ def whatif(
     policies = _names(policy)
     chosen, audit = _configured(reading, trace, config, set_, policies[:1], growth, watched=shown.watched)
     priced = _Priced.of(price)
-    chosen = _with_series(chosen, priced.energy, carbon)
+    chosen = with_series(chosen, priced.energy, carbon)
     checked("--metric", metric, chosen)
     added = [*(add or ()), *(text if "," in text else f"{text},boot=300" for text in cloud or ())]
     changes = (added, remove or (), accept or (), priced.rented, priced.file)
@@ -263,6 +237,7 @@ def plan_capacity(
     growth: Growth = None,
     accept: Accept_ = None,
     price: Prices_ = None,
+    carbon: UnlistedCarbon = None,
     budget: Annotated[
         float | None,
         typer.Option(min=0, help="Find the best value of the --target metric that is possible at this monthly cost."),
@@ -289,13 +264,8 @@ def plan_capacity(
     # Check the target before the trace is read, because reading may take long.
     Targets.read(target, bounded=budget is None)
     priced = _Priced.of(price)
-    if priced.energy is not None:
-        raise typer.BadParameter(
-            f"{priced.energy}: plan uses a single price for power, from a YAML file; hourly prices work only with "
-            "whatif",
-            param_hint="'--price'",
-        )
     chosen, audit = _configured(reading, trace, config, set_, [policy] if policy else [], growth, watched=shown.watched)
+    chosen = with_series(chosen, priced.energy, carbon)
     file = None if plot is None else _drawable(plot)
     planned = plan_size(
         chosen,
@@ -457,7 +427,7 @@ def _facts(planned: SizePlan) -> dict[str, Any]:
             for one, period in zip(target.conditions, (tried.met.value, *tried.met.further), strict=False)
             for value, low, high in [[number if number == number else None for number in period[:3]]]
         ]
-        return {"nodes": nodes, "gpus": tried.gpus, "cost": tried.cost, **facts, "targets": values}
+        return {"nodes": nodes, "gpus": tried.gpus, "cost": tried.cost, **tried.met.energy, **facts, "targets": values}
 
     return {
         "run": str(planned.path),

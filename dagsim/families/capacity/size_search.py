@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite, nan
@@ -15,8 +15,18 @@ from dagsim.config.schema import Config
 from dagsim.errors import ConfigError, InputError, ModelError
 from dagsim.experiment.carry_out import Watch
 from dagsim.experiment.executors import executor_for
-from dagsim.families.capacity.machines import GpuCount, Prices, proportional, with_added, with_nodes
-from dagsim.families.capacity.whatif import SECONDS, TODAY, Beginning, Fit, Trial, Trials, on_whole_log, question
+from dagsim.families.capacity.machines import GpuCount, Prices, always_on, proportional, with_added, with_nodes
+from dagsim.families.capacity.whatif import (
+    SECONDS,
+    TODAY,
+    Beginning,
+    Fit,
+    OnDemandMonth,
+    Trial,
+    Trials,
+    on_whole_log,
+    question,
+)
 from dagsim.metrics import glossary
 from dagsim.metrics.series import Period
 from dagsim.metrics.standings import lower_is_better
@@ -46,9 +56,11 @@ class Met:
     keeps_up: bool = True
     """False if the jobs demand more than the cluster has, in which case it is not simulated."""
     power: float = 0.0
-    """Price of the energy per month; 0 if energy has no price."""
+    """Price per month of the energy, if it has one, and of the nodes that were up on demand."""
     further: tuple[Period, ...] = ()
     """The values of the other targets' metrics."""
+    energy: Mapping[str, float] = field(default_factory=dict)
+    """The metrics in ``ENERGY`` that the configuration has, over the whole log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,6 +296,7 @@ def plan_size(
     priced = Prices.read(prices, config.prices, price_file).of([config.cluster, wider])
     if budget is not None and not priced:
         raise ConfigError("--budget: a budget requires prices; leave out --price none, or give the missing prices")
+    config = config.model_copy(update={"cluster": priced.stated(config.cluster)})
     load = demand.on(config.cluster)
     name = name or question(Path(config.trace().path), config, str(bound), names, most_gpus, budget, accept)
     trials = Trials(config, name, out, executor_for(on), demand, argv=argv)
@@ -353,10 +366,12 @@ def least_size(
     """
     first = run(TODAY, cluster)
 
-    def met_by(trial: Trial) -> Met:
-        return replace(target.of(trial, first.lost), power=prices.power_a_month(trial.mean_kw))
+    def met_by(trial: Trial, section: ClusterSection) -> Met:
+        rented = OnDemandMonth.of(trial, section) if prices else None
+        power = prices.power_a_month(trial.mean_kw) + (rented.cost if rented is not None and rented.cost else 0.0)
+        return replace(target.of(trial, first.lost), power=power, energy=trial.energy)
 
-    now_met, nodes = met_by(first), sum(group.count for group in cluster.groups)
+    now_met, nodes = met_by(first, cluster), sum(group.count for group in cluster.groups)
     now = Size((nodes,), cluster, gpus_of(cluster), rounded(_price(cluster, prices) + now_met.power), now_met)
     most = 4 * max(now.gpus, 1) if most_gpus is None else most_gpus
 
@@ -366,7 +381,7 @@ def least_size(
         # the queue would grow without limit, and the simulation would take correspondingly long
         if not load.keeps_up:
             return Met(Period(nan, nan, nan, 0, 1.0), 0, False, load.offered, False)
-        return met_by(run(label, other))
+        return met_by(run(label, other), other)
 
     search = _Search(cluster, tuple(types), most, prices, tried)
     if budget is not None:
@@ -385,7 +400,7 @@ def least_size(
 
 
 def _price(cluster: ClusterSection, prices: Prices) -> float:
-    return prices.a_month(cluster) if prices else float(gpus_of(cluster))
+    return prices.a_month(always_on(cluster)) if prices else float(gpus_of(cluster))
 
 
 class _Search:

@@ -39,6 +39,7 @@ from dagsim.metrics.own import value_name
 from dagsim.metrics.paired import holm
 from dagsim.metrics.series import Change, JobSeries, Period, change_of, next_period
 from dagsim.metrics.standings import lower_is_better, not_done
+from dagsim.metrics.tariff import ENERGY
 from dagsim.model import Cluster, Request
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.registry import nearest
@@ -256,9 +257,13 @@ class LogDemand:
             try:
                 date = datetime.fromisoformat(when)
             except ValueError:
-                raise InputError(f"@{when}: expected a date, such as 2027-03-01, or a time, such as 14d") from None
+                raise InputError(
+                    f"--add ...@{when}: expected a date, such as 2027-03-01, or a time, such as 14d"
+                ) from None
             if self._origin_s < _FIRST_DATE_S:
-                raise InputError(f"@{when}: the log has no dates; give a time after its beginning, such as @14d")
+                raise InputError(
+                    f"--add ...@{when}: the log has no dates; give a time after its beginning, such as @14d"
+                )
             zone = self.config.trace().options.zone() or UTC
             after_s = date.replace(tzinfo=date.tzinfo or zone).timestamp() - self._origin_s
             after_s -= self._begins_s
@@ -266,7 +271,7 @@ class LogDemand:
             after_s -= logged_s if after_s > logged_s else 0.0
         if not 0 <= after_s < span_s:
             raise InputError(
-                f"@{when}: the time is {after_s / 86400:,.1f} days after the beginning of a run that "
+                f"--add ...@{when}: the time is {after_s / 86400:,.1f} days after the beginning of a run that "
                 f"lasts {span_s / 86400:,.1f} days; name a time within the run, or no time to have the "
                 "GPUs from the beginning"
             )
@@ -336,6 +341,11 @@ class Trial:
     def period(self, metric: str) -> Period:
         """Return the metric with its interval for the next period, which is as long as the log."""
         return next_period(self.series, metric, self.value(metric))
+
+    @property
+    def energy(self) -> dict[str, float]:
+        """The metrics in ``ENERGY`` that the configuration has."""
+        return {name: self.value(name) for name in ENERGY if name in self.run.metrics}
 
     @property
     def mean_kw(self) -> float:
@@ -476,7 +486,7 @@ class Alternative:
         """Return flat values that are safe for JSON."""
         change, value, of = self.change, self.value, self.trial.value
         numbers = {"wait_s": of("wait_s.mean"), "wait_p95_s": of("wait_s.p95"), "energy_kwh": of("energy_kwh")}
-        numbers |= {name: of(name) for name in ("energy_cost", "carbon_kg") if name in self.trial.run.metrics}
+        numbers |= self.trial.energy
         numbers |= {"mean": value.value, "mean_low": value.low, "mean_high": value.high}
         numbers |= {"ratio": change.ratio, "ratio_low": change.low, "ratio_high": change.high, "p": change.p}
         return {

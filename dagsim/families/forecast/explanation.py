@@ -29,7 +29,7 @@ _SOONER_S = 60.0
 _NAMED = 3
 FUTURES = 10
 """Futures that each change is played in."""
-_PASSING = ("Priority", "Resources", "Nodes required", "ReqNodeNotAvail")
+_PASSING = ("Priority", "Resources", "Nodes required", "ReqNodeNotAvail", "Unschedulable")
 HELD_BY_OTHERS = "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
 
 
@@ -189,9 +189,12 @@ def same_reason(stated: str, ruled: str) -> bool:
     """Return True if two names mean the same cause. squeue's names of limits are longer than those of
     the rules (``AssocGrpCpuLimit``, ``AssocGrpCpu``), and there are several names for nodes that
     are kept for other jobs. slurmctld also calls nodes unavailable that are up but kept for jobs
-    ahead (``select_nodes`` in node_scheduler.c).
+    ahead (``select_nodes`` in node_scheduler.c). kube-scheduler calls every pod that fits on no node
+    unschedulable.
     """
     pair = [_plain(name) for name in (stated, ruled)]
+    if "Unschedulable" in pair and any(name in pair for name in ("Resources", "Priority", "None")):
+        return True
     others = ("Resources", "Priority", "ReqNodeNotAvail")
     return pair[0] == pair[1] or ("Nodes required" in pair and any(name in pair for name in others))
 
@@ -253,6 +256,8 @@ def explain(question: Question, job: str, futures: int = FUTURES) -> Explanation
     if hindrance.words == "waits for its turn":
         hindrance = hindrance._replace(words=_turn(ahead, log.partition[first]))
     start_s, nodes = (inf, ()) if never or not known else player.planned_start(state, int(members[0]))
+    if hindrance.reason == "Priority" and start_s <= 0:
+        hindrance = hindrance._replace(words=f"{hindrance.words}; there is room for it at the scheduler's next cycle")
     frees = list(_frees(log, state, present, hindrance, start_s, nodes, zero_s))
     trials: Iterator[tuple[JobChange | None, float]] = iter([(None, inf)])
     if known:
@@ -306,11 +311,16 @@ def _hindrance(
     if listed is not None and listed.after and (others := _conditions(state, listed)):
         return others
     ours = None if task is None else _own(present, task)
-    if ours is not None and ours.outcome is not None:
-        outcome = ours.outcome
+    obstacle = player.obstacle(job, t)
+    # what a scheduler does at present matters less than that it could never start the job
+    if (
+        ours is not None
+        and (outcome := ours.outcome) is not None
+        and not (obstacle and outcome.reason == "Unschedulable")
+    ):
         fate = Fate.NEVER if outcome.never else Fate.OUTSIDE if outcome.outside else Fate.KNOWN
         return Hindrance(outcome.reason, outcome.words, fate, outcome.limits)
-    if words := player.obstacle(job, t):
+    if words := obstacle:
         reason = words.partition(" (")[0].partition(":")[0] if words[0].isupper() else "BadConstraints"
         return Hindrance(reason, f"never starts under the present rules: {words}", Fate.NEVER)
     if log.begin_s[job] > t:

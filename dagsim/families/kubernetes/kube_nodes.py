@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from dataclasses import replace
+from itertools import count, islice
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -12,7 +14,7 @@ from dagsim.errors import TraceError
 from dagsim.families.kubernetes.pods import object_kind, whole_gpus
 from dagsim.families.kubernetes.terms import HOSTNAME, quantity, units
 from dagsim.families.site.node_lists import FoundNode, NodeFormat
-from dagsim.model import canonical_json
+from dagsim.model import OnDemand, canonical_json
 from dagsim.traces.documents import elements, list_in, object_in, text_in
 from dagsim.traces.fields import Dirty, FaultsAt
 from dagsim.traces.source import LINE_BITS, Source
@@ -47,10 +49,88 @@ def kube_nodes(source: Source) -> Iterator[FoundNode]:
         TraceError: The text is neither JSON nor YAML, or a quantity cannot be read.
     """
     json_text = "\n".join(source.head(4)).lstrip()[:1] in ("{", "[")
-    for place, node in elements(source, "items") if json_text else _yaml_objects(source):
-        if object_kind(node) == "Node":
+    nodes: list[tuple[FoundNode, str]] = []
+    groups: list[_NodeGroup] = []
+    for place, object_ in elements(source, "items") if json_text else _yaml_objects(source):
+        if object_kind(object_) == "Node":
             with FaultsAt(source.where(place), "a node"):
-                yield _node_of_kube(node)
+                nodes.append((_node_of_kube(object_), text_in(object_, "metadata", "annotations", _OWNER)))
+        elif object_kind(object_) in _SCALED:
+            with FaultsAt(source.where(place), "a node group"):
+                groups += filter(None, [_NodeGroup.of(object_)])
+    for group in groups:
+        members = [at for at, (_, owner) in enumerate(nodes) if group.owns(owner)]
+        for at in members:
+            nodes[at] = replace(nodes[at][0], on_demand=group.rule(up=True)), ""
+        like = nodes[members[0]][0] if members else group.template
+        if like is not None:
+            names = {node.name for node, _ in nodes}
+            new = (name for number in count(1) if (name := f"{group.name}-{number}") not in names)
+            added = islice(new, max(group.most - len(members), 0))
+            nodes += [(like.of_group(name, group.rule()), "") for name in added]
+    yield from [node for node, _ in nodes]
+
+
+_SCALED = ("MachineDeployment", "MachineSet", "MachinePool")
+_OWNER = "cluster.x-k8s.io/owner-name"
+_SIZE = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-{}-size"
+_CAPACITY = "capacity.cluster-autoscaler.kubernetes.io/"
+
+
+class _NodeGroup(NamedTuple):
+    """Nodes that a cluster autoscaler adds and removes: an object of the Cluster API whose annotations
+    state the smallest and the largest number of nodes.
+    """
+
+    name: str
+    least: int
+    most: int
+    template: FoundNode | None
+    """A node by the annotations that state its capacity (for groups without nodes); None without them."""
+
+    @classmethod
+    def of(cls, scaled: Mapping[str, Any]) -> _NodeGroup | None:
+        """Return the group of an object; None if the autoscaler does not change its size."""
+        notes, name = object_in(scaled, "metadata", "annotations"), text_in(scaled, "metadata", "name")
+        least, most = (text_in(notes, _SIZE.format(end)) for end in ("min", "max"))
+        if not name or not most:
+            return None
+        if not (most.isdecimal() and (least or "0").isdecimal() and int(least or 0) <= int(most) <= _MOST_NODES):
+            raise Dirty(f"whose sizes {least or 0!r} to {most!r} are not numbers of nodes in order")
+        template = None
+        if (cpus := text_in(notes, f"{_CAPACITY}cpu")) and (memory := text_in(notes, f"{_CAPACITY}memory")):
+            there = {"cpu": cpus, "memory": memory, "pods": text_in(notes, f"{_CAPACITY}maxPods") or "110"}
+            if gpus := text_in(notes, f"{_CAPACITY}gpu-count"):
+                there[text_in(notes, f"{_CAPACITY}gpu-type") or "nvidia.com/gpu"] = gpus
+            pairs = [pair.partition("=") for pair in text_in(notes, f"{_CAPACITY}labels").split(",") if pair]
+            taints = [
+                {"key": key, "value": value, "effect": effect}
+                for one in text_in(notes, f"{_CAPACITY}taints").split(",")
+                if one
+                for pair, _, effect in [one.partition(":")]
+                for key, _, value in [pair.partition("=")]
+            ]
+            template = _node_of_kube(
+                {
+                    "metadata": {"name": name, "labels": {key: value for key, _, value in pairs}},
+                    "spec": {"taints": taints},
+                    "status": {"allocatable": there},
+                }
+            )
+        return cls(name, int(least or 0), int(most), template)
+
+    def owns(self, owner: str) -> bool:
+        """Return True if a node with this owner belongs to the group. A MachineDeployment owns nodes
+        through a MachineSet with its name and a suffix.
+        """
+        return owner == self.name or owner.startswith(f"{self.name}-")
+
+    def rule(self, *, up: bool = False) -> OnDemand:
+        """Return when a node of the group is powered up and down. No object states how long it takes."""
+        return OnDemand(trigger="pending", min_nodes=self.least, up=up)
+
+
+_MOST_NODES = 20_000
 
 
 def _yaml_objects(source: Source) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -216,6 +216,7 @@ def _renamed_queues(queues: QueueTree, names: Names) -> QueueTree:
             ]
         ),
         outages=tuple([replace(one, nodes=nodes(one.nodes)) for one in queues.outages]),
+        suspensions=(),
         licences={names.new("licence", name): count for name, count in queues.licences.items()},
     )
 

@@ -44,6 +44,11 @@ class FoundNode:
     on_demand: OnDemand | None = None
     """When it is powered up and down; None if it is always up."""
 
+    def of_group(self, name: str, rule: OnDemand) -> FoundNode:
+        """Return a node of the same kind that is powered by a rule and is not there yet."""
+        labels = {label: text for label, text in self.labels.items() if text != self.name}
+        return replace(self, name=name, labels=labels, state="off", usable=True, on_demand=rule)
+
     def also_in(self, partitions: tuple[str, ...]) -> FoundNode:
         """Return a copy of the node with more partitions."""
         return replace(self, partitions=tuple(dict.fromkeys([*self.partitions, *partitions])))

@@ -22,6 +22,7 @@ _BACK = re.compile(r"[Nn]ode (\S+) returned to service|node_did_resp: node (\S+)
 _RESERVED = re.compile(r"sched: (Created|Updated|Deleted) reservation[= ](\S+)(.*)")
 _STARTED = re.compile(r"(?:Allocate JobId=(\S+) NodeList=\S+|_start_job: Started JobId=(\S+) in )")
 _BOOTED = re.compile(r"Resetting JobId=(\S+) start time for node power up")
+_SUSPENDED = re.compile(r"_slurm_rpc_suspend\((suspend|resume)\) for (?:JobId=)?(\S+)")
 _CALCULATES = "_read_last_decay_ran"
 """Written when the calculation of priorities begins, which is then repeated at its period."""
 _DOWN = frozenset({"DOWN", "FAIL", "POWER_DOWN", "POWERED_DOWN", "REBOOT"})
@@ -41,6 +42,8 @@ class ControllerLog:
     boots_s: list[float] = field(default_factory=list)
     """For each job that had to wait for nodes to boot, the time from its allocation to its start."""
 
+    suspensions: list[tuple[str, float, float]] = field(default_factory=list)
+    """Job, and when it was suspended and resumed."""
     calculated_s: float | None = None
     """A time at which priorities were calculated."""
 
@@ -65,6 +68,7 @@ def read_controller_log(file: Path, zone: ZoneInfo | None = None) -> ControllerL
     log = ControllerLog()
     away: dict[str, tuple[float, str]] = {}
     allocated_s: dict[str, float] = {}
+    suspended_s: dict[str, float] = {}
 
     def change(node: str, now: float, kind: str) -> None:
         """Record that a node goes ``down``, is set to ``drain``, or comes back into service (empty)."""
@@ -80,11 +84,16 @@ def read_controller_log(file: Path, zone: ZoneInfo | None = None) -> ControllerL
         if match is None:
             continue
         text = match[3]
-        if not any(word in text for word in ("ode", "reservation", "JobId", _CALCULATES)):
+        if not any(word in text for word in ("ode", "reservation", "JobId", "rpc_suspend", _CALCULATES)):
             continue
         now = (moment_s(match[1], "date", zone) or 0.0) + float(match[2] or 0.0)
         if _CALCULATES in text:
             log.calculated_s = now
+        elif found := _SUSPENDED.search(text):
+            if found[1] == "suspend":
+                suspended_s.setdefault(found[2], now)
+            elif (from_s := suspended_s.pop(found[2], now)) < now:
+                log.suspensions.append((found[2], from_s, now))
         elif found := _STATE.search(text):
             word = found[2].upper()
             change(found[1], now, "down" if word in _DOWN else "drain" if word in _DRAIN else "")

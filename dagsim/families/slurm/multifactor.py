@@ -75,6 +75,7 @@ _NOT_NEGATIVE = (
     "bf_max_job_user",
     "bf_max_job_assoc",
     "bf_max_job_part",
+    "bf_max_job_array_resv",
 )
 _OF_PRIORITIES = (
     "max_age_s",
@@ -124,6 +125,7 @@ class SlurmSettings:
     bf_max_job_user: int = 0
     bf_max_job_assoc: int = 0
     bf_max_job_part: int = 0
+    bf_max_job_array_resv: int = 20
     bf_resolution_s: float = 60.0
     bf_ties: str = "wait"
     preempt: str = "off"
@@ -204,6 +206,8 @@ class _Kept(NamedTuple):
     started_s: float
     limit_ends_s: float
     exclusive: bool
+    suspended_s: float = 0.0
+    """For how long it had been suspended when the policy was last told."""
 
 
 def _usable_cpus(machine: NodeState, demand: DemandClass) -> int:
@@ -235,6 +239,8 @@ class _Cycle:
     """For each group of its nodes: those that are still open, and the end of its time limit."""
     seen: int = 0
     """The number of reservations that ``open`` takes into account."""
+    arrays: set[str] = field(default_factory=set)
+    """The arrays with a limit whose remaining tasks have reservations."""
 
     def fits(self, demand: DemandClass) -> bool:
         """Return True if a start may fit on the free resources; reservations are ignored."""
@@ -282,6 +288,7 @@ class SlurmMultifactor:
     added to each further window of the search for a start, or 0 to double the window
     (bf_window_linear). ``bf_max_job_user``, ``bf_max_job_assoc`` and ``bf_max_job_part`` limit the
     tested jobs in a cycle by user, association and partition, where 0 means no limit.
+    ``bf_max_job_array_resv`` is the number of tasks of one array that may have reservations.
     ``bf_resolution_s`` is the multiple to which backfill rounds times down (bf_resolution). With
     ``bf_ties=fit`` a job may start if its limit ends exactly when a reservation begins.
 
@@ -429,7 +436,7 @@ class SlurmMultifactor:
                 users = table.setdefault(node, {})
                 users[user_of(run.job)] = users.get(user_of(run.job), 0) + 1
         if kill_s < inf and not run.boots:
-            heappush(self._deadlines, (now + kill_s, run.id))
+            heappush(self._deadlines, (now + kill_s, run.id, 0.0))
         if part.preempt != "off" or qos.preempt != "off":
             self._preemptable[run.id] = None
         self._leaving.pop((task.order, task.piece), None)
@@ -439,14 +446,24 @@ class SlurmMultifactor:
         self._changed, self._some_fit = True, None
 
     def rated(self, run: Run, now: float) -> None:
-        """Let the time limit of a run begin now that its nodes have booted."""
+        """Let the time limit of a run begin now that its nodes have booted, or move it by the time for
+        which the run was suspended.
+        """
+        kept = self._runs[run.id]
+        if run.suspended_since_s is not None or run.suspended_s > kept.suspended_s:
+            self._table.freed(run.nodes)
+            self._changed, self._some_fit = True, None
+            if (paused_s := run.suspended_s - kept.suspended_s) > 0:
+                ends_s = kept.limit_ends_s + paused_s
+                self._table.move(run, ends_s)
+                self._runs[run.id] = kept._replace(limit_ends_s=ends_s, suspended_s=run.suspended_s)
         if run.id not in self._booting or run.boots:
             return
         limit_s, kill_s = self._booting.pop(run.id)
         self._table.move(run, now + limit_s)
         self._runs[run.id] = self._runs[run.id]._replace(limit_ends_s=now + limit_s)
         if kill_s < inf:
-            heappush(self._deadlines, (now + kill_s, run.id))
+            heappush(self._deadlines, (now + kill_s, run.id, run.suspended_s))
 
     def _part_of(self, run: Run) -> NodePartition:
         """Return the partition in which a run has started."""
@@ -583,7 +600,8 @@ class SlurmMultifactor:
         """Of these, the runs that share their nodes only with others of their user."""
         self._whole: int = 0
         """Bit set of the nodes that exclusive runs hold."""
-        self._deadlines: list[tuple[float, int]] = []
+        self._deadlines: list[tuple[float, int, float]] = []
+        """When runs exceed their limits, and for how long each had been suspended by then."""
         self._booting: dict[int, tuple[float, float]] = {}
         """The limits of runs whose nodes boot: what the scheduler expects, and after which the job is killed."""
         self._preemptable: dict[int, None] = {}
@@ -882,12 +900,12 @@ class SlurmMultifactor:
                 at += 1
                 if preempting:  # a job further back may preempt runs, but not on reserved nodes
                     gone = self._stoppable(view, task, part, stoppable) | self._leaving_for(task)
-                    self._make_room(view, plan, job, gone)
+                    tested += self._make_room(cycle, job, gone)
                     continue
                 if not outlook.any_fits(at, tests - tested):
                     break
                 if outlook.is_hopeful(at):
-                    self._make_room(view, plan, job)
+                    tested += self._make_room(cycle, job)
                     passed = 0 if most else self._reserve_up_to_hope(cycle, outlook, listed, at, tests - tested)
                     at, tested = at + passed, tested + passed
                 continue
@@ -965,7 +983,7 @@ class SlurmMultifactor:
             job = listed[at + passed]
             if job.holders or not job.task.waiting or not self._licensed(cycle.view, job.task):
                 break
-            self._make_room(cycle.view, cycle.plan, job)
+            self._make_room(cycle, job)
             passed += 1
         return passed
 
@@ -1024,15 +1042,28 @@ class SlurmMultifactor:
         """
         return self._rules.holdings.room(job.holders, job.amounts) if job.holders else (inf, None)
 
-    def _make_room(
-        self, view: ClusterView, plan: NodePlan, job: PendingJob, gone: frozenset[int] = frozenset()
-    ) -> None:
-        """Reserve nodes for a job that cannot start now."""
+    def _make_room(self, cycle: _Cycle, job: PendingJob, gone: frozenset[int] = frozenset()) -> int:
+        """Reserve nodes for a job that cannot start now. While fewer tasks of an array run than its
+        limit allows, Slurm also reserves nodes for the tasks behind it, one after another, as if
+        the array had no limit (``_attempt_backfill`` tests ``pend_run_tasks``, which does not count
+        reservations). Return the number of these further tests.
+        """
 
         def may_hold(nodes: int) -> bool:
-            return self._may_hold(view, job, list(bits(nodes)), planned=True)
+            return self._may_hold(cycle.view, job, list(bits(nodes)), planned=True)
 
-        plan.make_room(job, may_hold, gone, self._barred(job.task))
+        barred, request = self._barred(job.task), job.task.job.job.request
+        reserved = cycle.plan.make_room(job, may_hold, gone, barred)
+        array = "" if request is None or request.array_limit is None else request.array
+        if not reserved or not array or array in cycle.arrays:
+            return 0
+        cycle.arrays.add(array)
+        tests = 0
+        for _ in range(min(cycle.view.behind(job.task.job), self._set.bf_max_job_array_resv - 1)):
+            tests += 1
+            if not cycle.plan.make_room(job, may_hold, gone, barred):
+                break
+        return tests
 
     def _may_hold(self, view: ClusterView, job: PendingJob, nodes: list[int], *, planned: bool = False) -> bool:
         """Return True if a job's limits allow it to hold these nodes (in full if it shares none of
@@ -1345,12 +1376,18 @@ class SlurmMultifactor:
     def _kill_late(self, view: ClusterView) -> Iterator[Decision]:
         """End jobs that have exceeded their time limit."""
         while self._deadlines and self._deadlines[0][0] <= view.now + _LATE_S:
-            _, run = heappop(self._deadlines)
+            due_s, run, paused_s = heappop(self._deadlines)
             kept = self._runs.get(run)
             if kept is None:
                 continue
+            held = view.running[run]
+            if held.suspended_since_s is not None or held.suspended_s > paused_s:
+                since_s = held.suspended_since_s
+                later_s = held.suspended_s - paused_s + (0.0 if since_s is None else max(1.0, view.now - since_s))
+                heappush(self._deadlines, (due_s + later_s, run, held.suspended_s))
+                continue
             # another task of the same job has just started
             if self._latest.get(kept.job, -inf) >= view.now:
-                heappush(self._deadlines, (view.now + 1.0, run))
+                heappush(self._deadlines, (view.now + 1.0, run, held.suspended_s))
                 return
             yield Kill(kept.job, RejectReason.TIME_LIMIT)

@@ -8,6 +8,7 @@ from copy import copy
 from dataclasses import dataclass
 from functools import cache, partial, reduce
 from heapq import heappop, heappush
+from itertools import pairwise
 from math import floor, inf, nextafter
 from operator import or_
 from typing import Any, NamedTuple, TypeAlias
@@ -97,6 +98,10 @@ class RunTable:
             to = 3 * (row + place)
             gives[to : to + 3] = [float(demand.whole * count), float(demand.cpus * count), float(demand.memory * count)]
             self.runs[node] = len(ids)
+
+    def freed(self, nodes: Iterable[int]) -> None:
+        """Read the free resources of nodes again although no run has started or ended there."""
+        self._stale.update(dict.fromkeys(nodes))
 
     def move(self, run: Run, limit_ends_s: float) -> None:
         """Change the time at which the limit of a run ends."""
@@ -272,6 +277,8 @@ class NodePlan:
         self.made: list[Reservation] = []
         """Reservations in the order in which they were made."""
         self._ends: list[float] = []
+        self._space: list[tuple[float, float, int]] = [(view.now, view.now + window_s, 0)]
+        """Slurm's map: the beginning and the end of each entry, and the nodes that are reserved in it."""
         self._table, self._choice, self._whole = table, choice, whole
         self._view, self._until_s, self._resolution_s = view, view.now + window_s, resolution_s
         self._searches: dict[tuple[DemandClass, bool, tuple[int, ...], int, frozenset[int], int], _Search] = {}
@@ -333,6 +340,24 @@ class NodePlan:
         self.made.append(kept)
         for node in bits(nodes):
             self._table.keep(node, kept.begin_s, kept.end_s, -1)
+        self._map(kept)
+
+    def _map(self, kept: Reservation) -> None:
+        """Enter a reservation into the map: split the entries in which it begins and ends, and merge
+        two entries with the same nodes, as in ``_add_reservation``. At most one pair is merged.
+        """
+        entries: list[tuple[float, float, int]] = []
+        for begin_s, end_s, nodes in self._space:
+            edges = sorted({begin_s, end_s, *[one for one in kept[:2] if begin_s < one < end_s]})
+            for from_s, until_s in pairwise(edges):
+                inside = kept.begin_s <= from_s and until_s <= kept.end_s
+                entries.append((from_s, until_s, nodes | kept.nodes if inside else nodes))
+        for place in range(len(entries) - 1):
+            first, second = entries[place : place + 2]
+            if first[2] == second[2] and second[1] >= kept.begin_s and first[0] <= kept.end_s:
+                entries[place : place + 2] = [(first[0], second[1], first[2])]
+                break
+        self._space = entries
 
     def make_room(
         self,
@@ -340,14 +365,16 @@ class NodePlan:
         may_hold: Callable[[int], bool],
         gone: frozenset[int] = frozenset(),
         barred: int = 0,
-    ) -> None:
+    ) -> bool:
         """Reserve nodes for the earliest possible start of a job, if its limits allow it to hold them
         (``may_hold``). The start may stop the runs ``gone``, and it may never use nodes in
-        ``barred`` (``filter_by_node_owner``).
+        ``barred`` (``filter_by_node_owner``). Return True if nodes were reserved.
         """
         best = self._start_of(job, gone, barred)
-        if best is not None and may_hold(best[2]):
-            self.reserve(*best)
+        if best is None or not may_hold(best[2]):
+            return False
+        self.reserve(*best)
+        return True
 
     def counts_delay(self, job: PendingJob, gone: frozenset[int] = frozenset(), barred: int = 0) -> bool:
         """Return True if the node counts in a job's constraint keep it from starting now in this
@@ -444,7 +471,9 @@ class NodePlan:
         least_s, until_s = max(search.least_s, from_s), search.where.until_s
         if least_s > until_s:
             return None
-        kept = Reserved(table.begins, table.untils, table.owners, table.kept, table.kept_stride)
+        edges: Numbers = [float(begin_s) for begin_s, *_ in self._space]
+        edges = np.array(edges, np.float64) if table.compiled else edges
+        kept = Reserved(table.begins, table.untils, table.owners, table.kept, table.kept_stride, edges)
         # numba takes 0.5 us to recognise each named tuple, but no time for plain tuples
         parts = [tuple(part) for part in (search.where, search.steps, runs.limits, kept, self._clock)]
         while True:

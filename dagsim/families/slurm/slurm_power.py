@@ -22,6 +22,7 @@ from dagsim.traces.times import is_unset
 
 _PART = re.compile(r"((?:[^,:\[]|\[[^\]]*\])+)(?::(\d+))?")
 _DEFAULTS_S = {"suspendtime": inf, "suspendtimeout": 30.0, "resumetimeout": 60.0}
+_RATES = {"resumerate": 300, "suspendrate": 60}
 _MARKS = re.compile(r"[*~#!%$@^-]+$")
 
 
@@ -64,18 +65,30 @@ def power_rules(
             continue
         is_off = "CLOUD" in words or "POWERED_DOWN" in words or state.endswith("~")
         boots_s = times["resumetimeout"] if boot_s is None else boot_s
-        rules[node] = OnDemand(boots_s, idle_s, times["suspendtimeout"], up=not is_off)
+        rules[node] = OnDemand(
+            boots_s,
+            idle_s,
+            times["suspendtimeout"],
+            up=not is_off,
+            boots_a_minute=_rate(conf, "resumerate", len(states)),
+            stops_a_minute=_rate(conf, "suspendrate", len(states)),
+            timeout_s=times["resumetimeout"],
+        )
     if rules and boot_s is None:
         drop(
             f"resumetimeout={max(rule.mean_boot_s for rule in rules.values()):g} s: taken as the time that every boot "
             "takes, which no file states; add slurmctld.log, or set on_demand.boot_s"
         )
-    for key in ("resumerate", "suspendrate"):
-        if (rate := conf.get(key, "").partition(" ")[0]).isdecimal() and 0 < int(rate) < len(rules):
-            drop(f"{key}={rate}: nodes are powered up and down at any rate here")
     if rules and not is_unset(conf.get("suspendexcstates", "")):
         drop(f"suspendexcstates={conf['suspendexcstates']}")
     return rules
+
+
+def _rate(conf: Mapping[str, str], key: str, nodes: int) -> int:
+    """Return how many nodes may change per minute; 0 if that is no fewer than all of them."""
+    text = conf.get(key, "").partition(" ")[0]
+    rate = int(text) if text.isdecimal() else _RATES[key]
+    return rate if rate < nodes else 0
 
 
 def _largest_s(conf: Mapping[str, str], rows: list[tuple[str, Mapping[str, str]]], key: str) -> float:

@@ -24,7 +24,17 @@ from dagsim.families.slurm.accounting import delimiter_of
 from dagsim.families.slurm.controller_log import ControllerLog, is_controller_log, read_controller_log
 from dagsim.families.slurm.slurm_nodes import is_scontrol, is_scontrol_json, is_sinfo
 from dagsim.families.slurm.slurm_power import power_rules
-from dagsim.model import Caps, JobCaps, NodeOutage, NodePartition, NodeReservation, Qos, QueueNode, QueueTree
+from dagsim.model import (
+    Caps,
+    JobCaps,
+    JobSuspension,
+    NodeOutage,
+    NodePartition,
+    NodeReservation,
+    Qos,
+    QueueNode,
+    QueueTree,
+)
 from dagsim.registry import nearest
 from dagsim.sections import Registered
 from dagsim.systems.cluster.network import NETWORKS
@@ -162,6 +172,7 @@ class SlurmSite(ImportedSite):
             tuple(qos.values()),
             tuple(filter(None, [_reservation(self, name, row) for name, row in self.reservations.items()])),
             self._outages(names),
+            tuple([JobSuspension(*one) for one in (self.log.suspensions if self.log is not None else ())]),
             dict(self.licences),
             scheduler_of(self),
         )
@@ -1298,7 +1309,8 @@ def _scheduler_parameters(site: SlurmSite, text: str) -> dict[str, Any]:
                "sched_min_interval": ("sched_min_interval_s", 2.0, 1e-6)}  # fmt: skip
     counts = {"bf_max_job_test": ("bf_max_job_test", 500), "default_queue_depth": ("queue_depth", 100),
               "bf_max_job_user": ("bf_max_job_user", 0), "bf_max_job_assoc": ("bf_max_job_assoc", 0),
-              "bf_max_job_part": ("bf_max_job_part", 0)}  # fmt: skip
+              "bf_max_job_part": ("bf_max_job_part", 0),
+              "bf_max_job_array_resv": ("bf_max_job_array_resv", 20)}  # fmt: skip
     settings: dict[str, Any] = {}
     for name, (ours, default, unit) in seconds.items():
         settings[ours] = finite_number(str(stated.pop(name, default)), name) * unit

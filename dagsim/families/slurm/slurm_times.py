@@ -90,6 +90,8 @@ class Reserved(NamedTuple):
     owners: Any
     counts: Any
     stride: int
+    edges: Any
+    """The times at which the entries of Slurm's map of reservations begin, in ascending order."""
 
 
 class SiteClock(NamedTuple):
@@ -178,7 +180,7 @@ def earliest(
     nodes, span, asked, own, until_s = where
     times, rooms, counts = steps
     order, ranks, runs, runs_stride, marks = limits
-    begins, untils, owners, kept_counts, kept_stride = kept
+    begins, untils, owners, kept_counts, kept_stride, edges = kept
     now, origin_s, resolution_s, linear_s = clock
     stride = runs_stride + 1
     later_s = least_s
@@ -186,6 +188,15 @@ def earliest(
         start_s, end_s, later_s = later_s, later_s + limit_s, inf
         for at in range(len(order)):
             marks[at] = 0
+        # Slurm looks for nodes that become free at the end of each entry in its map, up to the
+        # first entry that begins after ``end_s``
+        beyond = 0
+        while beyond < len(edges) and edges[beyond] <= end_s:
+            beyond += 1
+        beyond_s, last_s = inf, inf
+        if beyond < len(edges):
+            beyond_s = edges[beyond]
+            last_s = edges[min(beyond + 1, len(edges) - 1)]
         usable = 0
         for at in range(len(span)):
             node = span[at]
@@ -195,18 +206,26 @@ def earliest(
             for place in range(row, last):
                 if untils[place] <= start_s or owners[place] == own:
                     continue
-                if begins[place] >= end_s:
+                begin_s = begins[place]
+                # a later start may not end when a reservation for a job begins, either
+                in_window = begin_s < end_s or (begin_s == end_s and start_s > now and owners[place] < 0)
+                if not in_window and not (owners[place] < 0 and begin_s <= beyond_s < untils[place]):
                     continue
-                blocked = True
+                blocked = blocked or in_window
                 free_s = untils[place]
                 if owners[place] >= 0:
                     free_s = ceil((free_s + origin_s) / resolution_s) * resolution_s + 1.0 - origin_s
-                if free_s < later_s:
-                    for other in range(row, last):
-                        if begins[other] <= free_s < untils[other] and owners[other] != own:
+                other = row
+                while other < last and free_s < later_s:
+                    if begins[other] <= free_s < untils[other] and owners[other] != own:
+                        if owners[place] >= 0 or owners[other] >= 0:
                             break
-                    else:
-                        later_s = free_s
+                        # another reservation follows at once; entries with equal nodes are merged
+                        free_s, other = untils[other], row
+                        continue
+                    other += 1
+                if other == last and free_s < later_s and (owners[place] >= 0 or free_s <= last_s):
+                    later_s = free_s
             out[node] = 0.0 if blocked else 1.0
             if not blocked and asked[node] != 0:
                 usable += 1

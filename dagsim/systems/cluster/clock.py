@@ -81,6 +81,11 @@ class Clock(Environment):
             heapify(self._queue)
             self._crowded = 2 * len(self._queue) + _FEW_EVENTS
 
+    def drop(self, event: Event) -> None:
+        """Take an event off the clock. Costs O(events)."""
+        self._queue[:] = [entry for entry in self._queue if entry[3] is not event]
+        heapify(self._queue)
+
     def not_before(self, time_s: float) -> None:
         """Postpone all events that are scheduled before ``time_s`` to ``time_s``. Costs O(events)."""
         self._queue[:] = [(max(entry[0], time_s), *entry[1:]) for entry in self._queue]

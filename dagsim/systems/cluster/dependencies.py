@@ -232,6 +232,10 @@ class Dependencies(Forked):
                     break
         return sorted(freed, key=lambda active: active.number)
 
+    def behind(self, array: str) -> int:
+        """Return the number of tasks that wait for their array."""
+        return sum(number in self.waiting for number in self._behind.get(array, ()))
+
     def unmet(self, active: JobState, now: float) -> Iterator[str]:
         """Describe the conditions that keep a job from being eligible. If one of several conditions
         would be sufficient, describe all of them.

@@ -74,6 +74,13 @@ class Eligibility(Forked):
         """True if any job will become eligible merely because time passes."""
         return bool(self._held) or (self.dependencies is not None and self.dependencies.next_s < inf)
 
+    def behind(self, active: JobState) -> int:
+        """Return the number of tasks that wait for the limit of a job's array."""
+        request = active.job.request
+        if self.dependencies is None or request is None or request.array_limit is None:
+            return 0
+        return self.dependencies.behind(request.array)
+
     def why_waiting(self) -> dict[int, str]:
         """Return what each job is waiting for, by job number."""
         reasons = {number: "its begin time had not come" for _, number, _ in self._held}

@@ -68,6 +68,7 @@ from dagsim.systems.cluster.rehearsal import rehearse
 from dagsim.systems.cluster.site import SiteState, down_windows
 from dagsim.systems.cluster.stalled import GONE, OVER, Wakes, only_endless, why_stalled
 from dagsim.systems.cluster.state import Frontier, Held, JobState, Live, Run, TaskState
+from dagsim.systems.cluster.suspensions import Suspensions
 from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
 from dagsim.systems.seam import decisions_of, drive
 
@@ -139,6 +140,7 @@ class ClusterKernel(Forked):
         "schedule": COPIED,
         "sharing": SAME,
         "stuck": COPIED,
+        "suspensions": COPIED,
         "upcoming": AHEAD,
         "wakes": COPIED,
     }
@@ -208,6 +210,8 @@ class ClusterKernel(Forked):
         self._observe(observers)
         self.on_demand = OnDemandNodes.of(self)
         """Power states of nodes; None if all nodes are always on."""
+        self.suspensions = Suspensions.of(self, origin_s)
+        """Jobs that are suspended for a time; None if there are none."""
         self._set_clock()
         if begins_s:
             recall_past(self, left)
@@ -271,6 +275,10 @@ class ClusterKernel(Forked):
     def _site_limits(self, job: Job) -> TimeLimits:
         return _NO_LIMITS if self.queues is None else self.queues.time_limits(job)
 
+    def behind(self, active: JobState) -> int:
+        """See ``ClusterView.behind``."""
+        return 0 if self.eligibility is None else self.eligibility.behind(active)
+
     def unstarted(self, wanted: Callable[[Job], bool]) -> list[tuple[JobState, float]]:
         """See ``ClusterView.unstarted``."""
         found = [entry for entry in self._unstarted() if wanted(entry[0])] if self._unstarted else []
@@ -299,6 +307,7 @@ class ClusterKernel(Forked):
         taken it down will also bring it back.
         """
         due = Counter(node for disturbing in self._disturbing for node in disturbing.returning())
+        due.update(() if self.on_demand is None else self.on_demand.returning())
         return [due[node] == down for node, down in enumerate(self._down)]
 
     # The conversation with a policy.
@@ -833,6 +842,8 @@ class ClusterKernel(Forked):
                 self.clock.process(process)
         if self.on_demand is not None:
             self.on_demand.attach()
+        if self.suspensions is not None:
+            self.suspensions.attach()
 
     def _observe(self, observers: Sequence[Observer]) -> None:
         append = self.schedule.log.append_packed
@@ -899,6 +910,8 @@ class ClusterKernel(Forked):
                 run.callbacks = []  # the run begins when its nodes are up
             elif twin.life is not None:
                 twin.life.resume_run(run, original)
+            elif run.suspended_since_s is not None:
+                run.callbacks = []  # its end is on the clock once it resumes
             else:
                 run.callbacks = [twin.end]
                 twin.clock.at(run._ends_s, COMPLETIONS, run)

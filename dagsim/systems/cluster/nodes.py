@@ -606,6 +606,12 @@ class ClusterState(Forked):
         self.recent.append(machine)
         self.join(machine, demand, -count)
 
+    def lend_cpus(self, machine: NodeState, cpus: int) -> None:
+        """Free CPUs of a run that goes on, in millionths, or take them back if the number is negative."""
+        self.released += 1
+        self.recent.append(machine)
+        self._set_cpus(machine, machine.cpus + cpus)
+
     def take_down(self, machine: NodeState) -> None:
         """Remove a machine from every index. The caller has to end its runs."""
         bit = 1 << machine.index

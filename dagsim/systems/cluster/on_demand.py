@@ -4,11 +4,14 @@ These are the states of such a node, and the events that end them:
 
     OFF ── a task is placed on it, or fits nowhere else ──> BOOTING ── the boot time ──> UP
     UP ── idle for ``idle_s`` ──> STOPPING ── the time to shut down ──> OFF
+    BOOTING ── the boot fails: ``timeout_s`` ──> OFF and down, until the node is repaired
 
 This order follows Slurm's documentation for power saving and cloud nodes
 (https://slurm.schedmd.com/power_save.html): powered-down nodes are allocated to a job at once, the
 nodes boot, and the job starts when all of them have registered. A node that stays idle for
-SuspendTime is suspended, and is then unavailable for SuspendTimeout. With the trigger ``pending``,
+SuspendTime is suspended, and is then unavailable for SuspendTimeout. A node that has not registered
+after ResumeTimeout is set down, and its jobs are requeued. ResumeRate and SuspendRate limit how many
+nodes change per minute (``_do_power_work`` in power_save.c, Slurm 22.05). With the trigger ``pending``,
 the order is that of Kubernetes' cluster autoscaler: a node that is off is not part of the cluster
 until it boots because a waiting task fits nowhere else.
 """
@@ -16,6 +19,8 @@ until it boots because a waiting task fits nowhere else.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from itertools import product
 from math import floor, inf, nextafter
 from types import MappingProxyType
@@ -38,6 +43,7 @@ if TYPE_CHECKING:
 
 _OFF, _BOOTING, _UP, _STOPPING = map(int, PowerState)
 _POWER = int(Kind.POWER)
+_MINUTE_S = 60.0
 
 
 class OnDemandNodes(Forked):
@@ -50,8 +56,12 @@ class OnDemandNodes(Forked):
 
     __slots__ = {
         "_allocated": COPIED,
+        "_broken_s": COPIED,
+        "_changes": COPIED,
         "_due_s": COPIED,
         "_expected": SAME,
+        "_failing": COPIED,
+        "_groups": SAME,
         "_idle_since_s": COPIED,
         "_kernel": COPIED,
         "_rules": SAME,
@@ -68,6 +78,12 @@ class OnDemandNodes(Forked):
         self._kernel = kernel
         rules = {at: node.on_demand for at, node in enumerate(nodes) if node.on_demand is not None}
         self._rules = MappingProxyType(rules)
+        groups: dict[tuple[object, ...], list[int]] = {}
+        for at, rule in rules.items():
+            own = nodes[at]
+            groups.setdefault((replace(rule, up=False), own.gpu, own.gpus, own.cpus, own.memory_gb), []).append(at)
+        self._groups = MappingProxyType({at: tuple(members) for members in groups.values() for at in members})
+        """The nodes with the same rule and resources as each node."""
         self.states = {at: _UP if rule.up else _OFF for at, rule in self._rules.items()}
         """The ``PowerState`` of each node that is powered on demand."""
         self._since_s = dict.fromkeys(self._rules, begins_s)
@@ -79,6 +95,12 @@ class OnDemandNodes(Forked):
         """Number of runs that hold each node."""
         self._allocated: dict[int, int] = {}
         """For each run that has not started, the number of its nodes that boot."""
+        self._failing: dict[int, None] = {}
+        """The booting nodes whose boot will fail."""
+        self._broken_s: dict[int, float] = {}
+        """When each node is repaired whose boot failed; infinite for never."""
+        self._changes: dict[str, tuple[float, float]] = {}
+        """For boots and for stops, the number of recent ones as Slurm counts it, and at what time."""
         self._streams = dict[int, np.random.Generator]()
         self._expected = False
         """True if boots take their expected time, in a fork without more information than a policy."""
@@ -101,7 +123,12 @@ class OnDemandNodes(Forked):
     @property
     def pending(self) -> bool:
         """True if a node will come up, will be available again, or is about to boot."""
-        return self._scan_s < inf or any(state in (_BOOTING, _STOPPING) for state in self.states.values())
+        changing = any(state in (_BOOTING, _STOPPING) for state in self.states.values())
+        return self._scan_s < inf or changing or any(until_s < inf for until_s in self._broken_s.values())
+
+    def returning(self) -> Iterator[int]:
+        """Yield the nodes that are down because a boot failed, and will be repaired."""
+        yield from [node for node, until_s in self._broken_s.items() if until_s < inf]
 
     def attach(self) -> None:
         """Put the timers on the kernel's clock, both at the beginning and in a fork."""
@@ -109,10 +136,14 @@ class OnDemandNodes(Forked):
             self._set_timer(node, due_s)
         if self._scan_s < inf:
             self._set_scan(self._scan_s)
+        for node, until_s in self._broken_s.items():
+            if until_s < inf:
+                self._kernel.call_at(until_s, partial(self._mend, node))
 
     def believe_estimates(self) -> None:
         """Make every boot take its expected time from now on, for look-ahead."""
         self._expected, now = True, self._kernel.now
+        self._failing.clear()
         for node, state in self.states.items():
             if state == _BOOTING:
                 self._due_s[node] = max(now, self._since_s[node] + self._rules[node].mean_boot_s)
@@ -162,6 +193,7 @@ class OnDemandNodes(Forked):
 
     def fail(self, node: int) -> None:
         """Record that a node has gone down."""
+        self._failing.pop(node, None)
         if self.states.get(node, _OFF) != _OFF:
             self._due_s[node] = inf
             self._change(node, _OFF)
@@ -175,18 +207,53 @@ class OnDemandNodes(Forked):
             self._rest(node)
 
     def _boot(self, node: int) -> None:
+        """Let a node boot, as soon as the rate of boots allows it. While it waits for its turn, it
+        counts as booting.
+        """
+        rule = self._rules[node]
+        begins_s = self._turn_s("boots", rule.boots_a_minute)
         self._change(node, _BOOTING)
-        self._set_timer(node, self._kernel.now + self._boot_s(node))
+        boot_s = self._boot_s(node)
+        if rule.failing and not self._expected and self._stream(node).random() < rule.failing:
+            self._failing[node], boot_s = None, rule.timeout_s
+        self._set_timer(node, begins_s + boot_s)
+
+    def _turn_s(self, kind: str, rate: int) -> float:
+        """Return the earliest time from now on at which one more node may boot or stop; if that is
+        now, or for boots, count it.
+
+        As in slurmctld, each change adds 1 to a counter that loses a sixtieth per second. While the
+        counter, rounded, is at the rate per minute, no further node changes.
+        """
+        now = self._kernel.now
+        if not rate:
+            return now
+        count, at_s = self._changes.get(kind, (0.0, now))
+        turn_s = max(at_s, now)
+        count = 0.0 if now - at_s >= _MINUTE_S else count * max(0.0, 1.0 - max(0.0, now - at_s) / _MINUTE_S)
+        while floor(count + 0.5) >= rate:
+            count, turn_s = count * (1.0 - 1.0 / _MINUTE_S), turn_s + 1.0
+        if kind == "boots" or turn_s == now:
+            self._changes[kind] = count + 1.0, turn_s
+        return turn_s
+
+    def _mend(self, node: int, _: Event) -> None:
+        """Return a node to service whose boot had failed."""
+        if self._broken_s.pop(node, None) is not None:
+            self._kernel.bring_up(node)
+
+    def _stream(self, node: int) -> np.random.Generator:
+        rng = self._streams.get(node)
+        if rng is None:
+            rng = self._streams[node] = stream(self._kernel.schedule.seed, "boots", node)
+        return rng
 
     def _boot_s(self, node: int) -> float:
         """Draw the duration of a boot."""
         rule = self._rules[node]
         if self._expected or len(rule.boots_s) == 1:
             return rule.mean_boot_s
-        rng = self._streams.get(node)
-        if rng is None:
-            rng = self._streams[node] = stream(self._kernel.schedule.seed, "boots", node)
-        return rule.boots_s[int(rng.integers(len(rule.boots_s)))]
+        return rule.boots_s[int(self._stream(node).integers(len(rule.boots_s)))]
 
     def _reached(self, event: Event) -> None:
         """End the current state of a node, unless its timer has been reset in the meantime."""
@@ -195,12 +262,22 @@ class OnDemandNodes(Forked):
             return
         self._due_s[node] = inf
         match self.states[node]:
+            case PowerState.BOOTING if node in self._failing:
+                repair_s = self._rules[node].repair_s
+                self._broken_s[node] = inf if repair_s is None else self._kernel.now + repair_s
+                if repair_s is not None:
+                    self._kernel.call_at(self._broken_s[node], partial(self._mend, node))
+                self._kernel.take_down(node)
             case PowerState.BOOTING:
                 self._come_up(node)
             case PowerState.STOPPING:
                 self._change(node, _OFF)
             case PowerState.UP if not self._runs[node]:
                 if (until_s := max(self._idle_until_s(node), self._needed_until_s(node))) > self._kernel.now:
+                    self._set_timer(node, until_s)
+                elif self._is_needed(node):
+                    pass  # looked at again when another node of its group comes up
+                elif (until_s := self._turn_s("stops", self._rules[node].stops_a_minute)) > self._kernel.now:
                     self._set_timer(node, until_s)
                 elif shutdown_s := self._rules[node].shutdown_s:
                     self._change(node, _STOPPING)
@@ -211,6 +288,9 @@ class OnDemandNodes(Forked):
     def _come_up(self, node: int) -> None:
         """Record that a node is up, and start the runs that were only waiting for this node."""
         self._change(node, _UP)
+        for other in self._groups[node]:  # one of them may be powered down now
+            if self.states[other] == _UP and not self._runs[other] and self._due_s[other] == inf and other != node:
+                self._set_timer(other, max(self._kernel.now, self._idle_until_s(other)))
         if not self._runs[node]:
             self._rest(node)
         for run in [self._kernel.running[number] for number in sorted(self._allocated)]:
@@ -239,6 +319,11 @@ class OnDemandNodes(Forked):
         """
         idle_s, since_s = self._rules[node].idle_s, self._idle_since_s[node]
         return inf if idle_s is None else max(since_s + idle_s, nextafter(since_s, inf))
+
+    def _is_needed(self, node: int) -> bool:
+        """Return True if a node has to stay up because its group would be below its minimum."""
+        up = sum(self.states[other] == _UP for other in self._groups[node])
+        return up <= self._rules[node].min_nodes
 
     def _needed_until_s(self, node: int) -> float:
         """Return the time until which a node that booted for pending tasks stays up even if it is

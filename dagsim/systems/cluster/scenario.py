@@ -302,10 +302,10 @@ class ClusterScenario(Models, ClusterWorld):
     ) -> ClusterKernel:
         outages = (jobs.outages(),) if self.outages else ()
         queues, origin_s = self.queues, 0.0
-        if queues is not None and (queues.reservations or queues.outages):
+        if queues is not None and (queues.reservations or queues.outages or queues.suspensions):
             clock_s = jobs.origin_s()
             if clock_s is None:
-                queues = replace(queues, reservations=(), outages=())
+                queues = replace(queues, reservations=(), outages=(), suspensions=())
             else:
                 origin_s = clock_s
         return ClusterKernel(

@@ -4,6 +4,7 @@ configuration, because this is the default system.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -314,6 +315,19 @@ class ClusterKeys(Section):
         if self.cluster.from_trace:
             return self.trace().machines()
         own = {gpu.name: gpu for gpu in self.gpu_types}
+        up = Counter[OnDemand]()
+        """The nodes that are up at the beginning, by rule."""
+        for group in self.cluster.groups:
+            if group.on_demand is not None and group.on_demand.up:
+                up[replace(group.on_demand, up=False)] += len(group.nodes)
+
+        def powered(rule: OnDemand | None) -> OnDemand | None:
+            """Let a node be up at the beginning while there are fewer than the minimum."""
+            if rule is None or rule.up or up[rule] >= rule.min_nodes:
+                return rule
+            up[rule] += 1
+            return replace(rule, up=True)
+
         return Cluster(
             tuple(
                 Node(
@@ -326,7 +340,7 @@ class ClusterKeys(Section):
                     group.weight,
                     group.mig_s,
                     manifest,
-                    group.on_demand,
+                    powered(group.on_demand),
                 )
                 for group in self.cluster.groups
                 for manifest in [canonical_json(group.manifest) if group.manifest else ""]

@@ -358,6 +358,8 @@ class Run(Due, Forked):
         "progress": COPIED,
         "setup_s": SAME,
         "started_s": SAME,
+        "suspended_s": SAME,
+        "suspended_since_s": SAME,
         "task": COPIED,
     }
 
@@ -393,6 +395,10 @@ class Run(Due, Forked):
         """None while its rate has always been 1."""
         self.beside: tuple[int, ...] = ()
         """The runs that share its GPUs."""
+        self.suspended_s = 0.0
+        """For how long it has been suspended in all."""
+        self.suspended_since_s: float | None = None
+        """Since when it is suspended; None while it is not."""
 
     @property
     def job(self) -> JobState:
@@ -512,6 +518,20 @@ class Run(Due, Forked):
         """
         self._ends_s = ends_s
         return ends_s
+
+    @property
+    def scheduled_end_s(self) -> float:
+        """The end of the current phase, for the kernel."""
+        return self._ends_s
+
+    def resume(self, now: float) -> None:
+        """Continue after a suspension, as if the run had begun that much later."""
+        assert self.suspended_since_s is not None
+        assert self.computing_s is not None
+        paused_s = now - self.suspended_since_s
+        self.suspended_s += paused_s
+        self.computing_s += paused_s
+        self.suspended_since_s = None
 
     def take(self, seconds: float) -> None:
         """Set the compute time of the run to ``seconds`` instead of the task's duration."""

@@ -69,6 +69,10 @@ class Simulation(Protocol):
     def expected_moves_s(self, moves: Sequence[tuple[Run, Placement]]) -> list[float]:
         """See ``ClusterView.expected_moves_s``."""
 
+    def behind(self, active: JobState) -> int:
+        """See ``ClusterView.behind``."""
+        ...
+
     def unstarted(self, wanted: Callable[[Job], bool]) -> list[tuple[JobState, float]]:
         """See ``ClusterView.unstarted``."""
 
@@ -274,6 +278,12 @@ class ClusterView:
         would lose.
         """
         return self._simulation.expected_moves_s(moves)
+
+    def behind(self, active: JobState) -> int:
+        """Return the number of tasks in a job's array that are not in the system yet because of the
+        array's limit (``Request.array_limit``).
+        """
+        return self._simulation.behind(active)
 
     def unstarted(self, wanted: Callable[[Job], bool]) -> list[tuple[JobState, float]]:
         """Return the ``wanted`` ones of the jobs that were in the queue of a log and never started, with

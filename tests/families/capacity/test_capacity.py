@@ -464,6 +464,18 @@ def test_whatif_says_what_nodes_on_demand_would_cost_and_save(site: Path) -> Non
     assert free["choices"][1]["cost_a_month"] is None
 
 
+def test_plan_charges_nodes_on_demand_for_the_hours_in_which_they_are_up(site: Path) -> None:
+    rule = "{boot_s: 60, idle_s: 300, price_per_h: 2}"
+    groups = f"[{{name: t, gpu: T4, gpus: 4}}, {{name: c, gpu: T4, gpus: 4, on_demand: {rule}}}]"
+    (site / "c.yaml").write_text(f"cluster: {{groups: {groups}}}\n", encoding="utf-8")
+    asked = ("--target", "wait_s.p95<10h", "--max-gpus", "16", "--policy", "fifo-fit")
+    today = answer_of("plan", *asked, "--price", "T4=0.25")["today"]
+    own = 730 * 4 * 0.25
+    assert own < today["cost"] < own + 730 * 2
+    hours = answer_of("whatif", "--policy", "fifo-fit,sjf", "--price", "T4=0.25")["choices"][0]
+    assert today["cost"] == pytest.approx(hours["cost_a_month"])
+
+
 @pytest.mark.parametrize(
     ("spec", "message"),
     [

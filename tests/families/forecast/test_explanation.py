@@ -125,6 +125,30 @@ def test_the_rules_find_the_reason_that_the_snapshot_does_not_state(
     assert answer["sentence"].startswith("Job 2 ")
 
 
+@pytest.mark.parametrize(
+    ("terms", "change", "applied"),
+    [
+        ({}, "2 instead of 4 GPUs", {"gpus": 2}),
+        ({"partition": "night", "gpus": 1}, "the partition day instead of night", {"partition": "day"}),
+        ({"time_limit": 180, "gpus": 1}, "a time limit of 90 min instead of 3.0 h", {"time_limit": 90}),
+    ],
+)
+def test_a_job_that_is_changed_as_suggested_starts_when_the_suggestion_says(
+    tmp_path: Path, terms: dict[str, Any], change: str, applied: dict[str, Any]
+) -> None:
+    def answer(more: dict[str, Any]) -> dict[str, Any]:
+        asked = {"gpus": 4} | terms | more
+        return why(tmp_path, [queued(1, 4, "RUNNING"), queued(2, asked.pop("gpus"), **asked)], "2")
+
+    before = answer({})
+    suggested = next(row for row in before["changes"] if row["change"] == change)
+    assert before["median_s"] is None or suggested["median_s"] < before["median_s"] - 60
+    after = answer(applied)
+    assert after["median_s"] == pytest.approx(suggested["median_s"], abs=1)
+    if before["median_s"] is not None:
+        assert suggested["sooner_s"] == pytest.approx(before["median_s"] - after["median_s"], abs=1)
+
+
 def test_a_scheduler_that_has_not_come_to_a_job_yet_is_not_the_last_word(tmp_path: Path) -> None:
     answer = why(tmp_path, [queued(2, 1, partition="night", state_reason="Priority")], "2")
     assert answer["kind"] == "never"

@@ -105,6 +105,8 @@ def test_fewer_pods_or_gpus_are_tried_with_the_quota_that_they_need(tmp_path: Pa
     answer = asked("why", "bio/wide", "--state", file)
     starts = {one["change"]: one["median_s"] for one in answer["changes"]}
     assert starts["4 instead of 8 GPUs"] == 0 < answer["median_s"]
+    smaller = dump(tmp_path, old, gpus(workload("wide", "c", 10, ("main", 1, 1)), 4), queues=queues)
+    assert asked("why", "bio/wide", "--state", smaller)["median_s"] == 0  # as suggested
 
 
 def test_what_the_next_cycle_admits_starts_now_and_its_flavors_are_told(tmp_path: Path) -> None:

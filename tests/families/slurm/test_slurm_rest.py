@@ -278,6 +278,9 @@ def test_the_log_of_slurmctld_says_when_nodes_were_away_and_how_long_they_boot(t
         "[2026-03-02T10:03:00.000] update_node: node n1 state set to ALLOCATED",
         "[2026-03-02T10:04:00.000] error: Nodes n[2-3] not responding, setting DOWN",
         "[2026-03-02T10:05:00.000] Node n2 returned to service",
+        "[2026-03-02T10:06:00.000] _slurm_rpc_suspend(suspend) for 7_3 usec=12341",
+        "[2026-03-02T10:07:30.000] _slurm_rpc_suspend(resume) for 7_3 usec=12122",
+        "[2026-03-02T10:08:00.000] _slurm_rpc_suspend(suspend) for 8 usec=12341",
     ]
     (tmp_path / "slurmctld.log").write_text("\n".join(lines) + "\n")
     log = read_controller_log(tmp_path / "slurmctld.log")
@@ -286,6 +289,7 @@ def test_the_log_of_slurmctld_says_when_nodes_were_away_and_how_long_they_boot(t
         ("n1", at + 120, at + 180, "drain"), ("n2", at + 240, at + 300, "down"), ("n3", at + 240, None, "down"),
     ]  # fmt: skip
     assert (log.made_s, log.boot_s) == ({"fix": at + 1}, 80.0)
+    assert log.suspensions == [("7_3", at + 360, at + 450)]
     assert log.reservations["fix"]["starttime"] == "2026-03-02T11:00:00"
 
 

@@ -146,6 +146,70 @@ def test_a_node_that_fails_while_it_boots_returns_its_job_and_comes_back_as_it_w
     assert [time_s for time_s, *_ in starts(always)] == [0, 500]
 
 
+@pytest.mark.parametrize("rate", [1, 2, 5])
+def test_nodes_boot_no_faster_than_slurm_s_rate_of_resumes(rate: int) -> None:
+    # the counter of _do_power_work in power_save.c, second by second
+    count, second, begins = 0.0, 0, list[int]()
+    while len(begins) < 8:
+        while int(count + 0.5) < rate and len(begins) < 8:
+            count += 1
+            begins.append(second)
+        count, second = count * 59 / 60, second + 1
+    rule = OnDemand(100, None, boots_a_minute=rate)
+    schedule = run(nodes(*[rule] * 8), jobs(*[(0.0, 10.0, 2)] * 8))
+    assert sorted(time for time, _, _ in starts(schedule)) == [begin + 100 for begin in begins]
+
+
+def test_idle_nodes_are_powered_down_no_faster_than_slurm_s_rate_of_suspends() -> None:
+    schedule = run(nodes(*[OnDemand(10, 30, stops_a_minute=1, up=True)] * 3, None), jobs((300.0, 10.0, 2)))
+    downs = sorted(row.time_s for row in schedule.log if row.kind == Kind.POWER and row.value == OFF)
+    assert downs[0] == 30
+    # after one stop the counter is 1; it is below a half after 42 s, and then 1.49
+    assert downs[1] == 30 + 42
+    assert len(downs) == 3
+    assert downs[2] > downs[1] + 42
+
+
+def test_a_group_keeps_its_minimum_of_nodes_up() -> None:
+    rule = OnDemand(100, 20, min_nodes=1)
+    schedule = run(nodes(replace(rule, up=True), rule, rule), jobs((0.0, 50.0, 2), (0.0, 10.0, 2), (400.0, 5.0, 2)))
+    # the first node, idle since 50 s, stays up until the second one is up
+    assert starts(schedule) == [(0.0, 0, 0), (100.0, 1, 1), (400.0, 2, 1)]
+    assert powers(schedule, 0) == [(100.0, OFF)]
+    assert powers(schedule, 1) == [(0.0, BOOTING), (100.0, UP)]
+
+
+def test_another_node_of_the_group_takes_over_the_minimum() -> None:
+    rule = OnDemand(100, 20, min_nodes=1)
+    schedule = run(nodes(replace(rule, up=True), rule), jobs((0.0, 500.0, 2), (0.0, 10.0, 2), (700.0, 5.0, 2)))
+    # the second node is idle from 110 s on and stays up, because the first one is busy and counts; then one goes
+    assert starts(schedule)[:2] == [(0.0, 0, 0), (100.0, 1, 1)]
+    up = {0: True, 1: False}
+    for row in schedule.log:
+        if row.kind == Kind.POWER:
+            up[row.node] = row.value == UP
+            assert any(up.values())
+    assert sum(up.values()) == 1
+
+
+@pytest.mark.parametrize("repair_s", [None, 30.0])
+def test_a_boot_that_fails_returns_its_job_and_takes_its_node_down(repair_s: float | None) -> None:
+    rule = OnDemand(20, None, failing=1.0, timeout_s=50, repair_s=repair_s)
+    cluster = nodes(None, rule)
+    schedule = ClusterKernel(cluster, jobs((0.0, 200.0, 2), (10.0, 30.0, 2)), seed=1).run(POLICIES.create("fifo-fit"))
+    # while it is allocated to a booting node, the job does not take the one that is free at 200 s
+    assert starts(schedule) == [(0.0, 0, 0), (200.0 if repair_s is None else 220.0, 1, 0)]
+    states = powers(schedule, 1)
+    assert states[:2] == [(10.0, BOOTING), (60.0, OFF)]
+    downs = [(row.time_s, row.kind) for row in schedule.log if row.kind in (Kind.DOWN, Kind.UP) and row.node == 1]
+    assert downs[0] == (60.0, Kind.DOWN)
+    if repair_s is None:
+        assert (len(states), len(downs)) == (2, 1)
+    else:  # it is tried again as soon as it is repaired, and fails again
+        assert downs[1] == (90.0, Kind.UP)
+        assert states[2] == (90.0, BOOTING)
+
+
 def test_the_use_of_nodes_is_what_their_states_say() -> None:
     rule = OnDemand(boot_s=300, idle_s=600, shutdown_s=100, price_per_h=36.0, off_watts=5.0)
     schedule = run(nodes(rule, None, gpus=1), jobs((0, 2_000, 1), (0, 100, 1), (1_900, 300, 1)))

@@ -20,7 +20,17 @@ from dagsim.families.kubernetes.kube.objects import GPUS, Pod, node_of, plain_po
 from dagsim.families.kubernetes.kube.profile import Profile, fit_arguments, read_profile
 from dagsim.families.kubernetes.terms import WHOLE_GPUS
 from dagsim.model import Decision, Kill, Placement, Preempt, RejectReason, Share, Start, Wait
-from dagsim.systems.cluster.api import ClusterView, DemandClass, NodeState, ReachedLimit, Run, TaskState
+from dagsim.systems.cluster.api import (
+    ClusterView,
+    DemandClass,
+    NextStep,
+    NodeState,
+    ReachedLimit,
+    Run,
+    Standing,
+    TaskState,
+)
+from dagsim.systems.cluster.nodes import ALL
 from dagsim.systems.cluster.policies.preemption import make_room
 
 _TaskKey: TypeAlias = tuple[int, int, int]
@@ -97,6 +107,24 @@ class KubeDefault:
     def wait_rules(self, view: ClusterView) -> KubeWaits:
         """Return the nodes that pods may use, so that waits can be explained."""
         return KubeWaits(_State(view, self._profile))
+
+    def outlook(self, view: ClusterView) -> tuple[KubeWaits, list[Standing]]:
+        """Return the nodes that pods may use, and the waiting tasks in order. A task for which no node
+        passes the filters now has the counts of nodes for each reason, in kube-scheduler's words.
+        This makes no decisions.
+        """
+        state = _state(view, self._profile)
+        rules, standings = KubeWaits(state), []
+        for task in sorted(view.ready, key=lambda task: (-task.job.job.priority, task.job.job.arrival_s, task.order)):
+            priority, outcome = float(task.job.job.priority), None
+            verdict, counts = state.cycle.filters.verdicts(_pod(task))
+            if not (verdict == 0).any() and rules.nodes(task):
+                reasons = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
+                words = f"0/{len(verdict)} nodes are available: {reasons}"
+                outcome = NextStep("Unschedulable", f"waits for room: {words}", words)
+            parts = {"priority": priority} if priority else {}
+            standings.append(Standing(task, "", 0, priority, parts, ALL, outcome))
+        return rules, standings
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         if view.now < self._now:  # a new simulation has begun

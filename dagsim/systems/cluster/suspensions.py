@@ -1,0 +1,115 @@
+"""Jobs that an operator suspends for a time (``scontrol suspend``): their runs stand still, and their
+CPUs are free for others meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+from simpy.events import Event
+
+from dagsim.systems.cluster.clock import COMPLETIONS
+from dagsim.systems.cluster.forks import AHEAD, COPIED, Forked
+
+if TYPE_CHECKING:
+    from dagsim.systems.cluster.kernel import ClusterKernel
+    from dagsim.systems.cluster.state import Run
+
+
+class Suspensions(Forked):
+    """The suspensions of a site's jobs. A kernel has such an object only if there are any.
+
+    As in Slurm's ``select/cons_tres`` (``job_res_rm_job`` with the action for suspended jobs), a
+    suspended run returns its CPUs, and keeps its memory and GPUs. When it resumes, it gets the same
+    cores again, even if they belong to others by then. The cores of a node are given out in order,
+    so runs that started there in the meantime hold its cores first. Those count only once, and
+    are free as soon as the first of both ends.
+
+    A job that is not running when its suspension begins is not suspended.
+    """
+
+    __slots__ = {"_kernel": COPIED, "_left_s": COPIED, "_lent": COPIED, "_times": AHEAD}
+
+    def __init__(self, kernel: ClusterKernel, origin_s: float) -> None:
+        self._kernel = kernel
+        suspensions = kernel.queues.suspensions if kernel.queues is not None else ()
+        self._times = [(one.start_s - origin_s, one.end_s - origin_s, one.job) for one in suspensions]
+        """When each suspension begins and ends, and the id of its job."""
+        self._left_s: dict[int, tuple[float, float]] = {}
+        """For each suspended run, the seconds that it still has to compute, and when it resumes."""
+        self._lent: dict[int, dict[int, int]] = {}
+        """The CPUs of each run, by node, that others may use although the run goes on."""
+
+    @classmethod
+    def of(cls, kernel: ClusterKernel, origin_s: float) -> Suspensions | None:
+        """Return the suspensions in a kernel; None if there are none, or if runs have phases or
+        rates, which a suspension would have to interrupt.
+        """
+        if kernel.queues is None or not kernel.queues.suspensions or kernel.life is not None:
+            return None
+        return cls(kernel, origin_s)
+
+    def attach(self) -> None:
+        """Put the timers on the kernel's clock, both at the beginning and in a fork."""
+        kernel = self._kernel
+        kernel.frontier.ended.append(self._ended)
+        for start_s, end_s, job in self._times:
+            if start_s > kernel.now:
+                kernel.call_at(start_s, partial(self._suspend, job, end_s))
+        for number, (_, until_s) in self._left_s.items():
+            kernel.call_at(until_s, partial(self._resume, number))
+
+    def _runs(self, job: str) -> Iterator[Run]:
+        for run in list(self._kernel.running.values()):
+            if run.job.job.id == job and run.computing_s is not None and run.id not in self._left_s:
+                yield run
+
+    def _suspend(self, job: str, until_s: float, event: Event) -> None:
+        kernel = self._kernel
+        for run in self._runs(job):
+            self._left_s[run.id] = run.phase_until(run.scheduled_end_s) - kernel.now, until_s
+            run.disarm()
+            kernel.clock.drop(run)
+            run.suspended_since_s = kernel.now
+            cpus = run.task.demand.cpus
+            lent = self._lent.setdefault(run.id, {})
+            for machine, count, *_ in run.held:
+                kernel.machines.lend_cpus(machine, cpus * count - lent.get(machine.index, 0))
+                lent[machine.index] = cpus * count
+            kernel.call_at(until_s, partial(self._resume, run.id))
+            self._tell(run)
+
+    def _resume(self, number: int, event: Event) -> None:
+        kernel, run = self._kernel, self._kernel.running.get(number)
+        if run is None or number not in self._left_s:
+            return
+        left_s = self._left_s.pop(number)[0]
+        lent, since_s = self._lent[number], run.suspended_since_s
+        assert since_s is not None
+        for machine, *_ in run.held:
+            own = lent[machine.index]
+            taken = 0
+            for other in kernel.running.values():
+                for place, count, *_ in other.held:
+                    if place is machine and other is not run and other.started_s >= since_s:
+                        taken += count * other.task.demand.cpus
+            back = min(own - min(own, taken), max(machine.cpus, 0))
+            kernel.machines.lend_cpus(machine, -back)
+            lent[machine.index] = own - back
+        run.resume(kernel.now)
+        run.callbacks.append(kernel.end)
+        kernel.clock.at(run.phase_until(kernel.now + left_s), COMPLETIONS, run)
+        self._tell(run)
+
+    def _tell(self, run: Run) -> None:
+        self._kernel.changed = True
+        for tell in self._kernel.frontier.rated:
+            tell(run, self._kernel.now)
+
+    def _ended(self, run: Run, now: float) -> None:
+        """Take back the CPUs that the end of a run would free a second time."""
+        self._left_s.pop(run.id, None)
+        for node, cpus in self._lent.pop(run.id, {}).items():
+            self._kernel.machines.lend_cpus(self._kernel.machines.list[node], -cpus)
