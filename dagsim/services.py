@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 from dagsim.family import missing_family, offered, required
 
 if TYPE_CHECKING:
-    from dagsim.cli.options import Experiment
+    from dagsim.cli.options import Experiment, SweepOutput
     from dagsim.config.schema import Config
+    from dagsim.experiment.plan import SweepGrid
     from dagsim.metrics.standings import RunMetrics
     from dagsim.model.cluster import Cluster
     from dagsim.model.queues import QueueTree
@@ -184,6 +185,11 @@ def ray_rollouts(ray: Any, config: Config, factory: Any, lockstep: int) -> Any:
 @FamilyService
 def training_events(folder: Path) -> Any:
     """Return a TensorBoard writer; None if it is not installed."""
+
+
+@FamilyService
+def training_sweep(grid: SweepGrid, output: SweepOutput, *, dry_run: bool) -> None:
+    """Carry out a sweep over training runs, and print its table."""
 
 
 @FamilyService

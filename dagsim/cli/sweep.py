@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from dagsim import services
 from dagsim.cli.app import app, say
 from dagsim.cli.options import Strict, SweepOutput, expand_options
 from dagsim.cli.shared import audit_of, audited, carried, checked, trust
@@ -59,6 +60,12 @@ def sweep(
     else:
         described, command = read_grid(grid, output.name), "sweep"
         trust(grid, *([] if described.base is None else [described.base]))
+    if described.trains:
+        wrong = {"--metric": metric, "--reference": reference, "--max-cells": max_cells, "--show": show or None}
+        if given := [name for name, value in wrong.items() if value is not None]:
+            raise InputError(f"{', '.join(given)}: does not apply to a sweep over training runs")
+        services.training_sweep(described, output, dry_run=dry_run)
+        return
     plan = Plan.of_grid(described, command)
     checked("--metric", metric or described.metrics[0], own=described.metrics)
     shown = _Shown(metric or described.metrics[0], reference, output)

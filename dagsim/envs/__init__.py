@@ -10,7 +10,7 @@ import gymnasium
 
 from dagsim.family import family_entries, required
 
-__all__ = ["SCHEDULING_ID", "make_env", "make_sb3_env", "make_vector_env"]
+__all__ = ["SCHEDULING_ID", "make_env", "make_sb3_env", "make_vector_env", "record_episodes"]
 
 SCHEDULING_ID = "dagsim/Scheduling-v0"
 
@@ -40,6 +40,15 @@ def make_sb3_env(*arguments: Any, **settings: Any) -> Any:
         InputError: The experiment or the environment cannot be built.
     """
     return required("make_sb3_env", "public")(*arguments, **settings)
+
+
+def record_episodes(*arguments: Any, **settings: Any) -> Any:
+    """Record episodes of a policy as an offline data set; see ``families/learning/data_set.py``.
+
+    Raises:
+        InputError: The policy, the experiment or the environment cannot be built.
+    """
+    return required("record_episodes", "public")(*arguments, **settings)
 
 
 gymnasium.register(SCHEDULING_ID, "dagsim.envs:make_env", vector_entry_point="dagsim.envs:make_vector_env")

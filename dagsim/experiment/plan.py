@@ -118,7 +118,7 @@ def _label(value: Any) -> str:
     return text if len(text) <= _LABEL else f"{text[: _LABEL - 3]}..."
 
 
-_KEYS = ("base", "set", "over", "seeds", "keep", "metrics")
+_KEYS = ("base", "set", "over", "seeds", "keep", "metrics", "stop")
 _METRICS = ("jct_s.mean", "jct_s.p95", "wait_s.mean", "utilization", "energy_kwh")
 _MOST_CELLS = 1_000_000
 
@@ -139,6 +139,13 @@ class SweepGrid:
     keep: Keep = "summary"
     metrics: tuple[str, ...] = _METRICS
     """Columns of the table; policies are compared by the first one."""
+    stop: str | None = None
+    """``median`` to stop training runs that are worse than the median of the others."""
+
+    @property
+    def trains(self) -> bool:
+        """True if the points are training runs, because some of them differ in keys of ``train``."""
+        return any(axis.key.startswith("train.") for axis in self.axes)
 
     def config(self) -> Config:
         """Return the base configuration with the settings for all cells.
@@ -156,7 +163,7 @@ class SweepGrid:
             the same experiment.
         """
         cells: dict[str, Cell] = {}
-        for cell in self._points():
+        for cell in self.points():
             other = cells.setdefault(cell.id, cell)
             if other.label != cell.label:
                 raise ConfigError(
@@ -164,7 +171,10 @@ class SweepGrid:
                 )
         return list(cells.values())
 
-    def _points(self) -> Iterator[Cell]:
+    def points(self) -> Iterator[Cell]:
+        """Yield the cells in the order of the grid. Cells may be the same experiment, as they are if
+        only settings of training runs differ.
+        """
         common = self._common()
         names = short_names([axis.key for axis in self.axes if axis.key != "policy"])
         for places in product(*(range(len(axis.values)) for axis in self.axes)):
@@ -239,7 +249,12 @@ def read_grid(path: Path, name: str | None = None) -> SweepGrid:
         _seeds(content.get("seeds"), document.place(("seeds",))),
         _keep(content.get("keep", "summary"), document.place(("keep",))),
         _metrics(content.get("metrics", list(_METRICS)), document.place(("metrics",)), _own_metrics(content, path)),
+        content.get("stop"),
     )
+    if grid.stop is not None and (grid.stop != "median" or not grid.trains):
+        raise ConfigError(
+            f"{document.place(('stop',))}: stop: expected median, in a sweep over keys of train, got {grid.stop!r}"
+        )
     seeds = grid.seeds or 1
     cells = grid.count() * (len(seeds) if isinstance(seeds, Sequence) else seeds)
     if cells > _MOST_CELLS:

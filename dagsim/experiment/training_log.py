@@ -1,5 +1,5 @@
-"""The log of a training run: a CSV file that a resumed training run appends to, and TensorBoard
-events if TensorBoard is installed.
+"""The log of a training run: a CSV file that a resumed training run appends to, TensorBoard events if
+TensorBoard is installed, and a tracker from the user.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ import csv
 from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from dagsim import services
 from dagsim.errors import RunFolderError
@@ -36,13 +36,29 @@ the reference's.
 """
 
 
+class Tracker(Protocol):
+    """A user's own record of training runs (``train.tracker``), such as a client of an experiment
+    tracker. It is created with the run folder (``folder``, a path), the configuration (``config``, plain
+    values) and the number of iterations that are already recorded (``iterations``).
+    """
+
+    def add(self, row: Mapping[str, float]) -> None:
+        """Record one iteration: the columns of ``progress.csv``, and further values of the algorithm."""
+        ...
+
+    def close(self) -> None:
+        """End the record, also when the training run is stopped."""
+        ...
+
+
 class TrainingLog:
     """A log that appends one row per iteration to ``progress.csv``."""
 
-    def __init__(self, folder: Path, iterations: int = 0) -> None:
+    def __init__(self, folder: Path, iterations: int = 0, tracker: Tracker | None = None) -> None:
         """Continue after ``iterations`` rows, which are kept. Later rows are dropped, because they
         belong to iterations that are not in the checkpoint.
         """
+        self._tracker = tracker
         self._path = folder / "progress.csv"
         rows: list[str] = []
         if iterations:
@@ -52,18 +68,22 @@ class TrainingLog:
         self._events = _events(folder)
 
     def add(self, row: Mapping[str, float]) -> None:
-        """Write one row. Names without a column are only sent to TensorBoard."""
+        """Write one row. Names without a column are only sent to TensorBoard and to the tracker."""
         with self._path.open("a", newline="", encoding="utf-8") as file:
             writer = csv.DictWriter(file, COLUMNS, restval="", extrasaction="ignore", lineterminator="\n")
             writer.writerow({name: f"{value:.9g}" for name, value in row.items()})
         if self._events is not None:
             for name, value in row.items():
                 self._events.add_scalar(name, value, int(row["iteration"]))
+        if self._tracker is not None:
+            self._tracker.add(row)
 
     def close(self) -> None:
         """Close the log."""
         if self._events is not None:
             self._events.close()
+        if self._tracker is not None:
+            self._tracker.close()
 
 
 def has_rows(folder: Path) -> bool:

@@ -2,11 +2,10 @@
 
     python docs/examples/tree_search.py --jobs 8 --seed 3
 
-The copies repeat the actions of the episode (``copy.deepcopy(env)``), so a search over long episodes is slow.
+The choices of a decision are tried side by side in the compiled engine, from copies of one state.
 """
 
 import argparse
-import copy
 
 import gymnasium
 import numpy as np
@@ -15,30 +14,34 @@ WIDTH = 4
 """Choices that are tried at each decision."""
 
 
-def rest(env, step):
-    """The rewards until the end of the episode, if the first legal action is taken each time."""
-    total, (_, reward, terminated, truncated, info) = 0.0, step
-    while not (terminated or truncated):
-        total += reward
-        _, reward, terminated, truncated, info = env.step(int(np.flatnonzero(info["action_mask"])[0]))
-    return total + reward
+def made(count, jobs):
+    """Return ``count`` environments that are stepped together."""
+    settings = [f"workload.count={jobs}"]
+    name = "dagsim.envs:dagsim/Scheduling-v0"
+    return gymnasium.make_vec(name, count, config="heterogeneous-dag", settings=settings, observation="flat").unwrapped
 
 
-def value(env, action):
-    """The rewards after an action, in a copy of the environment."""
-    twin = copy.deepcopy(env)
-    return rest(twin, twin.step(action))
+def values(trials, state, actions):
+    """Return the rewards after each action, if the first legal action is taken from then on."""
+    trials.set_state(state * len(actions))
+    total, over = np.zeros(len(actions)), np.zeros(len(actions), bool)
+    while not over.all():
+        _, rewards, terminated, _, infos = trials.step(actions)
+        total += np.where(over, 0.0, rewards)
+        over |= terminated
+        actions = infos["action_mask"].argmax(axis=1)
+    return total
 
 
-def search(env, seed):
+def search(env, trials, seed):
     """Play an episode and return its rewards."""
-    _, info = env.reset(seed=seed)
-    total, done = 0.0, False
-    while not done:
-        legal = [int(action) for action in np.flatnonzero(info["action_mask"])[:WIDTH]]
-        best = legal[0] if len(legal) == 1 else max(legal, key=lambda action: value(env, action))
-        _, reward, terminated, truncated, info = env.step(best)
-        total, done = total + reward, terminated or truncated
+    _, infos = env.reset(seed=seed)
+    total, over = 0.0, False
+    while not over:
+        actions = np.resize(np.flatnonzero(infos["action_mask"][0])[:WIDTH], WIDTH)
+        best = actions[values(trials, env.get_state(), actions).argmax()]
+        _, rewards, terminated, _, infos = env.step([best])
+        total, over = total + rewards[0], terminated[0]
     return total
 
 
@@ -47,15 +50,10 @@ def main():
     options.add_argument("--jobs", type=int, default=8)
     options.add_argument("--seed", type=int, default=3)
     chosen = options.parse_args()
-    env = gymnasium.make(
-        "dagsim.envs:dagsim/Scheduling-v0",
-        config="heterogeneous-dag",
-        settings=[f"workload.count={chosen.jobs}"],
-        observation="flat",
-    ).unwrapped
-    _, info = env.reset(seed=chosen.seed)
-    plain = rest(env, env.step(int(np.flatnonzero(info["action_mask"])[0])))
-    print(f"first legal action: {plain:.2f}; with search: {search(env, chosen.seed):.2f}")
+    env, trials = made(1, chosen.jobs), made(WIDTH, chosen.jobs)
+    _, infos = env.reset(seed=chosen.seed)
+    plain = values(trials, env.get_state(), np.resize(infos["action_mask"][0].argmax(), WIDTH))[0]
+    print(f"first legal action: {plain:.2f}; with search: {search(env, trials, chosen.seed):.2f}")
 
 
 if __name__ == "__main__":

@@ -188,11 +188,15 @@ def _answer(scenario: ClusterScenario, spec: str, pod: Any) -> _Answer:
     if view is None:  # every pod is more than any node has
         return answer
 
+    stopped: list[tuple[int, str]] = []
+
     def decided(view: ClusterView) -> Iterator[Decision]:
         victims: list[str] = []
         for decision in policy.decide(view):
             if isinstance(decision, Preempt):
-                victims.append(view.running[decision.run].job.job.id.rpartition("/")[2])
+                run = view.running[decision.run]
+                victims.append(run.job.job.id.rpartition("/")[2])
+                stopped.append((min(run.nodes), victims[-1]))
             elif isinstance(decision, Start):
                 if decision.task.job.job.id == job:  # type: ignore[attr-defined]
                     (share,) = decision.placement
@@ -204,7 +208,10 @@ def _answer(scenario: ClusterScenario, spec: str, pod: Any) -> _Answer:
         rounds.send(decided(view))
     rounds.close()
     nominated = policy.nominations.get(job)
-    answer.nominated = None if nominated is None else view.cluster.nodes[nominated].name
+    if nominated is not None:
+        answer.nominated = view.cluster.nodes[nominated].name
+        if answer.node is None:  # other pods there are still leaving, so that the pod has not started
+            answer.victims = [name for node, name in stopped if node == nominated]
     return answer
 
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from dagsim.errors import ConfigError
 from dagsim.families.compiled.choice import why_not_live
 from dagsim.families.learning.codecs.codec import CandidatesConfig, RelativeConfig
+from dagsim.families.learning.columns import ColumnReward
+from dagsim.registry import Spec
 
 if TYPE_CHECKING:
     from dagsim.families.episodes.side_by_side import CompiledEpisodes
@@ -29,8 +31,9 @@ def compiled_episodes(
     assert isinstance(codec, CandidatesConfig | RelativeConfig)
     ((term, weight),) = terms.items()
     reward = EpisodeReward(weight, scale, term == "shaped_job_seconds")
+    own = None if term in _TERMS else scenario.terms.create(term)
     try:
-        return CompiledEpisodes(scenario, count, codec, reward, recorded=recorded)
+        return CompiledEpisodes(scenario, count, codec, reward, recorded=recorded, own=own)
     except ConfigError as error:
         return f"the codec {codec.kind!r}: {error}"
 
@@ -42,6 +45,15 @@ def why_not_compiled(scenario: ClusterScenario, codec: CodecSettings, terms: Map
         return "only the codecs 'candidates', with select heads and look_ahead sorted, and 'relative' are compiled"
     if isinstance(codec, RelativeConfig) and codec.actions:
         return f"the actions of the codec 'relative' are not compiled: {', '.join(codec.actions)}"
-    if len(terms) != 1 or not set(terms) <= set(_TERMS):
-        return f"only single reward terms are compiled: {', '.join(_TERMS)}; got {', '.join(terms)}"
+    if len(terms) != 1 or not (set(terms) <= set(_TERMS) or _of_columns(scenario, *terms)):
+        return (
+            f"only single reward terms are compiled: {', '.join(_TERMS)}, or a ColumnReward of your own; "
+            f"got {', '.join(terms)}"
+        )
     return why_not_live(scenario)
+
+
+def _of_columns(scenario: ClusterScenario, term: str) -> bool:
+    """Return True if a reward term is the user's own and computed from columns."""
+    kind = scenario.terms.get(Spec.parse(term).name) if ":" in term else None
+    return isinstance(kind, type) and issubclass(kind, ColumnReward)

@@ -20,6 +20,7 @@ episode together, and keeps all four until the next time. No array among them is
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from copy import copy
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -62,6 +63,7 @@ from dagsim.families.episodes.playout import (
     total_end_s,
 )
 from dagsim.families.learning.codecs.codec import CandidatesConfig, RelativeConfig
+from dagsim.families.learning.columns import ColumnReward, gathered
 from dagsim.model import Cluster, Job, Task
 from dagsim.model.log import Schedule, ScheduleLog
 from dagsim.systems.cluster.models.runtime import Estimates, Recorded
@@ -384,7 +386,8 @@ _LOG_WORD = sum(1 + (value.ndim if isinstance(value, np.ndarray) else 0) for val
 
 class CompiledEpisodes:
     """``count`` episodes of a scenario that the compiled engine supports (``choice.why_not_live``),
-    or of a mixture of such scenarios. With ``recorded``, ``schedule`` returns the whole log.
+    or of a mixture of such scenarios. With ``recorded``, ``schedule`` returns the whole log. ``own``
+    is the user's own reward, which then takes the place of ``terms``; only weight and scale are used.
 
     Raises:
         ConfigError: The engine does not support the codec's placement or reference; or, in
@@ -399,12 +402,19 @@ class CompiledEpisodes:
         terms: EpisodeReward,
         *,
         recorded: bool = False,
+        own: ColumnReward | None = None,
     ) -> None:
         self._codec, self._features = compiled_codec(codec), codec.features
         compile_episodes()
-        self._scenario, self._terms, self._recorded = scenario, terms, recorded
-        self._scratch = scratch(1)
+        self._scenario, self._terms, self._recorded = scenario, terms, recorded or own is not None
+        self._own = own
         self._image = lru_cache(_KEPT)(self._new_image)
+        self._allocate(count)
+
+    def _allocate(self, count: int) -> None:
+        self._priced = np.zeros(count, np.int64)
+        """Number of rows of each log that are already in the user's own reward."""
+        self._scratch = scratch(1)
         self._playing: list[Image | None] = [None] * count
         self._seed_of = [0] * count
         self._arenas = [np.zeros(0, np.uint8)] * count
@@ -419,6 +429,33 @@ class CompiledEpisodes:
         self.now_s = np.zeros(count)
         """(count,) float64: seconds since the start of each episode."""
 
+    def beside(self) -> CompiledEpisodes:
+        """Return as many new episodes of the same scenario, which share the job sequences that are
+        kept."""
+        twin = copy(self)
+        twin._allocate(len(self._playing))
+        return twin
+
+    def saved(self, number: int) -> bytes | None:
+        """Return the memory of an episode, for ``restore``; None for an episode with a whole log."""
+        image = self._playing[number]
+        return None if image is None or self._recorded else self._arenas[number][: len(image.bytes)].tobytes()
+
+    def restore(self, number: int, seed: int, content: bytes) -> bool | None:
+        """Restore an episode on the job sequence ``seed`` from its memory (``saved``). Return True if it
+        is over, and None if the memory does not fit.
+        """
+        image = self._image(seed)
+        if self._recorded or len(content) != len(image.bytes):
+            return None
+        self._make_room(image.state)
+        self._seed_of[number] = seed
+        self._put(number, image, np.frombuffer(content, np.uint8), self._log_for(image))
+        arena = self._arenas[number]
+        self.now_s[number] = image.part(arena, "state.clock")["now_s"]
+        tally = image.part(arena, "tally")
+        return not (tally["choices"] or tally["pending"])
+
     def keep(self, sequences: int) -> None:
         """Keep the images of at least this many job sequences, so that each is built only once."""
         self._image = lru_cache(max(sequences, _KEPT))(self._new_image)
@@ -431,7 +468,8 @@ class CompiledEpisodes:
         for number, seed in zip(which.tolist(), seeds, strict=True):
             image = self._image(int(seed))
             log = whole_log_of(image.scene) if self._recorded else self._log_for(image)
-            self._seed_of[number] = int(seed)
+            self._make_room(image.state)
+            self._seed_of[number], self._priced[number] = int(seed), 0
             self._put(number, image, image.bytes, log)
         return self.advance(which, np.full(len(which), -1))[1]
 
@@ -446,7 +484,7 @@ class CompiledEpisodes:
         image = self._playing[number]
         assert image is not None
         log = self._logs[number].copy() if self._recorded else self._logs[number]
-        self._seed_of[to] = self._seed_of[number]
+        self._seed_of[to], self._priced[to] = self._seed_of[number], self._priced[number]
         self._put(to, image, self._arenas[number][: len(image.bytes)], log)
         self.now_s[to] = self.now_s[number]
 
@@ -459,7 +497,21 @@ class CompiledEpisodes:
         """
         count = len(which)
         advance_episodes(self._addresses, which, choices, self._rewards, self._over, self.now_s)
+        if self._own is not None:
+            self._rewards[:count] = 0.0 - self._own_costs(self._own, which) * self._terms.weight / self._terms.scale
         return self._rewards[:count], self._over[:count]
+
+    def _own_costs(self, own: ColumnReward, which: np.ndarray) -> np.ndarray:
+        """Return (N,) float64: the costs of the rows that the logs have received since the last call."""
+        logs, facts = [], []
+        for number in which.tolist():
+            image, arena = self._playing[number], self._arenas[number]
+            assert image is not None
+            rows = int(image.part(arena, "state.count")["rows"])
+            logs.append(self._logs[number][self._priced[number] : rows])
+            facts.append(image.scene.facts)
+            self._priced[number] = rows
+        return gathered(own, logs, facts)
 
     def observe(self, which: np.ndarray) -> EpisodeBatch:
         """Return the observations of the episodes ``which``, in that order."""
@@ -521,9 +573,7 @@ class CompiledEpisodes:
         scene = read_scenario(scenario.cluster, arrays, scenario.runtime, scenario.estimates, seed, scenario.queues)
         if why := too_much(scene, "") or too_large(scene):
             raise refused_engine(why)
-        image = Image(scenario.cluster, scene, self._codec, self._terms, self._scratch, self._recorded)
-        self._make_room(image.state)
-        return image
+        return Image(scenario.cluster, scene, self._codec, self._terms, self._scratch, self._recorded)
 
     def _make_room(self, e: EpisodeState) -> None:
         """Enlarge the buffers for observations if an episode may have more rows than any episode so

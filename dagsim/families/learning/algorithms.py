@@ -107,6 +107,9 @@ class TrainConfig(CheckedSettings):
     seeds in ``report_seeds.yaml``). Default: the next seeds that no training run in the same
     results folder has been tested on."""
 
+    tracker: str | None = None
+    """A class of your own (``module:attr``) that records the training run (``Tracker``)."""
+
     section: ClassVar[str] = "train"
 
     def __post_init__(self) -> None:

@@ -39,6 +39,15 @@ class EnvState(NamedTuple):
     """The actions since the episode began."""
     rng: Mapping[str, Any]
     """The random stream that draws the seeds of further episodes."""
+    illegal: int = 0
+    """Number of illegal actions among them."""
+    arena: bytes | None = None
+    """The memory of the simulation in the compiled engine, which restores it at once. It is left out
+    of pickles, because another version of dagsim could not read it.
+    """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return EnvState, tuple(self[:-1])
 
 
 class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
@@ -153,7 +162,8 @@ class EpisodeEnv(ABC, gymnasium.Env[Any, Any]):
 
     def get_state(self) -> EnvState:
         """Return the current state as plain values, which can be pickled."""
-        return EnvState(self._seed, self._options, tuple(self._actions), self.np_random.bit_generator.state)
+        rng = self.np_random.bit_generator.state
+        return EnvState(self._seed, self._options, tuple(self._actions), rng, self._illegal)
 
     def set_state(self, state: EnvState) -> tuple[Any, dict[str, Any]] | None:
         """Restore a state from ``get_state`` by repeating the actions. Return the observation and the

@@ -66,11 +66,13 @@ FAMILY = Family(
             Entry("ray_rollouts", ".ray_rollouts:RayRollouts"),
             Entry("training_events", ".learner:writer"),
             Entry("training_overlap", ".checkpoint:overlap"),
+            Entry("training_sweep", ".train_sweep:training_sweep"),
         ),
         "public": (
             Entry("make_env", ".make_env:make_env"),
             Entry("make_sb3_env", ".sb3_env:make_sb3_env"),
             Entry("make_vector_env", ".make_env:make_vector_env"),
+            Entry("record_episodes", ".data_set:record_episodes"),
             Entry("train", ".session:train"),
         ),
         "loaders": (

@@ -93,6 +93,11 @@ class SchedulingEnv(EpisodeEnv):
             )
         if isinstance(scenario, ClusterScenario) and scenario.engine == "compiled":
             raise refused_engine(episodes)
+        if episodes != "asked for":
+            gymnasium.logger.warn(
+                "the environments run one after another, with about a twentieth of the decisions per second, "
+                f"because {episodes} (docs/learning.md)"
+            )
         shown = {name: value for name, value in settings.items() if name == "render_mode"}
         return super().vector(count, scenario, config, autoreset_mode, shown)
 

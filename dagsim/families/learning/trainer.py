@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dagsim.config.schema import Config
+from dagsim.config.schema import Config, plain
 from dagsim.errors import RunFolderError
 from dagsim.experiment.executors import executor_for
 from dagsim.experiment.kept_files import CellRun
@@ -37,7 +37,7 @@ from dagsim.experiment.provenance import digest
 from dagsim.experiment.scenario import sample_of, scenario_of, workload_label
 from dagsim.experiment.simulate import measured
 from dagsim.experiment.store import Store
-from dagsim.experiment.training_log import TrainingLog, has_rows
+from dagsim.experiment.training_log import Tracker, TrainingLog, has_rows
 from dagsim.families.learning.algorithms import TrainConfig, WarmStart, algorithm_name
 from dagsim.families.learning.checkpoint import Checkpoint, ObservationBounds, read_plain, write_plain
 from dagsim.families.learning.devices import device_named, on_cpu
@@ -66,12 +66,15 @@ from dagsim.families.learning.train_section import check_training
 from dagsim.metrics import summarize
 from dagsim.metrics.standings import Sample
 from dagsim.model.log import Schedule
+from dagsim.registry import Registry, Spec
 from dagsim.sections import kind_of
 from dagsim.seeds import REPORT, TRAIN, VALIDATION, seeds_of
 
 _PAYS = 10
 """Number of iterations from which episodes run in the compiled engine, because loading it takes a
 second, and compiling it, once per machine, ten."""
+TRACKERS: Registry[Tracker] = Registry("tracker", method="add")
+"""No tracker ships with dagsim; a user's own is ``module:attr``."""
 _SEQUENCES_PER_SEED = 50_000
 """Number of job sequences that are reserved for each training seed."""
 
@@ -87,7 +90,8 @@ class Progress(NamedTuple):
     reference's."""
 
 
-Tell = Callable[[Progress], None]
+Tell = Callable[[Progress], object]
+"""Receives the progress; if it returns True, training ends after this iteration."""
 
 
 def training_of(folder: Store) -> TrainConfig:
@@ -116,6 +120,8 @@ class TrainingRun:
         self.train: TrainConfig = training_of(folder)
         self.scenario = scenario_of(self.config)
         check_training(self.train, self.scenario)
+        if self.train.tracker is not None:
+            TRACKERS.get(Spec.parse(self.train.tracker).name)
         self._varied = self.scenario.varied
         self.workers, self.device = workers, device_named(device)
         self._where = on or f"local:{workers}"
@@ -187,10 +193,16 @@ class TrainingRun:
             else:
                 self._begin(learner, context, init)
                 self._save(learner, 0)
-            log = TrainingLog(self.folder.path, done)
+            log = TrainingLog(self.folder.path, done, self._tracker(done))
             stack.callback(log.close)
             self._learn(learner, log, done)
             self._archive.remove()
+
+    def _tracker(self, done: int) -> Tracker | None:
+        """Create the user's tracker, if there is one."""
+        name = self.train.tracker
+        facts = {"folder": self.folder.path, "config": plain(self.config), "iterations": done}
+        return None if name is None else TRACKERS.create(name, **facts)
 
     def _rollouts(self) -> AbstractContextManager[Rollouts]:
         """Return roll-outs on the executor if it can run episodes, and otherwise in processes on this
@@ -246,7 +258,9 @@ class TrainingRun:
             row["best_ratio"] = self._best or 1.0
             log.add(row)
             self._save(learner, iteration + 1)
-            self._tell(Progress("training", iteration + 1, self._expected(iteration + 1), row.get("ratio", self._best)))
+            ratio = row.get("ratio", self._best)
+            if self._tell(Progress("training", iteration + 1, self._expected(iteration + 1), ratio)) is True:
+                break
 
     def _ended(self, iteration: int) -> bool:
         """Return True if training ends before the iteration with this number."""

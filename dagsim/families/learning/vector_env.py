@@ -38,8 +38,8 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
     returns new arrays. ``make_vec`` builds this class if the compiled engine supports the
     configuration.
 
-    ``copy.deepcopy``, ``pickle``, and ``get_state`` with ``set_state`` restore the current state by
-    repeating the actions of the current episodes. ``render`` and ``call`` do the same in a separate
+    ``copy.deepcopy`` and ``get_state`` with ``set_state`` copy the memory of the simulations.
+    ``pickle`` repeats the actions of the current episodes, as ``render`` and ``call`` do in a separate
     environment (``moment``).
     """
 
@@ -82,6 +82,8 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
         """The actions of all steps since ``_dropped``; ``_NO_ACTION`` where none was taken."""
         self._first, self._dropped = np.zeros(num_envs, np.int64), 0
         """The step with which each present episode began, and the number of steps that were forgotten."""
+        self._before: list[tuple[int, ...]] = [()] * num_envs
+        """The actions of each episode before that step, if its state was restored."""
 
     def reset(
         self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
@@ -130,24 +132,29 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
                 {},
                 self._actions_of(number),
                 generator.bit_generator.state,
+                int(self._illegal[number]),
+                None if self._seeds[number] < 0 else self._episodes.saved(number),
             )
             for number, generator in enumerate(self._generators)
         )
 
     def set_state(self, states: Sequence[EnvState]) -> Any:
-        """Restore states from ``get_state`` by repeating the actions, and return the observations.
+        """Restore states from ``get_state``, and return the observations. A state without the memory of
+        the simulation, which was pickled or comes from a single environment, is restored by repeating
+        its actions.
 
         Raises:
             ConfigError: The number of states differs from the number of environments.
         """
         if len(states) != self.num_envs:
             raise ConfigError(f"set_state: expected {self.num_envs} states, got {len(states)}")
-        which = np.array([number for number, state in enumerate(states) if state.seed is not None], np.int64)
-        self._begin(which, [states[number].seed for number in which.tolist()])
-        for step in range(max((len(state.actions) for state in states), default=0)):
+        begun = [number for number, state in enumerate(states) if state.seed is not None]
+        slow = [number for number in begun if not self._restore(number, states[number])]
+        self._begin(np.array(slow, np.int64), [states[number].seed for number in slow])
+        for step in range(max((len(states[number].actions) for number in slow), default=0)):
             self._observations()
-            live = np.array([number for number, state in enumerate(states) if step < len(state.actions)])
-            self._advance(live, np.array([states[number].actions[step] for number in live.tolist()], np.int64))
+            live = [number for number in slow if step < len(states[number].actions)]
+            self._advance(np.array(live), np.array([states[number].actions[step] for number in live], np.int64))
         for generator, state in zip(self._generators, states, strict=True):
             generator.bit_generator.state = state.rng
         return self._observations()
@@ -183,24 +190,44 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> VectorSchedulingEnv:
         """Return independent environments in the same states."""
-        memo[id(self)] = twin = self._remade()
+        memo[id(self)] = twin = type(self)(
+            self._episodes.beside(),
+            self.config,
+            self.num_envs,
+            self._types,
+            self._mode,
+            again=self._again,
+            single=self._single,
+            render_mode=self.render_mode,
+        )
         twin.set_state(self.get_state())
         return twin
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _at_state, (self._again, self.get_state())
 
-    def _remade(self) -> VectorSchedulingEnv:
-        if self._again is None:
-            raise ConfigError(
-                "the environments were not created by make_vec, so it is unknown how to create them again"
-            )
-        return self._again()
-
     def _actions_of(self, number: int) -> tuple[int, ...]:
         """Return the actions so far in an environment's current episode."""
         steps = self._taken[int(self._first[number]) - self._dropped :]
-        return tuple([int(step[number]) for step in steps if step[number] != _NO_ACTION])
+        return self._before[number] + tuple([int(step[number]) for step in steps if step[number] != _NO_ACTION])
+
+    def _restore(self, number: int, state: EnvState) -> bool:
+        """Restore an episode from the memory in its state; False if that is not possible."""
+        over = None if state.arena is None else self._episodes.restore(number, state.seed, state.arena)
+        if over is None:
+            return False
+        self._seeds[number], self._before[number] = state.seed, state.actions
+        self._first[number] = self._dropped + len(self._taken)
+        self._steps[number], self._illegal[number] = len(state.actions), state.illegal
+        self._rewards[number], self._terminated[number] = 0.0, over
+        self._truncated[number] = self._late()[number] and not over
+        return True
+
+    def _late(self) -> np.ndarray:
+        """Return (num_envs,) bool: True for episodes that end at a limit, unless their jobs have left."""
+        most = np.inf if self.config.max_steps is None else self.config.max_steps
+        late: np.ndarray = (self._steps >= most) | (self._episodes.now_s >= self.config.horizon_s)
+        return late
 
     def _begin(self, which: np.ndarray, seeds: Sequence[int | None]) -> None:
         """Start episodes. An episode without a seed draws one from its environment's own generator."""
@@ -210,6 +237,8 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
                 self._generators[number] = np_random(seed)[0]
             drawn = pool.start + int(self._generators[number].integers(len(pool))) if seed is None else seed
             numbers.append(drawn)
+        for number in which.tolist():
+            self._before[number] = ()
         self._seeds[which] = numbers
         self._first[which] = self._dropped + len(self._taken)
         if (old := int(self._first.min()) - self._dropped) > _FORGET:
@@ -231,9 +260,7 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
         choices = np.where(actions == self.config.slots - 1, _HIDDEN, actions)
         self._rewards[live], self._terminated[live] = self._episodes.advance(live, np.where(legal, choices, 0))
         self._steps[live] += 1
-        most = np.inf if self.config.max_steps is None else self.config.max_steps
-        late = (self._steps >= most) | (self._episodes.now_s >= self.config.horizon_s)
-        self._truncated[live] = (late & ~self._terminated)[live]
+        self._truncated[live] = (self._late() & ~self._terminated)[live]
 
     def _observations(self) -> Any:
         """Return the observations of all episodes in the preset's form, in new arrays."""

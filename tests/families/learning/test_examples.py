@@ -7,7 +7,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+
+from dagsim import simulate
+from dagsim.envs import make_env, record_episodes
+from dagsim.errors import ConfigError
+from dagsim.families.learning.sb3 import load_sb3
 
 ROOT = Path(__file__).parents[3]
 
@@ -40,3 +46,42 @@ def test_a_search_over_copies_is_no_worse_than_the_first_legal_action(
     loaded("tree_search", monkeypatch, "--jobs", "4", "--seed", "3").main()
     plain, searched = (float(part.rpartition(": ")[2]) for part in capsys.readouterr().out.split(";"))
     assert plain <= searched <= 0
+
+
+def test_a_data_set_is_recorded_and_cloned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "data" / "steps.npz"
+    example = loaded("behaviour_cloning", monkeypatch, "--episodes", "2", "--epochs", "1", "--out", str(path))
+    example.main()
+    assert capsys.readouterr().out.count("clone: ") == 2
+    with np.load(path) as file:
+        data = dict(file)
+    assert data["terminals"].sum() == 2
+    assert np.flatnonzero(data["terminals"]).tolist() == [
+        *(np.flatnonzero(np.diff(data["seeds"]))),
+        len(data["seeds"]) - 1,
+    ]
+    assert data["action_masks"][np.arange(len(data["actions"])), data["actions"]].all()
+    env = make_env(**example.ENVIRONMENT)
+    outcome = simulate("heterogeneous", policy="eft-wait", seed=1_000_000)
+    env.reset(seed=1_000_000)
+    for action in data["actions"][data["seeds"] == 1_000_000].tolist():
+        *_, info = env.step(action)
+    assert info["mean_jct_s"] == outcome.summary.jct_s.mean
+
+
+def test_a_policy_whose_decisions_are_no_actions_is_refused(tmp_path: Path) -> None:
+    common = {"config": "heterogeneous", "settings": ["workload.count=60"]}
+    with pytest.raises(ConfigError, match=r"no action for .*more slots"):
+        record_episodes(tmp_path / "a.npz", "las", [1], **common)
+    with pytest.raises(ConfigError, match=r"must end with \.npz"):
+        record_episodes(tmp_path / "a.parquet", "sjf", [1], **common)
+
+
+def test_maskable_ppo_trains_a_model_that_dagsim_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("sb3_contrib")
+    out = tmp_path / "model.zip"
+    options = ("--steps", "256", "--envs", "2", "--jobs", "5", "--pool", "4", "--out", str(out))
+    loaded("sb3_maskable_ppo", monkeypatch, *options).main()
+    assert load_sb3(out, 3).decide is not None

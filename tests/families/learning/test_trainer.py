@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import dagsim
 from dagsim.cli import app
 from dagsim.config.schema import Config, load_config
-from dagsim.errors import InputError, RunFolderError
+from dagsim.errors import InputError, RunFolderError, UnknownName
 from dagsim.experiment.run_store import RunStore
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.simulate import agent_spec, run_policy
@@ -415,3 +415,33 @@ def test_a_checkpoint_joins_the_other_parameters_of_an_agent(tmp_path: Path) -> 
     assert agent_spec(spec, root=tmp_path) == spec
     with pytest.raises(InputError, match=r"--checkpoint other\.pt: .* already names a checkpoint"):
         agent_spec(spec, Path("other.pt"))
+
+
+TRACKER = """
+import json
+
+
+class Lines:
+    def __init__(self, folder, config, iterations, name="rows"):
+        self.file = open(folder / f"{name}.jsonl", "a")
+        print(json.dumps({"seed": config["seed"], "after": iterations}), file=self.file)
+
+    def add(self, row):
+        print(json.dumps(row), file=self.file)
+
+    def close(self):
+        self.file.close()
+"""
+
+
+def test_a_tracker_of_ones_own_receives_every_iteration(tmp_path: Path) -> None:
+    source = tmp_path / "tracking.py"
+    source.write_text(TRACKER)
+    config = tiny(f"train.tracker={source}:Lines[name=mine]")
+    folder = trained(tmp_path / "runs", config)
+    head, *rows = (json.loads(line) for line in (folder.path / "mine.jsonl").read_text().splitlines())
+    assert head == {"seed": config.seed, "after": 0}
+    assert [row["iteration"] for row in rows] == [1, 2, 3, 4]
+    assert all("samples" in row for row in rows)
+    with pytest.raises(UnknownName, match="nosuch"):
+        trained(tmp_path / "wrong", tiny("train.tracker=nosuch"))

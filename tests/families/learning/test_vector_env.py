@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import gymnasium
@@ -11,8 +12,10 @@ from gymnasium.vector import SyncVectorEnv
 
 from dagsim.errors import ConfigError
 from dagsim.families.compiled import jit
+from dagsim.families.learning.columns import ColumnReward
 from dagsim.families.learning.make_env import make_env, make_vector_env
 from dagsim.families.learning.vector_env import VectorSchedulingEnv
+from dagsim.model import Kind
 
 pytestmark = [
     pytest.mark.skipif(not jit.jitted(), reason="numba is not installed"),
@@ -22,6 +25,19 @@ pytestmark = [
 WORKLOAD = "heterogeneous-dag"
 FEW = ["workload.count=6"]
 MADE = "dagsim.envs:dagsim/Scheduling-v0"
+
+
+class LateCompletions(ColumnReward):
+    """The squared hours of completed jobs, and a fixed price for every start."""
+
+    columns = ("kind", "time_s", "arrival_s", "instances")
+
+    def costs(self, kind: Any, time_s: Any, arrival_s: Any, instances: Any) -> Any:
+        hours = (time_s - arrival_s) / 3600
+        return (kind == Kind.COMPLETED) * hours * hours + (kind == Kind.STARTED) * 0.01 * instances
+
+
+OWN = f"{__name__}:LateCompletions"
 
 
 def both(count: int, mode: str = "NextStep", **changes: Any) -> tuple[Any, Any]:
@@ -64,6 +80,7 @@ def assert_equal(one: Any, other: Any) -> None:
         ("NextStep", {"observation": "flat", "slots": 5}),
         ("NextStep", {"max_steps": 20, "reward": {"job_seconds": 2.0}}),
         ("SameStep", {"horizon_s": 900.0}),
+        ("SameStep", {"reward": {OWN: 2.0}}),
     ],
     ids=str,
 )
@@ -114,9 +131,29 @@ def test_episodes_that_are_over_wait_for_a_reset_if_automatic_resets_are_off() -
     ids=str,
 )
 def test_what_is_not_compiled_is_played_one_after_another(settings: list[str], changes: dict[str, Any]) -> None:
-    envs = make_vector_env(2, WORKLOAD, [*FEW, *settings], **changes)
+    with nullcontext() if settings == ["engine=simpy"] else pytest.warns(UserWarning, match="because"):
+        envs = make_vector_env(2, WORKLOAD, [*FEW, *settings], **changes)
     assert isinstance(envs, SyncVectorEnv)
     envs.reset(seed=1)
+
+
+class OutOfColumns(ColumnReward):
+    columns = ("kind", "colour")
+
+
+class Single(ColumnReward):
+    columns = ("kind",)
+
+    def costs(self, kind: Any) -> Any:
+        return 1.0
+
+
+@pytest.mark.parametrize(
+    ("name", "message"), [("OutOfColumns", "'colour' is not one of kind"), ("Single", "one per row")]
+)
+def test_an_own_reward_that_does_not_fit_is_refused(name: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make_vector_env(2, WORKLOAD, FEW, reward={f"{__name__}:{name}": 1.0}).reset(seed=1)
 
 
 def test_the_compiled_engine_is_refused_with_the_reason() -> None:

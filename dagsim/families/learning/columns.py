@@ -1,0 +1,97 @@
+"""Your own rewards as functions of columns, which run at the speed of the compiled engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dagsim.errors import ConfigError
+from dagsim.model.log import NUMBERS, ROW, Row, Schedule
+
+_OF_ROWS = tuple(ROW.names or ())
+_OF_JOBS = tuple(name for name in NUMBERS if name not in _OF_ROWS)
+
+
+class ColumnReward:
+    """The base class of a reward that is a sum over the rows of the log: ``costs`` returns the cost
+    of every new row, and nothing else changes the reward.
+
+    ``columns`` declares what ``costs`` receives: columns of the log (``kind``, ``time_s``, ``job``,
+    ``task``, ``run``, ``node``, ``instances``, ``gpus``, ``value``), and facts about the row's job
+    (``arrival_s``, ``priority``, ``deadline_s``, ``weight``, ``ideal_s``, ``ideal_gpu_s``). The rows
+    of many episodes are passed at once, so ``costs`` may not remember anything.
+
+        class LateJobs(ColumnReward):
+            columns = ("kind", "time_s", "deadline_s")
+
+            def costs(self, kind, time_s, deadline_s):
+                return (kind == Kind.COMPLETED) * (time_s > deadline_s)
+
+    Raises:
+        ConfigError: ``columns`` names something else, or nothing at all.
+    """
+
+    columns: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, schedule: Schedule | None = None) -> None:
+        known = (*_OF_ROWS, *_OF_JOBS)
+        if wrong := [name for name in self.columns if name not in known]:
+            raise ConfigError(f"{type(self).__name__}: columns: {wrong[0]!r} is not one of {', '.join(known)}")
+        if not self.columns:
+            raise ConfigError(f"{type(self).__name__}: columns: name at least one of {', '.join(known)}")
+        self._schedule = schedule
+        self._new: list[Row] = []
+
+    def costs(self, **columns: np.ndarray) -> np.ndarray:
+        """Return (rows,): the cost of each row."""
+        raise NotImplementedError
+
+    def take(self, row: Row) -> None:
+        """Note a row of the log."""
+        self._new.append(row)
+
+    def cost(self, now: float) -> float:
+        """Return the cost since the last call."""
+        rows, self._new = np.array(self._new, ROW), []
+        jobs = [] if self._schedule is None else self._schedule.jobs
+        facts = {
+            name: np.array([getattr(jobs[job], name) for job in rows["job"].tolist()], float)
+            for name in self.columns
+            if name in _OF_JOBS
+        }
+        return float(self.sums(rows, facts, np.zeros(len(rows), np.int64), 1)[0])
+
+    def sums(self, rows: np.ndarray, facts: dict[str, np.ndarray], owners: np.ndarray, count: int) -> np.ndarray:
+        """Return (count,) float64: the costs of the rows of each episode. ``owners`` contains the
+        episode of each row; costs are added in the order of the rows.
+
+        Raises:
+            ConfigError: ``costs`` does not return one number per row.
+        """
+        if not len(rows):
+            return np.zeros(count)
+        values = {name: facts[name] if name in facts else rows[name] for name in self.columns}
+        costs = np.asarray(self.costs(**values), np.float64)
+        if costs.shape != (len(rows),):
+            raise ConfigError(
+                f"{type(self).__name__}: costs must return {len(rows)} numbers, one per row, got shape {costs.shape}"
+            )
+        return np.bincount(owners, costs, count)
+
+
+def gathered(reward: ColumnReward, logs: Sequence[Any], facts: Sequence[Any]) -> np.ndarray:
+    """Return (episodes,) float64: the costs of the new rows of each episode. ``facts`` contains the
+    columns of facts about jobs of each episode.
+    """
+    lengths = [len(log) for log in logs]
+    if not any(lengths):
+        return np.zeros(len(logs))
+    rows = np.concatenate([np.asarray(log) for log in logs])
+    wanted = [name for name in reward.columns if name in _OF_JOBS]
+    of_jobs = {
+        name: np.concatenate([getattr(of, name)[log["job"]] for of, log in zip(facts, logs, strict=True)])
+        for name in wanted
+    }
+    return reward.sums(rows, of_jobs, np.repeat(np.arange(len(logs)), lengths), len(logs))
