@@ -126,14 +126,12 @@ WHOLE_NUMBERS = {
     "systems/cluster/nodes.py": {"sum([self.room_on(gpu, demand) for gpu in range(self.gpus)])"},
     "systems/cluster/past.py": {"sum(count for _, count in room)", "sum(counts)"},
     "systems/cluster/policies/backfilling.py": {
-        "sum(count for machine, count, *_ in run.held if part.nodes >> machine.index & 1)",
-        "sum(item[0][1])",
         "sum(machine.cpus for machine in nodes)",
         "sum(machine.cpus for machine in up)",
         "sum(machine.memory for machine in nodes)",
         "sum(machine.memory for machine in up)",
         "sum(on_node for machine, on_node, *_ in run.held if nodes >> machine.index & 1)",
-        "sum(part.nodes for part, share in best.shares if any(share))",
+        "sum(part.nodes for part, share in shares if any(share))",
     },
     "systems/cluster/policies/batch_mode.py": {
         "sum(machine.cpus for machine in machines.list if machine.type in types and machine.up)",

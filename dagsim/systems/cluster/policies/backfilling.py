@@ -16,7 +16,7 @@ import numpy as np
 
 from dagsim.errors import require
 from dagsim.model import Decision, Placement, Start
-from dagsim.model.arithmetic import ordered_sum
+from dagsim.model.arithmetic import bits, ordered_sum
 from dagsim.systems.cluster.api import (
     MICRO,
     ClusterState,
@@ -525,9 +525,9 @@ class Conservative:
         self._divided_by: dict[int, None] = {}
         """The bit sets of nodes by which the nodes are divided into parts."""
         self._licences: dict[str, Profile] = {}
-        self._starts: dict[Key, tuple[float, int, int]] = {}
-        """Reservations of the waiting tasks: start time and type, and the nodes of the parts on which
-        they lie if there were several parts to choose from.
+        self._starts: dict[Key, tuple[float, int, _Shares]] = {}
+        """Reservations of the waiting tasks: start time and type, and the amounts that they take of each
+        part if there were several parts to choose from.
         """
         self._expected: dict[int, float] = {}
         """Expected ends of the runs that the reservations take into account."""
@@ -573,15 +573,20 @@ class Conservative:
     def _start_due(self, view: ClusterView, waiting: Ready) -> Iterator[Decision]:
         due = [key for key, (start_s, *_) in self._starts.items() if start_s <= view.now + _EARLY_S]
         for key in sorted(due):
-            task, (_, type_, nodes) = waiting.tasks[key], self._starts[key]
+            task, (_, type_, shares) = waiting.tasks[key], self._starts[key]
             placement = None
-            if nodes != ALL_NODES:
-                self._early = True  # it may take more or less of each part than reserved
-                with view.machines.within(task.demand, nodes):
+            if shares:
+                with view.machines.within(task.demand, sum(part.nodes for part, share in shares if any(share))):
                     placement = self._place(view, task, type_)
             if placement is None:
                 placement = self._place(view, task, type_)
             if placement is not None:
+                if shares:
+                    demand = task.demand
+                    one = (demand.demand.gpus, demand.cpus, demand.memory)
+                    counts = [_instances(placement, part.nodes) for part, _ in shares]
+                    taken = [tuple([amount * count for amount in one]) for count in counts]
+                    self._early = self._early or taken != [share for _, share in shares]
                 yield Start(task, placement)
                 self._expected |= self._new
                 self._new.clear()
@@ -605,15 +610,16 @@ class Conservative:
             name: Profile(now, free) for name, free in machines.site.licences.items()
         }  # fmt: skip
         self._expected, self._new = {run.id: run.estimated_end_s(now) for run in view.running.values()}, {}
+        part_of = {node: part for part in self._parts if part.nodes != ALL_NODES for node in bits(part.nodes)}
         for run in view.running.values():
             demand, end_s = run.task.demand, self._expected[run.id]
-            for part in self._parts:
-                if part.type == run.type:
-                    instances = run.instances
-                    if part.nodes != ALL_NODES:
-                        instances = sum(count for machine, count, *_ in run.held if part.nodes >> machine.index & 1)
-                    gpus = run.gpus if instances == run.instances else demand.demand.gpus * instances
-                    part.release(end_s, (gpus, demand.cpus * instances, demand.memory * instances))
+            if not self._divided_by:
+                amounts = (run.gpus, demand.cpus * run.instances, demand.memory * run.instances)
+                self._parts[run.type].release(end_s, amounts)
+            else:
+                for machine, count, *_ in run.held:
+                    amounts = (demand.demand.gpus * count, demand.cpus * count, demand.memory * count)
+                    part_of[machine.index].release(end_s, amounts)
             for name, count in () if demand.terms is None else demand.terms.licences:
                 self._licences[name].release(end_s, count)
         self._starts = {}
@@ -632,7 +638,7 @@ class Conservative:
                 may_use = tuple([nodes >> machine.index & 1 for nodes in self._divided_by])
                 members.setdefault((machine.type, may_use), []).append(machine)
         parts = []
-        for (type_, _), nodes in sorted(members.items(), key=lambda item: (item[0][0], sum(item[0][1]))):
+        for (type_, _), nodes in sorted(members.items(), key=_least_wanted):
             whole = [sum(machine.bit for machine in nodes), ALL_NODES][not self._divided_by]
             idle = view.machines.idle_gpus(type_) if whole == ALL_NODES else sum(machine.idle for machine in nodes)
             free = (idle, sum(machine.cpus for machine in nodes), sum(machine.memory for machine in nodes))
@@ -674,13 +680,18 @@ class Conservative:
             else:
                 start_s, shares = _earliest_on(parts, one, -(-together // rounds), seconds, licences)
             best = min(best, _Reservation(start_s + seconds, start_s, type_, tuple(zip(parts, shares, strict=True))))
-        on = sum(part.nodes for part, share in best.shares if any(share)) if len(best.shares) > 1 else ALL_NODES
-        self._starts[key] = best.start_s, best.type, on
+        self._starts[key] = best.start_s, best.type, best.shares if len(best.shares) > 1 else ()
         if best.end_s < inf:
             for part, share in best.shares:
                 part.take(best.start_s, best.end_s, share)
             for profile, count in licences:
                 profile.take(best.start_s, best.end_s, count)
+
+
+def _least_wanted(item: tuple[tuple[int, tuple[int, ...]], Sequence[NodeState]]) -> tuple[int, int, int]:
+    """Order parts of a type so that those that the fewest tasks may use come first, and then larger ones."""
+    (type_, may_use), nodes = item
+    return type_, may_use.count(1), -len(nodes)
 
 
 class _Part(NamedTuple):
@@ -713,13 +724,16 @@ class _Part(NamedTuple):
         return max(min(rooms, default=_PLENTY), 0)
 
 
+_Shares: TypeAlias = tuple[tuple[_Part, tuple[float, ...]], ...]
+
+
 class _Reservation(NamedTuple):
     """A reservation: its end, start and type, and the amounts that it takes of each part."""
 
     end_s: float
     start_s: float
     type: int
-    shares: tuple[tuple[_Part, Sequence[float]], ...] = ()
+    shares: _Shares = ()
 
 
 def _earliest_on(
@@ -734,7 +748,12 @@ def _earliest_on(
     is none.
     """
     profiles = [profile for part in parts for profile in part.profiles] + [profile for profile, _ in licences]
+    needed = [amount * instances - NEARLY for amount in one]
+    by_resource = list(zip(*[part.profiles for part in parts], strict=True))
     for start_s in sorted({time_s for profile in profiles for time_s in profile.times}):
+        at_once = [ordered_sum([profile.at(start_s) for profile in of]) for of in by_resource]
+        if any(amount and free < least for amount, free, least in zip(one, at_once, needed, strict=True)):
+            continue
         end_s = start_s + seconds
         if any(profile.least(start_s, end_s) < count for profile, count in licences):
             continue
@@ -885,11 +904,21 @@ class Easy:
         if type_ != shadow.type:
             return False
         count = group.waiting
-        if shadow.nodes != ALL_NODES or (not group.demand.gang and count > 1):
-            placement = self._place(view, group.tasks[0], type_)
-            count = 0 if placement is None else _instances(placement, shadow.nodes)
-        exceeds = _amounts(group.demand, count).exceed(shadow.extra)
-        return exceeds and self._elsewhere(view, group.tasks[0], type_, shadow) is None
+        if shadow.nodes == ALL_NODES:
+            if not group.demand.gang and count > 1:
+                placement = self._place(view, group.tasks[0], type_)
+                count = 0 if placement is None else _instances(placement, ALL_NODES)
+            return _amounts(group.demand, count).exceed(shadow.extra)
+        if not group.demand.opened & shadow.nodes:
+            return False
+        if not _amounts(group.demand, count).exceed(shadow.extra):
+            return False
+        placement = self._place(view, group.tasks[0], type_)
+        count = 0 if placement is None else _instances(placement, shadow.nodes)
+        if not _amounts(group.demand, count).exceed(shadow.extra):
+            return False
+        within = group.demand.opened & ~shadow.nodes == 0
+        return within or self._elsewhere(view, group.tasks[0], type_, shadow) is None
 
     def _delays(self, view: ClusterView, task: TaskState, placement: Placement, shadow: Shadow) -> bool:
         type_ = view.machines.list[placement[0].node].type

@@ -493,6 +493,10 @@ class Profile:
                 return start
         return inf
 
+    def at(self, time: float) -> float:
+        """Return the number of GPUs that are free at a time."""
+        return self.free[max(bisect_right(self.times, time) - 1, 0)]
+
     def least(self, start: float, end: float) -> float:
         """Return the smallest number of GPUs that are free at a time from ``start`` to ``end``."""
         first = max(bisect_right(self.times, start) - 1, 0)
