@@ -103,7 +103,7 @@ def drawn(seed: int) -> Site:
         reservations = [NodeReservation(f"r{at}", some(), *period()) for at in range(int(rng.integers(0, 4)))]
         reservations = [_variant(more, period) for period in reservations]
         licences = {"cad": int(rng.integers(1, 4))} if rng.random() < 0.6 else {}
-        queues = QueueTree(tuple(tree), tuple(parts), tuple(qos), tuple(reservations), tuple(drains), licences)
+        queues = QueueTree(tuple(tree), tuple(parts), tuple(qos), tuple(reservations), tuple(drains), licences=licences)
     jobs: list[Job] = []
     arrival_s = 0.0
     for at in range(int(rng.integers(5, 26))):
