@@ -40,12 +40,30 @@ def _wait_for_parent() -> None:
         os._exit(1)
 
 
+def leave_to_workers(pool: ProcessPoolExecutor) -> None:
+    """Close this process's own end of the pipe on which a pool's workers send results, if all workers
+    have been started.
+
+    A worker may be killed in the middle of a result. As long as this process could send the rest
+    itself, the pool's thread would wait for it for ever, and so would ``shutdown``.
+    """
+    if len(getattr(pool, "_processes", None) or ()) == getattr(pool, "_max_workers", None):
+        _close_results(pool)
+
+
+def _close_results(pool: ProcessPoolExecutor) -> None:
+    writer = getattr(getattr(pool, "_result_queue", None), "_writer", None)
+    if writer is not None:
+        writer.close()
+
+
 def kill_workers(pool: ProcessPoolExecutor) -> None:
     """End a pool and its processes at once, whatever they are doing. Workers started in
     ``starting`` ignore SIGTERM, so they are killed.
     """
     for process in list((getattr(pool, "_processes", None) or {}).values()):
         process.kill()
+    _close_results(pool)
     pool.shutdown(cancel_futures=True)
 
 

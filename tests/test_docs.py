@@ -336,10 +336,13 @@ def test_the_first_program_of_the_guide_on_learning_prints_what_is_shown(capsys:
 def test_blocks_of_code_keep_their_lines() -> None:
     """Prose is wrapped; a block that was wrapped with it has no valid YAML, or a command in the middle of a line."""
     pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")]
-    block = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+    block = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
     blocks = [(page, *each) for page in pages for each in block.findall(page.read_text(encoding="utf-8"))]
     for page, kind, text in blocks:
         if kind == "yaml":
             assert isinstance(yaml.safe_load(text), dict | list | None), f"{page}: {text}"
         assert not re.search(r"\S +\$ dagsim ", text), f"{page}: {text}"
     assert {"yaml", "console"} <= {kind for _, kind, _ in blocks}
+    for page in pages:  # a block that is only indented looks like prose to whoever wraps it
+        prose = block.sub("", page.read_text(encoding="utf-8"))
+        assert not re.search(r"^    (?:\$ )?(?:dagsim|pip|python) ", prose, re.MULTILINE), page

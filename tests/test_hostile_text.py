@@ -339,7 +339,7 @@ def planned(names: Mapping[str, str]) -> tuple[str, ...]:
     return "--job", ",".join(
         (
             "gpus=1",
-            "time_limit=50",
+            "time_limit=50s",
             *(f"{key}={account_of(name) if key == 'account' else name}" for key, name in own.items()),
         )
     )

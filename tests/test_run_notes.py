@@ -39,7 +39,7 @@ def run(folder: Path, command: str, *options: str) -> str:
     kept = ["--out", str(folder)] if command == "eval" else []
     ended = CliRunner().invoke(app, [command, *options, *kept])
     assert ended.exit_code == 0, ended.output
-    return " ".join(ended.output.split())
+    return " ".join((ended.stdout if "--json" in options else ended.output).split())
 
 
 def test_an_agent_on_a_cluster_ten_times_as_large_is_warned_about(tmp_path: Path) -> None:

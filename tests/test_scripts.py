@@ -32,6 +32,7 @@ OF_ANOTHER_NAME = {
     "test_hostile_text": "check_page",
     "test_site": "make_site",
     "test_shipped": "make_workloads",
+    "test_shipped_numbers": "make_pages",
 }
 """Tests of what a script has made."""
 

@@ -26,7 +26,7 @@ from dagsim.experiment.plan import Cell
 from dagsim.experiment.provenance import code_digest
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.simulate import Played, play_policy
-from dagsim.processes import end_with_parent, starting
+from dagsim.processes import end_with_parent, leave_to_workers, starting
 from dagsim.registry import Entry, Registry
 
 OnProgress: TypeAlias = Callable[[int, int, int], None]
@@ -258,6 +258,7 @@ class _Pool(Generic[Item, Result]):
             )
             # each submission starts one process
             self._first = [self._executor.submit(_nothing) for _ in range(count)]
+        leave_to_workers(self._executor)
         self._processes = set(active_children()) - others
 
     def is_ready(self) -> bool:

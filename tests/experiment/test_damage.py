@@ -174,7 +174,9 @@ def test_a_run_whose_metric_fails_goes_on_from_its_log(tmp_path: Path, monkeypat
     monkeypatch.delenv("FRAGILE")
     simulated: list[int] = []
     real = executors.play_policy
-    monkeypatch.setattr(executors, "play_policy", lambda *cell: simulated.append(cell[2]) or real(*cell))
+    monkeypatch.setattr(
+        executors, "play_policy", lambda *cell, **more: simulated.append(cell[2]) or real(*cell, **more)
+    )
     assert dagsim("eval", "--resume", folder, "-q", "--no-plots", "--workers", "1").exit_code == 0
     (whole,) = (tmp_path / "whole").iterdir()
     seeds = json.loads((whole / "manifest.json").read_text())["seeds"]

@@ -24,7 +24,7 @@ from dagsim.families.forecast.members import Forecaster, Past, is_long
 from dagsim.families.forecast.queue_rows import KINDS, SCORED, QueueLog, Rows, outcomes_of, read_queue_log, rows_of
 from dagsim.families.forecast.scores import CEILING, LEVELS, Score, crps, log_wait, ratio, score
 from dagsim.families.web.watching import HORIZONS
-from dagsim.processes import end_with_parent, kill_workers, starting
+from dagsim.processes import end_with_parent, kill_workers, leave_to_workers, starting
 from dagsim.systems.cluster.scenario import cluster_scenario_of
 from dagsim.traces import format_of, reader
 from dagsim.workload.accept import accepting
@@ -180,6 +180,7 @@ def played_in_processes(
                 pool.submit(_chunk, log, queue, forecaster, instants[first : first + size], first)
                 for first in range(0, len(instants), size)
             ]
+        leave_to_workers(pool)
         for chunk in as_completed(waiting):
             yield from chunk.result()
     except BrokenProcessPool:

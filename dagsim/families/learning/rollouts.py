@@ -24,7 +24,7 @@ from dagsim.families.learning.nets.actor import ActorNet, ObservationBatch, Scor
 from dagsim.families.learning.nets.net_settings import NetSettings
 from dagsim.model import Kind
 from dagsim.model.log import Schedule
-from dagsim.processes import end_with_parent, kill_workers, starting
+from dagsim.processes import end_with_parent, kill_workers, leave_to_workers, starting
 from dagsim.systems.seam import Codec
 
 
@@ -353,6 +353,7 @@ class ProcessRollouts:
         with starting(main=True):
             for _ in range(count):  # no process is idle yet, so each submission starts a new one
                 self._pool.submit(_nothing)
+        leave_to_workers(self._pool)
 
     def __enter__(self) -> ProcessRollouts:
         return self

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeAlias
 from dagsim import services
 from dagsim.errors import InputError
 from dagsim.families.web.watching import Figures, Journal, Source, Watched
-from dagsim.processes import end_with_parent, kill_workers, starting
+from dagsim.processes import end_with_parent, kill_workers, leave_to_workers, starting
 
 QUEUE = "queue"
 """Id of the queue among the runs."""
@@ -160,6 +160,7 @@ class Snapshots:
                     remark=self.journal.sentence(), outcomes=self.journal.figures(), since_s=self.journal.latest_s
                 )
             self._pending = self._pool.submit(services.forecast_snapshot.required(), settings, path, whole)
+        leave_to_workers(self._pool)
 
     def _end_late(self) -> None:
         """End a forecast that takes longer than the interval, so that the next snapshot can be

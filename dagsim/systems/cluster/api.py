@@ -120,7 +120,7 @@ contains some of this memory, so that it cannot be taken over.
 """
 
 from dagsim.systems.cluster.models.shared_gpus import Sharing
-from dagsim.systems.cluster.nodes import MICRO, ClusterState, DemandClass, NodeState
+from dagsim.systems.cluster.nodes import ALL, MICRO, ClusterState, DemandClass, NodeState
 from dagsim.systems.cluster.past import may_mix_types, nodes_by_name, placement_on
 from dagsim.systems.cluster.site import SiteState, Terms, members
 from dagsim.systems.cluster.state import Index, JobState, Key, Queue, Run, RunIndex, TaskState, TypedKey, TypedQueue
@@ -128,6 +128,7 @@ from dagsim.systems.cluster.view import NEVER_S, ClusterPolicy, ClusterView, Exp
 from dagsim.systems.cluster.waits import NextStep, ReachedLimit, Standing
 
 __all__ = [
+    "ALL",
     "MICRO",
     "NEVER_S",
     "ClusterPolicy",

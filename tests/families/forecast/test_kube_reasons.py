@@ -60,7 +60,7 @@ def test_the_reason_of_a_refused_pod_is_that_of_the_real_scheduler(data: Path, f
         items = [{"apiVersion": "v1"} | one for one in objects]
         state.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
         run = CliRunner().invoke
-        assert run(app, ["site", "import", str(state), "-o", str(site)]).exit_code == 0
+        assert run(app, ["site", "import", str(state), "-o", str(site), "--overwrite"]).exit_code == 0
         words = ["why", f"default/{name}", "--state", str(state), "--config", str(site), "--samples", "1", "--json"]
         ended = run(app, words, catch_exceptions=False)
         assert ended.exit_code == 0, ended.output

@@ -119,7 +119,7 @@ def expected_start(wanted: int, linear_s: float) -> float:
         Where([0, 1], [0, 1], [1, 1], -2, 5000.0),
         FitSteps(times, rooms, [4, 5]),
         table.limits,
-        Reserved([0.0] * 8, [0.0] * 8, [0] * 8, [0, 0], 4),
+        Reserved([0.0] * 8, [0.0] * 8, [0] * 8, [0, 0], 4, []),
         SiteClock(50.0, 0.0, 60.0, linear_s),
         50.0,
         10.0,

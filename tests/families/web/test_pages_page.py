@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from dagsim.cli import app
 
 PAGE = (Path(__file__).parents[3] / "docs" / "pages.md").read_text(encoding="utf-8")
-COMMANDS = re.findall(r"^    dagsim (.+)$", PAGE, re.MULTILINE)
+COMMANDS = re.findall(r"^\$ dagsim (.+)$", PAGE, re.MULTILINE)
 HEADED = re.findall(r"^## .*`dagsim (.+)`", PAGE, re.MULTILINE)
 SMALL = ["--set", "workload.count=8", "--no-plots", "--quiet", "--workers", "1"]
 

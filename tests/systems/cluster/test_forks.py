@@ -28,6 +28,7 @@ from dagsim.model import (
     Edge,
     Elastic,
     Job,
+    JobSuspension,
     Join,
     Node,
     OnDemand,
@@ -155,6 +156,12 @@ def on_demand() -> tuple[ClusterKernel, Policy]:
     return ClusterKernel(Cluster(nodes), jobs, Models(failures=[SpotCapacity(20.0, 5.0, 4.0)]), seed=3), first_fit
 
 
+def suspended() -> tuple[ClusterKernel, Policy]:
+    jobs = [Job.single(f"s{n}", Task("t", 6.0, gpus=1.0), 2.0 * n) for n in range(9)]
+    queues = QueueTree(suspensions=(JobSuspension("s1", 3.0, 9.0), JobSuspension("s3", 8.0, 12.0)))
+    return ClusterKernel(Cluster(NODES), jobs, Models(queues=queues), seed=3), first_fit
+
+
 def fields(state: Forked) -> dict[str, str]:
     declared: dict[str, str] = {}
     for base in type(state).__mro__:
@@ -219,12 +226,12 @@ def looked_at(make: Callable[[], tuple[ClusterKernel, Policy]]) -> Looked:
     return Looked(faults, classes)
 
 
-@pytest.mark.parametrize("make", [on_the_network, sharing, elastic, on_demand])
+@pytest.mark.parametrize("make", [on_the_network, sharing, elastic, on_demand, suspended])
 def test_a_fork_shares_nothing_that_can_change(make: Callable[[], tuple[ClusterKernel, Policy]]) -> None:
     assert not looked_at(make).faults
 
 
 def test_no_class_of_state_was_overlooked() -> None:
     classes = {cls for cls in Forked.__subclasses__() if cls.__module__.startswith("dagsim")}
-    makers = (on_the_network, sharing, elastic, on_demand)
+    makers = (on_the_network, sharing, elastic, on_demand, suspended)
     assert classes <= {cls for make in makers for cls in looked_at(make).classes}

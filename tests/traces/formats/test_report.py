@@ -93,7 +93,8 @@ def test_the_class_of_a_reason_and_not_its_words_makes_it_a_contradiction(
     report = ReadReport()
     for text in (reason, str.__str__(reason)):  # the second is an ordinary text with the same words
         (report.drop if drops else report.note)(text, "t.csv:3", 2)
-    report.count(reason, drops=drops, rows=5, hours=Hours(1.0, 2.0))
+    report.count(reason, drops=drops, rows=5)
+    report.once(kind, 0, Hours(1.0, 2.0))
     (told,) = report.contradictions.values()
     assert (set(report.contradictions), told.count, told.hours) == ({kind}, 7, Hours(1.0, 2.0))
     assert told.reasons == {reason: (7, ("t.csv:3",))}

@@ -21,6 +21,7 @@ from dagsim.families.kubernetes.kube.profile import Profile, fit_arguments, read
 from dagsim.families.kubernetes.terms import WHOLE_GPUS
 from dagsim.model import Decision, Kill, Placement, Preempt, RejectReason, Share, Start, Wait
 from dagsim.systems.cluster.api import (
+    ALL,
     ClusterView,
     DemandClass,
     NextStep,
@@ -30,7 +31,6 @@ from dagsim.systems.cluster.api import (
     Standing,
     TaskState,
 )
-from dagsim.systems.cluster.nodes import ALL
 from dagsim.systems.cluster.policies.preemption import make_room
 
 _TaskKey: TypeAlias = tuple[int, int, int]
