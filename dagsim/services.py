@@ -5,7 +5,8 @@ Each is declared here with its signature, except for those of the GPU cluster, w
 group ``services``. ``tests/test_services.py`` compares the signatures.
 
 ``services.holds_site(folder)`` calls the family's function, and raises an error that names the
-family if the family is missing. ``services.names_of_agents.offered()`` is the function, or None.
+family if the family is missing. ``services.names_of_agents.offered()`` returns the function, or
+None if the family is missing.
 """
 # mypy: disable-error-code="empty-body"
 

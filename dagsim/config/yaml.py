@@ -364,7 +364,7 @@ def _of_option(place: str, path: Key, what: str) -> str:
 
 
 def _path(fault: ErrorDetails, value: Any) -> Key:
-    """Return the path of the fault in the document, which is pydantic's path without the kinds that
+    """Return the path to the fault in the document: pydantic's ``loc`` without the tags of unions that
     pydantic inserts.
     """
     path: list[str | int] = []

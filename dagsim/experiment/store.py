@@ -537,7 +537,7 @@ class Store(ABC):
         """Cut off everything after the last finished cell.
 
         Raises:
-            RunFolderError: Data before it is missing.
+            RunFolderError: Data of a finished cell is missing.
             OSError: A file cannot be written.
         """
 

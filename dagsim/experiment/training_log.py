@@ -37,9 +37,10 @@ the reference's.
 
 
 class Tracker(Protocol):
-    """A user's own record of training runs (``train.tracker``), such as a client of an experiment
-    tracker. It is created with the run folder (``folder``, a path), the configuration (``config``, plain
-    values) and the number of iterations that are already recorded (``iterations``).
+    """A tracker of training runs that a user supplies (``train.tracker``), for example a client of a
+    service that tracks experiments. It is created with the run folder (``folder``, a path), the
+    configuration (``config``, plain values) and the number of iterations that are already recorded
+    (``iterations``).
     """
 
     def add(self, row: Mapping[str, float]) -> None:

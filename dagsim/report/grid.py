@@ -207,7 +207,7 @@ _GPU = (
 
 
 class Listing(NamedTuple):
-    """A table that consists of heads and rows."""
+    """A table: the headers of its columns, and its rows."""
 
     heads: Sequence[str]
     rows: Sequence[Sequence[Any]]

@@ -175,7 +175,7 @@ class Findings:
                 report.count(text, drops=self._listed[place].drops, rows=int(totals[place]))
             if isinstance(text, Contradictory):
                 kinds.setdefault(text.kind, []).append(place)
-        for kind, of in kinds.items():  # a row with several faults of a kind counts once
+        for kind, of in kinds.items():  # a row with several faults of the same kind counts once
             told = order[np.isin(which[order], of)]
             most = np.zeros(int(rows[told].max()) + 1, np.int64)
             np.maximum.at(most, rows[told], counts[told])

@@ -112,8 +112,8 @@ class TraceFile:
         if not 0 <= begins_s < until_s:
             raise ConfigError(
                 f"{self.path}: from {self.since!r} until {self.until!r}: the period is {begins_s:,.0f} s "
-                f"to {until_s:,.0f} s after the first job; expected a time after the first job, followed "
-                "by a later one"
+                f"to {until_s:,.0f} s after the first job; --until must be later than --from and later than "
+                "the first job"
             )
         return begins_s, until_s
 

@@ -279,8 +279,8 @@ Simple: TypeAlias = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A component of a mixture. The distribution is ``of``, and it is chosen with a probability
-    proportional to ``weight``.
+    """A component of a mixture: the distribution ``of``, from which a value is drawn with a
+    probability proportional to ``weight``.
     """
 
     weight: float

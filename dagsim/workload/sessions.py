@@ -253,7 +253,7 @@ class Sessions:
         return works
 
     def _times(self, rng: Draws, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-        """Return the times of all jobs in the sessions, grouped by session."""
+        """Return the arrival times of all jobs, grouped by session."""
         gaps = self.gaps_s.draw(rng("sessions/gaps"), int(lengths.sum()))
         ends = np.cumsum(lengths)
         since = np.cumsum(gaps)

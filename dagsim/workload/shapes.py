@@ -118,7 +118,7 @@ class Alibaba:
         # first task of each level
         firsts = np.flatnonzero((np.diff(owner, prepend=-1) != 0) | (np.diff(level, prepend=-1) != 0))
         ends = np.append(firsts[1:], len(level))
-        # level of each task, numbered over all jobs
+        # for each task, the number of its level, counted across all jobs
         of = np.repeat(np.arange(len(firsts)), ends - firsts)
         widths = ends - firsts
 

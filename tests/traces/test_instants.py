@@ -216,7 +216,7 @@ def test_instants_are_dates_of_the_log_or_times_after_its_first_job() -> None:
 
 
 def test_impossible_periods_are_refused(log: Path) -> None:
-    with pytest.raises(ConfigError, match="expected a time after the first job, followed by a later one"):
+    with pytest.raises(ConfigError, match="--until must be later than --from and later than the first job"):
         recorded(TraceFile(str(log), since="2h", until="1h"))
     with pytest.raises(TraceError, match="no job is running, waiting or arriving from '30d'"):
         recorded(TraceFile(str(log), since="30d"))

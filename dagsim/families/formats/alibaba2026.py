@@ -108,8 +108,10 @@ def _read_nodes(source: Source) -> Cluster:
         try:
             many = count(gpus or "0", "gpu_capacity_num", 0, 64)
             nodes.append(Node(name, _gpu_type(model) if many else None, many, finite_number(cpus, "cpu_num")))
-        except (Dirty, ModelError) as error:
+        except Dirty as error:
             raise TraceError(f"{source.where(place)}: a node {clipped(error)}") from None
+        except ModelError as error:
+            raise TraceError(f"{source.where(place)}: {clipped(error)}") from None
     try:
         return Cluster(tuple(nodes), "alibaba2026")
     except ModelError as error:

@@ -246,7 +246,7 @@ class GavelEvents:
 
 
 class _Rival(NamedTuple):
-    """The constant facts about a task that competes for GPUs."""
+    """The properties of a task that competes for GPUs; they never change."""
 
     key: _Key
     types: tuple[int, ...]

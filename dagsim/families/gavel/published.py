@@ -295,7 +295,7 @@ class Gavel:
         micro_of = {order: task for task in chosen for order in task.key}
         for order, held in runs.items():
             micro = micro_of.get(order)
-            for run in [run for run in held if run.id in view.running]:  # not of a job that was dropped
+            for run in [run for run in held if run.id in view.running]:  # skip runs of dropped jobs
                 partners = [view.running[id_].task.order for id_ in run.beside]
                 if (
                     micro is None

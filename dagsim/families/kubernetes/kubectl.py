@@ -517,7 +517,7 @@ def _scheduled(source: Source) -> dict[str, float]:
             try:
                 moment = moment_s(next((text for text in moments if isinstance(text, str) and text), ""), "time", None)
             except Dirty:
-                continue  # the reader of pods counts this row
+                continue  # the reader of pods has counted this row already
             if moment is not None:
                 bound_s[uid] = moment
     return bound_s

@@ -555,7 +555,7 @@ def _ran(checks: Checks) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _seconds(text: str) -> tuple[float, str]:
-    """Parse a wall time in seconds, NaN if it is not set; also return the reason if it is invalid."""
+    """Parse a wall time. Return its seconds (NaN if it is unset or invalid), and why it is invalid."""
     try:
         seconds = duration_s(text, "walltime")
     except Dirty as reason:

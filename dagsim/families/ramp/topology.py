@@ -371,8 +371,8 @@ class LeafSpine:
         return len(counts), max(counts.values())
 
     def collective_s(self, group: Hashable, total_bytes: float) -> float:
-        """Return the seconds of rings within the leaves, followed by rings among leaves for the data
-        that remains at each server.
+        """Return the time in seconds of ring collectives within each leaf, followed by ring collectives
+        between leaves for the data that remains at each server.
         """
         leaves, most = cast("tuple[int, int]", group)
         within_s = ring_s(most, total_bytes, self.link_bytes_per_s, 2 * self.hop_s)

@@ -261,7 +261,7 @@ class _Times(NamedTuple):
 
     @classmethod
     def of(cls, table: Table, *moments: np.ndarray) -> _Times:
-        """Read the times of a table; ``moments`` holds the columns ``_MOMENTS``."""
+        """Read the columns of times in a table; ``moments`` holds the columns ``_MOMENTS``."""
 
         def lasted(name: str) -> np.ndarray:
             labels = table.words(_AT[name])
@@ -382,7 +382,7 @@ class _Reuse:
 
 
 def unfolded(table: Table, zone: ZoneInfo | None, report: ReadReport) -> Table:
-    """Add the UTC offset to dates in hours that the time zone repeats or skips. If a row can be read
+    """Add the UTC offset to dates within an hour that a clock change repeats or skips. If a row can be read
     in several ways, choose the one in which its times are in order and agree with the stated
     duration.
     """

@@ -195,7 +195,7 @@ class SlurmRules:
         return times[task.index][type_][0] if times else task.seconds[type_]
 
     def kill_s(self, task: TaskState, type_: int) -> float:
-        """Return the number of seconds after which the task is killed on a type."""
+        """Return the run time in seconds after which the task is killed if it runs on this type."""
         times = self._times.get(task.job.number)
         return times[task.index][type_][1] if times else inf
 

@@ -65,9 +65,7 @@ class Held(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """The distinct end times of the runs in progress, and where the runs on each node stand among
-    them.
-    """
+    """The distinct end times of the current runs, and the rank of each run's end, by node."""
 
     order: Any
     """The ends in ascending order."""

@@ -177,7 +177,7 @@ def _read(id: str, fields: dict[str, str], zone: ZoneInfo | None, number: int) -
     begin_s = submit_s + (later_s or 0.0)
     parents = tuple(re.findall(r"(?<=:)\d+", line.get("dependency", "")))
     eligible_s = begin_s
-    # otherwise, accounting may rewrite the dependency later
+    # Of other jobs, the recorded time may be that of a dependency that was added later.
     if parents or line.get("dependency") == "singleton" or not line:
         known_s = times["Eligible"]
         eligible_s = nan if known_s is None else max(submit_s, known_s)
