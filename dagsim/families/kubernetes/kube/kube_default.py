@@ -589,7 +589,7 @@ class _Queue:
         if rejection is None:
             static, opened = self._state.cycle.filters.static(pod), self._up
             cordoned = static == 1
-            if demand.nodes != -1:
+            if demand.nodes != ALL:
                 closed = np.array([not demand.nodes >> node & 1 for node in range(len(opened))])
                 cordoned, opened = cordoned | closed, opened & ~closed
             rejection = self._rejections[pod, demand] = _Rejection(

@@ -18,6 +18,7 @@ from dagsim.errors import require
 from dagsim.model import Decision, Placement, Start
 from dagsim.model.arithmetic import bits, ordered_sum
 from dagsim.systems.cluster.api import (
+    ALL,
     MICRO,
     ClusterState,
     ClusterView,
@@ -39,8 +40,6 @@ RankColumn: TypeAlias = Callable[["AlikeTasks", float], np.ndarray]
 
 _SHORTEST_S = 1e-9
 """Seconds that a task of zero length counts as."""
-ALL_NODES = -1
-"""Bit set of all nodes."""
 
 
 def slowness(seconds: Any) -> Any:
@@ -610,7 +609,7 @@ class Conservative:
             name: Profile(now, free) for name, free in machines.site.licences.items()
         }  # fmt: skip
         self._expected, self._new = {run.id: run.estimated_end_s(now) for run in view.running.values()}, {}
-        part_of = {node: part for part in self._parts if part.nodes != ALL_NODES for node in bits(part.nodes)}
+        part_of = {node: part for part in self._parts if part.nodes != ALL for node in bits(part.nodes)}
         for run in view.running.values():
             demand, end_s = run.task.demand, self._expected[run.id]
             if not self._divided_by:
@@ -639,8 +638,8 @@ class Conservative:
                 members.setdefault((machine.type, may_use), []).append(machine)
         parts = []
         for (type_, _), nodes in sorted(members.items(), key=_least_wanted):
-            whole = [sum(machine.bit for machine in nodes), ALL_NODES][not self._divided_by]
-            idle = view.machines.idle_gpus(type_) if whole == ALL_NODES else sum(machine.idle for machine in nodes)
+            whole = sum(machine.bit for machine in nodes) if self._divided_by else ALL
+            idle = view.machines.idle_gpus(type_) if whole == ALL else sum(machine.idle for machine in nodes)
             free = (idle, sum(machine.cpus for machine in nodes), sum(machine.memory for machine in nodes))
             sizes = [(one.node.gpus, one.node.cpus * MICRO, one.node.memory_gb * MICRO) for one in nodes]
             most = tuple([ordered_sum(amounts) for amounts in zip(*sizes, strict=True)]) or (0, 0, 0)
@@ -648,7 +647,7 @@ class Conservative:
         return parts
 
     def _open_parts(self, demand: DemandClass, type_: int) -> list[_Part]:
-        nodes = ALL_NODES if demand.terms is None else demand.terms.nodes
+        nodes = ALL if demand.terms is None else demand.terms.nodes
         return [part for part in self._parts if part.type == type_ and part.nodes & nodes]
 
     def _reserve(self, view: ClusterView, key: Key, task: TaskState) -> None:
@@ -812,7 +811,7 @@ class Shadow(NamedTuple):
     time_s: float
     type: int
     extra: FreeAmounts
-    nodes: int = ALL_NODES
+    nodes: int = ALL
     """The nodes of its partition that satisfy its constraint, as a bit set."""
     licences: tuple[tuple[str, float], ...] = ()
     """Number of licences left over at that time, of each kind that it needs."""
@@ -891,7 +890,7 @@ class Easy:
 
     def _elsewhere(self, view: ClusterView, task: TaskState, type_: int | None, shadow: Shadow) -> Placement | None:
         """Return a placement outside the nodes of the reservation."""
-        if shadow.nodes == ALL_NODES:
+        if shadow.nodes == ALL:
             return None
         with view.machines.within(task.demand, ~shadow.nodes):
             placement = self._place(view, task, type_)
@@ -904,10 +903,10 @@ class Easy:
         if type_ != shadow.type:
             return False
         count = group.waiting
-        if shadow.nodes == ALL_NODES:
+        if shadow.nodes == ALL:
             if not group.demand.gang and count > 1:
                 placement = self._place(view, group.tasks[0], type_)
-                count = 0 if placement is None else _instances(placement, ALL_NODES)
+                count = 0 if placement is None else _instances(placement, ALL)
             return _amounts(group.demand, count).exceed(shadow.extra)
         if not group.demand.opened & shadow.nodes:
             return False
@@ -976,12 +975,12 @@ def _reservation(view: ClusterView, expected: ExpectedFree, head: TaskState, typ
     and the resources left over at that time.
     """
     demand, machines, now, running = head.demand, view.machines, view.now, view.running
-    nodes, licences = (ALL_NODES, ()) if demand.terms is None else (demand.terms.nodes, demand.terms.licences)
+    nodes, licences = (ALL, ()) if demand.terms is None else (demand.terms.nodes, demand.terms.licences)
     if machines.site is not None and nodes == machines.site.all_nodes:
-        nodes = ALL_NODES
+        nodes = ALL
     count = demand.gang or 1
     up = [m for m in machines.list if m.type == type_ and m.up and nodes >> m.index & 1]
-    idle = machines.idle_gpus(type_) if nodes == ALL_NODES else sum(machine.idle for machine in up)
+    idle = machines.idle_gpus(type_) if nodes == ALL else sum(machine.idle for machine in up)
     gpus = demand.demand.gpus * count - idle if demand.demand.gpus else -inf
     cpus = demand.cpus * count - sum(machine.cpus for machine in up) if demand.cpus else -_PLENTY
     memory = demand.memory * count - sum(machine.memory for machine in up) if demand.memory else -_PLENTY
@@ -1000,7 +999,7 @@ def _reservation(view: ClusterView, expected: ExpectedFree, head: TaskState, typ
                 lacking[name] -= own
         if run.type == type_:
             of, instances, freed = run.task.demand, run.instances, held_gpus
-            if nodes != ALL_NODES:
+            if nodes != ALL:
                 instances = sum(on_node for machine, on_node, *_ in run.held if nodes >> machine.index & 1)
                 freed = of.demand.gpus * instances
             gpus -= freed
