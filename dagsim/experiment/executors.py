@@ -26,7 +26,7 @@ from dagsim.experiment.plan import Cell
 from dagsim.experiment.provenance import code_digest
 from dagsim.experiment.scenario import scenario_of
 from dagsim.experiment.simulate import Played, play_policy
-from dagsim.processes import end_with_parent, leave_to_workers, starting
+from dagsim.processes import end_with_parent, kill_workers, leave_to_workers, starting
 from dagsim.registry import Entry, Registry
 
 OnProgress: TypeAlias = Callable[[int, int, int], None]
@@ -309,7 +309,7 @@ class _Pool(Generic[Item, Result]):
         for process in self._processes.difference(first):
             process.kill()
         # the executor's thread may have reaped a process without having stored its exit code yet
-        self._executor.shutdown()
+        kill_workers(self._executor)
         code = next((process.exitcode for process in first if process.exitcode), None)
         how = "" if code is None else f"signal {-code}; " if code < 0 else f"exit code {code}; "
         return SimulationError(
@@ -318,9 +318,9 @@ class _Pool(Generic[Item, Result]):
 
     def end(self) -> None:
         """Kill every worker. Nothing is lost: all finished results are in this process."""
-        for process in self._processes:
+        for process in self._processes:  # even those that the executor has already given up
             process.kill()
-        self._executor.shutdown(cancel_futures=True)
+        kill_workers(self._executor)
 
     def _has_room(self, futures: Collection[Future[bytes]]) -> bool:
         """Return True if a worker is idle and the waiting results leave enough memory for more."""
