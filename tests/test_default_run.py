@@ -8,8 +8,7 @@ from pathlib import Path
 
 import dagsim
 
-MOST = 75  # with knowledge.py (what policies are told), incomplete.py (jobs that are not completed), services.py,
-# tariff.py (price and carbon) and suspensions.py
+MOST = 73  # with knowledge.py (what policies are told), incomplete.py (jobs that are not completed) and services.py
 COUNTING = """
 import sys
 from pathlib import Path

@@ -137,6 +137,8 @@ def with_series(config: Config, prices: Path | None, carbon: Path | None) -> Con
         ConfigError: A series cannot be read, the configuration already has such a metric, or it is not
             one of a GPU cluster.
     """
+    if prices is None and carbon is None:
+        return config
     from dagsim.errors import ConfigError
     from dagsim.metrics.own import METRICS, value_name
     from dagsim.metrics.tariff import ENERGY

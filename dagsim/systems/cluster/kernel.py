@@ -210,7 +210,7 @@ class ClusterKernel(Forked):
         self._observe(observers)
         self.on_demand = OnDemandNodes.of(self)
         """Power states of nodes; None if all nodes are always on."""
-        self.suspensions = Suspensions.of(self, origin_s)
+        self.suspensions = None if self.queues is None else Suspensions.of(self, origin_s)
         """Jobs that are suspended for a time; None if there are none."""
         self._set_clock()
         if begins_s:
