@@ -187,9 +187,9 @@ class ReadReport:
         """Correct a kind of contradiction for rows that have several faults of that kind: ``again`` is
         how often such rows were counted again. Add the hours of the jobs of these rows.
         """
-        told = self.contradictions[kind]
-        told.count -= again
-        told.hours = told.hours.plus(hours)
+        contradiction = self.contradictions[kind]
+        contradiction.count -= again
+        contradiction.hours = contradiction.hours.plus(hours)
 
     def skip(self, reason: str, rows: int = 1) -> None:
         """Count rows that are valid but were not requested."""

@@ -189,7 +189,7 @@ class KueueSite(ImportedSite):
 
     def _topologies(self) -> tuple[list[str], dict[str, Mapping[str, Any]], list[str]]:
         """Return the topologies that flavors name, all existing topologies, and those that could serve
-        as the network, of which the first becomes the network.
+        as the network: the first of them does.
         """
         named = [text_in(flavor, "spec", "topologyName") for flavor in self.objects.get("ResourceFlavor", {}).values()]
         there = self.objects.get("Topology", {})

@@ -36,11 +36,11 @@ class ColumnReward:
     columns: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, schedule: Schedule | None = None) -> None:
-        known = (*_OF_ROWS, *_OF_JOBS)
-        if wrong := [name for name in self.columns if name not in known]:
-            raise ConfigError(f"{type(self).__name__}: columns: {wrong[0]!r} is not one of {', '.join(known)}")
+        names = (*_OF_ROWS, *_OF_JOBS)
+        if wrong := [name for name in self.columns if name not in names]:
+            raise ConfigError(f"{type(self).__name__}: columns: {wrong[0]!r} is not one of {', '.join(names)}")
         if not self.columns:
-            raise ConfigError(f"{type(self).__name__}: columns: name at least one of {', '.join(known)}")
+            raise ConfigError(f"{type(self).__name__}: columns: name at least one of {', '.join(names)}")
         self._schedule = schedule
         self._new: list[Row] = []
 

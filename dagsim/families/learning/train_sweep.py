@@ -39,7 +39,7 @@ _BEGIN = 0.25
 """Fraction of the iterations after which a training run may be stopped."""
 
 
-class Trial(NamedTuple):
+class PlannedTraining(NamedTuple):
     """One training run of a sweep."""
 
     label: str
@@ -47,7 +47,7 @@ class Trial(NamedTuple):
     config: Config
 
 
-def trials_of(grid: SweepGrid) -> list[Trial]:
+def planned_trainings(grid: SweepGrid) -> list[PlannedTraining]:
     """Return the training runs of a sweep, the first seed of every point first.
 
     Raises:
@@ -59,7 +59,8 @@ def trials_of(grid: SweepGrid) -> list[Trial]:
     seeds = list(dict.fromkeys(cell.seed for cell in cells))
     cells.sort(key=lambda cell: seeds.index(cell.seed))
     trials = [
-        Trial(cell.label.partition(" @ ")[2], cell.config.model_copy(update={"seed": cell.seed})) for cell in cells
+        PlannedTraining(cell.label.partition(" @ ")[2], cell.config.model_copy(update={"seed": cell.seed}))
+        for cell in cells
     ]
     first: dict[str, str] = {}
     for trial in trials:
@@ -74,7 +75,7 @@ def training_sweep(grid: SweepGrid, output: SweepOutput, *, dry_run: bool) -> No
     Raises:
         InputError: A configuration is wrong, or the executor cannot run training runs.
     """
-    trials = trials_of(grid)
+    trials = planned_trainings(grid)
     if dry_run:
         show(("training run", "seed"), [(trial.label, trial.config.seed) for trial in trials], output.json_)
         return
@@ -125,7 +126,11 @@ def _stopping(folder: Store, others: Sequence[Sequence[Any]], watch: Tell) -> Te
 
 
 def _tell(
-    trials: Sequence[Trial], rows: Sequence[Sequence[Any]], paths: Sequence[Path], out: Path, output: SweepOutput
+    trials: Sequence[PlannedTraining],
+    rows: Sequence[Sequence[Any]],
+    paths: Sequence[Path],
+    out: Path,
+    output: SweepOutput,
 ) -> None:
     """Print the points of the sweep, best first, and save the best one as a configuration."""
     lines = [
