@@ -23,7 +23,7 @@ _UNDECIDED = 16
 
 def elements(source: Source, key: str, *, unique: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the objects under ``key`` in each document, each with its line number. See
-    ``Source.where``. With ``unique``, an object with a name twice is an error; otherwise its last
+    ``Source.where``. With ``unique``, an object with a name twice is an error, or else its last
     value counts.
 
     A document is an object with such a list, a plain list of objects, or an object without the
@@ -31,7 +31,7 @@ def elements(source: Source, key: str, *, unique: bool = False) -> Iterator[tupl
     therefore be read as well.
 
     Raises:
-        TraceError: The text is not JSON, or an element is not an object; the message names
+        TraceError: The text is not JSON, or an element is not an object. The message names
             ``file:line``.
     """
     for number, element in values(source, key, unique=unique):

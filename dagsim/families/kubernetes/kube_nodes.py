@@ -90,7 +90,7 @@ class _NodeGroup(NamedTuple):
 
     @classmethod
     def of(cls, scaled: Mapping[str, Any]) -> _NodeGroup | None:
-        """Return the group of an object; None if the autoscaler does not change its size."""
+        """Return the group of an object, or None if the autoscaler does not change its size."""
         notes, name = object_in(scaled, "metadata", "annotations"), text_in(scaled, "metadata", "name")
         least, most = (text_in(notes, _SIZE.format(end)) for end in ("min", "max"))
         if not name or not most:

@@ -247,7 +247,7 @@ class _Search:
     never_s: float
     """The shortest limit for which no time was found; none will be found later in the cycle."""
     steps: FitSteps | None = None
-    """The steps of these nodes; None if a run has started since."""
+    """The steps of these nodes, or None if a run has started since."""
 
 
 class NodePlan:
@@ -601,7 +601,7 @@ class NodePlan:
 
 
 def _next_end_s(order: Any, after_s: float) -> float:
-    """Return the next time at which the limit of a run ends; infinite if there is none."""
+    """Return the next time at which the limit of a run ends, or infinity if there is none."""
     place = bisect_right(order, after_s)
     return float(order[place]) if place < len(order) else inf
 
@@ -760,8 +760,8 @@ class PendingJobs:
         self._aside.setdefault(holder, {}).setdefault(amounts, []).append(self.listed.pop(at))
 
     def after_s(self, holdings: Holdings, decay: float) -> float:
-        """Return the seconds until usage has decayed enough for a job that waits for a budget;
-        infinite if this will not happen for any job.
+        """Return the seconds until usage has decayed enough for a job that waits for a budget, or
+        infinity if this will not happen for any job.
         """
         waits = [
             holdings.budgets[holder].after_s(amounts, decay)

@@ -191,7 +191,7 @@ class SlurmSite(ImportedSite):
 
     def network(self, names: Sequence[str]) -> dict[str, Any] | None:
         """Return the switches in topology.conf as a shared network between the cluster's nodes
-        ``names``; None if the switches do not form one tree above all nodes.
+        ``names``, or None if the switches do not form one tree above all nodes.
         """
         if not self.switches:
             return None
@@ -388,9 +388,9 @@ _LINES = re.IGNORECASE | re.MULTILINE
 
 
 def _copied(file: Path, kind: str, kinds: Sequence[tuple[Path, str]]) -> str:
-    """Return the name of the file that Slurm reads instead of this one; empty if Slurm reads this one.
-    Slurm reads ``slurm.conf`` and similar files by name, and a copy usually has the file's name
-    with an ending (``slurm.conf.bak``).
+    """Return the name of the file that Slurm reads instead of this one. The result is empty if
+    Slurm reads this one. Slurm reads ``slurm.conf`` and similar files by name, and a copy usually
+    has the file's name with an ending (``slurm.conf.bak``).
     """
     names = {other.name: other_kind for other, other_kind in kinds}
     if kind in _CONFIGURATION and file.name != kind and kind in names:
@@ -424,8 +424,8 @@ _WRITTEN = "Configuration data as of"
 
 
 def _kind_of(file: Path) -> str:
-    """Return the kind of a file, determined from its first lines; empty if it is not part of Slurm's
-    configuration.
+    """Return the kind of a file, determined from its first lines. The result is empty if it is not
+    part of Slurm's configuration.
     """
     source = Source(file)
     try:
@@ -920,7 +920,8 @@ def _shares(row: Mapping[str, str]) -> float:
 
 
 def _minutes_s(text: str | None) -> float | None:
-    """Convert a time limit to seconds, from minutes or ``[DD-]HH:MM:SS``; None if there is no limit."""
+    """Convert a time limit to seconds, from minutes or ``[DD-]HH:MM:SS``, or None if there is no
+    limit."""
     if text is None or is_unset(text) or text.upper() in ("UNLIMITED", "INFINITE"):
         return None
     return 60.0 * float(text) if text.isdecimal() else _long_s(text)

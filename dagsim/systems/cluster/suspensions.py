@@ -44,7 +44,7 @@ class Suspensions(Forked):
 
     @classmethod
     def of(cls, kernel: ClusterKernel, origin_s: float) -> Suspensions | None:
-        """Return the suspensions in a kernel; None if there are none, or if runs have phases or
+        """Return the suspensions in a kernel, or None if there are none, or if runs have phases or
         rates, which a suspension would have to interrupt.
         """
         if kernel.queues is None or not kernel.queues.suspensions or kernel.life is not None:

@@ -97,7 +97,7 @@ class NextStep(NamedTuple):
     """The present treatment of a waiting task by a scheduler, in the scheduler's own words."""
 
     reason: str
-    """Its name for the cause; ``None`` if the task starts."""
+    """Its name for the cause, or ``None`` if the task starts."""
     words: str
     """The rest of a sentence that begins with the job."""
     brief: str
@@ -770,8 +770,8 @@ class Obstacles:
         self._numbers = count()
 
     def rules_against(self, job: Job) -> str:
-        """Describe the rules that keep the job from ever starting, however many resources are free;
-        empty if there are none.
+        """Describe the rules that keep the job from ever starting, however many resources are free.
+        The result is empty if there are none.
         """
         active, machines = JobState(job, next(self._numbers)), self._kernel.machines
         for index, task in enumerate(job.graph.tasks):
@@ -786,8 +786,8 @@ class Obstacles:
         return "; ".join(dict.fromkeys(reason for task in active.tasks for reason in self._rules.never(task)))
 
     def of(self, job: Job, now_s: float) -> str:
-        """Describe what prevents the job from ever starting after ``now_s``; empty if nothing
-        does."""
+        """Describe what prevents the job from ever starting after ``now_s``. The result is empty if
+        nothing does."""
         active, machines = JobState(job, next(self._numbers)), self._kernel.machines
         for index, task in enumerate(job.graph.tasks):
             seconds = self._runtime.seconds(task, machines.types)

@@ -95,7 +95,7 @@ class AlikeTasks:
         return ends_s
 
     def room(self, machines: ClusterState) -> int | None:
-        """Return the fastest type on which a task of the group fits now; None if there is none."""
+        """Return the fastest type on which a task of the group fits now, or None if there is none."""
         return next((type_ for type_ in self.types if machines.fits_on(self.demand, type_)), None)
 
     def first(
@@ -354,7 +354,7 @@ class Committed:
     all types together, so they are meant for clusters with one type, and for jobs with a single
     task.
 
-    Uses estimates; not preemptive. Costs O(queue) per decision, or O(queue x runs) with
+    Uses estimates, and never preempts. Costs O(queue) per decision, or O(queue x runs) with
     ``soonest``. With ``width``, each pick costs O(width x queue x (queue + runs)).
 
     Raises:
@@ -511,7 +511,7 @@ class Conservative:
     over nodes, and licences. Where partitions and constraints allow some tasks only some nodes, the
     nodes are divided into *parts*, so that a task may use either all nodes of a part or none. A
     reservation is divided over the parts that its task may use, those first that the fewest tasks
-    may use. Uses estimates; not preemptive. Costly by definition: O(reservations) per task that
+    may use. Uses estimates, and never preempts. Costly by definition: O(reservations) per task that
     becomes ready, and the square of that when all reservations are made again (Mu'alem and
     Feitelson 2001).
     """
