@@ -90,7 +90,8 @@ def field_texts(cls: type) -> dict[str, str]:
         )
         for field in fields(cls)
     }
-    texts = {name: text for name, text in texts.items() if text}
+    texts = {name: text.removeprefix(f"``{name}`` is ") for name, text in texts.items() if text and text[-1] != ":"}
+    texts = {name: text[0].upper() + text[1:] for name, text in texts.items()}
     for base in reversed([base for base in cls.__mro__ if is_dataclass(base)]):
         (definition,) = ast.parse(dedent(inspect.getsource(base))).body
         assert isinstance(definition, ast.ClassDef)
