@@ -59,7 +59,7 @@ def test_the_operators_pages_run_from_an_empty_directory(empty: Path) -> None:
     shown = [(command, line) for command, line in sentences("docs/operators.md") if command in outputs]
     assert len(shown) > 10
     assert [(command, line) for command, line in shown if line not in outputs[command]] == []
-    assert "easy: observed and simulated waits" in next(text for line, text in outputs.items() if "replay" in line)
+    assert any("easy: observed and simulated waits" in text for text in outputs.values())
     exact = next(text for line, text in outputs.items() if "recorded" in line)
     assert re.search(r"all +500 +2,381 +0 +10,947 +2,381 +0 +10,947 +0", exact)
     # docs/operators.md: 2,281 s against 2,381 s.
