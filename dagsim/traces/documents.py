@@ -93,7 +93,7 @@ class _Document:
 
     def _members(self, key: str) -> Iterator[tuple[int, Any]]:
         """Yield the elements under ``key``, or the object itself."""
-        line, has_list, own = self._line, False, {}
+        line, has_list, own = self._line, False, dict[str, Any]()
         self._take("{")
         while self._next() != "}":
             name = self._value()
