@@ -189,7 +189,7 @@ def rows_of(
         elif (
             name in places.keys() - silent.keys()
             and entry.reason == "BeginTime"
-            and not _states_begin(log, state.waiting[places[name]])
+            and not states_begin(log, state.waiting[places[name]])
         ):
             silent[name] = Silent(name, _OUTSIDE, "BeginTime: the listing does not state its begin time")
     _follow(state, listed, places, kinds, silent)
@@ -210,7 +210,7 @@ def rows_of(
     )
 
 
-def _states_begin(log: JobLog, jobs: np.ndarray) -> bool:
+def states_begin(log: JobLog, jobs: np.ndarray) -> bool:
     """Return True if a listing states a time from which one of these jobs may start, even if that has passed."""
     return bool((np.fmax(log.begin_s[jobs], log.eligible_s[jobs]) > log.submit_s[jobs]).any())
 
