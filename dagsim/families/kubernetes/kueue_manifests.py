@@ -250,6 +250,8 @@ def _node(manifest: Mapping[str, Any]) -> TopologyNode | None:
 def _groups(owner: str, spec: Mapping[str, Any]) -> tuple[ResourceGroup, ...]:
     def quota(resource: Mapping[str, Any]) -> ResourceQuota:
         name = text_in(resource, "name")
+        if resource.get("nominalQuota") is None:
+            raise TraceError(f"{owner}: nominalQuota of {name!r} is missing; it is a quantity, such as 16 or 64Gi")
         nominal, *limits = [
             None if resource.get(key) is None else _amount(f"{owner}: {key}", name, resource[key])
             for key in ("nominalQuota", "borrowingLimit", "lendingLimit")
