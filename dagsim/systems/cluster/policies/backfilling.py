@@ -28,7 +28,7 @@ from dagsim.systems.cluster.api import (
     Run,
     TaskState,
 )
-from dagsim.systems.cluster.policies.batch_mode import NEARLY, Key, Ready, free, held, size
+from dagsim.systems.cluster.policies.batch_mode import NEARLY, Key, Ready, allowed, free, held, size
 from dagsim.systems.cluster.policies.formulas import slowed
 from dagsim.systems.cluster.policies.look_ahead import Profile
 from dagsim.systems.cluster.policies.orders import by_arrival, width
@@ -379,12 +379,12 @@ class Committed:
         """The tasks in the queue. Other ready tasks have not entered it yet."""
         self._picked: Key | None = None
         self._shadow_s = 0.0
-        self._ended: list[tuple[int, float]] = []
-        """Runs that ended since the last decision: id and size."""
+        self._ended: list[_Holding] = []
+        """What the runs held that ended since the last decision."""
 
     def ended(self, run: Run, now: float) -> None:
-        """Record the resources of a run that has just ended."""
-        self._ended.append((run.id, held(run)))
+        """Record what a run held that has just ended."""
+        self._ended.append(_Holding.of(run, now))
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         view.follow(self)
@@ -393,7 +393,7 @@ class Committed:
         # The rules of a site may have withdrawn tasks.
         self._queued = {key: None for key in self._queued if key in ready}
         # Among simultaneous events, arrivals come first, followed by one end after the other.
-        ended = [amount for _, amount in sorted(self._ended)]
+        ended = sorted(self._ended, key=lambda run: run.id)
         self._ended.clear()
         arrived = sorted(key for key in ready if key not in self._queued)
         while True:
@@ -417,15 +417,21 @@ class Committed:
             else:
                 return
 
-    def _pick(self, view: ClusterView, recent: _Recent, ended: list[float]) -> None:
+    def _pick(self, view: ClusterView, recent: _Recent, ended: list[_Holding]) -> None:
         queue = [recent.tasks[key] for key in self._queued]
-        sizes = {run.id: held(run) for run in view.running.values()}
         runs = sorted((run.estimated_end_s(view.now), run.id) for run in view.running.values())
-        ends = [(view.now, amount) for amount in ended] + [(end_s, sizes[id_]) for end_s, id_ in runs]
-        capacity = free(view, queue[0]) + ordered_sum(list(sizes.values()))
+
+        def ends_on(nodes: int) -> list[tuple[float, float]]:
+            over = [(view.now, run.on(nodes)) for run in ended]
+            return over + [(end_s, held(view.running[id_], nodes)) for end_s, id_ in runs]
+
+        ends = ends_on(ALL)
+        capacity = free(view, queue[0]) + ordered_sum([held(run) for run in view.running.values()])
 
         def fits_at_s(task: TaskState) -> float:
-            return _fits_at_s(view.now, free(view, task) - ordered_sum(ended), ends, size(task))
+            nodes = allowed(view, task.demand)
+            there = ends if nodes == ALL else ends_on(nodes)
+            return _fits_at_s(view.now, _unheld(view, task, ended), there, size(task))
 
         def score(task: TaskState) -> float:
             if self.score == _SOONEST:
@@ -436,7 +442,7 @@ class Committed:
         picked = candidates[0]
         if len(candidates) > 1 and (futures := self._futures(view, recent)):
             requests = [self._request(task) for task in queue]
-            idle = free(view, picked) - ordered_sum(ended)
+            idle = free(view, picked) - ordered_sum([run.size for run in ended])
 
             def cost(task: TaskState) -> float:
                 request = requests[queue.index(task)]
@@ -471,7 +477,7 @@ class Committed:
             futures.append(future)
         return futures
 
-    def _fill(self, view: ClusterView, ready: dict[Key, TaskState], ended: list[float]) -> Iterator[Decision]:
+    def _fill(self, view: ClusterView, ready: dict[Key, TaskState], ended: list[_Holding]) -> Iterator[Decision]:
         """Start the tasks that may overtake the picked task."""
         if not self.backfill:
             return
@@ -483,9 +489,9 @@ class Committed:
                     yield Start(task, placement)
                     self._leave(task, ready)
 
-    def _room(self, view: ClusterView, task: TaskState, ended: list[float]) -> Placement | None:
+    def _room(self, view: ClusterView, task: TaskState, ended: list[_Holding]) -> Placement | None:
         """Return a placement for the task while the resources in ``ended`` still count as held."""
-        if ended and free(view, task) - ordered_sum(ended) + NEARLY < size(task):
+        if ended and _unheld(view, task, ended) + NEARLY < size(task):
             return None
         return self._place(view, task)
 
@@ -496,6 +502,40 @@ class Committed:
             del self._queued[key], ready[key]
             if self._picked == key:
                 self._picked = None
+
+
+class _Holding(NamedTuple):
+    """What a run holds, or held until its end."""
+
+    end_s: float
+    """Its expected end."""
+    size: float
+    """GPUs, or cores if it holds no GPUs."""
+    id: int
+    by_node: tuple[tuple[int, float], ...]
+    """These by the index of the node."""
+    licences: tuple[tuple[str, int], ...]
+
+    @classmethod
+    def of(cls, run: Run, end_s: float) -> _Holding:
+        """Return what a run holds."""
+        by_node = tuple([(machine.index, held(run, machine.bit)) for machine, *_ in run.held])
+        terms = run.task.demand.terms
+        return cls(end_s, held(run), run.id, by_node, () if terms is None else terms.licences)
+
+    def on(self, nodes: int) -> float:
+        """Return the GPUs (or cores) on some nodes."""
+        if nodes == ALL:
+            return self.size
+        return ordered_sum([amount for node, amount in self.by_node if nodes >> node & 1])
+
+
+def _unheld(view: ClusterView, task: TaskState, ended: Sequence[_Holding]) -> float:
+    """Return the number of free GPUs (or cores) on the nodes that a task may use, without those that
+    ``ended`` counts as held.
+    """
+    nodes = allowed(view, task.demand)
+    return free(view, task, nodes) - ordered_sum([run.on(nodes) for run in ended])
 
 
 _EARLY_S = 1e-6
@@ -975,9 +1015,7 @@ def _reservation(view: ClusterView, expected: ExpectedFree, head: TaskState, typ
     and the resources left over at that time.
     """
     demand, machines, now, running = head.demand, view.machines, view.now, view.running
-    nodes, licences = (ALL, ()) if demand.terms is None else (demand.terms.nodes, demand.terms.licences)
-    if machines.site is not None and nodes == machines.site.all_nodes:
-        nodes = ALL
+    nodes, licences = allowed(view, demand), () if demand.terms is None else demand.terms.licences
     count = demand.gang or 1
     up = [m for m in machines.list if m.type == type_ and m.up and nodes >> m.index & 1]
     idle = machines.idle_gpus(type_) if nodes == ALL else sum(machine.idle for machine in up)
@@ -1012,13 +1050,6 @@ def _reservation(view: ClusterView, expected: ExpectedFree, head: TaskState, typ
     return Shadow(shadow_s, type_, extra, nodes, tuple([(name, -short) for name, short in lacking.items()]))
 
 
-class _Holding(NamedTuple):
-    """A current run, with its expected end and the resources that it holds."""
-
-    end_s: float
-    size: float
-
-
 class EasyEvents:
     """EASY with one pass per event, as in PYSS and similar simulators. At each time, there is first
     one pass for every arriving task. During these passes, runs that end at that time, ahead of
@@ -1030,8 +1061,9 @@ class EasyEvents:
 
     A pass starts the oldest tasks until one does not fit. Others overtake this task if they end by
     its *shadow time*, when enough resources are expected to be free for it, or if they need no more
-    than the *extra* resources at that time. The pass counts GPUs (cores, for tasks without GPUs)
-    over all types together, so it is meant for clusters with one type. Uses estimates; not
+    than the *extra* resources at that time. The pass counts GPUs (cores, for tasks without GPUs) on
+    the nodes that the oldest task may use, over all types together, so it is meant for clusters
+    with one type; and it counts the licences that the oldest task needs. Uses estimates; not
     preemptive. Costs O(running log running + queue) per event (Lifka 1995; Tsafrir, Etsion and
     Feitelson 2007, section 2).
     """
@@ -1049,7 +1081,7 @@ class EasyEvents:
 
     def started(self, run: Run, now: float) -> None:
         """Add a run."""
-        self._holding.setdefault(run.id, _Holding(run.estimated_end_s(now), held(run)))
+        self._holding.setdefault(run.id, _Holding.of(run, run.estimated_end_s(now)))
 
     def ended(self, run: Run, now: float) -> None:
         """Keep the resources of an ended run as held until the next decision."""
@@ -1089,32 +1121,46 @@ class EasyEvents:
             self._leave(key, ready)
         if head is None:
             return
-        shadow_s, extra = self._shadow(view, head, late)
+        shadow, extra = self._shadow(view, head, late)
         for key in keys:
             task = ready[key]
-            in_time = view.now + task.best_s <= shadow_s
-            if in_time or size(task) <= extra + NEARLY:
+            in_time = view.now + task.best_s <= shadow.time_s
+            if not in_time and _takes_licences(task.demand, shadow):
+                continue
+            if in_time or shadow.nodes != ALL or size(task) <= extra + NEARLY:
                 placement = self._room(view, task, late)
+                takes = 0.0 if in_time or placement is None else _size_on(task, placement, shadow.nodes)
+                if takes > extra + NEARLY:
+                    with view.machines.within(task.demand, ~shadow.nodes):
+                        placement, takes = self._room(view, task, late), 0.0
+                    if placement is not None and _instances(placement, shadow.nodes):
+                        continue
                 if placement is not None:
                     yield Start(task, placement)
                     self._leave(key, ready)
-                    extra -= 0.0 if in_time else size(task)
+                    extra -= takes
 
-    def _shadow(self, view: ClusterView, head: TaskState, late: list[_Holding]) -> tuple[float, float]:
-        """Return the time at which enough resources are expected to be free for ``head``, and the
-        resources left over at that time.
+    def _shadow(self, view: ClusterView, head: TaskState, late: list[_Holding]) -> tuple[Shadow, float]:
+        """Return the reservation for ``head``, whose amounts of each type are not used, and the GPUs
+        (or cores) on its nodes that are left over at that time.
         """
-        idle = free(view, head) - ordered_sum(run.size for run in late)
+        nodes, site = allowed(view, head.demand), view.machines.site
+        wanted = () if head.demand.terms is None or site is None else head.demand.terms.licences
+        left = {name: site.licences[name] - count for name, count in wanted if site is not None}
+        idle = _unheld(view, head, late)
         shadow_s = view.now
-        for end_s, amount in sorted([*self._holding.values(), *late]):
-            if idle + NEARLY >= size(head) and end_s > shadow_s:
+        for run in sorted([*self._holding.values(), *late]):
+            if idle + NEARLY >= size(head) and min(left.values(), default=0) >= 0 and run.end_s > shadow_s:
                 break
-            idle += amount
-            shadow_s = max(end_s, view.now)
-        return shadow_s, idle - size(head)
+            idle += run.on(nodes)
+            shadow_s = max(run.end_s, view.now)
+            for name, count in run.licences if left else ():
+                if name in left:
+                    left[name] += count
+        return Shadow(shadow_s, -1, NOTHING, nodes, tuple(left.items())), idle - size(head)
 
     def _room(self, view: ClusterView, task: TaskState, late: list[_Holding]) -> Placement | None:
-        if late and free(view, task) - ordered_sum(run.size for run in late) + NEARLY < size(task):
+        if late and _unheld(view, task, late) + NEARLY < size(task):
             return None
         return self._place(view, task)
 
@@ -1122,6 +1168,14 @@ class EasyEvents:
         """Remove a started task from the queue if none of its instances is waiting."""
         if not ready[key].waiting:
             del self._queue[key], ready[key]
+
+
+def _size_on(task: TaskState, placement: Placement, nodes: int) -> float:
+    """Return the number of GPUs (or cores) that a placement takes on some nodes."""
+    demand = task.demand
+    if nodes == ALL:
+        return size(task)
+    return (demand.demand.gpus or demand.cpus / MICRO) * _instances(placement, nodes)
 
 
 def _late(ended: list[_Holding], now: float) -> list[_Holding]:
