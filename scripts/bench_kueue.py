@@ -22,16 +22,16 @@ from kubernetes_golden import kueue
 
 from dagsim.families.kubernetes.kueue_site import read_kueue_site
 from dagsim.model import Cluster, GpuType, Job, Node, Task
-from dagsim.systems.cluster import ClusterScenario
 from dagsim.systems.cluster.models.failures import Preemption
 from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.scenario import ClusterScenario
 
 
 class WorkloadClass(NamedTuple):
     """Equal workloads of a queue, which arrive at fixed intervals."""
 
     name: str
-    count: int
+    number: int
     every_s: float
     runs_s: float
     priority: int
@@ -68,14 +68,14 @@ def scenario(cohorts: int, queues: int, batch_s: float = 100.0) -> dict[str, Any
 def workloads_of(queue: str) -> Iterator[dict[str, Any]]:
     """Yield the workloads of a queue."""
     for one in CLASSES:
-        for number in range(one.count):
-            name = f"{one.name}-{queue}-{number}"
+        for place in range(one.number):
+            name = f"{one.name}-{queue}-{place}"
             yield {
                 "name": name,
                 "queueName": queue,
                 "uid": name,
                 "priority": one.priority,
-                "creationTimestamp": one.every_s * (number + 1),
+                "creationTimestamp": one.every_s * (place + 1),
                 "podSets": [{"name": "main", "count": 1, "requests": {"cpu": one.cpus}}],
                 "runSeconds": one.runs_s,
                 "class": one.name,

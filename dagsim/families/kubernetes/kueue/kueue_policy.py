@@ -533,9 +533,9 @@ class Kueue:
                 else:
                     stuck.setdefault(self._site.cluster_queue_of(task.job.job).name, []).append(task)
         for queue, waiting in lost.items():
-            first = waiting[0].job.job.id
+            name = waiting[0].job.job.id
             jobs = len({task.job.number for task in waiting})
-            self._note(f"job {first!r} waits for LocalQueue {queue!r}, which does not exist ({jobs} waiting)")
+            self._note(f"job {name!r} waits for LocalQueue {queue!r}, which does not exist ({jobs} waiting)")
             yield from self._cancel(waiting)
         for name, waiting in stuck.items():
             pending = self._admission.pending[name]
