@@ -20,7 +20,7 @@ from zoneinfo import ZoneInfo
 import yaml
 
 from dagsim.errors import TraceError
-from dagsim.families.kubernetes.kube_nodes import is_kube
+from dagsim.families.kubernetes.kube_nodes import is_kube, kube_notes
 from dagsim.families.kubernetes.kueue_manifests import (
     KINDS,
     full_name,
@@ -339,6 +339,8 @@ def read_kueue_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> Kueu
         _refuse_other_queues(source)
         if is_kube(source):
             site.nodes += read_nodes(source)
+            for note in kube_notes(source):
+                site.drop(note)
             site.node_manifests += [node for node in manifests_in(source) if object_kind(node) == "Node"]
             site.read.append((file.name, "kubectl get nodes"))
         if is_kueue(source):
