@@ -26,17 +26,32 @@ except ImportError:  # the module does not exist on Windows, where nothing is lo
     fcntl = None  # type: ignore[assignment]
 
 
-def parsed_json(text: str | bytes) -> Any:
-    r"""Parse JSON text.
+def parsed_json(text: str | bytes, *, unique: bool = False) -> Any:
+    r"""Parse JSON text. With ``unique``, an object that gives a name two values is an error;
+    otherwise, its last value counts.
 
     Raises:
         ValueError: The text is not JSON, is nested too deeply, contains a number with thousands of
             digits, or contains half a character (``\ud800``), which no output could contain.
     """
     try:
-        return whole_characters(json.loads(text), text)
+        return whole_characters(json.loads(text, object_pairs_hook=unique_names if unique else None), text)
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+def unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Build a JSON object from its names and values.
+
+    Raises:
+        ValueError: A name has two different values.
+    """
+    built = dict(pairs)
+    if len(built) < len(pairs):
+        for name, value in pairs:
+            if value != built[name]:
+                raise ValueError(f"an object has {name!r} twice, with different values")
+    return built
 
 
 _HALF = re.compile(r"\\u[dD][89a-fA-F]")

@@ -14,7 +14,9 @@ was at fault. A further command is a line in ``COMMANDS``, a further training on
 With ``--faults 1``, nothing is killed. Instead each write of each command, and each of its output steps, fails once
 (``faults.py``): the disk is full, the reader is gone, the text cannot be encoded, Ctrl-C comes, or the code has a
 fault. The command must end with the right code, no file may be half written, and what it says to go on with must end
-with the bytes of the undisturbed command. ``--faults 20`` tries every 20th of them.
+with the bytes of the undisturbed command. ``--faults 20`` tries every 20th of them, and ``--match png`` only those that
+name ``png``. With ``--killed``, the process is killed (SIGKILL) in the middle of each write: no file may be half
+written, its run folder must open, and the command must run again.
 
 Each kill and each play with a fault is a line on standard error as soon as it has been judged.
 """
@@ -321,7 +323,9 @@ def _inject(options: command.Options, say: command.Say) -> dict[str, Any]:
     outcomes = {}
     for name in FAULTY if options.commands == ",".join(COMMANDS) else options.commands.split(","):
         with TemporaryDirectory() as root:
-            outcomes[name] = asdict(inject(name, Path(root), options.faults, options.seed))
+            outcomes[name] = asdict(
+                inject(name, Path(root), options.faults, options.seed, options.match, killed=options.killed)
+            )
         say(f"{name}: {outcomes[name]}")
     writes, faults = (
         sum(counted) for counted in zip(*((it["kills"], len(it["faults"])) for it in outcomes.values()), strict=True)
@@ -336,6 +340,10 @@ def main() -> int:
     parser.add_argument("--workers", type=int, help="processes of each command (default: its own)")
     parser.add_argument("--seed", type=int, default=0, help="of the moments; with --faults the first write that fails")
     parser.add_argument("--faults", type=int, default=0, metavar="N", help="let every N-th write fail instead")
+    parser.add_argument(
+        "--match", default="", help="with --faults, only writes and steps whose names match this pattern"
+    )
+    parser.add_argument("--killed", action="store_true", help="with --faults, kill the process at each write instead")
     return command.run(parser, _work, holds=lambda result: not result["faults"])
 
 

@@ -151,8 +151,12 @@ class Bug(Exception):
     """A fault in the code of an output step."""
 
 
-BUG = Bug("a fault in an output step")
-CODES = {FULL: (1, 2), GONE: (141,), NO_TEXT: (1,), STOP: (130,), BUG: (1,)}
+class Killed(Exception):
+    """The process is killed (SIGKILL), which no code can hear."""
+
+
+BUG, KILLED = Bug("a fault in an output step"), Killed()
+CODES = {FULL: (1, 2), GONE: (141,), NO_TEXT: (1,), STOP: (130,), BUG: (1,), KILLED: (-signal.SIGKILL,)}
 """Exit codes of a command in which a write or a step failed so."""
 LONGEST_S = 600.0
 """A play that takes longer hangs."""
@@ -175,7 +179,9 @@ class _Writes:
         return len(self.labels) - 1 == self._number
 
     def fail(self) -> None:
-        """Raise the error, or send the signal of Ctrl-C, which the command may hold back for a moment."""
+        """Raise the error, or send the signal of kill -9, or of Ctrl-C, which the command may hold for a moment."""
+        if isinstance(self._error, Killed):
+            os.kill(os.getpid(), signal.SIGKILL)
         if not isinstance(self._error, KeyboardInterrupt):
             raise self._error
         signal.raise_signal(signal.SIGINT)
@@ -360,11 +366,13 @@ def _visit(port: int, watched: Path | None) -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
-def inject(name: str, root: Path, step: int = 1, first: int = 0) -> Outcome:
-    """Let writes and output steps of a command fail, one in each play: every ``step``-th, from ``first`` on."""
+def inject(name: str, root: Path, step: int = 1, first: int = 0, match: str = "", *, killed: bool = False) -> Outcome:
+    """Let writes and output steps of a command fail, one in each play: every ``step``-th, from ``first`` on, of those
+    whose names contain a match of the pattern ``match``. With ``killed``, the process is killed at each write instead.
+    """
     os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", DAGSIM_WARM="0")
     with ProcessPoolExecutor(1, mp_context=FORKING) as pool:
-        return pool.submit(_Injection(name, root).work, step, first).result()
+        return pool.submit(_Injection(name, root).work, step, first, match, killed).result()
 
 
 class _Injection:
@@ -375,7 +383,7 @@ class _Injection:
         self.outcome = Outcome()
         self.words: dict[str, str] = {}
 
-    def work(self, step: int, first: int) -> Outcome:
+    def work(self, step: int, first: int, match: str, killed: bool) -> Outcome:
         """Play the command with each fault."""
         terminal = os.dup(2)  # standard error goes to a file as soon as something is played
         if self.name == "trace fetch":
@@ -390,20 +398,22 @@ class _Injection:
             self._load(self._arguments(self.root / f"{self.name}-first"))
         whole = self.root / f"{self.name}-whole"
         cases: list[tuple[int | str, str, BaseException]] = []
-        assert self._play(self._arguments(whole), error=BUG) == 0, self.said
-        cases += [(label, label, BUG) for label in self._labels()]
-        rmtree(whole)
+        if not killed:
+            assert self._play(self._arguments(whole), error=BUG) == 0, self.said
+            cases += [(label, label, BUG) for label in self._labels()]
+            rmtree(whole)
         assert self._play(self._arguments(whole)) == 0, self.said
         for number, label in enumerate(self._labels()):
             errors = {"stdout": (FULL, STOP, GONE, NO_TEXT), "stderr": (FULL,)}.get(label, (FULL, STOP))
-            cases += [(number, label, error) for error in errors]
-        chosen = cases[first::step]
+            cases += [(number, label, error) for error in ((KILLED,) if killed else errors)]
+        chosen = [case for case in cases if re.search(match, case[1])][first::step]
         for number, (at, label, error) in enumerate(chosen, 1):
             out = self.root / f"{self.name}-out"
             code = self._play(self._arguments(out), at, error)
             self.outcome.kills += 1
             where = f"{self.name}, {at} ({label}), {type(error).__name__}"
-            faults = [f"{where}: {fault}" for fault in self._faults(out, whole, code, error, label)]
+            found = self._left(out, whole, code) if killed else self._faults(out, whole, code, error, label)
+            faults = [f"{where}: {fault}" for fault in found]
             self.outcome.faults += faults
             rmtree(out, ignore_errors=True)
             progress("\n".join((f"{number} of {len(chosen)}: {where}: ended with {code}", *faults)), terminal)
@@ -511,6 +521,23 @@ class _Injection:
         yield from (f"{path.relative_to(out)} is left" for path in out.rglob(".*.part"))
         if folder is None and (left := _files(out)):
             yield from self._half(left, out, whole)
+
+    def _left(self, out: Path, whole: Path, code: int | None) -> Iterator[str]:
+        """Yield what is wrong after the process was killed: a half file under its own name, a run folder that cannot be
+        opened, or a command that cannot be started again.
+        """
+        if code not in CODES[KILLED]:
+            yield f"ended with {code}: {self.said[-300:]}"
+        folder = _run_folder(out)
+        if folder is not None:
+            try:
+                Store.open(folder)
+            except DagsimError as wrong:
+                yield f"its folder cannot be opened: {wrong}"
+        within = "" if folder is None else str(folder.relative_to(out))
+        beside = {path: content for path, content in _files(out).items() if not within or not path.startswith(within)}
+        parts = [path for path in beside if Path(path).name.startswith(".") and path.endswith(".part")]
+        yield from self._half({path: beside[path] for path in beside if path not in parts}, out, whole)
 
     def _half(self, left: dict[str, bytes], out: Path, whole: Path) -> Iterator[str]:
         """Yield files that are half written, and what is wrong if the command is started again."""

@@ -130,7 +130,8 @@ WHOLE_NUMBERS = {
         "sum(on_node for machine, on_node, *_ in run.held if nodes >> machine.index & 1)",
     },
     "systems/cluster/policies/batch_mode.py": {
-        "sum(machine.cpus for machine in machines.list if machine.type in types and machine.up)",
+        "sum(instances for machine, instances, *_ in run.held if nodes >> machine.index & 1)",
+        "sum(one.cpus for one in there)",
         "sum(machines.idle_gpus(type_) for type_ in types)",
     },
     "systems/cluster/policies/conservative.py": {

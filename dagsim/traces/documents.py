@@ -10,7 +10,7 @@ from io import TextIOWrapper
 from typing import Any
 
 from dagsim.errors import TraceError
-from dagsim.files import whole_characters
+from dagsim.files import unique_names, whole_characters
 from dagsim.traces.source import LINE_BITS, Source
 
 _BLOCK = 1 << 16
@@ -21,34 +21,33 @@ _SPACE = " \t\r\n"
 _UNDECIDED = 16
 
 
-def elements(source: Source, key: str, *, unique: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
+def elements(source: Source, key: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the objects under ``key`` in each document, each with its line number. See
-    ``Source.where``. With ``unique``, an object with a name twice is an error; otherwise its last
-    value counts.
+    ``Source.where``.
 
     A document is an object with such a list, a plain list of objects, or an object without the
     list. In the last case, the object itself is yielded. A file with one object per line can
     therefore be read as well.
 
     Raises:
-        TraceError: The text is not JSON, or an element is not an object; the message names
-            ``file:line``.
+        TraceError: The text is not JSON, an element is not an object, or an object has a name twice,
+            with different values; the message names ``file:line``.
     """
-    for number, element in values(source, key, unique=unique):
+    for number, element in values(source, key):
         if not isinstance(element, dict):
             raise TraceError(f"{source.where(number)}: expected an object, got {type(element).__name__}")
         yield number, element
 
 
-def values(source: Source, key: str, *, unique: bool = False) -> Iterator[tuple[int, Any]]:
+def values(source: Source, key: str) -> Iterator[tuple[int, Any]]:
     """Yield the same elements as ``elements``, but of any type.
 
     Raises:
-        TraceError: The text is not JSON.
+        TraceError: The text is not JSON, or an object has a name twice, with different values.
     """
     for place, file in enumerate(source.files):
         with file.open_binary() as stream:
-            document = _Document(TextIOWrapper(stream, encoding="utf-8-sig"), file, unique)
+            document = _Document(TextIOWrapper(stream, encoding="utf-8-sig"), file)
             for line, element in document.elements(key):
                 yield (place << LINE_BITS) + line, element
 
@@ -72,29 +71,16 @@ def text_in(value: Any, *keys: str) -> str:
     return text if isinstance(text, str) else ""
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Build an object.
-
-    Raises:
-        ValueError: It has a name twice.
-    """
-    built = dict(pairs)
-    if len(built) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"an object has {next(name for name in names if names.count(name) > 1)!r} twice")
-    return built
-
-
 class _Document:
     """A JSON text. Only the part that is being read is in memory."""
 
-    def __init__(self, text: TextIOWrapper, file: Source, unique: bool = False) -> None:
+    def __init__(self, text: TextIOWrapper, file: Source) -> None:
         self._text = text
         self._file = file
         self._buffer = ""
         self._at = 0
         self._line = 1
-        self._decoder = json.JSONDecoder(object_pairs_hook=_unique) if unique else json.JSONDecoder()
+        self._decoder = json.JSONDecoder(object_pairs_hook=unique_names)
 
     def elements(self, key: str) -> Iterator[tuple[int, Any]]:
         while first := self._next():
@@ -107,18 +93,20 @@ class _Document:
 
     def _members(self, key: str) -> Iterator[tuple[int, Any]]:
         """Yield the elements under ``key``, or the object itself."""
-        line, has_list, own = self._line, False, {}
+        line, has_list, own = self._line, False, dict[str, Any]()
         self._take("{")
         while self._next() != "}":
             name = self._value()
             self._take(":")
             if name == key and self._next() == "[":
+                if has_list:
+                    raise self._wrong(f"the JSON cannot be read (an object has {key!r} twice)")
                 has_list = True
                 yield from self._listed()
             else:
                 value = self._value()
-                if not has_list and isinstance(name, str):
-                    own[name] = value
+                if not has_list and isinstance(name, str) and own.setdefault(name, value) != value:
+                    raise self._wrong(f"the JSON cannot be read (an object has {name!r} twice)")
             if self._next() != "}":
                 self._take(",")
         self._take("}")

@@ -80,8 +80,10 @@ class NamedColumns:
         file.
 
         Raises:
-            TraceError: A name is unknown.
+            TraceError: A name is unknown, or the first record cannot be read.
         """
+        if self._json and not self.names:
+            next(values(self._source, "jobs"), None)
         for ours, theirs in self._mapping.items():
             if ours not in allowed:
                 near = get_close_matches(ours, allowed, 1)
@@ -123,7 +125,7 @@ class NamedColumns:
         return read_tables(self._source, form, report)
 
     def _objects(self, report: ReadReport, names: Sequence[str]) -> Iterator[Row]:
-        for number, record in elements(self._source, "jobs", unique=True):
+        for number, record in elements(self._source, "jobs"):
             report.rows += 1
             lower = {key.lower(): value for key, value in record.items()}
             yield number, [_text(_within(lower, name.lower())) for name in names]

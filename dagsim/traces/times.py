@@ -118,6 +118,23 @@ def in_seconds(moments: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return np.where((moments >= _UNITS[0][0]) & (moments < _UNITS[-1][1]), nan, moments), scaled
 
 
+DAY_NUMBERS = "with times that look like day numbers of a spreadsheet (45234.5), taken as seconds"
+"""The reason with which rows are noted if ``are_day_numbers`` is true."""
+_DAYS = (36526.0, 55153.0)
+"""The years 2000 to 2050 as day numbers of a spreadsheet, which counts from 30 December 1899."""
+_LONGEST_DAYS = 3660.0
+
+
+def are_day_numbers(moments: np.ndarray) -> bool:
+    """Return True if all moments may be day numbers of a spreadsheet, with parts of a day. As seconds,
+    they would lie between 10:08 and 15:20 h on the first day of the log's clock, and within an hour.
+    """
+    known = moments[np.isfinite(moments)]
+    if not known.size or not (_DAYS[0] <= known.min() and known.max() < _DAYS[1]):
+        return False
+    return bool(known.max() - known.min() < _LONGEST_DAYS and (known % 1 > 0).any())
+
+
 def folded_rows(texts: np.ndarray, zone: ZoneInfo) -> dict[int, bool]:
     """Return the rows whose local dates lie in an hour that occurs twice in the zone (True) or not at
     all (False).

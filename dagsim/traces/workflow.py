@@ -29,7 +29,7 @@ def read_json(file: Source) -> Any:
         TraceError: The file cannot be read or is not JSON.
     """
     try:
-        return parsed_json(file.read_bytes().decode("utf-8-sig"))
+        return parsed_json(file.read_bytes().decode("utf-8-sig"), unique=True)
     except UnicodeDecodeError:
         raise TraceError(f"{file}:1: the text is not UTF-8") from None
     except json.JSONDecodeError as error:

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from dagsim.errors import ModelError, TraceError, WorkloadError
-from dagsim.files import open_lines, replaced, whole_characters
+from dagsim.files import open_lines, replaced, unique_names, whole_characters
 from dagsim.model import Attempt, Edge, InFlight, Job, Request, Share, Task, TaskGraph, canonical_json
 from dagsim.model.job_fields import JOB_FIELDS
 
@@ -387,7 +387,7 @@ def _meta(path: Path, line: str) -> dict[str, Any]:
 
 def _object(line: str) -> dict[str, Any]:
     try:
-        record = whole_characters(json.loads(line, parse_constant=_no_constant), line)
+        record = whole_characters(json.loads(line, parse_constant=_no_constant, object_pairs_hook=unique_names), line)
     except (ValueError, RecursionError) as error:
         raise WrongRecord(f"the line is not valid JSON ({error})") from None
     if not isinstance(record, dict):

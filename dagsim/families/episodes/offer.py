@@ -45,6 +45,8 @@ def why_no_episodes(scenario: ClusterScenario, codec: CodecSettings, terms: Mapp
         return "only the codecs 'candidates', with select heads and look_ahead sorted, and 'relative' are compiled"
     if isinstance(codec, RelativeConfig) and codec.actions:
         return f"the actions of the codec 'relative' are not compiled: {', '.join(codec.actions)}"
+    if isinstance(codec, RelativeConfig) and codec.beliefs:
+        return "the codec 'relative' with beliefs is not compiled"
     if len(terms) != 1 or not (set(terms) <= set(_TERMS) or _of_columns(scenario, *terms)):
         return (
             f"only single reward terms are compiled: {', '.join(_TERMS)}, or a ColumnReward of your own; "

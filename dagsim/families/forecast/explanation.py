@@ -16,7 +16,7 @@ from dagsim.families.forecast.job_changes import JobChange, changed, changes_of
 from dagsim.families.forecast.job_log import JobLog
 from dagsim.families.forecast.live import Question
 from dagsim.families.forecast.members import KnownPast
-from dagsim.families.forecast.queue_rows import Listed, rows_of
+from dagsim.families.forecast.queue_rows import Listed, rows_of, states_begin
 from dagsim.families.forecast.reasons import Fate, verdict_of
 from dagsim.families.forecast.texts import span
 from dagsim.model.arithmetic import ordered_sum
@@ -326,6 +326,8 @@ def _hindrance(
         return Hindrance(reason, f"never starts under the present rules: {words}", Fate.NEVER)
     if log.begin_s[job] > t:
         return Hindrance("BeginTime", f"waits for its begin time in {span(float(log.begin_s[job]) - t)}")
+    if listed is not None and listed.reason == "BeginTime" and not states_begin(log, np.array([job])):
+        return Hindrance("BeginTime", "waits for its begin time, which the listing does not state", Fate.OUTSIDE)
     if task is None:
         return _ineligible(state, job, listed)
     if limits := list(present.rules.reached(task)):

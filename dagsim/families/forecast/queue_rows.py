@@ -186,6 +186,12 @@ def rows_of(
         verdict = verdict_of(entry.reason)
         if verdict.fate is not Fate.KNOWN:
             silent[name] = Silent(name, _WITHOUT[verdict.fate], f"{entry.reason}: {verdict.words}")
+        elif (
+            name in places.keys() - silent.keys()
+            and entry.reason == "BeginTime"
+            and not states_begin(log, state.waiting[places[name]])
+        ):
+            silent[name] = Silent(name, _OUTSIDE, "BeginTime: the listing does not state its begin time")
     _follow(state, listed, places, kinds, silent)
     for name in sorted(
         listed.keys() - places.keys() - silent.keys()
@@ -202,6 +208,11 @@ def rows_of(
         np.array([np.nan if listing is None else listing[name].estimate_s for name in names], float),
         list(silent.values()),
     )
+
+
+def states_begin(log: JobLog, jobs: np.ndarray) -> bool:
+    """Return True if a listing states a time from which one of these jobs may start, even if that has passed."""
+    return bool((np.fmax(log.begin_s[jobs], log.eligible_s[jobs]) > log.submit_s[jobs]).any())
 
 
 def _follow(

@@ -73,7 +73,7 @@ def _json_nodes(source: Source) -> Iterator[FoundNode]:
     if len(text) > _LARGEST:
         raise TraceError(f"{source}:1: JSON files may have at most {_LARGEST:,} bytes")
     try:
-        document = parsed_json(text)
+        document = parsed_json(text, unique=True)
     except ValueError as error:
         raise TraceError(f"{source}:1: invalid JSON ({error})") from None
     for name, node in object_in(document, "nodes").items():

@@ -134,6 +134,10 @@ class ShareTree:
                 self._usage[name] *= left
         return self._usage
 
+    def as_charged(self) -> tuple[dict[str, float], float]:
+        """Return a copy of the usage as of the last charge, and the seconds that have passed since then."""
+        return dict(self._usage), self._passed_s
+
     def add(self, account: Account) -> None:
         """Add an account or a user that appears later.
 

@@ -61,7 +61,16 @@ from dagsim.traces.rows import (
 )
 from dagsim.traces.sites import listed_hosts, readable_hosts, site_gpu
 from dagsim.traces.source import Source
-from dagsim.traces.times import UNSET_MOMENTS, duration_s, in_seconds, is_unset, moment_s, with_offsets
+from dagsim.traces.times import (
+    DAY_NUMBERS,
+    UNSET_MOMENTS,
+    are_day_numbers,
+    duration_s,
+    in_seconds,
+    is_unset,
+    moment_s,
+    with_offsets,
+)
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, combinations, objects, optional
 
@@ -447,6 +456,8 @@ class _Reading:
             for row in np.flatnonzero(~fine & ~steps).tolist():
                 reason = "with an invalid time in Submit" if submit[row] == -inf else "without Submit"
                 report.drop(reason if ids[row] else "without an id", table.where(row))
+            if are_day_numbers(submit):
+                report.note(ImpossibleTimes(DAY_NUMBERS), table.where(0), int(np.count_nonzero(fine & ~steps)))
             yield table.chosen(np.flatnonzero(fine & ~steps))
 
     def keys(self, table: Table) -> tuple[np.ndarray, np.ndarray]:

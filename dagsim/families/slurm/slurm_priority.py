@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from math import floor, inf, nan
+from math import ceil, floor, inf, nan, nextafter
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -210,11 +210,10 @@ class PriorityBook:
         """Carry out the calculations that are due by ``now``; return True if there were any."""
         before = self.rounds
         period_s = self.settings.calc_period_s
-        while self.calculated_s + period_s <= now:
-            if not self._runs:  # while nothing runs, usage only decays
-                self._decay(floor((now - self.calculated_s) / period_s))
-                break
-            self._round(self.calculated_s + period_s)
+        if self._runs:
+            self._calculate_before(nextafter(now, inf))
+        elif self.calculated_s + period_s <= now:  # while nothing runs, usage only decays
+            self._decay(floor((now - self.calculated_s) / period_s))
         return self.rounds > before
 
     def fair_share(self, user: str, at_s: float = inf) -> float:
@@ -291,9 +290,22 @@ class PriorityBook:
         """Carry out the calculations before ``now``. A calculation at ``now`` itself has to wait,
         because it counts runs that end at ``now`` as ended.
         """
-        period_s = self.settings.calc_period_s
+        period_s, first = self.settings.calc_period_s, self.rounds
         while self.calculated_s + period_s < now:
+            checks = (self.rounds - first) % _STEADY_EVERY == _STEADY_EVERY - 1
+            usage = self.shares.as_charged() if checks else None
             self._round(self.calculated_s + period_s)
+            if usage is not None and usage == self.shares.as_charged():
+                self._skip_before(now)
+
+    def _skip_before(self, now: float) -> None:
+        """Skip the calculations before ``now`` if their times are whole numbers. A calculation has changed
+        no usage, because as much was charged as decayed, so later ones change nothing either.
+        """
+        period_s = self.settings.calc_period_s
+        if self.calculated_s.is_integer() and float(period_s).is_integer() and now < _EXACT:
+            periods = ceil((now - self.calculated_s) / period_s) - 1
+            self._calculated(self.calculated_s + periods * period_s, periods)
 
     def _round(self, at_s: float) -> None:
         period_s = at_s - self.calculated_s
@@ -325,6 +337,12 @@ class PriorityBook:
     def _computed(self) -> dict[str, float]:
         classic = self.settings.fair_share == "classic"
         return self.shares.classic(self.settings.damping) if classic else self.shares.fair_tree()
+
+
+_STEADY_EVERY = 4096
+"""Number of calculations in a row after which one is compared with the one before."""
+_EXACT = 2.0**52
+"""Below this, sums and products of whole numbers are exact."""
 
 
 def _accounts(queues: QueueTree) -> list[Account]:

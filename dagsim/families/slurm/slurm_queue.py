@@ -466,6 +466,8 @@ def _sockets(job: Mapping[str, Any]) -> int:
 def _squeue_row(job: Mapping[str, Any], id: str, runs: bool, now_s: float) -> list[str]:
     asked, held = _gpus_of(job)
     submit, eligible, start = (json_number(job.get(f"{name}_time")) or None for name in ("submit", "eligible", "start"))
+    if eligible is None and _squeue_state(job) == ("PENDING", "BeginTime"):
+        eligible = start  # slurmctld lists the begin time as the start of a job that it has not planned yet
     limit = json_number(job.get("time_limit"))
     lasts_s = 60.0 * limit if isinstance(limit, int | float) and limit > 0 else UNLIMITED_S
     lasts_s += _suspended_s(job)

@@ -71,7 +71,16 @@ from dagsim.traces.rows import (
 from dagsim.traces.sites import site_gpu
 from dagsim.traces.source import Source
 from dagsim.traces.table_files import NamedColumns, likely, map_command
-from dagsim.traces.times import UNSET_MOMENTS, duration_s, in_seconds, is_unset, moment_s, with_offsets
+from dagsim.traces.times import (
+    DAY_NUMBERS,
+    UNSET_MOMENTS,
+    are_day_numbers,
+    duration_s,
+    in_seconds,
+    is_unset,
+    moment_s,
+    with_offsets,
+)
 from dagsim.traces.trace_options import TraceOptions
 from dagsim.workload.arrays import JobArrays, Labels, TaskKind, bounds, objects, optional
 from dagsim.workload.records import clipped
@@ -359,6 +368,9 @@ class _Rows:
         checks.drop(self._unset(checks.table, "arrival_s"), "without a time of arrival")
         fine = [in_seconds(checks.table.numbers(_AT[name]))[1] for name in _DATES if checks.table.has(_AT[name])]
         checks.note(np.any(fine, axis=0), "with times in milliseconds or smaller units (taken as seconds since 1970)")
+        dates = [self._moments(checks.table, name) for name in _DATES if checks.table.has(_AT[name])]
+        if are_day_numbers(np.concatenate(dates)):
+            checks.note(np.isfinite(arrival), ImpossibleTimes(DAY_NUMBERS))
         return arrival
 
     def _seconds(self, checks: Checks) -> np.ndarray:

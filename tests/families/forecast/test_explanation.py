@@ -125,6 +125,12 @@ def test_the_rules_find_the_reason_that_the_snapshot_does_not_state(
     assert answer["sentence"].startswith("Job 2 ")
 
 
+def test_a_begin_time_that_the_listing_does_not_state_is_an_event_outside(tmp_path: Path) -> None:
+    answer = why(tmp_path, [queued(1, 1), queued(2, 1, eligible_time=0, state_reason="BeginTime")], "2")
+    assert answer["sentence"].startswith("Job 2 waits for its begin time, which the listing does not state")
+    assert (answer["start_by_limits_s"], answer["futures"]) == (None, 0)
+
+
 @pytest.mark.parametrize(
     ("terms", "change", "applied"),
     [

@@ -207,6 +207,18 @@ def test_no_job_starts_before_its_begin_time_whatever_its_reason(tmp_path: Path,
     assert answer.medians_s == {"1": 0.0, "2": pytest.approx(5400), "3": pytest.approx(4 * 86400)}
 
 
+def test_a_begin_time_that_the_listing_does_not_state_is_not_taken_as_now(tmp_path: Path) -> None:
+    unstated = {"eligible_time": 0, "state_reason": "BeginTime"}
+    jobs = [
+        queued(1, **unstated),
+        queued(2, **unstated | {"start_time": NOW_S + 5400}),  # squeue lists the begin time as the start
+        queued(3, eligible_time=NOW_S - 60, state_reason="BeginTime"),  # it has passed since the last cycle
+    ]
+    answer = Answer(tmp_path, jobs)
+    assert answer.medians_s == {"2": pytest.approx(5400), "3": 0.0}
+    assert answer.without == {"1": ("outside", "BeginTime: the listing does not state its begin time")}
+
+
 def test_what_waits_for_something_outside_gets_its_reason_instead_of_a_forecast(tmp_path: Path) -> None:
     jobs = [
         queued(1, state_reason="PartitionInactive"),

@@ -869,6 +869,11 @@ def test_milliseconds_are_seconds_with_a_note(read: Reading, log: Log) -> None:
     assert got.noted == {f"whose {name} is in milliseconds": 1 for name in times}
 
 
+def test_day_numbers_of_a_spreadsheet_are_noted(read: Reading, log: Log) -> None:
+    times = {name: f"{45234.5 + int(_ROW[name]) / 86400:.8f}" for name in ("Submit", "Eligible", "Start", "End")}
+    assert [count for note, count in read(log(times)).noted.items() if "day numbers" in note] == [1]
+
+
 @pytest.mark.parametrize(
     ("times", "note"),
     [

@@ -11,7 +11,7 @@ import pytest
 from recorded_policy import RecordedPolicy
 
 from dagsim.errors import ConfigError
-from dagsim.families.slurm import slurm_backfill
+from dagsim.families.slurm import slurm_backfill, slurm_priority
 from dagsim.families.slurm.holdings import Amounts, Holdings
 from dagsim.families.slurm.pending_jobs import BackfillOutlook
 from dagsim.families.slurm.priority_formulas import Weights
@@ -434,6 +434,25 @@ def test_the_main_loop_rests() -> None:
     got = starts(played(jobs, "slurm-multifactor[order=basic,backfill=false,sched_min_interval_s=2]", cluster(1)))
     # at 0, 2 (b), 4 (a has ended, b has not), 6 (c), 9
     assert got == {"a": 0, "b": 2, "c": 6, "d": 9}
+
+
+def test_calculations_that_change_no_usage_are_skipped_with_the_same_usage(monkeypatch: pytest.MonkeyPatch) -> None:
+    def book_after(seconds: float, check_every: int) -> PriorityBook:
+        monkeypatch.setattr(slurm_priority, "_STEADY_EVERY", check_every)
+        settings = PrioritySettings(Weights(fair_share=100), half_life_s=6930, calc_period_s=300)
+        book = PriorityBook(settings, QueueTree(), Capacity(2, 128, 1024, 8))
+        for run, (user, cpus) in enumerate((("ada", 8), ("ada", 3), ("bo", 5), ("cy", 7))):
+            asked = Asked(book.user("lab", user), "", "", 0, 0, 1, cpus, 64, 2, 600)
+            book.begin(run, asked, 50.0 + run)
+        book.end(3, 400.0)  # the usage of its user only decays
+        book.end(0, seconds - 20)
+        book.calculate(seconds)
+        return book
+
+    skipped, whole = book_after(1e7 + 120, 64), book_after(1e7 + 120, 1 << 40)
+    assert skipped.shares.usage == whole.shares.usage
+    assert (skipped.calculated_s, skipped.rounds) == (whole.calculated_s, whole.rounds) == (9_999_900.0, 33_333)
+    assert book_after(1e15, 64).rounds == 1e15 // 300
 
 
 def test_a_user_may_have_a_priority_beside_that_of_the_account() -> None:

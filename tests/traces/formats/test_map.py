@@ -187,6 +187,14 @@ def test_times_in_smaller_units_are_seconds_with_a_note(read: Reading, tmp_path:
     assert sum("milliseconds" in note for note in got.noted) == (per_second > 1)
 
 
+@pytest.mark.parametrize(("first", "noted"), [(45234.5, True), (45234.0, False), (4523.5, False), (90_000.5, False)])
+def test_day_numbers_of_a_spreadsheet_are_noted(read: Reading, tmp_path: Path, first: float, noted: bool) -> None:
+    rows = [f"{job},{first + at},{first + at + 1},{first + at + 3},2" for job, at in enumerate((0, 2, 5))]
+    (tmp_path / "t.csv").write_text("\n".join(["job,sub,from,to,gpus", *rows]))
+    got = read(tmp_path / "t.csv", map="id=job,arrival_s=sub,start_s=from,end_s=to,gpus=gpus")
+    assert [count for note, count in got.noted.items() if "day numbers" in note] == [3] * noted
+
+
 @pytest.mark.parametrize(
     ("times", "reason"),
     [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -117,3 +118,29 @@ def test_a_time_scale_that_leaves_the_numbers_is_refused(tmp_path: Path) -> None
     (tmp_path / "a.csv").write_text("id,arrival_s,gpus,duration_s\na,0,1,1\nb,1e308,1,1\n")
     with pytest.raises(TraceError, match=r"a\.csv: the time scale 10\.0 is too large for this trace \(job 'b'"):
         list(open_trace(tmp_path / "a.csv", "plain", TraceOptions(time_scale=10.0)).jobs())
+
+
+@pytest.mark.family("formats", "kubernetes", "pbs", "slurm")
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("flux/jobs.json", "htcondor/history.json", "jsonl/jobs.jsonl", "kubernetes/pods.json", "pbs/qstat-x.json"),
+        *("sacct/jobs.json", "squeue/squeue.json", "wfcommons/v15.json"),
+    ],
+)
+@pytest.mark.parametrize("differs", [True, False])
+def test_a_name_with_two_values_in_an_object_is_an_error(
+    samples: Path, tmp_path: Path, name: str, differs: bool
+) -> None:
+    text, copy = (samples / name).read_text(), tmp_path / Path(name).name
+    pairs = list(re.finditer(r'"\w+": ?("[^"]*"|\d+)', text))
+    one = pairs[len(pairs) // 2]
+    again = f'{one[0].partition(":")[0]}: "another"' if differs else one[0]
+    copy.write_text(f"{text[: one.start()]}{again}, {text[one.start() :]}")
+    format = recognise(samples / name)
+    assert len(open_trace(samples / name, format).arrays()) > 0
+    if differs:
+        with pytest.raises(TraceError, match=r":\d+: .*an object has '\w+' twice"):
+            open_trace(copy, format).arrays()
+    else:
+        assert len(open_trace(copy, format).arrays()) == len(open_trace(samples / name, format).arrays())

@@ -5,7 +5,7 @@ meets a condition is found without a loop over all tasks.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from heapq import merge
 from math import inf
 from typing import Any, NamedTuple, TypeAlias
@@ -24,7 +24,7 @@ from dagsim.systems.cluster.api import (
     Run,
     TaskState,
 )
-from dagsim.systems.cluster.policies.batch_mode import NEARLY, Key, Ready, free, held, size
+from dagsim.systems.cluster.policies.batch_mode import NEARLY, Key, Ready, allowed, free, held, size
 from dagsim.systems.cluster.policies.formulas import slowed
 from dagsim.systems.cluster.policies.orders import by_arrival
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing
@@ -180,6 +180,40 @@ class Backlog:
         """Return True if the tasks of any group fit now."""
         fits = machines.fits
         return any(fits(demand) for demand in self._demands)
+
+
+class Holding(NamedTuple):
+    """What a run holds, or held until its end."""
+
+    end_s: float
+    """Its expected end."""
+    size: float
+    """GPUs, or cores if it holds no GPUs."""
+    id: int
+    by_node: tuple[tuple[int, float], ...]
+    """These by the index of the node."""
+    licences: tuple[tuple[str, int], ...]
+
+    @classmethod
+    def of(cls, run: Run, end_s: float) -> Holding:
+        """Return what a run holds."""
+        by_node = tuple([(machine.index, held(run, machine.bit)) for machine, *_ in run.held])
+        terms = run.task.demand.terms
+        return cls(end_s, held(run), run.id, by_node, () if terms is None else terms.licences)
+
+    def on(self, nodes: int) -> float:
+        """Return the GPUs (or cores) on some nodes."""
+        if nodes == ALL:
+            return self.size
+        return ordered_sum([amount for node, amount in self.by_node if nodes >> node & 1])
+
+
+def unheld(view: ClusterView, task: TaskState, ended: Sequence[Holding]) -> float:
+    """Return the number of free GPUs (or cores) on the nodes that a task may use, without those that
+    ``ended`` counts as held.
+    """
+    nodes = allowed(view, task.demand)
+    return free(view, task, nodes) - ordered_sum([run.on(nodes) for run in ended])
 
 
 PLENTY = 1 << 90
@@ -377,9 +411,7 @@ def _reservation(view: ClusterView, expected: ExpectedFree, head: TaskState, typ
     and the resources left over at that time.
     """
     demand, machines, now, running = head.demand, view.machines, view.now, view.running
-    nodes, licences = (ALL, ()) if demand.terms is None else (demand.terms.nodes, demand.terms.licences)
-    if machines.site is not None and nodes == machines.site.all_nodes:
-        nodes = ALL
+    nodes, licences = allowed(view, demand), () if demand.terms is None else demand.terms.licences
     count = demand.gang or 1
     up = [m for m in machines.list if m.type == type_ and m.up and nodes >> m.index & 1]
     idle = machines.idle_gpus(type_) if nodes == ALL else sum(machine.idle for machine in up)
@@ -414,13 +446,6 @@ def _reservation(view: ClusterView, expected: ExpectedFree, head: TaskState, typ
     return Shadow(shadow_s, type_, extra, nodes, tuple([(name, -short) for name, short in lacking.items()]))
 
 
-class _Holding(NamedTuple):
-    """A current run, with its expected end and the resources that it holds."""
-
-    end_s: float
-    size: float
-
-
 class EasyEvents:
     """EASY with one pass per event, as in PYSS and similar simulators. At each time, there is first
     one pass for every arriving task. During these passes, runs that end at that time, ahead of
@@ -432,8 +457,9 @@ class EasyEvents:
 
     A pass starts the oldest tasks until one does not fit. Others overtake this task if they end by
     its *shadow time*, when enough resources are expected to be free for it, or if they need no more
-    than the *extra* resources at that time. The pass counts GPUs (cores, for tasks without GPUs)
-    over all types together, so it is meant for clusters with one type. Uses estimates; not
+    than the *extra* resources at that time. The pass counts GPUs (cores, for tasks without GPUs) on
+    the nodes that the oldest task may use, over all types together, so it is meant for clusters
+    with one type; and it counts the licences that the oldest task needs. Uses estimates; not
     preemptive. Costs O(running log running + queue) per event (Lifka 1995; Tsafrir, Etsion and
     Feitelson 2007, section 2).
     """
@@ -443,15 +469,15 @@ class EasyEvents:
     def __init__(self, placement: str | PlacementRule = "best-fit") -> None:
         self._place = placing(placement).place
         self._queue: dict[Key, None] = {}
-        self._holding: dict[int, _Holding] = {}
+        self._holding: dict[int, Holding] = {}
         """Runs under way, by id."""
         self._up = -1
-        self._ended: dict[int, _Holding] = {}
+        self._ended: dict[int, Holding] = {}
         """Runs that ended since the last decision."""
 
     def started(self, run: Run, now: float) -> None:
         """Add a run."""
-        self._holding.setdefault(run.id, _Holding(run.estimated_end_s(now), held(run)))
+        self._holding.setdefault(run.id, Holding.of(run, run.estimated_end_s(now)))
 
     def ended(self, run: Run, now: float) -> None:
         """Keep the resources of an ended run as held until the next decision."""
@@ -477,7 +503,7 @@ class EasyEvents:
             yield from self._pass(view, ready, [])
         self._up = up
 
-    def _pass(self, view: ClusterView, ready: dict[Key, TaskState], late: list[_Holding]) -> Iterator[Decision]:
+    def _pass(self, view: ClusterView, ready: dict[Key, TaskState], late: list[Holding]) -> Iterator[Decision]:
         """Start the tasks that may start while the runs in ``late`` still hold their resources."""
         keys = iter(list(self._queue))
         head = None
@@ -491,32 +517,46 @@ class EasyEvents:
             self._leave(key, ready)
         if head is None:
             return
-        shadow_s, extra = self._shadow(view, head, late)
+        shadow, extra = self._shadow(view, head, late)
         for key in keys:
             task = ready[key]
-            in_time = view.now + task.best_s <= shadow_s
-            if in_time or size(task) <= extra + NEARLY:
+            in_time = view.now + task.best_s <= shadow.time_s
+            if not in_time and _takes_licences(task.demand, shadow):
+                continue
+            if in_time or shadow.nodes != ALL or size(task) <= extra + NEARLY:
                 placement = self._room(view, task, late)
+                takes = 0.0 if in_time or placement is None else _size_on(task, placement, shadow.nodes)
+                if takes > extra + NEARLY:
+                    with view.machines.within(task.demand, ~shadow.nodes):
+                        placement, takes = self._room(view, task, late), 0.0
+                    if placement is not None and instances_on(placement, shadow.nodes):
+                        continue
                 if placement is not None:
                     yield Start(task, placement)
                     self._leave(key, ready)
-                    extra -= 0.0 if in_time else size(task)
+                    extra -= takes
 
-    def _shadow(self, view: ClusterView, head: TaskState, late: list[_Holding]) -> tuple[float, float]:
-        """Return the time at which enough resources are expected to be free for ``head``, and the
-        resources left over at that time.
+    def _shadow(self, view: ClusterView, head: TaskState, late: list[Holding]) -> tuple[Shadow, float]:
+        """Return the reservation for ``head``, whose amounts of each type are not used, and the GPUs
+        (or cores) on its nodes that are left over at that time.
         """
-        idle = free(view, head) - ordered_sum(run.size for run in late)
+        nodes, site = allowed(view, head.demand), view.machines.site
+        wanted = () if head.demand.terms is None or site is None else head.demand.terms.licences
+        left = {name: site.licences[name] - count for name, count in wanted if site is not None}
+        idle = unheld(view, head, late)
         shadow_s = view.now
-        for end_s, amount in sorted([*self._holding.values(), *late]):
-            if idle + NEARLY >= size(head) and end_s > shadow_s:
+        for run in sorted([*self._holding.values(), *late]):
+            if idle + NEARLY >= size(head) and min(left.values(), default=0) >= 0 and run.end_s > shadow_s:
                 break
-            idle += amount
-            shadow_s = max(end_s, view.now)
-        return shadow_s, idle - size(head)
+            idle += run.on(nodes)
+            shadow_s = max(run.end_s, view.now)
+            for name, count in run.licences if left else ():
+                if name in left:
+                    left[name] += count
+        return Shadow(shadow_s, -1, NOTHING, nodes, tuple(left.items())), idle - size(head)
 
-    def _room(self, view: ClusterView, task: TaskState, late: list[_Holding]) -> Placement | None:
-        if late and free(view, task) - ordered_sum(run.size for run in late) + NEARLY < size(task):
+    def _room(self, view: ClusterView, task: TaskState, late: list[Holding]) -> Placement | None:
+        if late and unheld(view, task, late) + NEARLY < size(task):
             return None
         return self._place(view, task)
 
@@ -526,6 +566,14 @@ class EasyEvents:
             del self._queue[key], ready[key]
 
 
-def _late(ended: list[_Holding], now: float) -> list[_Holding]:
+def _size_on(task: TaskState, placement: Placement, nodes: int) -> float:
+    """Return the number of GPUs (or cores) that a placement takes on some nodes."""
+    demand = task.demand
+    if nodes == ALL:
+        return size(task)
+    return (demand.demand.gpus or demand.cpus / MICRO) * instances_on(placement, nodes)
+
+
+def _late(ended: list[Holding], now: float) -> list[Holding]:
     """Return the runs that ended ahead of their estimates."""
     return [run for run in ended if run.end_s > now]

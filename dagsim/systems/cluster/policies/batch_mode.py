@@ -11,7 +11,7 @@ from math import inf
 from typing import Literal, NamedTuple, TypeAlias
 
 from dagsim.model import Decision, Placement, Start
-from dagsim.systems.cluster.api import MICRO, ClusterView, DemandClass, Run, TaskState
+from dagsim.systems.cluster.api import ALL, MICRO, ClusterView, DemandClass, Run, TaskState
 from dagsim.systems.cluster.policies.orders import width
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing
 
@@ -38,17 +38,31 @@ def size(task: TaskState) -> float:
     return width(task) if task.demand.demand.gpus else task.demand.cpus / MICRO * (task.demand.gang or 1)
 
 
-def held(run: Run) -> float:
-    """Return the number of GPUs that the run holds, or of cores if it holds no GPUs."""
-    return run.gpus or run.task.demand.cpus / MICRO * run.instances
+def allowed(view: ClusterView, demand: DemandClass) -> int:
+    """Return the nodes that their partition and their constraint allow to tasks with a demand, as a
+    bit set; ``ALL`` if these are all nodes.
+    """
+    site = view.machines.site
+    nodes = ALL if demand.terms is None else demand.terms.nodes
+    return ALL if site is not None and nodes == site.all_nodes else nodes
 
 
-def free(view: ClusterView, task: TaskState) -> float:
-    """Return the number of free GPUs (or cores) of the types that may run the task."""
+def held(run: Run, nodes: int = ALL) -> float:
+    """Return the number of GPUs that the run holds on some nodes, or of cores if it holds no GPUs."""
+    demand = run.task.demand
+    if nodes == ALL:
+        return run.gpus or demand.cpus / MICRO * run.instances
+    count = sum(instances for machine, instances, *_ in run.held if nodes >> machine.index & 1)
+    return (demand.demand.gpus or demand.cpus / MICRO) * count
+
+
+def free(view: ClusterView, task: TaskState, nodes: int = ALL) -> float:
+    """Return the number of free GPUs (or cores), on some nodes, of the types that may run the task."""
     machines, types = view.machines, set(task.demand.types)
-    if task.demand.demand.gpus:
+    if task.demand.demand.gpus and nodes == ALL:
         return float(sum(machines.idle_gpus(type_) for type_ in types))
-    return sum(machine.cpus for machine in machines.list if machine.type in types and machine.up) / MICRO
+    there = [one for one in machines.list if one.type in types and one.up and nodes >> one.index & 1]
+    return float(sum(one.idle for one in there)) if task.demand.demand.gpus else sum(one.cpus for one in there) / MICRO
 
 
 Rule: TypeAlias = Literal["min-min", "max-min", "sufferage"]

@@ -12,8 +12,9 @@ from typing import NamedTuple
 from dagsim.errors import require
 from dagsim.model import Decision, Placement, Start
 from dagsim.model.arithmetic import ordered_sum
-from dagsim.systems.cluster.api import ClusterView, Run, TaskState
-from dagsim.systems.cluster.policies.batch_mode import NEARLY, Key, Ready, free, held, size
+from dagsim.systems.cluster.api import ALL, ClusterView, Run, TaskState
+from dagsim.systems.cluster.policies.backfilling import Holding, unheld
+from dagsim.systems.cluster.policies.batch_mode import NEARLY, Key, Ready, allowed, free, held, size
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing
 
 
@@ -209,12 +210,12 @@ class Committed:
         """The tasks in the queue. Other ready tasks have not entered it yet."""
         self._picked: Key | None = None
         self._shadow_s = 0.0
-        self._ended: list[tuple[int, float]] = []
-        """Runs that ended since the last decision: id and size."""
+        self._ended: list[Holding] = []
+        """What the runs held that ended since the last decision."""
 
     def ended(self, run: Run, now: float) -> None:
-        """Record the resources of a run that has just ended."""
-        self._ended.append((run.id, held(run)))
+        """Record what a run held that has just ended."""
+        self._ended.append(Holding.of(run, now))
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         view.follow(self)
@@ -223,7 +224,7 @@ class Committed:
         # The rules of a site may have withdrawn tasks.
         self._queued = {key: None for key in self._queued if key in ready}
         # Among simultaneous events, arrivals come first, followed by one end after the other.
-        ended = [amount for _, amount in sorted(self._ended)]
+        ended = sorted(self._ended, key=lambda run: run.id)
         self._ended.clear()
         arrived = sorted(key for key in ready if key not in self._queued)
         while True:
@@ -247,15 +248,21 @@ class Committed:
             else:
                 return
 
-    def _pick(self, view: ClusterView, recent: _Recent, ended: list[float]) -> None:
+    def _pick(self, view: ClusterView, recent: _Recent, ended: list[Holding]) -> None:
         queue = [recent.tasks[key] for key in self._queued]
-        sizes = {run.id: held(run) for run in view.running.values()}
         runs = sorted((run.estimated_end_s(view.now), run.id) for run in view.running.values())
-        ends = [(view.now, amount) for amount in ended] + [(end_s, sizes[id_]) for end_s, id_ in runs]
-        capacity = free(view, queue[0]) + ordered_sum(list(sizes.values()))
+
+        def ends_on(nodes: int) -> list[tuple[float, float]]:
+            over = [(view.now, run.on(nodes)) for run in ended]
+            return over + [(end_s, held(view.running[id_], nodes)) for end_s, id_ in runs]
+
+        ends = ends_on(ALL)
+        capacity = free(view, queue[0]) + ordered_sum([held(run) for run in view.running.values()])
 
         def fits_at_s(task: TaskState) -> float:
-            return _fits_at_s(view.now, free(view, task) - ordered_sum(ended), ends, size(task))
+            nodes = allowed(view, task.demand)
+            there = ends if nodes == ALL else ends_on(nodes)
+            return _fits_at_s(view.now, unheld(view, task, ended), there, size(task))
 
         def score(task: TaskState) -> float:
             if self.score == _SOONEST:
@@ -266,7 +273,7 @@ class Committed:
         picked = candidates[0]
         if len(candidates) > 1 and (futures := self._futures(view, recent)):
             requests = [self._request(task) for task in queue]
-            idle = free(view, picked) - ordered_sum(ended)
+            idle = free(view, picked) - ordered_sum([run.size for run in ended])
 
             def cost(task: TaskState) -> float:
                 request = requests[queue.index(task)]
@@ -301,7 +308,7 @@ class Committed:
             futures.append(future)
         return futures
 
-    def _fill(self, view: ClusterView, ready: dict[Key, TaskState], ended: list[float]) -> Iterator[Decision]:
+    def _fill(self, view: ClusterView, ready: dict[Key, TaskState], ended: list[Holding]) -> Iterator[Decision]:
         """Start the tasks that may overtake the picked task."""
         if not self.backfill:
             return
@@ -313,9 +320,9 @@ class Committed:
                     yield Start(task, placement)
                     self._leave(task, ready)
 
-    def _room(self, view: ClusterView, task: TaskState, ended: list[float]) -> Placement | None:
+    def _room(self, view: ClusterView, task: TaskState, ended: list[Holding]) -> Placement | None:
         """Return a placement for the task while the resources in ``ended`` still count as held."""
-        if ended and free(view, task) - ordered_sum(ended) + NEARLY < size(task):
+        if ended and unheld(view, task, ended) + NEARLY < size(task):
             return None
         return self._place(view, task)
 
