@@ -125,7 +125,8 @@ def explain_waiting(
 
 @FamilyService
 def past_usage(log: Any, cluster: Cluster, queues: QueueTree) -> Any:
-    """Return the usage in a log, for a policy whose priorities depend on past usage."""
+    """Return the usage in a log, for a policy whose priorities depend on past usage: its method
+    ``beginning`` returns the policy for a simulation that begins after that usage."""
 
 
 @FamilyService

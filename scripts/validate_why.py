@@ -32,7 +32,7 @@ from make_snapshots import RecordedSite
 from dagsim import services
 from dagsim.config.schema import Setting, load_config
 from dagsim.experiment.scenario import on_its_cluster
-from dagsim.families.forecast.explanation import Explanation, explain, same_reason
+from dagsim.families.forecast.explanation import Explanation, explain_wait, same_reason
 from dagsim.families.forecast.live import Question, workload_of
 
 SITES = ("site-A", "site-C")
@@ -110,7 +110,7 @@ def answers(case: Case, site: Path, log: Path, folder: Path) -> tuple[Explanatio
         state.write_text(json.dumps(snapshot))
         config = on_its_cluster(load_config(site, [Setting("state", "workload", workload_of(state))], own=False))
         question = Question.read(config, state, log, None, 2, 0)
-        found.append(explain(question, case.job, 1))
+        found.append(explain_wait(question, case.job, 1))
     return found[0], found[1]
 
 

@@ -44,7 +44,7 @@ from dagsim.model import Cluster, Request
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.registry import nearest
 from dagsim.systems.cluster.audit import URGENT
-from dagsim.systems.cluster.past import first_full_s
+from dagsim.systems.cluster.past_of_log import first_full_s
 from dagsim.systems.cluster.scenario import cluster_scenario_of
 from dagsim.systems.cluster.section import ClusterSection, queues_on
 from dagsim.systems.cluster.site import SiteState

@@ -18,14 +18,14 @@ from dagsim.families.kubernetes.kueue_objects import (
     FlavorFungibility,
     FlavorQuotas,
     KueueObjects,
+    KueueTopology,
     LocalQueue,
     PodSet,
     PodSetAssignment,
-    Preemption,
+    QueuePreemption,
     ResourceFlavor,
     ResourceGroup,
     ResourceQuota,
-    Topology,
     TopologyNode,
     TopologyRequest,
     Workload,
@@ -177,7 +177,7 @@ def _cluster_queue(manifest: Mapping[str, Any]) -> ClusterQueue:
         _word(owner, "queueingStrategy", text_in(spec, "queueingStrategy") or "BestEffortFIFO",
               ("BestEffortFIFO", "StrictFIFO")),
         _groups(owner, spec),
-        Preemption(
+        QueuePreemption(
             _word(owner, "withinClusterQueue", text_in(preemption, "withinClusterQueue") or "Never", _POLICIES[:3]),
             _word(owner, "reclaimWithinCohort", text_in(preemption, "reclaimWithinCohort") or "Never", _RECLAIM),
             BorrowWithinCohort(
@@ -227,9 +227,11 @@ def _flavor(manifest: Mapping[str, Any]) -> ResourceFlavor:
     )
 
 
-def _topology(manifest: Mapping[str, Any]) -> Topology:
+def _topology(manifest: Mapping[str, Any]) -> KueueTopology:
     levels = list_in(manifest, "spec", "levels")
-    return Topology(text_in(manifest, "metadata", "name"), tuple([text_in(level, "nodeLabel") for level in levels]))
+    return KueueTopology(
+        text_in(manifest, "metadata", "name"), tuple([text_in(level, "nodeLabel") for level in levels])
+    )
 
 
 def _node(manifest: Mapping[str, Any]) -> TopologyNode | None:

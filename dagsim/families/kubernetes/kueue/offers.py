@@ -18,7 +18,7 @@ from dagsim.families.kubernetes.kueue_objects import (
     KueueObjects,
     LocalQueue,
     PodSet,
-    Preemption,
+    QueuePreemption,
     ResourceFlavor,
     ResourceGroup,
     ResourceQuota,
@@ -335,7 +335,7 @@ def _objects_of(tree: tuple[QueueNode, ...]) -> KueueObjects:
                     parent,
                     "StrictFIFO" if node.order == "strict" else "BestEffortFIFO",
                     groups,
-                    Preemption(_POLICIES[node.within], _POLICIES[node.reclaim]),  # type: ignore[arg-type]
+                    QueuePreemption(_POLICIES[node.within], _POLICIES[node.reclaim]),  # type: ignore[arg-type]
                     weight=node.weight,
                 )
             )
