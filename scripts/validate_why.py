@@ -140,7 +140,7 @@ def is_explained(case: Case, folder: Path) -> tuple[bool, str]:
     services.import_site([snapshot], site)
     workload = {"kind": "trace", "path": str(snapshot), "format": "kubernetes-now"}
     question = Question.read(load_config(site).changed("check", {"workload": workload}), snapshot, None, None, 2, 0)
-    answer = explain(question, f"{kueue.NAMESPACE}/{case.job}", 1)
+    answer = explain_wait(question, f"{kueue.NAMESPACE}/{case.job}", 1)
     if case.reason == "admitted":
         return any(words in answer.sentence for words in ("is admitted in", "and is admitted")), answer.sentence
     if case.reason == "behind a head":
@@ -155,7 +155,8 @@ def check_kueue(given: argparse.Namespace) -> list[str]:
         for number, case in enumerate(drawn(kueue_cases(given.data), given.jobs, given.seed), 1):
             is_right, sentence = is_explained(case, Path(name))
             right += is_right
-            lines.append(f"{number:3} {case.at:24} {case.job:8} {'right' if is_right else 'WRONG'} | {sentence}")
+            mark = "right" if is_right else f"WRONG ({case.reason})"
+            lines.append(f"{number:3} {case.at:24} {case.job:8} {mark} | {sentence}")
             print(lines[-1], flush=True)
     return [f"seed {given.seed}: of {len(lines)} workloads, right {right}", "", *lines]
 
