@@ -125,7 +125,8 @@ def explain_waiting(
 
 @FamilyService
 def past_usage(log: Any, cluster: Cluster, queues: QueueTree) -> Any:
-    """Return the usage in a log, for a policy whose priorities depend on past usage."""
+    """Return the usage in a log, for a policy whose priorities depend on past usage: its method
+    ``beginning`` returns the policy for a simulation that begins after that usage."""
 
 
 @FamilyService
@@ -134,8 +135,9 @@ def load_searches() -> None:
 
 
 @FamilyService
-def changed_queues(queues: QueueTree | None, file: Path) -> QueueTree:
-    """Return the queues with the changes of a file (``dagsim whatif --alternative``)."""
+def changed_queues(queues: QueueTree | None, file: Path) -> tuple[QueueTree, tuple[str, ...]]:
+    """Return the queues with the changes of a file (``dagsim whatif --alternative``), and what a
+    reader should know about the file."""
 
 
 @FamilyService

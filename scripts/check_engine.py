@@ -39,7 +39,7 @@ PLACEMENTS = ("best-fit", "best-fit", "first-fit", "worst-fit", "consolidate")
 
 def case_of(rng: random.Random) -> tuple[Cluster, list[Job]]:
     """A cluster, and jobs that the compiled engine can play on it."""
-    cluster, jobs = engine_cases.cluster_of(rng), engine_cases.jobs_of(rng)
+    cluster, jobs = engine_cases.random_cluster(rng), engine_cases.jobs_of(rng)
     too_wide = any(node.gpus > memory.NAMED_GPUS for node in cluster.nodes)
     return cluster, [engine_cases.without_shares(job) for job in jobs] if too_wide else jobs
 

@@ -404,7 +404,7 @@ def obstacle(folder: Store, schedule: Schedule, policy: str, job: int) -> str:
     Raises:
         InputError: The run belongs to another system, or its trace is missing or has changed.
     """
-    from dagsim.systems.cluster.waits import Obstacles
+    from dagsim.systems.cluster.present_waits import Obstacles
 
     scenario, jobs = _inputs(folder, schedule)
     return Obstacles(scenario, folder.spec_of(policy)).of(jobs[job], jobs[job].arrival_s)

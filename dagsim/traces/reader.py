@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import ClassVar, NamedTuple, Protocol
 from zoneinfo import ZoneInfo
@@ -56,7 +57,8 @@ class Unstarted(NamedTuple):
     until_s: float
 
 
-class Submissions(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Submissions:
     """The n submissions of a log, each apart from what became of it.
 
     ``jobs`` holds only what was known when each was submitted: it runs to its time limit. All other

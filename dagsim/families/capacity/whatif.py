@@ -44,7 +44,7 @@ from dagsim.model import Cluster, Request
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.registry import nearest
 from dagsim.systems.cluster.audit import URGENT
-from dagsim.systems.cluster.past import first_full_s
+from dagsim.systems.cluster.past_of_log import first_full_s
 from dagsim.systems.cluster.scenario import cluster_scenario_of
 from dagsim.systems.cluster.section import ClusterSection, queues_on
 from dagsim.systems.cluster.site import SiteState
@@ -514,6 +514,8 @@ class WhatIf:
     prices: Prices
     queues: Mapping[str, Any]
     """Queues by label, today's first; empty without alternatives."""
+    notes: tuple[str, ...] = ()
+    """What a reader should know about the files of alternatives."""
 
     @classmethod
     def of(
@@ -544,9 +546,12 @@ class WhatIf:
                 "whatif: there is nothing to compare; give --add 16xH200, --add 16xH200,boot=300, --remove 8xT4, "
                 "several --policy, or --alternative queue.yaml"
             )
-        queues = {TODAY: config.queues} if alternatives else {}
+        queues: dict[str, Any] = {TODAY: config.queues} if alternatives else {}
+        notes: list[str] = []
         for file in alternatives:
-            queues[file.name if file.name not in queues else str(file)] = services.changed_queues(config.queues, file)
+            label = file.name if file.name not in queues else str(file)
+            queues[label], told = services.changed_queues(config.queues, file)
+            notes += [f"{label}: {note}" for note in told]
         config, demand = on_whole_log(config)
         clusters = {TODAY: config.cluster}
         if added or removed or accepted:
@@ -561,7 +566,7 @@ class WhatIf:
         prices = Prices.read(price, config.prices, price_file).of(clusters.values())
         if on_demand:
             clusters = {label: prices.stated(section) for label, section in clusters.items()}
-        return cls(config, demand, clusters, policies, prices, queues)
+        return cls(config, demand, clusters, policies, prices, queues, tuple(notes))
 
     def grid(self, log: Path, name: str | None) -> SweepGrid:
         """Return the grid of clusters and policies, in a folder of that name (default: named after

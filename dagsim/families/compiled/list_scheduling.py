@@ -211,7 +211,7 @@ def entry_of(s: State, task: int) -> int:
 
 
 @inner
-def task_of(s: State, entry: int) -> int:
+def task_of_entry(s: State, entry: int) -> int:
     """Return the task or piece of an entry."""
     piece = entry & ((1 << _PIECE) - 1)
     return len(s.fresh) - len(s.origin) + piece - 1 if piece else entry >> _PIECE
@@ -265,7 +265,7 @@ def _head(s: State, queue: int) -> int:
     """Find the first task in a queue, or -1, dropping tasks without waiting instances."""
     at = s.queues[queue].at
     while s.queues[queue].held:
-        task = task_of(s, s.ready[at].what)
+        task = task_of_entry(s, s.ready[at].what)
         if s.todo[task].waiting:
             return task
         pop(s.ready, at, s.queues[queue].held)

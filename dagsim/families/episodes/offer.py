@@ -23,7 +23,7 @@ def compiled_episodes(
     scenario: Any, count: int, codec: CodecSettings, terms: Mapping[str, float], scale: float, recorded: bool
 ) -> CompiledEpisodes | str:
     """Build ``count`` episodes of a GPU-cluster scenario in the compiled engine. If the codec's
-    settings prevent this, return the reason; ``why_not_compiled`` returns all other reasons.
+    settings prevent this, return the reason; ``why_no_episodes`` returns all other reasons.
     """
     from dagsim.families.episodes.episode_state import EpisodeReward
     from dagsim.families.episodes.side_by_side import CompiledEpisodes
@@ -38,13 +38,15 @@ def compiled_episodes(
         return f"the codec {codec.kind!r}: {error}"
 
 
-def why_not_compiled(scenario: ClusterScenario, codec: CodecSettings, terms: Mapping[str, float]) -> str:
+def why_no_episodes(scenario: ClusterScenario, codec: CodecSettings, terms: Mapping[str, float]) -> str:
     """Return the reason why the compiled engine cannot run the episodes; empty if it can."""
     plain = type(codec) is CandidatesConfig and (codec.select, codec.look_ahead) == ("heads", "sorted")
     if not plain and type(codec) is not RelativeConfig:
         return "only the codecs 'candidates', with select heads and look_ahead sorted, and 'relative' are compiled"
     if isinstance(codec, RelativeConfig) and codec.actions:
         return f"the actions of the codec 'relative' are not compiled: {', '.join(codec.actions)}"
+    if isinstance(codec, RelativeConfig) and codec.beliefs:
+        return "the codec 'relative' with beliefs is not compiled"
     if len(terms) != 1 or not (set(terms) <= set(_TERMS) or _of_columns(scenario, *terms)):
         return (
             f"only single reward terms are compiled: {', '.join(_TERMS)}, or a ColumnReward of your own; "

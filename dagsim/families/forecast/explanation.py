@@ -15,13 +15,14 @@ from dagsim.families.forecast.futures import Future, Player, QueueState
 from dagsim.families.forecast.job_changes import JobChange, changed, changes_of
 from dagsim.families.forecast.job_log import JobLog
 from dagsim.families.forecast.live import Question
-from dagsim.families.forecast.members import Past
+from dagsim.families.forecast.members import KnownPast
 from dagsim.families.forecast.queue_rows import Listed, rows_of, states_begin
 from dagsim.families.forecast.reasons import Fate, verdict_of
 from dagsim.families.forecast.texts import span
 from dagsim.model.arithmetic import ordered_sum
+from dagsim.systems.cluster.present_waits import Present
 from dagsim.systems.cluster.state import TaskState
-from dagsim.systems.cluster.waits import Present, ReachedLimit, Standing
+from dagsim.systems.cluster.waits import ReachedLimit, Standing
 from dagsim.text import count_of
 
 _SOONER_S = 60.0
@@ -217,7 +218,7 @@ def _plain(name: str) -> str:
     return plain.removesuffix("Limit").removesuffix("PerJob") if plain.startswith(("Assoc", "QOS", "Max")) else plain
 
 
-def explain(question: Question, job: str, futures: int = FUTURES) -> Explanation:
+def explain_wait(question: Question, job: str, futures: int = FUTURES) -> Explanation:
     """Explain why a waiting job or array in a snapshot does not start.
 
     Raises:
@@ -246,7 +247,7 @@ def explain(question: Question, job: str, futures: int = FUTURES) -> Explanation
     members = np.flatnonzero(np.isin(state.waiting, own))
     present, tasks, zero_s = player.present(state)
     task = next((tasks[id] for id in log.jobs.ids[state.waiting[members]].tolist() if id in tasks), None)
-    past = Past(log, baselines=False)
+    past = KnownPast(log, baselines=False)
     past.move(t)
     hindrance = _hindrance(question, state, first, listed, present, task, zero_s)
     fates = {hindrance.fate, verdict_of(hindrance.reason).fate, verdict_of(stated).fate}
@@ -499,7 +500,7 @@ def _frees(
 
 
 def _trials(
-    question: Question, past: Past, state: QueueState, job: int, members: np.ndarray, futures: int, *, never: bool
+    question: Question, past: KnownPast, state: QueueState, job: int, members: np.ndarray, futures: int, *, never: bool
 ) -> Iterator[tuple[JobChange | None, float]]:
     """Yield the median start of a job without a change, then with each change that would let it
     start. All are simulated in the same futures.

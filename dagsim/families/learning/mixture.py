@@ -16,6 +16,7 @@ from dagsim.model import Cluster, GpuType, Node, gpu_type
 from dagsim.model.streams import stream
 from dagsim.systems.cluster.jobs import StoredJobs
 from dagsim.systems.cluster.kernel import ClusterKernel
+from dagsim.systems.cluster.models.failures import NodeFailures, Preemption
 from dagsim.systems.cluster.models.runtime import Estimates, Flops, Recorded, Runtime, Throughput
 from dagsim.systems.cluster.scenario import ClusterScenario, ClusterWorld
 from dagsim.systems.seam import Kernel
@@ -81,6 +82,18 @@ class MixtureScenario(ClusterWorld):
     """Largest number of independent instances of a task."""
     noisy: float = 0.3
     """Share of worlds with noisy estimates."""
+    noise: tuple[float, float] = (0.2, 1.0)
+    """Smallest and largest ``sigma`` of noisy estimates."""
+    hidden: float = 0.0
+    """Share of worlds in which policies know nothing of durations."""
+    limited: float = 0.0
+    """Share of worlds in which policies know only the time limits that users set: 1 to about 20 times
+    the true duration, rounded up to a power of 2."""
+    failing: float = 0.0
+    """Share of worlds in which nodes fail; a run then starts over."""
+    restart_s: tuple[float, float] = (0.0, 0.0)
+    """Smallest and largest number of seconds of set-up when a preempted run resumes. A quarter of the
+    worlds have the smallest."""
     trace_share: float = 0.25
     """Share of worlds with jobs from ``traces``, if there are any."""
     traces: tuple[TraceFile, ...] = ()
@@ -96,15 +109,20 @@ class MixtureScenario(ClusterWorld):
         return tuple([Path(trace.path) for trace in self.traces])
 
     def __post_init__(self) -> None:
-        for name, least in (("gpus", 1), ("jobs", 1), ("load", 1e-6), ("sigma", 0)):
+        ranges = {"gpus": 1, "jobs": 1, "load": 1e-6, "sigma": 0, "noise": 0, "restart_s": 0}
+        for name, least in ranges.items():
             low, high = getattr(self, name)
             if not least <= low <= high:
                 raise ConfigError(
                     f"mixture: {name} must be [smallest, largest], both at least {least:g}; got [{low}, {high}]"
                 )
         require(self.instances >= 1, "mixture: instances must be 1 or more", self.instances)
-        for name in ("noisy", "trace_share"):
+        for name in ("noisy", "hidden", "limited", "failing", "trace_share"):
             require(0 <= getattr(self, name) <= 1, f"mixture: {name} must lie in 0..1", getattr(self, name))
+        if self.noisy + self.hidden + self.limited > 1 + 1e-9:
+            raise ConfigError(
+                "mixture: noisy, hidden and limited are shares of all worlds; their sum must be 1 or less"
+            )
         for trace in self.traces:
             if trace.window is None:
                 raise ConfigError(f"mixture: the trace {trace.path} needs a window (the number of jobs per world)")
@@ -153,17 +171,49 @@ class MixtureScenario(ClusterWorld):
 
     def _draw(self, seed: int) -> ClusterScenario:
         rng = stream(seed, "mixture")
-        noisy = rng.random() < self.noisy
-        estimates = Estimates("noisy", float(rng.uniform(0.2, 1.0))) if noisy else Estimates("exact")
+        estimates = self._estimates(rng)
         if self.traces and rng.random() < self.trace_share:
-            return self._traced(seed, rng, estimates)
+            cluster, runtime, arrays = self._traced(seed, rng)
+            return self._scenario(seed, cluster, arrays, runtime, estimates)
         cluster, runtime, models = _cluster(rng, *self.gpus)
         workload = self._workload(rng, cluster, models)
         try:
             arrays = workload.arrays(cluster, runtime, seed)
         except WorkloadError as error:
             raise WorkloadError(f"mixture: the world of seed {seed}: {error}") from None
-        return ClusterScenario(cluster, StoredJobs(arrays), runtime=runtime, estimates=estimates)
+        return self._scenario(seed, cluster, arrays, runtime, estimates)
+
+    def _estimates(self, rng: np.random.Generator) -> Estimates:
+        """Draw what policies know about durations."""
+        draw = rng.random()
+        if draw < self.noisy:
+            return Estimates("noisy", float(rng.uniform(*self.noise)))
+        if draw < self.noisy + self.hidden:
+            return Estimates("hidden")
+        return Estimates("predicted" if draw < self.noisy + self.hidden + self.limited else "exact")
+
+    def _scenario(
+        self, seed: int, cluster: Cluster, arrays: JobArrays, runtime: Runtime, estimates: Estimates
+    ) -> ClusterScenario:
+        """Add limits, failures and the price of a preemption, which have a random stream of their own."""
+        rng = stream(seed, "mixture", 1)
+        if estimates.kind == "predicted":
+            claimed = arrays.work * np.exp(rng.normal(1.0, 0.8, len(arrays.work)).clip(0.0, 3.0))
+            arrays = replace(arrays, estimate=2.0 ** np.ceil(np.log2(np.maximum(claimed, 1e-9))))
+        failures: tuple[NodeFailures, ...] = ()
+        if rng.random() < self.failing:
+            typical_s = float(np.median(arrays.work))
+            failures = (NodeFailures(typical_s * _log_uniform(rng, 30, 1000), typical_s * _log_uniform(rng, 0.5, 5)),)
+        least_s, most_s = self.restart_s
+        restart_s = least_s if rng.random() < 0.25 or not most_s else _log_uniform(rng, max(least_s, 1.0), most_s)
+        return ClusterScenario(
+            cluster,
+            StoredJobs(arrays),
+            runtime=runtime,
+            estimates=estimates,
+            preemption=Preemption(restart_s=restart_s),
+            failures=failures,
+        )
 
     def _workload(self, rng: np.random.Generator, cluster: Cluster, models: tuple[str, ...]) -> Synthetic:
         """Draw a workload whose jobs fit on the cluster."""
@@ -226,7 +276,7 @@ class MixtureScenario(ClusterWorld):
             sizes=sizes,
         )
 
-    def _traced(self, seed: int, rng: np.random.Generator, estimates: Estimates) -> ClusterScenario:
+    def _traced(self, seed: int, rng: np.random.Generator) -> tuple[Cluster, Runtime, JobArrays]:
         """Place a window of a trace on a random cluster that is large enough."""
         trace: TraceFile = self.traces[int(rng.integers(len(self.traces)))]
         cluster, runtime, models = _cluster(rng, max(16, self.gpus[0]), max(16, self.gpus[1]))
@@ -237,7 +287,7 @@ class MixtureScenario(ClusterWorld):
         arrays = file.window_of(seed, cluster, plain, overlap=True)
         if models:
             arrays = _with_models(arrays, models, rng)
-        return ClusterScenario(cluster, StoredJobs(arrays), runtime=runtime, estimates=estimates)
+        return cluster, runtime, arrays
 
 
 def _log_uniform(rng: np.random.Generator, low: float, high: float) -> float:

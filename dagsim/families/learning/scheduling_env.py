@@ -15,7 +15,7 @@ from dagsim.families.learning.env_settings import EnvConfig
 from dagsim.families.learning.episode import Episode, RewardConfig
 from dagsim.families.learning.episode_env import EpisodeEnv, picture_of
 from dagsim.families.learning.observations import Levelled, Presets
-from dagsim.families.learning.vector_env import VectorSchedulingEnv, seeds_of
+from dagsim.families.learning.vector_env import VectorSchedulingEnv, episode_seeds
 from dagsim.model import Decision, Kind
 from dagsim.model.log import Schedule
 from dagsim.sections import Registered
@@ -49,7 +49,7 @@ class SchedulingEnv(EpisodeEnv):
             )
         rewards = RewardConfig(self.config.reward, self.config.reward_scale)
         super().__init__(scenario, rewards, self._new_codec(), render_mode)
-        self.random_seeds = seeds_of(self.config)
+        self.random_seeds = episode_seeds(self.config)
         self._presets = Presets(self.config, len(scenario.kernel(0).machines.types))  # type: ignore[attr-defined]
         self.observation_space = self._presets.space
         self.action_space = gymnasium.spaces.Discrete(self.config.slots)

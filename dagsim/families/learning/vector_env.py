@@ -25,7 +25,7 @@ _HIDDEN = 1 << 40
 """The choice to wait; it is not a row of the observation."""
 
 
-def seeds_of(config: EnvConfig) -> range:
+def episode_seeds(config: EnvConfig) -> range:
     """Return the seeds from which an episode without a given seed draws."""
     return EpisodeEnv.random_seeds[: config.pool]
 
@@ -66,7 +66,7 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
         self.single_action_space = Discrete(config.slots)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self._episodes, self._types, self._pool = episodes, types, seeds_of(config)
+        self._episodes, self._types, self._pool = episodes, types, episode_seeds(config)
         if config.pool is not None:
             episodes.keep(config.pool)
         self._term = next(iter(config.reward))

@@ -299,7 +299,7 @@ def _figures(tally: _Tally) -> Figures:
     return Figures(count, tuple(number / count for number in near))
 
 
-class Source:
+class StateCommand:
     """Runs the site's own command at regular intervals, without a shell; its output becomes the newest
     snapshot.
     """

@@ -20,7 +20,8 @@ from dagsim.systems.cluster.learnable import CODECS, TERMS
 from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.runtime import Fed
 from dagsim.systems.cluster.network.base import Network, levels_in
-from dagsim.systems.cluster.past import JobsLeft, jobs_at, unknown_past, why_no_state
+from dagsim.systems.cluster.past import unknown_past
+from dagsim.systems.cluster.past_of_log import JobsLeft, jobs_at, why_no_state
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.site import domain_sets
 from dagsim.systems.cluster.stalled import why_unfinished
@@ -317,7 +318,6 @@ class ClusterScenario(Models, ClusterWorld):
             origin_s=origin_s,
             begins_s=jobs.begins_s,
             left=jobs.left,
-            unstarted=jobs.unstarted,
         )
 
     def fitted(self, policy: ClusterPolicy) -> ClusterPolicy:
@@ -452,7 +452,7 @@ class ClusterScenario(Models, ClusterWorld):
         keep a job from ever starting.
         """
         # imported here because that module imports this one
-        from dagsim.systems.cluster.waits import Obstacles
+        from dagsim.systems.cluster.present_waits import Obstacles
 
         return Obstacles(self, None).rules_against
 

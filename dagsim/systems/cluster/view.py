@@ -63,6 +63,11 @@ class Simulation(Protocol):
     def pending(self) -> bool:
         """See ``ClusterView.pending``."""
 
+    @property
+    def source(self) -> Iterable[Job]:
+        """See ``ClusterView.source``."""
+        ...
+
     def expected_rate(self, task: TaskState, placement: Placement) -> float:
         """See ``ClusterView.expected_rate``."""
 
@@ -73,8 +78,9 @@ class Simulation(Protocol):
         """See ``ClusterView.behind``."""
         ...
 
-    def unstarted(self, wanted: Callable[[Job], bool]) -> list[tuple[JobState, float]]:
-        """See ``ClusterView.unstarted``."""
+    def as_arrived(self, job: Job, number: int) -> JobState:
+        """See ``ClusterView.as_arrived``."""
+        ...
 
     def requested_s(self, task: TaskState) -> tuple[float, ...] | None:
         """See ``ClusterView.requested_s``."""
@@ -285,12 +291,18 @@ class ClusterView:
         """
         return self._simulation.behind(active)
 
-    def unstarted(self, wanted: Callable[[Job], bool]) -> list[tuple[JobState, float]]:
-        """Return the ``wanted`` ones of the jobs that were in the queue of a log and never started, with
-        the times at which they left. They never arrive: a policy that reproduces the log's scheduler
-        may count them, from their arrivals on, among the jobs that wait.
+    @property
+    def source(self) -> Iterable[Job]:
+        """The jobs of the simulation as they were passed in, which may state more than the jobs that
+        arrive (``JobStream``). Only policies that reproduce a log need it. Empty in a fork.
         """
-        return self._simulation.unstarted(wanted)
+        return self._simulation.source
+
+    def as_arrived(self, job: Job, number: int) -> JobState:
+        """Return the state that a job would have if it arrived now. The job does not arrive; its number
+        has to be negative, so that no other job has it.
+        """
+        return self._simulation.as_arrived(job, number)
 
     def requested_s(self, task: TaskState) -> tuple[float, ...] | None:
         """Return the time limit that the user requested for an instance of the task, in seconds, by

@@ -42,6 +42,24 @@ def test_seeds_differ_in_all_that_is_drawn() -> None:
     assert all(2 <= sum(node.gpus for node in world.cluster.nodes) <= 68 for world in worlds)
 
 
+def test_knowledge_failures_and_prices_are_drawn_without_changing_the_jobs() -> None:
+    uncertain = replace(SMALL, noisy=0.2, hidden=0.4, limited=0.3, noise=(2.0, 3.0), failing=0.5, restart_s=(0.0, 90.0))
+    worlds = [uncertain.world(seed) for seed in range(60)]
+    assert {world.estimates.kind for world in worlds} == {"exact", "noisy", "hidden", "predicted"}
+    assert all(2.0 <= world.estimates.sigma <= 3.0 for world in worlds if world.estimates.kind == "noisy")
+    assert 5 < sum(world.preemption.restart_s == 0 for world in worlds) < 30
+    assert all(0 <= world.preemption.restart_s <= 90 for world in worlds)
+    assert 15 < sum(bool(world.failures) for world in worlds) < 45
+    for seed, world in enumerate(worlds):
+        arrays = world.workload.arrays  # type: ignore[union-attr]
+        limited = world.estimates.kind == "predicted"
+        assert (arrays.estimate is not None) == limited
+        if limited:
+            assert (arrays.estimate >= arrays.work).all()
+        if world.estimates.kind in ("hidden", "predicted") and SMALL.world(seed).estimates.kind == "exact":
+            assert (arrays.work == SMALL.world(seed).workload.arrays.work).all()  # type: ignore[union-attr]
+
+
 def test_nodes_of_a_drawn_type_are_full_except_the_last() -> None:
     smaller = 0
     for world in map(SMALL.world, range(40)):
@@ -72,6 +90,8 @@ def test_no_job_of_a_drawn_world_asks_for_more_than_its_cluster_has() -> None:
         ({"gpus": (0, 4)}, "gpus"),
         ({"jobs": (9, 3)}, r"jobs must be \[smallest, largest\]"),
         ({"noisy": 1.5}, "noisy"),
+        ({"noisy": 0.6, "hidden": 0.6}, "their sum must be 1 or less"),
+        ({"restart_s": (9.0, 3.0)}, r"restart_s must be \[smallest, largest\]"),
         ({"traces": (TraceFile("jobs.csv"),)}, "needs a window"),
     ],
 )

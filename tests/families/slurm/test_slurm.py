@@ -12,11 +12,12 @@ from recorded_policy import RecordedPolicy
 
 from dagsim.errors import ConfigError
 from dagsim.families.slurm import slurm_backfill, slurm_priority
-from dagsim.families.slurm.multifactor import SlurmSettings
+from dagsim.families.slurm.holdings import Amounts, Holdings
+from dagsim.families.slurm.pending_jobs import BackfillOutlook
 from dagsim.families.slurm.priority_formulas import Weights
-from dagsim.families.slurm.slurm_backfill import BackfillOutlook, NodePlan, RunTable
+from dagsim.families.slurm.slurm_backfill import NodePlan, RunTable
 from dagsim.families.slurm.slurm_priority import Asked, Capacity, PriorityBook, PrioritySettings, RankColumns
-from dagsim.families.slurm.slurm_rules import Amounts, Holdings
+from dagsim.families.slurm.slurm_settings import SlurmSettings
 from dagsim.families.slurm.slurm_times import FitSteps, Reserved, SiteClock, Where, earliest
 from dagsim.metrics import summarize
 from dagsim.model import (

@@ -11,7 +11,7 @@ import numpy as np
 
 from dagsim.families.learning.codecs.candidates import Offer, log_ratio
 from dagsim.families.learning.codecs.codec import Observation, RelativeConfig
-from dagsim.families.learning.codecs.pool import Pool, ReadyTask
+from dagsim.families.learning.codecs.pool import Pool
 from dagsim.families.learning.codecs.relative import TASK_FEATURES, Relative, log_over, log_scale
 from dagsim.model import Admit, Decision, Migrate, Preempt, Reject, Start
 from dagsim.model.arithmetic import ordered_sum
@@ -58,7 +58,7 @@ class Acting(Relative):
 
     def __init__(self, config: RelativeConfig) -> None:
         super().__init__(config)
-        self.token_features = (*Relative.token_features, *ACTION_FEATURES)
+        self.token_features = (*self._row_features, *ACTION_FEATURES)
         self._actions: list[_TakeOver | _Move] = []
         """What each row after the rows of starts represents."""
         self._applicant: JobState | None = None
@@ -71,6 +71,8 @@ class Acting(Relative):
     def encode(self, view: ClusterView) -> Observation | None:
         """Encode the choices; return ``None`` if there is nothing to start, stop, move or admit."""
         pool = self._pool if self._pool is not None else self._bind(view)
+        if self._belief is not None:
+            self._belief.refresh()
         pool.drop_gone(view.ready)
         self._view, self.rows, self._actions, self._applicant = view, [], [], None
         if "admit" in self.settings.actions and view.applicants:
@@ -133,18 +135,22 @@ class Acting(Relative):
             return []
         shortest = min(blocked, key=lambda ready: (ready.best_s, ready.task.order))
         least = min(blocked, key=lambda ready: (ready.task.job.work_left_gpu_s(), ready.task.order))
-        now = view.now
         victims = sorted(
-            [(run.work_left_s(now), -run.id, run) for run in view.running.values() if run.started_s < now], reverse=True
+            [(self._left_s(view, run), -run.id, run) for run in view.running.values() if run.started_s < view.now],
+            reverse=True,
         )
         rows = []
         for ready in dict.fromkeys((shortest, least)):
             task = ready.task
             for type_ in task.demand.types:
-                longer = [run for left_s, _, run in victims if run.type == type_ and left_s > task.seconds[type_]]
+                longer = [run for left_s, _, run in victims if run.type == type_ and left_s > ready.seconds[type_]]
                 if stopped := make_room(view, task, longer):
                     rows.append(_TakeOver(task, type_, tuple([view.running[run] for run in stopped])))
         return rows
+
+    def _left_s(self, view: ClusterView, run: Run) -> float:
+        """Return the expected remaining seconds of a run."""
+        return run.work_left_s(view.now) if self._belief is None else self._belief.left_s(run)
 
     def _moves(self, view: ClusterView) -> list[_Move]:
         """Return the migration that shortens a run's remaining time the most; none if no migration
@@ -154,7 +160,7 @@ class Acting(Relative):
         for run in view.running.values():
             if run.started_s == view.now or (run.instances > 1 and not run.task.demand.gang):
                 continue
-            left_s = run.work_left_s(view.now)
+            left_s = self._left_s(view, run)
             for type_ in run.task.demand.types:
                 if type_ != run.type and view.machines.fits_on(run.task.demand, type_):
                     ratio = self._moved_s(view, run, type_) / left_s if left_s else inf
@@ -165,9 +171,9 @@ class Acting(Relative):
     def _moved_s(self, view: ClusterView, run: Run, type_: int) -> float:
         """Return the number of seconds until the run would end on another type, including the cost
         of the move."""
-        seconds = run.task.seconds
+        seconds = run.task.seconds if self._belief is None else self._belief.seconds(run.task)
         kept = view.preemption.on_resume == "resume"
-        left = run.work_left_s(view.now) / seconds[run.type] if kept and seconds[run.type] else 1.0
+        left = self._left_s(view, run) / seconds[run.type] if kept and seconds[run.type] else 1.0
         return left * seconds[type_] + view.preemption.cost_s(run.task.task.memory_gb, kept)
 
     def _rows(
@@ -186,8 +192,8 @@ class Acting(Relative):
         del self.rows[self._starts :]
         for row, action in zip(rows[self._starts :], self._actions, strict=False):
             assert isinstance(action, _TakeOver)
-            here_s = action.task.seconds[action.type]
-            left_s = min([run.work_left_s(view.now) for run in action.runs])
+            here_s = pool.tasks[action.task].seconds[action.type]
+            left_s = min([self._left_s(view, run) for run in action.runs])
             lost_s = ordered_sum([run.gpus * _lost_s(view, run) for run in action.runs])
             price_s = lost_s / max(width(action.task), 1e-9)
             row += [log1p(len(action.runs)) / 2, 0.0, 0.0, 0.0, log_ratio(left_s, here_s), log_scale(price_s, unit_s)]
@@ -202,8 +208,9 @@ class Acting(Relative):
         self, view: ClusterView, pool: Pool, move: _Move, types: Sequence[tuple[float, ...]], unit_s: float
     ) -> list[float]:
         run, type_ = move
-        here_s, ready, job = self._moved_s(view, run, type_), ReadyTask(run.task), run.task.job
-        row = [0.0] * len(Relative.token_features)
+        left_s = self._left_s(view, run)
+        here_s, ready, job = self._moved_s(view, run, type_), pool.ready_task(run.task), run.task.job
+        row = [0.0] * len(self._row_features)
         shown = {
             "log_seconds": log_over(here_s, unit_s),
             "log_best": log_over(ready.best_s, unit_s),
@@ -217,13 +224,14 @@ class Acting(Relative):
             "job_tasks_left": log1p(job.tasks_left) / 2,
             "age": log_scale(view.now - run.started_s, unit_s),
             "job_age": log_scale(view.now - job.job.arrival_s, unit_s),
-            "finish_on_best": log_ratio(run.work_left_s(view.now), here_s),
+            "finish_on_best": log_ratio(left_s, here_s),
         }
         for name, value in shown.items():
             row[_FEATURES[name]] = value
-        row[-len(types[type_]) :] = types[type_]
+        first = len(Relative.token_features) - len(types[type_])
+        row[first : len(Relative.token_features)] = types[type_]
         price_s = _lost_s(view, run)
-        return [*row, 0.0, 1.0, 0.0, 0.0, log_ratio(run.work_left_s(view.now), here_s), log_scale(price_s, unit_s)]
+        return [*row, 0.0, 1.0, 0.0, 0.0, log_ratio(left_s, here_s), log_scale(price_s, unit_s)]
 
     def _waits(self) -> list[float]:
         return [*super()._waits(), *[0.0] * len(ACTION_FEATURES)]
@@ -231,7 +239,7 @@ class Acting(Relative):
     def _asked(self, view: ClusterView, pool: Pool, applicant: JobState) -> Observation:
         """Return two rows, one for admitting the job and one for rejecting it."""
         unit_s = self._unit_s(view, pool, applicant.ideal_s)
-        row = [0.0] * len(Relative.token_features)
+        row = [0.0] * len(self._row_features)
         wide = max([width(task) for task in applicant.tasks])
         shown = {
             "log_best": log_over(applicant.ideal_s, unit_s),

@@ -149,8 +149,11 @@ class Candidates:
         gpus = [0.0] * len(machines.types)
         for machine in machines.list:
             gpus[machine.type] += machine.gpus
-        self._pool = view.index(self, lambda: Pool([max(count, 1.0) for count in gpus]))
+        self._pool = view.index(self, lambda: self._new_pool(view, [max(count, 1.0) for count in gpus]))
         return self._pool
+
+    def _new_pool(self, view: ClusterView, capacity: list[float]) -> Pool:
+        return Pool(capacity)
 
     def _offers(self, view: ClusterView, machines: ClusterState, pool: Pool) -> list[Offer]:
         """Return the tasks to choose from, with the types on which they fit."""

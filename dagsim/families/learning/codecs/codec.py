@@ -132,6 +132,9 @@ class RelativeConfig:
     """Actions beside starting and waiting: ``preempt``, ``migrate``, ``admit`` (the last only in
     scenarios with admission). The reward should include their cost: ``lost_gpu_seconds``,
     ``rejections``."""
+    beliefs: bool = False
+    """Expect run times from the service so far and from ended tasks of the same tenant, model and width
+    where durations are hidden, and show both in further columns (``codecs.belief``)."""
     kind: Literal["relative"] = "relative"
 
     version: ClassVar[int] = 1
@@ -149,10 +152,11 @@ class RelativeConfig:
     def features(self) -> dict[str, tuple[str, ...]]:
         """Return the names of the columns in each part of an observation."""
         from dagsim.families.learning.codecs.acting import ACTION_FEATURES
-        from dagsim.families.learning.codecs.relative import Relative
+        from dagsim.families.learning.codecs.relative import BELIEF_FEATURES, Relative
 
+        further = (BELIEF_FEATURES if self.beliefs else ()) + (ACTION_FEATURES if self.actions else ())
         return {
-            "tokens": Relative.token_features + (ACTION_FEATURES if self.actions else ()),
+            "tokens": Relative.token_features + further,
             "context": Relative.context_features,
             "gpus": Relative.gpu_features,
         }

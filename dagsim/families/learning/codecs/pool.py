@@ -4,7 +4,7 @@ stored as packed rows."""
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 from heapq import heappop, heappush
 from math import inf, log, log1p
@@ -72,11 +72,11 @@ class ReadyTask:
         "width_class",
     )
 
-    def __init__(self, task: TaskState) -> None:
+    def __init__(self, task: TaskState, seconds: tuple[float, ...] | None = None) -> None:
         self.task = task
-        self.seconds = seconds = task.seconds
-        self.best_s = best_s = task.best_s or 1e-9
-        self.best_type = best = seconds.index(task.best_s)
+        self.seconds = seconds = task.seconds if seconds is None else seconds
+        self.best_s = best_s = min(seconds) or 1e-9
+        self.best_type = best = seconds.index(min(seconds))
         self.wide = wide = width(task)
         self.width_class = bisect_left(WIDTHS, wide)
         area = best_s * wide
@@ -138,7 +138,7 @@ class Group:
     def push(self, ready: ReadyTask) -> None:
         """Add a task to the group."""
         task = ready.task
-        heappush(self.short, (task.best_s, task.order, task.piece, ready))
+        heappush(self.short, (ready.best_s, task.order, task.piece, ready))
         heappush(self._last, (task.rank_s, task.order, task.piece, ready))
 
     def heads(self) -> tuple[ReadyTask, ...]:
@@ -191,14 +191,18 @@ class WidthClass:
 class Pool:
     """An index of the ready tasks (``ClusterView.index``) that contains their groups, in the order of
     the groups' first tasks, and all sums that appear in an observation. ``capacity`` is the number
-    of GPUs per type, at least 1.
+    of GPUs per type, at least 1. ``seconds`` returns the expected seconds of a task on each type; the
+    default is its estimates.
 
     Each task costs O(log tasks + types), plus moving the tail of a sorted list.
     """
 
-    def __init__(self, capacity: Sequence[float]) -> None:
+    def __init__(
+        self, capacity: Sequence[float], seconds: Callable[[TaskState], tuple[float, ...]] | None = None
+    ) -> None:
         self.capacity = capacity
         self.gpus = ordered_sum(capacity)
+        self._seconds = seconds
         self.tasks: dict[TaskState, ReadyTask] = {}
         self.groups: list[Group] = []
         self.classes = [WidthClass(self.gpus) for _ in range(len(WIDTHS) + 1)]
@@ -214,18 +218,22 @@ class Pool:
         """Runs that started since the last observation."""
         self._group_of: dict[_Profile, Group] = {}
 
+    def ready_task(self, task: TaskState) -> ReadyTask:
+        """Return the values of a task, whether it waits or not."""
+        return ReadyTask(task, None if self._seconds is None else self._seconds(task))
+
     def push(self, task: TaskState) -> None:
         """Add a task that became ready."""
         self.pushed += 1
         if task in self.tasks:  # the task was started and stopped again before the next observation
             return
-        ready = self.tasks[task] = ReadyTask(task)
+        ready = self.tasks[task] = self.ready_task(task)
         best_s = ready.best_s
         self.classes[ready.width_class].count(ready)
         insort(self.best_s, best_s)
         self.area[ready.best_type] += ready.area
         self.slowdown = list(map(add, self.slowdown, ready.slowdowns))
-        profile = task.demand, tuple([_rounded(seconds / best_s) for seconds in task.seconds])
+        profile = task.demand, tuple([_rounded(seconds / best_s) for seconds in ready.seconds])
         group = self._group_of.get(profile)
         if group is None:
             group = self._group_of[profile] = Group(task.demand)

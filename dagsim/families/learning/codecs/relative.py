@@ -8,6 +8,7 @@ from math import inf, log, log1p
 
 import numpy as np
 
+from dagsim.families.learning.codecs.belief import Belief, is_hidden
 from dagsim.families.learning.codecs.candidates import Candidates, Offer, eta_of, log_ratio
 from dagsim.families.learning.codecs.codec import CandidatesConfig, Floats32, Observation, RelativeConfig
 from dagsim.families.learning.codecs.pool import UNITS, Pool
@@ -39,6 +40,10 @@ TASK_FEATURES = (
     "work_rank",
     "seconds_rank",
 )
+BELIEF_FEATURES = ("hidden", "limited", "served", "job_served", "served_rank", "typical", "alike", "restore")
+"""Columns of ``RelativeConfig.beliefs``: what is known of the task's duration, the service that it and
+its job have received (and the rank of the latter), the typical time of similar tasks and their number,
+and the set-up that resuming it costs."""
 _QUEUE = ("ready", "running", "jobs", "work")
 _PROBES = (1.0, 2.0, 4.0, 8.0)
 _CLIP = 4.0
@@ -59,8 +64,9 @@ class Relative(Candidates):
     type. Rows have the same columns for any number of GPU types, and ``Observation.gpus`` has a
     single row, which is the mean over the types.
 
-    Only estimates are read. An observation costs as much as with ``candidates``, plus one decision
-    by each of two heuristics, O(rows log rows), and O(tasks) for each job that has a choice.
+    Only estimates are read, or a ``Belief`` with ``beliefs``. An observation costs as much as with
+    ``candidates``, plus one decision by each of two heuristics, O(rows log rows), and O(tasks) for
+    each job that has a choice.
     """
 
     token_features: tuple[str, ...] = ("wait", *TASK_FEATURES, "proposed", *(f"type_{name}" for name in _TYPE))
@@ -70,6 +76,9 @@ class Relative(Candidates):
     def __init__(self, config: RelativeConfig) -> None:
         super().__init__(CandidatesConfig(placement=config.placement))
         self.settings = config
+        self._belief: Belief | None = None
+        if config.beliefs:
+            self.token_features = (*Relative.token_features, *BELIEF_FEATURES)
         self._reference = POLICIES.create(config.reference)
         self._shortest_work = POLICIES.create(_SHORTEST_WORK)
         self._proposed: tuple[TaskState, int] | None = None
@@ -77,6 +86,12 @@ class Relative(Candidates):
     def __deepcopy__(self, memo: object) -> Relative:
         """Build a codec for a fork; the codec reads its entire state from the fork's view."""
         return Relative(self.settings)
+
+    def encode(self, view: ClusterView) -> Observation | None:
+        """Encode the choices; return ``None`` if no ready task fits."""
+        if self._belief is not None:
+            self._belief.refresh()
+        return super().encode(view)
 
     def decode(self, view: ClusterView, choice: int) -> Iterator[Decision]:  # type: ignore[override]
         """Start as many instances of the task as fit on the type. The row after all pairs means
@@ -89,22 +104,38 @@ class Relative(Candidates):
             if task.demand.gang or not view.machines.fits_on(task.demand, type_):
                 return
 
+    def _new_pool(self, view: ClusterView, capacity: list[float]) -> Pool:
+        if not self.settings.beliefs:
+            return Pool(capacity)
+        self._belief = view.index((self, "belief"), lambda: Belief(view))
+        self._belief.refresh()
+        return Pool(capacity, self._belief.seconds)
+
+    def _expected(self, view: ClusterView) -> ExpectedFree:
+        return view.expected_free if self._belief is None else self._belief
+
     def _offers(self, view: ClusterView, machines: ClusterState, pool: Pool) -> list[Offer]:
         offers = super()._offers(view, machines, pool)
         self._proposed = None
         if offers:
-            self._proposed = proposal_of(self._reference, view)
+            proposals = [self._known(proposal_of(policy, view)) for policy in (self._reference, self._shortest_work)]
+            self._proposed = proposals[0]
             tasks = {ready.task for ready, _ in offers}
-            for proposal in (self._proposed, proposal_of(self._shortest_work, view)):
+            for proposal in proposals:
                 if proposal is not None and proposal[0] not in tasks:
                     tasks.add(proposal[0])
                     offers.append((pool.tasks[proposal[0]], machines.types_with_room(proposal[0].demand)))
         return offers
 
+    def _known(self, proposal: tuple[TaskState, int] | None) -> tuple[TaskState, int] | None:
+        """Return the proposal, unless it may depend on how much of a stopped task with a hidden duration is left."""
+        hides = self._belief is not None and proposal is not None and proposal[0].piece and is_hidden(proposal[0])
+        return None if hides else proposal
+
     def _observe(self, view: ClusterView, machines: ClusterState, pool: Pool, offers: list[Offer]) -> Observation:
         unit_s = self._unit_s(view, pool)
         types, context, gpus = self._present(view, machines, pool, unit_s)
-        idle, expected = [levels.total() for levels in machines.by_gpus], view.expected_free
+        idle, expected = [levels.total() for levels in machines.by_gpus], self._expected(view)
         rows = self._rows(view, pool, offers, expected, idle, types, unit_s)
         if view.pending:
             rows.append(self._waits())
@@ -114,21 +145,29 @@ class Relative(Candidates):
         """Return the unit of time, which is the median of the seconds of the waiting tasks, or of
         the running tasks if none are waiting; ``default_s`` if there are no tasks.
         """
-        seconds = pool.best_s or sorted([run.task.best_s for run in view.running.values()])
+        believed = self._belief
+        seconds = pool.best_s or sorted(
+            [run.task.best_s if believed is None else min(believed.seconds(run.task)) for run in view.running.values()]
+        )
         return seconds[len(seconds) // 2] if seconds else default_s
 
     def _waits(self) -> list[float]:
         """Return the row that represents waiting."""
-        row = [0.0] * len(Relative.token_features)
+        row = [0.0] * len(self._row_features)
         row[0], row[1 + len(TASK_FEATURES)] = 1.0, float(self._proposed is None)
         return row
+
+    @property
+    def _row_features(self) -> tuple[str, ...]:
+        """The columns of a row that starts a task."""
+        return Relative.token_features + (BELIEF_FEATURES if self.settings.beliefs else ())
 
     def _present(
         self, view: ClusterView, machines: ClusterState, pool: Pool, unit_s: float
     ) -> tuple[list[tuple[float, ...]], Floats32, Floats32]:
         """Return the ``_TYPE`` columns of each type, the context, and the mean over the types."""
         idle = [levels.total() for levels in machines.by_gpus]
-        types = self._type_rows(pool, view.expected_free, idle, unit_s)
+        types = self._type_rows(pool, self._expected(view), idle, unit_s)
         mean = [ordered_sum(column) / len(types) for column in zip(*types, strict=True)]
         queue = (
             log1p(8 * len(pool.tasks) / pool.gpus),
@@ -174,10 +213,14 @@ class Relative(Candidates):
             finish = [wait_s + here_s for wait_s, here_s in zip(eta, seconds, strict=True)]
             first_s, second_s = sorted([*finish, inf])[:2]
             on_best_s = finish[ready.best_type]
-            shorter = pool.place_of(ready) / len(pool.tasks)
+            shorter = pool.place_of(ready) / max(len(pool.tasks), 1)
+            scale, least_s, rank_s = 1.0, task.best_s, task.rank_s
+            if self._belief is not None and is_hidden(task):  # a stopped piece would show how much is left
+                whole = job.tasks[task.index]
+                scale, least_s, rank_s = self._belief.typical_s(task), whole.best_s, whole.rank_s
             for type_ in room:
                 here_s = seconds[type_]
-                works.append(job.work_left_gpu_s() + ready.wide * (here_s - task.best_s))
+                works.append(job.work_left_gpu_s() * scale + ready.wide * (here_s - least_s * scale))
                 seconds_here.append(here_s)
                 self.rows.append((task, type_))
                 rows.append(
@@ -186,7 +229,7 @@ class Relative(Candidates):
                         log_over(here_s, unit_s),
                         log_over(ready.best_s, unit_s),
                         ready.slowdown[type_],
-                        log_over(task.rank_s, unit_s),
+                        log_over(rank_s * scale, unit_s),
                         float(type_ == ready.best_type),
                         log1p(ready.wide) / 2,
                         ready.wide / pool.capacity[type_],
@@ -209,7 +252,31 @@ class Relative(Candidates):
                 )
         for row, work_rank, seconds_rank in zip(rows, _ranks(works), _ranks(seconds_here), strict=True):
             row[len(TASK_FEATURES) - 1], row[len(TASK_FEATURES)] = work_rank, seconds_rank
+        if self._belief is not None:
+            _add_beliefs(rows, [ready.task for ready, room in offers for _ in room], self._belief, unit_s)
         return rows
+
+
+def _add_beliefs(rows: list[list[float]], tasks: list[TaskState], belief: Belief, unit_s: float) -> None:
+    """Add ``BELIEF_FEATURES`` to the rows, whose tasks are ``tasks``."""
+    served = {task.job.number: belief.job_served_gpu_s(task) for task in dict.fromkeys(tasks)}
+    columns = {
+        task: [
+            float(is_hidden(task)),
+            float(task.job.has_limits),
+            log_scale(belief.served_s(task), unit_s),
+            log_scale(served[task.job.number], unit_s),
+            0.0,
+            log_over(belief.typical_s(task), unit_s),
+            min(log1p(belief.alike(task)) / 4, 1.0),
+            log_scale(task.restore_s, unit_s),
+        ]
+        for task in dict.fromkeys(tasks)
+    }
+    ranks = _ranks([served[task.job.number] for task in tasks])
+    for row, task, rank in zip(rows, tasks, ranks, strict=True):
+        row += columns[task]
+        row[-4] = rank
 
 
 def proposal_of(policy: object, view: ClusterView) -> tuple[TaskState, int] | None:

@@ -458,7 +458,7 @@ def _share(view: ClusterView, task: TaskState, type_: int) -> float:
     return max(width(task), 1.0) if type_ in task.demand.types else inf
 
 
-class Profile:
+class StepProfile:
     """A step function of time. From ``times[i]`` onwards, ``free[i]`` GPUs (or units of another
     resource) are free.
     """

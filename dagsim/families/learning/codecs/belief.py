@@ -1,0 +1,136 @@
+"""Beliefs about run times: from estimates, from the service so far, and from tasks that have ended."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Hashable
+from math import exp, inf, log
+
+from dagsim.systems.cluster.api import ClusterView, ExpectedFree, Run, TaskState
+from dagsim.systems.cluster.policies.orders import width
+
+_FIRST_S = 600.0
+"""The expected seconds of a task before any task has ended; the weight is that of one task."""
+_SHRINKAGE = 2.0
+"""Number of similar tasks at which their mean and the mean over all tasks have equal weights."""
+_HIDDEN_S = 1.0
+"""The estimate of every task if durations are hidden (``Estimates``)."""
+
+
+class Belief(ExpectedFree):
+    """The remaining time of tasks and runs as a scheduler may expect it, and the expected ends of runs.
+
+    If durations are hidden, the expected time of a task on its fastest type is a geometric mean over
+    the tasks that have ended, in which tasks of the same tenant, model and width count more. On
+    other types, it grows as the peak rate of the GPUs falls. A task that has already been served
+    for longer is expected to take as long again. Otherwise, estimates hold, and a run that exceeds
+    its estimate is expected to take as long again as it is late.
+
+    Costs O(running log running) per observation.
+    """
+
+    def __init__(self, view: ClusterView) -> None:
+        super().__init__(view)
+        rates = [1.0 if gpu is None else gpu.fp32_tflops for gpu in view.gpu_types]
+        self._nominal = [max(rates) / rate for rate in rates]
+        """Seconds on each type over those on the type with the highest peak rate."""
+        self._runs: dict[int, Run] = {}
+        self._had: dict[int, float] = {}
+        """Seconds of service of each unfinished task on its fastest type, by order."""
+        self._past: dict[Hashable, tuple[int, float]] = {}
+        """Number and sum of the logarithms of the seconds of ended tasks, of each kind and of all (None)."""
+        self._ended: list[tuple[Run, float]] = []
+        """Runs that have ended since the last observation, with their seconds on the fastest type."""
+
+    def started(self, run: Run, now: float) -> None:
+        """Add a run."""
+        self._runs[run.id] = run
+
+    def ended(self, run: Run, now: float) -> None:
+        """Remove a run. Whether its task is done is clear at the next observation."""
+        if self._runs.pop(run.id, None) is not None:
+            self._ended.append((run, self._served_by(run, now)))
+
+    def rated(self, run: Run, now: float) -> None:
+        """Ignore a change of rate, because all ends are computed for each observation."""
+
+    def push(self, task: TaskState) -> None:
+        """Add the service of a stopped run to that of its task, which is ready again."""
+        stopped = [served_s for run, served_s in self._ended if run.task.order == task.order]
+        if task.piece and stopped:
+            self._had[task.order] = self._had.get(task.order, 0.0) + max(stopped)
+            self._ended = [entry for entry in self._ended if entry[0].task.order != task.order]
+
+    def refresh(self) -> None:
+        """Learn from the tasks that have ended, and compute the expected ends of all runs."""
+        for run, served_s in self._ended:
+            task = run.task
+            total_s = self._had.get(task.order, 0.0) + served_s
+            if not task.unfinished:
+                self._had.pop(task.order, None)
+            for kind in (_kind(task), None):
+                count, logs = self._past.get(kind, (0, 0.0))
+                self._past[kind] = count + 1, logs + log(max(total_s, 1e-3))
+        self._ended.clear()
+        now = self._view.now
+        self._ends = [[] for _ in self._nominal]
+        for run in self._runs.values():
+            insort(self._ends[run.type], (now + self.left_s(run), run.id, run.gpus))
+
+    def seconds(self, task: TaskState) -> tuple[float, ...]:
+        """Return the expected remaining seconds of an instance on each type, ``inf`` where it cannot run."""
+        if not is_hidden(task):
+            return task.seconds
+        base_s = max(self.typical_s(task), self._had.get(task.order, 0.0))
+        slower = self._slower(task)
+        return tuple([inf if s == inf else base_s * slower[type_] for type_, s in enumerate(task.seconds)])
+
+    def left_s(self, run: Run) -> float:
+        """Return the expected remaining seconds of a run."""
+        now = self._view.now
+        if not is_hidden(run.task):
+            return max(run.work_left_s(now), run.done(now) - run.estimate_s)
+        return max(self.typical_s(run.task), self.served_s(run)) * self._slower(run.task)[run.type]
+
+    def served_s(self, of: Run | TaskState) -> float:
+        """Return the service of a task or of a run's task, in seconds of an instance on the fastest type."""
+        if isinstance(of, TaskState):
+            return self._had.get(of.order, 0.0)
+        return self._had.get(of.task.order, 0.0) + self._served_by(of, self._view.now)
+
+    def job_served_gpu_s(self, task: TaskState) -> float:
+        """Return the GPU-seconds that the runs of the task's job have held."""
+        job, now = task.job, self._view.now
+        current = [run.gpus * (now - run.started_s) for run in self._runs.values() if run.task.job is job]
+        return job.service_gpu_s + sum(current)
+
+    def typical_s(self, task: TaskState) -> float:
+        """Return the expected seconds of a task of this kind on its fastest type."""
+        count, logs = self._past.get(None, (0, 0.0))
+        mean = (log(_FIRST_S) + logs) / (1 + count)
+        of_kind, logs = self._past.get(_kind(task), (0, 0.0))
+        return exp((_SHRINKAGE * mean + logs) / (_SHRINKAGE + of_kind))
+
+    def alike(self, task: TaskState) -> int:
+        """Return the number of tasks of the same kind that have ended."""
+        return self._past.get(_kind(task), (0, 0.0))[0]
+
+    def _served_by(self, run: Run, now: float) -> float:
+        return run.done(now) / self._slower(run.task)[run.type]
+
+    def _slower(self, task: TaskState) -> list[float]:
+        """Return the seconds on each type over those on the task's fastest type, as far as known."""
+        if is_hidden(task):
+            fastest = min([self._nominal[type_] for type_ in task.demand.types])
+            return [slower / fastest for slower in self._nominal]
+        best_s = task.best_s or 1e-9
+        return [max(s, 1e-9) / best_s for s in task.seconds]
+
+
+def is_hidden(task: TaskState) -> bool:
+    """Return True if policies know nothing about the duration of a task."""
+    return task.job.tasks[task.index].best_s == _HIDDEN_S and not task.job.has_limits
+
+
+def _kind(task: TaskState) -> Hashable:
+    return task.job.job.tenant, task.task.model, width(task)
