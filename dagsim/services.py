@@ -135,8 +135,9 @@ def load_searches() -> None:
 
 
 @FamilyService
-def changed_queues(queues: QueueTree | None, file: Path) -> QueueTree:
-    """Return the queues with the changes of a file (``dagsim whatif --alternative``)."""
+def changed_queues(queues: QueueTree | None, file: Path) -> tuple[QueueTree, tuple[str, ...]]:
+    """Return the queues with the changes of a file (``dagsim whatif --alternative``), and what a
+    reader should know about the file."""
 
 
 @FamilyService

@@ -179,6 +179,8 @@ def whatif(
     changes = (added, remove or (), accept or (), priced.rented, priced.file)
     asked = WhatIf.of(with_memberships(chosen), policies, *changes, alternatives=alternative or ())
     asked.demand.check(metric)
+    for note in asked.notes if shown.watched else ():
+        say(note, err=True)
     folder, runs = swept(Plan.of_grid(asked.grid(trace, shown.name), "whatif"), shown)
     with folder.noting():
         trials = trials_of(folder, runs, asked.config, asked.demand)
@@ -198,6 +200,7 @@ def whatif(
         remarks = [*_grown(growth), *(line for section in asked.clusters.values() for line in joined(today, section))]
         facts = {"run": str(folder.path), "metric": metric, "prices": asked.prices.to_dict(), **_log_facts(load, fit)}
         facts["choices"] = [choice.to_dict() for choice in choices]
+        facts |= {"notes": list(asked.notes)} if asked.notes else {}
         shifts = {
             (choice.cluster, choice.policy): shifts_of(choice, choices[0], asked.demand)
             for choice in (choices[1:] if asked.queues else ())

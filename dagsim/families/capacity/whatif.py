@@ -514,6 +514,8 @@ class WhatIf:
     prices: Prices
     queues: Mapping[str, Any]
     """Queues by label, today's first; empty without alternatives."""
+    notes: tuple[str, ...] = ()
+    """What a reader should know about the files of alternatives."""
 
     @classmethod
     def of(
@@ -544,9 +546,12 @@ class WhatIf:
                 "whatif: there is nothing to compare; give --add 16xH200, --add 16xH200,boot=300, --remove 8xT4, "
                 "several --policy, or --alternative queue.yaml"
             )
-        queues = {TODAY: config.queues} if alternatives else {}
+        queues: dict[str, Any] = {TODAY: config.queues} if alternatives else {}
+        notes: list[str] = []
         for file in alternatives:
-            queues[file.name if file.name not in queues else str(file)] = services.changed_queues(config.queues, file)
+            label = file.name if file.name not in queues else str(file)
+            queues[label], told = services.changed_queues(config.queues, file)
+            notes += [f"{label}: {note}" for note in told]
         config, demand = on_whole_log(config)
         clusters = {TODAY: config.cluster}
         if added or removed or accepted:
@@ -561,7 +566,7 @@ class WhatIf:
         prices = Prices.read(price, config.prices, price_file).of(clusters.values())
         if on_demand:
             clusters = {label: prices.stated(section) for label, section in clusters.items()}
-        return cls(config, demand, clusters, policies, prices, queues)
+        return cls(config, demand, clusters, policies, prices, queues, tuple(notes))
 
     def grid(self, log: Path, name: str | None) -> SweepGrid:
         """Return the grid of clusters and policies, in a folder of that name (default: named after

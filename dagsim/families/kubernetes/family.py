@@ -25,7 +25,7 @@ FAMILY = Family(
             Entry("kueue-manager", ".kueue.kueue_manager:KueueManager", "a real manager of Kueue, at simulated time"),
         ),
         "keys": (Entry("queues.kueue", ".kueue_objects:KueueObjects"),),
-        "services": (Entry("changed_queues", ".kueue_site:changed_queues"),),
+        "services": (Entry("changed_queues", ".kueue_changes:changed_queues"),),
         "node_lists": (Entry("kubectl get nodes -o json (or yaml)", ".kube_nodes:KUBECTL"),),
         "sites": (Entry("Kueue", ".kueue_site:read_kueue_site", "Kueue's ClusterQueues"),),
         "site_rules": (Entry("Kueue", ".kueue.kueue_policy:rules_of_site"),),

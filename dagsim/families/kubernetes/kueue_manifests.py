@@ -252,6 +252,8 @@ def _node(manifest: Mapping[str, Any]) -> TopologyNode | None:
 def _groups(owner: str, spec: Mapping[str, Any]) -> tuple[ResourceGroup, ...]:
     def quota(resource: Mapping[str, Any]) -> ResourceQuota:
         name = text_in(resource, "name")
+        if resource.get("nominalQuota") is None:
+            raise TraceError(f"{owner}: nominalQuota of {name!r} is missing; it is a quantity, such as 16 or 64Gi")
         nominal, *limits = [
             None if resource.get(key) is None else _amount(f"{owner}: {key}", name, resource[key])
             for key in ("nominalQuota", "borrowingLimit", "lendingLimit")
@@ -292,8 +294,8 @@ def _admission_fair_sharing(configuration: Mapping[str, Any]) -> AdmissionFairSh
         return None
     weights = object_in(section, "resourceWeights")
     return AdmissionFairSharing(
-        _duration("usageHalfLifeTime", section.get("usageHalfLifeTime"), 0.0),
-        _duration("usageSamplingInterval", section.get("usageSamplingInterval"), 300.0),
+        duration_s("usageHalfLifeTime", section.get("usageHalfLifeTime"), 0.0),
+        duration_s("usageSamplingInterval", section.get("usageSamplingInterval"), 300.0),
         {name: _number("Configuration", "resourceWeights", weight) for name, weight in weights.items()},
     )
 
@@ -411,7 +413,7 @@ def _moment(where: str, text: Any) -> float:
     return moment
 
 
-def _duration(key: str, value: Any, default: float) -> float:
+def duration_s(key: str, value: Any, default: float) -> float:
     """Parse a Go duration (``1h30m``) as seconds."""
     if value is None:
         return default

@@ -295,6 +295,8 @@ class NodeFormat(NamedTuple):
     """Reads the list; raises ``TraceError`` with the place of what cannot be read."""
     policy: str = ""
     """The policy that represents the scheduler, if every such list comes from the same scheduler."""
+    notes: Callable[[Source], Iterable[str]] = lambda source: ()
+    """Returns what is not modelled of the nodes in a list."""
 
 
 @cache
@@ -306,6 +308,12 @@ def node_formats() -> Mapping[str, NodeFormat]:
 def node_format(source: Source) -> NodeFormat | None:
     """Return the format of a list of nodes, or None if the source is not one."""
     return next((one for one in node_formats().values() if one.recognises(source)), None)
+
+
+def node_notes(source: Source) -> list[str]:
+    """Return what is not modelled of the nodes in a list."""
+    form = node_format(source)
+    return [] if form is None else list(form.notes(source))
 
 
 def read_nodes(source: Source) -> list[FoundNode]:

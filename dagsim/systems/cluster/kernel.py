@@ -507,6 +507,8 @@ class ClusterKernel(Forked):
             active.tasks.append(entry)
             if task.elastic is not None:
                 self.life = self.life or Life(self, self.schedule.cluster)
+                if self.suspensions is not None:
+                    self.suspensions.refuse_rates()
                 demand = self.life.enter_elastic(entry, task.elastic)
             if demand.rejected is not None:
                 rejected = demand.rejected

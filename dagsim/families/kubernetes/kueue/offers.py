@@ -100,6 +100,17 @@ class Site:
             queue = self._named[names] = next((self._names[name] for name in asked if name in self._names), "")
         return queue
 
+    def missing_queue(self, task: TaskState) -> str:
+        """Return the LocalQueue that the workload in a task's manifest names if it does not exist, and
+        otherwise an empty string."""
+        carried = self.workload(task)
+        named = "" if carried is None or carried.spec is None else carried.spec.queue
+        return "" if named in self._locals else named
+
+    def stop_policy(self, cluster_queue: str) -> str:
+        """Return the stop policy of a ClusterQueue."""
+        return self._queues[cluster_queue].stop_policy
+
     def workload(self, task: TaskState) -> Carried | None:
         """Return the workload in a task's manifest, or None if the manifest contains none, or if
         ``queues.kueue`` is not set.
