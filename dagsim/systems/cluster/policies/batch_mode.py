@@ -38,7 +38,7 @@ def size(task: TaskState) -> float:
     return width(task) if task.demand.demand.gpus else task.demand.cpus / MICRO * (task.demand.gang or 1)
 
 
-def allowed(view: ClusterView, demand: DemandClass) -> int:
+def allowed_nodes(view: ClusterView, demand: DemandClass) -> int:
     """Return the nodes that their partition and their constraint allow to tasks with a demand, as a
     bit set; ``ALL`` if these are all nodes.
     """
