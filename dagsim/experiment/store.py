@@ -157,8 +157,7 @@ class Store(ABC):
 
         Raises:
             RunFolderError: Another process is writing to the folder, it belongs to something else,
-                or it
-                cannot be written.
+                or it cannot be written.
         """
         return _kind(plan.grid is not None).of_plan(root, plan, argv)
 
@@ -216,8 +215,7 @@ class Store(ABC):
 
         Raises:
             RunFolderError: The folder is missing, damaged or from another version, or its
-                configuration
-                has been changed.
+                configuration has been changed.
             CodeNotAllowed: The folder names code that this process may not import.
         """
         store = Store.read(path, own=own)
@@ -328,8 +326,7 @@ class Store(ABC):
 
         Raises:
             RunFolderError: Another process writes to the folder, an older version of dagsim created
-                it, a
-                file that determines the run has changed, or the folder cannot be written to.
+                it, a file that determines the run has changed, or the folder cannot be written to.
         """
         if not self.manifest.get("policies"):
             raise RunFolderError(
@@ -350,8 +347,7 @@ class Store(ABC):
 
         Raises:
             RunFolderError: The simulation code, the trace or another file is missing or has changed
-                since
-                the run began.
+                since the run began.
         """
         if changed := changes(self.manifest):
             raise RunFolderError(

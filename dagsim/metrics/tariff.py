@@ -124,8 +124,7 @@ def read_tariff(path: Path | str, repeats: bool = True, least: float | None = No
 
     Raises:
         ConfigError: The file cannot be read, has no rows or the wrong columns, a time has no zone
-            or is
-            not after the previous one, or a value is not a number or is below ``least``.
+            or is not after the previous one, or a value is not a number or is below ``least``.
     """
     path = Path(path)
     try:

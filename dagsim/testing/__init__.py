@@ -135,8 +135,7 @@ def check_policy(policy: ClusterPolicy | Callable[[], ClusterPolicy], workloads:
     The policy must:
 
     - finish every job that the remaining nodes can run, even if tasks that take a day compete with
-      tasks
-      that take seconds;
+      tasks that take seconds;
     - make the same decisions with the same seed, and with different true durations behind equal
       estimates (unless its class sets ``clairvoyant = True``);
     - change nothing except through decisions;

@@ -28,8 +28,7 @@ def check_system(scenario: Scenario, policy: str | None = None, seed: int = 1) -
     different jobs. ``policy`` names one of the system's policies; the default is the first.
 
     - The scenario has a name, policies, a ranking metric and a cluster, passes its own ``check``,
-      and
-      can be sent to another process.
+      and can be sent to another process.
     - The same seed gives the same log, byte for byte, however the kernel is driven, and another
       seed gives a different log.
     - Every job arrives and leaves once, and every run starts and ends once, on nodes of the

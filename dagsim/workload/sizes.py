@@ -120,8 +120,7 @@ class Correlated:
     With x = work / ``longest``, capped at 1, both of the following are rounded:
 
     - GPUs: the weighted mean of 1 + floor(x ** 0.6 * (most_gpus - 1)), with weight ``gpus_follow``,
-      and
-      a random whole number from 1 to ``most_gpus``
+      and a random whole number from 1 to ``most_gpus``
     - priority: the weighted mean of 1 + floor((1 - x) ** 0.8 * (top_priority - 1)), with weight
       ``priority_follows``, and a random whole number from 1 to ``top_priority``
 

@@ -69,8 +69,7 @@ class Paper:
 
         Raises:
             InputError: None of the files is there, or a file that every figure needs is missing;
-                the
-                message says where to get it.
+                the message says where to get it.
         """
         if not folder.is_dir():
             raise InputError(f"{folder}: no such folder; it should hold {', '.join(self.files)} ({self.source})")

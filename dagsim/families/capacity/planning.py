@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from dagsim.experiment.api import config_on_trace
 from dagsim.families.capacity.size_search import SizePlan, Targets, plan_size
-
-if TYPE_CHECKING:
-    pass
 
 
 def plan(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from time import perf_counter
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -12,9 +12,6 @@ from dagsim.cli.app import app, say
 from dagsim.cli.options import (
     Quiet,
 )
-
-if TYPE_CHECKING:
-    pass
 
 
 @app.command()

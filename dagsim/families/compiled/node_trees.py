@@ -75,9 +75,8 @@ def tightest(s: State, node: int, share: int) -> int:
 
 @inner
 def take(s: State, kind: int, node: int, count: int, run: int, gpus: int) -> int:
-    """Occupy a node with ``count`` instances of ``run``, and return the bit mask of the GPUs that they
-    hold.
-    ``gpus`` is the mask to use; with 0, the GPUs are chosen here."""
+    """Occupy a node with ``count`` instances of ``run``, and return the bit mask of the GPUs that
+    they hold. ``gpus`` is the mask to use; with 0, the GPUs are chosen here."""
     held = int64(0)
     if s.classes[kind].share:
         last = -1

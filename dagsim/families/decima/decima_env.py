@@ -46,10 +46,8 @@ class DecimaEnv(EpisodeEnv):
     (indices: -1):
 
     - ``stages`` (most_stages, 6) float32: tasks not launched, estimated seconds per task, executors
-      that
-      the stage could use, running tasks, 1 if its parents are complete, edges on the longest path
-      to the
-      end of the job;
+      that the stage could use, running tasks, 1 if its parents are complete, edges on the longest
+      path to the end of the job;
     - ``job`` (most_stages,) int64: the index of the stage's job among those in the system;
     - ``edges`` (most_edges, 2) int64: rows of parent and child;
     - ``jobs`` (most_stages, 3) float32: executors, seconds since the job arrived, 1 for the source;

@@ -122,8 +122,7 @@ class EpochTraining:
 
     Raises:
         ModelError: ``epochs`` is not positive, the schedule does not begin with epoch 0, or the
-            pause
-            is negative.
+            pause is negative.
     """
 
     epochs: float

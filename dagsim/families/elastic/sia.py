@@ -55,8 +55,7 @@ def choose_configurations(
         locked: Indices of jobs that keep their configuration, because they are restarting.
         power: Exponent p < 0: smaller values favour the jobs that are worst off.
         waiting_cost: Cost of a job without GPUs (lambda_n); a job with its smallest goodput costs
-            at
-            most 1.
+            at most 1.
 
     Raises:
         ModelError: Shapes do not agree, a goodput is not positive, a locked job has no

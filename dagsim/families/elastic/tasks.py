@@ -123,8 +123,7 @@ class ElasticTasks:
 
         Raises:
             ModelError: A task requests more GPUs than its application has batches for, or a
-                placement or
-                batch that its profile does not cover.
+                placement or batch that its profile does not cover.
         """
         tasks = [self._task(task, job, seconds, cluster) for task in job.graph.tasks]
         if all(new is old for new, old in zip(tasks, job.graph.tasks, strict=True)):

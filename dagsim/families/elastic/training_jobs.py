@@ -153,8 +153,7 @@ class Training:
     Args:
         job: The job.
         batch: Samples per iteration; by default the batch with the best goodput, chosen again at
-            each
-            placement and epoch.
+            each placement and epoch.
         whole_seconds: Whether epochs end after whole seconds, as in Pollux's simulator.
         speeds: Factors on the rate, by GPU type.
 

@@ -4,17 +4,14 @@ With n ranks on m nodes, S bytes per rank, and B bytes per second and direction,
 are (nccl-tests, ``doc/PERFORMANCE.md``):
 
 - ``ring`` all-reduce: ``2 (n-1)/n S/B``; B is the slower of NVLink and the network, because one
-  ring
-  passes through both.
+  ring passes through both.
 - ``all_gather`` (or reduce-scatter): half of that.
 - ``tree`` all-reduce, a double binary tree over nodes: ``2 S/B``.
 - ``hierarchical`` all-reduce, with r NICs in use per node: ``2 (g-1)/g S/B_nvlink`` within nodes of
-  g
-  ranks, then ``2 (m-1)/m (S/r)/B_nic`` between them.
+  g ranks, then ``2 (m-1)/m (S/r)/B_nic`` between them.
 - ``all_to_all``: ``(n-1)/n S/B``, within and between nodes at the same time.
 - ``pipeline``: S bytes forward and S backward over each cut between nodes, at the same time: ``2
-  S/B``
-  with three nodes or more.
+  S/B`` with three nodes or more.
 
 Latencies are those in NCCL's tuner for its Simple protocol (``src/graph/tuning.cc``, about 2.8).
 """

@@ -38,8 +38,7 @@ class LinkFlow:
         route: Numbers of the links, none twice.
         size: Bytes, or ``inf`` for a flow that continues until it is stopped.
         cap: Upper limit of the rate, in bytes per second.
-        weights: Number of equal streams on each link of the route, for streams that all have
-            the
+        weights: Number of equal streams on each link of the route, for streams that all have the
             same rate; ``rate`` is the rate of one stream. None means one stream on each link.
         """
         self.route = tuple(route)

@@ -76,8 +76,8 @@ class DeployedGavel(Gavel):
     """Gavel on a real cluster instead of in its simulator.
 
     - The tasks for the next round are chosen in the middle of the current round. Later arrivals
-      wait
-      for another round, and the GPUs of a chosen task that ends in between stay idle for a round.
+      wait for another round, and the GPUs of a chosen task that ends in between stay idle for a
+      round.
     - A chosen task starts when its GPUs are idle, possibly before the round begins.
     - A task that is chosen again for the same GPUs continues. The others stop ``round_s`` after the
       beginning of the round. The next round begins when they have written their checkpoints, which
@@ -86,8 +86,7 @@ class DeployedGavel(Gavel):
     - Shares are computed after each change. Only the counts of time are reset every ``gap_s``.
     - The rate of a task is an average over its leases, including the seconds that its starts take.
     - A task that pauses to change its batch size (rate 0) starts again in the middle of the round
-      or at
-      its end.
+      or at its end.
 
     Each instance of a task needs one whole GPU. The policy is preemptive, and as costly as
     ``Gavel``.

@@ -35,8 +35,6 @@ from dagsim.systems.seam import Codec, CodecSettings, System, View
 from dagsim.text import count_of
 
 _FORMAT = "dagsim-agent-3"
-_BEFORE = ".".join(("dagsim", "agents", ""))
-"""Prefix of the names of modules in older files."""
 _NETS_OF_ALGORITHMS = ("dagsim.families.learning.off_policy.rainbow:RainbowNetConfig",)
 """Networks that come with dagsim but cannot be chosen by name, because an algorithm builds them
 itself."""
@@ -305,9 +303,7 @@ def _codecs_of(path: Path, name: str, system: System | type[System] | None) -> R
 def _settings_from(registry: Registry[Any], settings: Mapping[str, Any], own: str | None) -> Any:
     """Rebuild the settings object described by ``_plain_settings``. ``own`` is the name of its
     class if the class is not part of dagsim."""
-    kind = settings["kind"].replace(
-        "dagsim.families.learning.", "dagsim.families.learning."
-    )  # modules that contained these classes in older versions
+    kind = settings["kind"]
     part = registry.kind
     if registry.is_own(kind) and own is None and kind not in _NETS_OF_ALGORITHMS:
         raise CodeNotAllowed(

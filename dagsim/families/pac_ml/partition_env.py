@@ -50,8 +50,7 @@ class PartitionEnv(EpisodeEnv):
     - ``degrees`` (max_degree + 1, F): one row per degree;
     - ``gpus``: one row per GPU type;
     - ``action_mask`` (max_degree + 1,): 1 if the degree may be chosen now, that is, if the job fits
-      on
-      the free servers and, with ``outlooks``, would be in time.
+      on the free servers and, with ``outlooks``, would be in time.
 
     A masked action raises ``IllegalDecision``. With ``invalid_is_zero`` it blocks the job instead
     (as in ddls) and is counted in ``info["illegal_actions"]``. An episode is ``terminated`` when a

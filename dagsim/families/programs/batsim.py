@@ -81,8 +81,8 @@ class Batsim:
 
         Raises:
             PolicyFailed: The program did not answer in time, ended, or sent an invalid or
-                unsupported
-                message, or Batsim's protocol cannot express the cluster, a task or an event.
+                unsupported message, or Batsim's protocol cannot express the cluster, a task or an
+                event.
         """
         if self._session is None:
             peer = _Peer(self.name, self.endpoint, self.timeout_s, self._argv)

@@ -118,10 +118,8 @@ class RampKernel:
 
         Raises:
             IllegalDecision: The decision is for another job, has a degree that may not be chosen or
-                an
-                unknown placer, or is the second decision for the job. Nothing has changed then,
-                except
-                through earlier decisions in the same answer.
+                an unknown placer, or is the second decision for the job. Nothing has changed then,
+                except through earlier decisions in the same answer.
         """
         view = RampView(self)
         until_s = min(until_s, self.horizon_s)

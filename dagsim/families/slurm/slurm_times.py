@@ -304,15 +304,12 @@ class NodeChoice:
     """The rule for choosing nodes.
 
     ``first`` takes the first nodes on which the job fits, in the order of the configuration.
-    ``best`` is
-    the rule in ``select/cons_tres`` without topology (``_eval_nodes_consec`` in eval_nodes.c, Slurm
-    22.05): the nodes with the smallest weight are divided into blocks of consecutive nodes. The job
-    takes the tightest block that suffices (the one with the fewest free CPUs). If no block
-    suffices, it
-    takes the largest blocks in turn, and the rest from nodes with the next weight. If one node in
-    the
-    block can hold the job, the job takes the one with the fewest free CPUs; otherwise it takes the
-    block's nodes in order.
+    ``best`` is the rule in ``select/cons_tres`` without topology (``_eval_nodes_consec`` in
+    eval_nodes.c, Slurm 22.05): the nodes with the smallest weight are divided into blocks of
+    consecutive nodes. The job takes the tightest block that suffices (the one with the fewest free
+    CPUs). If no block suffices, it takes the largest blocks in turn, and the rest from nodes with
+    the next weight. If one node in the block can hold the job, the job takes the one with the
+    fewest free CPUs; otherwise it takes the block's nodes in order.
     """
 
     def __init__(self, cluster: Cluster, *, best: bool) -> None:

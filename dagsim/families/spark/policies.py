@@ -6,12 +6,10 @@
 - ``sjf-cp``, ``srpt-cp``: the shortest job first, and within a job its critical path first.
 - ``tetris``: packing (Grandl et al. 2014), with executors as the only resource.
 - ``graphene``: troublesome stages first (Grandl et al. 2016), with weighted fair shares as in Mao
-  et al. 2019. Each job
-  is split at several thresholds into troublesome (long) stages and the rest. For each split, a
-  schedule of the job
-  alone is computed in which the ancestors of troublesome stages come first. The schedule that ends
-  first determines
-  the order. Graphene's fragmentation score does not apply, since executors are the only resource.
+  et al. 2019. Each job is split at several thresholds into troublesome (long) stages and the rest.
+  For each split, a schedule of the job alone is computed in which the ancestors of troublesome
+  stages come first. The schedule that ends first determines the order. Graphene's fragmentation
+  score does not apply, since executors are the only resource.
 """
 
 from __future__ import annotations

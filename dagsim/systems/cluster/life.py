@@ -35,8 +35,7 @@ class Life(Forked):
 
     The phases of a run follow each other without waiting for the kernel:
 
-        begin ─> [fetch: a process] ─> [set up: the run as an event] ─> compute ─> the kernel ends
-        it
+        begin ─> [fetch: a process] ─> [set up: the run as an event] ─> compute ─> the kernel ends it
 
     While a run computes at rate 1, the run itself is the event of its end. Otherwise it has a
     ``WorkProgress``, whose event ends the current period of constant rate: an epoch, the work

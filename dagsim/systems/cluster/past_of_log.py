@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import inf, isnan, nan, nextafter
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,12 +13,9 @@ from dagsim.errors import ModelError
 from dagsim.model import Attempt, Cluster, InFlight, Job, Placement, Share
 from dagsim.systems.cluster.models.runtime import Runtime
 from dagsim.systems.cluster.nodes import ClusterState, DemandClass
+from dagsim.systems.cluster.past import demand_words, may_mix_types
 from dagsim.workload.arrays import JobArrays, Labels
 from dagsim.workload.load import seconds_of
-
-if TYPE_CHECKING:
-    pass
-from dagsim.systems.cluster.past import demand_words, may_mix_types
 
 
 def jobs_at(

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from math import inf
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -22,10 +22,6 @@ from dagsim.systems.cluster.nodes import MICRO, NodeState
 from dagsim.systems.cluster.state import JobState, TaskState
 from dagsim.systems.cluster.view import ClusterView
 from dagsim.systems.policy_spec import PolicySpec
-
-if TYPE_CHECKING:
-    pass
-
 
 Causes: TypeAlias = tuple[Cause, ...]
 """All causes that kept a job waiting at one time."""

@@ -66,8 +66,7 @@ class Candidates:
     better:
 
     - ``finish_on_best`` is the logarithm of (expected wait for the task's fastest type + its
-      seconds
-      there) / seconds here, the ratio that EFT-wait compares with ``theta``;
+      seconds there) / seconds here, the ratio that EFT-wait compares with ``theta``;
     - ``finish_elsewhere`` is the same for the best of all other types.
 
     Only estimates are read, never true durations.

@@ -19,8 +19,8 @@ sets of measurements:
 - Sia (Jayaram Subramanya et al., SOSP 2023; siasosp23/artifacts), ``placements-*.csv``: T4 (EC2
   g4dn.12xlarge), V100 with 32 GB (Azure ND40rs_v2), A100 with 40 GB (DGX-A100), RTX 2080 Ti. For
   each model, the table contains the largest batch that T4, V100 and A100 all ran, and the best
-  batch of each type. NCF's V100
-  rows are left out, because they were limited by input and 9 times slower than a T4.
+  batch of each type. NCF's V100 rows are left out, because they were limited by input and 9 times
+  slower than a T4.
 - Gavel (Narayanan et al., OSDI 2020), ``simulation_throughputs.json``: V100, P100, K80; steps per
   second times batch.
 
