@@ -86,6 +86,23 @@ def test_a_policy_that_never_starts_anything_is_caught() -> None:
         check_policy(Lazy)
 
 
+class Misspelt:
+    """States what it forgets under a name that nothing reads."""
+
+    forget = "its plans"
+
+    def __init__(self) -> None:
+        self.policy = POLICIES.create("sjf")
+
+    def decide(self, view: ClusterView) -> Iterable[Decision]:
+        return self.policy.decide(view)
+
+
+def test_a_statement_that_nothing_reads_is_caught() -> None:
+    with pytest.raises(AssertionError, match=r"forget \(meant: forgets\?\)"):
+        check_policy(Misspelt, workloads=1)
+
+
 class ChildrenFirst:
     """Starts a task as soon as its job is there, the last one of its graph first."""
 

@@ -24,6 +24,7 @@ from dagsim.own_code import allowed
 from dagsim.systems import DEFAULT_SYSTEM, all_systems, system_named
 from dagsim.systems.policy_spec import PROGRAMS, PolicyKind, PolicySpec, agent_names
 from dagsim.systems.seam import Conversation, EngineUse, Policy, Scenario, System, View, decisions_of
+from dagsim.systems.statements import stated
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +111,10 @@ def facts_of(decider: object, notes: Iterable[str] = ()) -> dict[str, Any]:
     """Return the facts about a policy after its run (``Outcome.decider``). ``notes`` are placed before
     the policy's own notes.
     """
-    facts: dict[str, Any] = {"clairvoyant": True} if getattr(decider, "clairvoyant", False) else {}
-    if notes := [*notes, *getattr(decider, "notes", ())]:
+    facts: dict[str, Any] = {"clairvoyant": True} if stated(decider, "clairvoyant") else {}
+    if notes := [*notes, *stated(decider, "notes")]:
         facts["notes"] = notes
-    outside = getattr(decider, "outside_training", None)
+    outside = stated(decider, "outside_training")
     return facts if outside is None else facts | {"outside_training": float(outside)}
 
 
@@ -177,7 +178,7 @@ class Timed:
 
     def __init__(self, policy: Policy[Any, Any], name: str = "") -> None:
         self.policy = policy
-        self.clairvoyant = getattr(policy, "clairvoyant", False)
+        self.clairvoyant = stated(policy, "clairvoyant")
         self.name = name or type(policy).__name__
         """Name of the policy in messages."""
         self.decisions = 0

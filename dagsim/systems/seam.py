@@ -29,6 +29,7 @@ from dagsim.errors import IllegalDecision, Stalled
 from dagsim.metrics.standings import Sample
 from dagsim.model.log import Schedule
 from dagsim.registry import Registry
+from dagsim.systems.statements import stated
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -455,7 +456,7 @@ class Conversation(Generic[ViewT, DecisionT]):
         Raises:
             IllegalDecision, Stalled: Raised by the kernel. The message also names the policy.
         """
-        if getattr(policy, "clairvoyant", False) and isinstance(self.kernel, HidesTruth):
+        if stated(policy, "clairvoyant") and isinstance(self.kernel, HidesTruth):
             self.kernel.show_truth()
         if isinstance(self.kernel, HasPast):
             self.kernel.remind(policy)

@@ -19,6 +19,7 @@ from dagsim.model.streams import stream
 from dagsim.systems.cluster import ClusterKernel, ClusterPolicy, Network, NodeFailures
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
+from dagsim.systems.statements import misspelt
 from dagsim.testing.cases import (
     BLIND_UNTIL_S,
     Case,
@@ -139,7 +140,8 @@ def check_policy(policy: ClusterPolicy | Callable[[], ClusterPolicy], workloads:
     - make the same decisions with the same seed, and with different true durations behind equal
       estimates (unless its class sets ``clairvoyant = True``);
     - change nothing except through decisions;
-    - continue from a deep copy in a fork.
+    - continue from a deep copy in a fork;
+    - have no attribute whose name is almost that of an optional one (``systems.statements``).
 
     The log must obey every rule of ``violations``. ``policy`` is a factory (such as a class), or a
     policy that can be deep-copied before its first decision. A case named in a message can be run
@@ -160,6 +162,8 @@ def check_policy(policy: ClusterPolicy | Callable[[], ClusterPolicy], workloads:
         assert not faults, f"{faults[0]} {where}"
         _check_repetition(case, make, where)
     check_blind(make)
+    typos = [f"{name} (meant: {meant}?)" for name, meant in misspelt(make()).items()]
+    assert not typos, f"attributes that nothing reads: {', '.join(typos)}"
 
 
 def _cases(workloads: int) -> Iterator[tuple[Case, str]]:

@@ -32,6 +32,7 @@ from dagsim.systems.cluster import (
 from dagsim.systems.cluster.models.failures import FailureModel, Outages
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import decisions_of
+from dagsim.systems.statements import stated
 from dagsim.testing.violations import as_recorded, stuck, violations
 
 
@@ -94,8 +95,8 @@ class Admitting:
 
     def __init__(self, policy: ClusterPolicy, seed: int) -> None:
         self.policy = policy
-        self.name = getattr(policy, "name", None) or type(policy).__name__
-        self.clairvoyant = getattr(policy, "clairvoyant", False)
+        self.name = stated(policy, "name") or type(policy).__name__
+        self.clairvoyant = stated(policy, "clairvoyant")
         self._rng = stream(seed, "admitting")
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
@@ -252,7 +253,7 @@ def check_blind(make: Callable[[], ClusterPolicy]) -> None:
         AssertionError: The two logs differ.
         IllegalDecision: The policy reads ``task.truth`` or ``run.ends_s``.
     """
-    if getattr(make(), "clairvoyant", False):
+    if stated(make(), "clairvoyant"):
         return
     for seed in range(3):
         logs = [_until_first_end(kernel, make()).log for kernel in blind_kernels(seed)]
@@ -309,8 +310,8 @@ class WatchedPolicy:
 
     def __init__(self, policy: ClusterPolicy) -> None:
         self.policy = policy
-        self.name = getattr(policy, "name", None) or type(policy).__name__
-        self.clairvoyant = getattr(policy, "clairvoyant", False)
+        self.name = stated(policy, "name") or type(policy).__name__
+        self.clairvoyant = stated(policy, "clairvoyant")
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         """Yield the policy's decisions.

@@ -28,6 +28,7 @@ from dagsim.systems.cluster.state import TaskState
 from dagsim.systems.cluster.view import ClusterView
 from dagsim.systems.cluster.waits import NextStep
 from dagsim.systems.seam import Conversation
+from dagsim.systems.statements import stated
 from dagsim.workload.arrays import JobArrays, Labels, objects
 
 _OVERDUE_S = 60.0
@@ -232,7 +233,7 @@ class Player:
         queues = _on_clock(self._estimated.queues, scene.zero_s, scene.state.t)
         scenario = replace(self._estimated, workload=list(jobs.jobs()), begins_s=scene.begins_s, queues=queues)
         policy: Any = make_policy(scenario, self._policy, 0)
-        if beginning := getattr(policy, "beginning", None):
+        if beginning := stated(policy, "beginning"):
             policy = beginning(scene.usage(self._usage), coarse_after_s)
         return scenario.kernel(0), policy
 
@@ -256,7 +257,7 @@ class Player:
         start and may block others.
         """
         policy = make_policy(self._estimated, self._policy, 0)
-        return getattr(policy, "decides_at_once", False) and getattr(policy, "outlook", None) is not None
+        return stated(policy, "decides_at_once") and stated(policy, "outlook") is not None
 
     def said(self, state: QueueState) -> dict[str, NextStep]:
         """Return what the policy does about each waiting job at present, by id; empty for policies

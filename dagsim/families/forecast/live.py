@@ -28,6 +28,7 @@ from dagsim.model import Cluster, QueueTree
 from dagsim.systems.cluster.past import forgotten
 from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
 from dagsim.systems.cluster.waits import NextStep
+from dagsim.systems.statements import stated
 from dagsim.text import count_of, on_one_line
 from dagsim.traces import TraceOptions, format_of
 from dagsim.traces.documents import elements
@@ -280,7 +281,7 @@ def _unknown(scenario: ClusterScenario, policy: str, has_history: bool) -> str:
     """
     decider = make_policy(scenario, policy, 0)
     unknown = forgotten(decider)
-    if not has_history and (remembers := getattr(decider, "remembers", "")):
+    if not has_history and (remembers := stated(decider, "remembers")):
         unknown.append(f"{remembers} (--history provides it)")
     return f", without information on {' and '.join(unknown)} before the snapshot" if unknown else ""
 

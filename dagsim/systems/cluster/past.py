@@ -15,6 +15,7 @@ from dagsim.model import Demand, InFlight, Job
 from dagsim.systems.cluster.forks import Forked
 from dagsim.systems.cluster.nodes import ALL, Allotted, ClusterState, DemandClass, NodeState
 from dagsim.systems.cluster.state import JobState, Run, TaskState
+from dagsim.systems.statements import stated
 
 if TYPE_CHECKING:
     from dagsim.systems.cluster.kernel import ClusterKernel
@@ -112,7 +113,7 @@ class PastEvents:
         there, events = self._kernel.frontier.jobs, self._events
         if any(index is listener for listener in self.reminded):
             events = [event for event in events if event[0] >= self.at_s]
-        elif remembers := getattr(index, "remembers", ""):
+        elif remembers := stated(index, "remembers"):
             if self._left is None:
                 self._kernel.frontier.unknown[remembers] = None
             else:
@@ -221,7 +222,7 @@ def forgotten(policy: object) -> list[str]:
     """Return descriptions of the data that a policy and its parts (a placement, an order) store
     between decisions but that neither the log nor the cluster state contains (``forgets``).
     """
-    texts = [getattr(part, "forgets", "") for part in parts_of(policy)]
+    texts = [stated(part, "forgets") for part in parts_of(policy)]
     return list(dict.fromkeys([text for text in texts if isinstance(text, str) and text]))
 
 

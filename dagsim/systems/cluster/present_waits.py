@@ -30,6 +30,7 @@ from dagsim.systems.cluster.waits import (
     lacking_causes,
     rules_of_policy,
 )
+from dagsim.systems.statements import stated
 
 
 def _rules_of_site(view: ClusterView) -> WaitRules:
@@ -59,7 +60,7 @@ class Present:
                 self._users.setdefault(machine.index, []).append(run.task)
         self.standings: list[Standing]
         """The waiting tasks that are eligible, the first to be served first."""
-        if (outlook := getattr(policy, "outlook", None)) is not None:
+        if (outlook := stated(policy, "outlook")) is not None:
             self.rules, self.standings = outlook(view)
         else:
             self.rules = rules_of_policy(spec, view)

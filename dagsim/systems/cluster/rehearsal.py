@@ -15,6 +15,7 @@ from dagsim.model.log import Schedule
 from dagsim.systems.cluster.past import forgotten, parts_of
 from dagsim.systems.cluster.state import Past, Run
 from dagsim.systems.seam import Conversation
+from dagsim.systems.statements import stated
 
 if TYPE_CHECKING:
     from dagsim.systems.cluster.kernel import ClusterKernel
@@ -31,7 +32,7 @@ def rehearse(kernel: ClusterKernel, past: Past, policy: Any) -> ClusterKernel | 
     """
     if not past.is_whole or not forgotten(policy):
         return None
-    if not all(getattr(part, "rehearses", True) for part in parts_of(policy)):
+    if not all(stated(part, "rehearses") for part in parts_of(policy)):
         return None
     count, site = len(past.jobs), kernel.machines.site
     jobs = [replace(job, in_flight=()) for job in past.jobs]

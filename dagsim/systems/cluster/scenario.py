@@ -37,6 +37,7 @@ from dagsim.systems.seam import (
     Scenario,
     System,
 )
+from dagsim.systems.statements import stated
 from dagsim.workload.accept import Accept, accepting, asking
 from dagsim.workload.arrays import JobArrays
 from dagsim.workload.sessions import Sessions
@@ -325,7 +326,7 @@ class ClusterScenario(Models, ClusterWorld):
         """Return the policy. With admission control, a policy that does not admit jobs itself
         (``admits``) is wrapped so that all jobs are admitted.
         """
-        return AdmitAll(policy) if self.admission and not getattr(policy, "admits", False) else policy
+        return AdmitAll(policy) if self.admission and not stated(policy, "admits") else policy
 
     def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
         """Return facts about the jobs that have arrived, such as their number and load. For a

@@ -22,6 +22,7 @@ from dagsim.systems.cluster.nodes import MICRO, NodeState
 from dagsim.systems.cluster.state import JobState, TaskState
 from dagsim.systems.cluster.view import ClusterView
 from dagsim.systems.policy_spec import PolicySpec
+from dagsim.systems.statements import stated
 
 Causes: TypeAlias = tuple[Cause, ...]
 """All causes that kept a job waiting at one time."""
@@ -598,7 +599,7 @@ def rules_of_policy(policy: str, view: ClusterView) -> WaitRules:
     from dagsim.systems.cluster.policies import POLICIES
 
     spec = PolicySpec.parse(policy)
-    give = getattr(POLICIES.create(spec.call), "wait_rules", None) if spec.name in POLICIES.names() else None
+    give = stated(POLICIES.create(spec.call), "wait_rules") if spec.name in POLICIES.names() else None
     return NoRules() if give is None else give(view)
 
 

@@ -20,6 +20,7 @@ from dagsim.systems.cluster.policies.job_orders import JobQueue
 from dagsim.systems.cluster.policies.orders import by_arrival
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing
 from dagsim.systems.cluster.policies.preemption import make_room
+from dagsim.systems.statements import stated
 
 
 class Rank(Protocol):
@@ -81,7 +82,7 @@ class Rounds:
         self.quantum_s = quantum_s
         self.placement = placing(placement)
         self._place = self.placement.place
-        self._service = Service(getattr(rank, "remembers", ""))
+        self._service = Service(stated(rank, "remembers"))
         self._round = 0
         """The next round, counted from time 0."""
         self._full: tuple[float, int, int] | None = None
