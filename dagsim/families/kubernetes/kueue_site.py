@@ -40,6 +40,7 @@ from dagsim.traces.sites import site_gpu
 from dagsim.traces.source import Source
 
 _GROUP = "kueue.x-k8s.io"
+VERSIONS = ("v1beta2", "v1beta1", "v1alpha1")
 _OTHER_QUEUES = {"scheduling.volcano.sh": "Volcano", "scheduling.run.ai": "KAI"}
 """Groups of queues that are not modelled."""
 _MOST_CHARACTERS = 20_000_000
@@ -352,6 +353,8 @@ def read_kueue_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> Kueu
                 group = text_in(element, "apiVersion").partition("/")[0]
                 if group not in (_GROUP, f"config.{_GROUP}") or not (name or kind == "Configuration"):
                     continue
+                if (version := text_in(element, "apiVersion").partition("/")[2]) not in VERSIONS:
+                    site.drop(f"apiVersion {version!r:.40}: unknown, and read as {VERSIONS[0]}")
                 kinds[kind] += 1
                 others = site.objects.setdefault(kind, {})
                 _refuse_another(source, others.get(full_name(element)), element)
