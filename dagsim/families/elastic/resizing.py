@@ -46,7 +46,7 @@ class _ElasticTask:
 
     @property
     def domains(self) -> tuple[int, ...]:
-        """Sets of nodes, one of which must contain all GPUs of the task; empty if they may be
+        """Sets of nodes, one of which must contain all GPUs of the task. There are none if they may be
         anywhere.
         """
         terms = self.piece.demand.terms
@@ -633,7 +633,7 @@ def _packed(
     kept: set[int],
     nodes: _Nodes,
 ) -> dict[int, Placement] | None:
-    """Place the tasks that are not kept, largest first, on the fullest nodes on which they fit;
+    """Place the tasks that are not kept, largest first, on the fullest nodes on which they fit, or
     None if one does not fit."""
     size, free = nodes.size, dict(nodes.free)
     for task in tasks:

@@ -263,7 +263,8 @@ class KueueSite(ImportedSite):
                 yield f"{namespace}/{queue}" if namespace else queue, manifest
 
     def _affected(self, local_queues: Collection[str]) -> str:
-        """Describe how many workloads are in some LocalQueues; empty if no file has workloads."""
+        """Describe how many workloads are in some LocalQueues. The result is empty if no file has
+        workloads."""
         queues = [queue for queue, _ in self._unfinished()]
         number = sum(queue in local_queues for queue in queues)
         return f" ({number:,} of {len(queues):,} workloads)" if queues else ""
@@ -301,7 +302,7 @@ class KueueSite(ImportedSite):
 
     def _types_of(self, flavor: ResourceFlavor, named: Mapping[str, str]) -> tuple[str, ...]:
         """Return the GPU types of a flavor's nodes, according to the flavor's labels, to the nodes
-        with these labels, or to the flavor's name; empty if nothing suggests GPUs.
+        with these labels, or to the flavor's name. The result is empty if nothing suggests GPUs.
         """
         labels = flavor.node_labels
         site_names = [labels[label] for label in _LABELS if label in labels][:1]

@@ -81,7 +81,7 @@ class BatchMode:
     Tasks with the same demand and the same speed ratios form a group, and only the shortest and the
     longest task in a group can be next. The queue of a GPU type consists of the times at which its
     GPUs are expected to become free. After 24 mapped tasks, the rest of the queue is left for the
-    next decision. Uses estimates; not preemptive. Costs O(24 x groups x types) per decision.
+    next decision. Uses estimates, and never preempts. Costs O(24 x groups x types) per decision.
     """
 
     def __init__(self, rule: Rule, placement: str | PlacementRule = "best-fit") -> None:
