@@ -21,7 +21,7 @@ from dagsim.systems.cluster.policies.formulas import BLOCK, ROUNDING
 
 
 @by_pointer
-class Waits(NamedTuple):
+class WaitingRows(NamedTuple):
     """The ready tasks, in addition to the engine's state. Rows are in the ranges of ``State.queues``."""
 
     rates: np.ndarray  # (n,) float64: weight of one second of waiting, by task
@@ -36,12 +36,12 @@ class Waits(NamedTuple):
     looked_s: np.ndarray  # (blocks,) float64: time of the last search, NaN if the block has changed since
 
 
-def new_waits(s: State, columns: np.ndarray) -> Waits:
+def new_waits(s: State, columns: np.ndarray) -> WaitingRows:
     """Return the state before any task is ready. ``columns`` contains the rate of each task and, in
     policies that do not count from the time at which a task became ready, the start of its wait."""
     tasks, blocks = len(columns), -(-s.queues.most // BLOCK)
     total = int(blocks.sum())
-    return Waits(
+    return WaitingRows(
         rates=np.ascontiguousarray(columns[:, 0]),
         since_s=np.ascontiguousarray(columns[:, 1]) if columns.shape[1] > 1 else np.empty(0),
         task=np.empty(tasks, np.int64),
@@ -56,7 +56,7 @@ def new_waits(s: State, columns: np.ndarray) -> Waits:
 
 
 @outer
-def advance_waits(s: State, log: np.recarray, w: Waits) -> bool:
+def advance_waits(s: State, log: np.recarray, w: WaitingRows) -> bool:
     """Run until everything is done (return False), or until the log or the state needs more space
     (return True).
     """
@@ -72,7 +72,7 @@ def advance_waits(s: State, log: np.recarray, w: Waits) -> bool:
 
 
 @inner
-def _decide(s: State, log: np.recarray, w: Waits) -> bool:
+def _decide(s: State, log: np.recarray, w: WaitingRows) -> bool:
     """Start one task; return False if none can start."""
     s.count.ended = 0
     s.count.starts = 0
@@ -89,7 +89,7 @@ def _decide(s: State, log: np.recarray, w: Waits) -> bool:
 
 
 @inner
-def _take_in(s: State, w: Waits) -> None:
+def _take_in(s: State, w: WaitingRows) -> None:
     """Append tasks that have become ready to the rows of their classes."""
     for index in range(s.count.fresh):
         task = s.fresh[index]
@@ -104,7 +104,7 @@ def _take_in(s: State, w: Waits) -> None:
 
 
 @inner
-def _first(s: State, w: Waits) -> int:
+def _first(s: State, w: WaitingRows) -> int:
     """Find the first row among the classes that fit, or -1."""
     best = int64(-1)
     for queue in range(len(s.queues)):
@@ -120,7 +120,7 @@ def _first(s: State, w: Waits) -> int:
 
 
 @inner
-def _before(s: State, w: Waits, one: int, other: int) -> bool:
+def _before(s: State, w: WaitingRows, one: int, other: int) -> bool:
     """Return True if one row comes before another."""
     mine = (s.clock.now_s - w.from_s[one]) * w.rate[one]
     theirs = (s.clock.now_s - w.from_s[other]) * w.rate[other]
@@ -128,7 +128,7 @@ def _before(s: State, w: Waits, one: int, other: int) -> bool:
 
 
 @inner
-def _look_again(s: State, w: Waits, queue: int, number: int) -> None:
+def _look_again(s: State, w: WaitingRows, queue: int, number: int) -> None:
     """Find the row in a block that is first now, and the time until which it is certain to stay
     first.
     """
@@ -146,7 +146,7 @@ def _look_again(s: State, w: Waits, queue: int, number: int) -> None:
 
 
 @inner
-def _leads_until(s: State, w: Waits, leader: int, begin: int, end: int, farthest_s: float) -> float:
+def _leads_until(s: State, w: WaitingRows, leader: int, begin: int, end: int, farthest_s: float) -> float:
     """Return the time until which a row is certain to stay first in its block, with an allowance for
     rounding errors. The twin of ``orders._leads_until``."""
     from_s, rate = w.from_s[leader], w.rate[leader]
@@ -167,14 +167,14 @@ def _leads_until(s: State, w: Waits, leader: int, begin: int, end: int, farthest
 
 
 @inner
-def _change(w: Waits, block: int) -> None:
+def _change(w: WaitingRows, block: int) -> None:
     """Mark a block as having to be searched again."""
     w.until_s[block] = -np.inf
     w.looked_s[block] = np.nan
 
 
 @inner
-def _drop(s: State, w: Waits, queue: int, row: int) -> None:
+def _drop(s: State, w: WaitingRows, queue: int, row: int) -> None:
     """Mark the row of a started task, and remove all such rows if they make up half of the rows."""
     at, held = s.queues[queue].at, s.queues[queue].held
     w.rate[row] = w.from_s[row] = -1.0
