@@ -52,17 +52,18 @@ class FamilyService(Generic[_P, _R]):
         """Return the function that the family offers.
 
         Raises:
-            UnknownName: The family is missing; the message names it.
+            UnknownName: The family is missing. The message names it.
         """
         function: Callable[_P, _R] = required(self._name, "services")
         return function
 
     def offered(self) -> Callable[_P, _R] | None:
-        """Return the function that the family offers; None if the family is missing."""
+        """Return the function that the family offers, or None if the family is missing."""
         return offered(self._name, "services")
 
     def missing(self) -> str:
-        """Return a text that names the missing family; empty if the family is present."""
+        """Return a text that names the missing family. The result is empty if the family is
+        present."""
         return missing_family("services", self._name)
 
 
@@ -125,7 +126,8 @@ def explain_waiting(
 
 @FamilyService
 def past_usage(log: Any, cluster: Cluster, queues: QueueTree) -> Any:
-    """Return the usage in a log, for a policy whose priorities depend on past usage."""
+    """Return the usage in a log, for a policy whose priorities depend on past usage: its method
+    ``beginning`` returns the policy for a simulation that begins after that usage."""
 
 
 @FamilyService
@@ -134,8 +136,9 @@ def load_searches() -> None:
 
 
 @FamilyService
-def changed_queues(queues: QueueTree | None, file: Path) -> QueueTree:
-    """Return the queues with the changes of a file (``dagsim whatif --alternative``)."""
+def changed_queues(queues: QueueTree | None, file: Path) -> tuple[QueueTree, tuple[str, ...]]:
+    """Return the queues with the changes of a file (``dagsim whatif --alternative``), and what a
+    reader should know about the file."""
 
 
 @FamilyService
@@ -185,7 +188,7 @@ def ray_rollouts(ray: Any, config: Config, factory: Any, lockstep: int) -> Any:
 
 @FamilyService
 def training_events(folder: Path) -> Any:
-    """Return a TensorBoard writer; None if it is not installed."""
+    """Return a TensorBoard writer, or None if it is not installed."""
 
 
 @FamilyService

@@ -39,7 +39,7 @@ PLACEMENTS = ("best-fit", "best-fit", "first-fit", "worst-fit", "consolidate")
 
 def case_of(rng: random.Random) -> tuple[Cluster, list[Job]]:
     """A cluster, and jobs that the compiled engine can play on it."""
-    cluster, jobs = engine_cases.cluster_of(rng), engine_cases.jobs_of(rng)
+    cluster, jobs = engine_cases.random_cluster(rng), engine_cases.jobs_of(rng)
     too_wide = any(node.gpus > memory.NAMED_GPUS for node in cluster.nodes)
     return cluster, [engine_cases.without_shares(job) for job in jobs] if too_wide else jobs
 
@@ -59,7 +59,7 @@ def both(number: int, kind: str) -> tuple[Schedule, Schedule]:
     """Return the schedules of one case from the SimPy kernel and from the compiled engine."""
     rng = random.Random(f"{kind} {number}")
     (cluster, jobs), policy, begins_s = case_of(rng), policy_of(rng, kind), 0.0
-    if kind == "middle":
+    if kind.startswith("middle"):
         jobs, begins_s = engine_cases.in_the_middle(rng, cluster, jobs)
     estimates = Estimates(rng.choice(("exact", "exact", "noisy", "predicted", "hidden")))
     stops = Preemption(

@@ -72,7 +72,9 @@ def spend(name: str, seeds: Sequence[int], options: command.Options, windows_of:
         options: ``fresh`` and ``again``, as in ``Ledger.spend``.
         windows_of: The part of a trace whose windows the seeds number. They are their own pool.
     """
-    text = f"python scripts/tables.py {name}"
+    text = " ".join(
+        [f"python scripts/tables.py {name}", *[f"--only {one}" for one in getattr(options, "only", None) or ()]]
+    )
     if seeds[0] not in REPORT:
         commit = code_commit(ROOT) or "unknown"
         return Spending(name, seeds, text, commit, datetime.now(UTC).strftime("%Y-%m-%d"), 1)  # type: ignore[arg-type]

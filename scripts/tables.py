@@ -2,6 +2,7 @@
 
     python scripts/tables.py baselines/grid decima/synthetic [--fresh | --again] [--on local:2]
     python scripts/tables.py baselines/grid --draw
+    python scripts/tables.py baselines/grid --again --only kueue --only kube-default
 
 The grid of a table stands in a file of its name below ``scripts/tables/``, which ``dagsim sweep`` runs as well; those
 of the agents, ``workloads/judged`` and ``ramp/SETTING-BETA`` are put together by ``table_*.py``. Most tables have
@@ -11,7 +12,8 @@ the files from the cells that are there. Tables of real traces need ``DAGSIM_DAT
 
 ``baselines/grid`` writes ``grid.csv`` (per cell and policy the mean completion time, its ratio to SJF with interval and
 verdict, and n), ``grid.md`` (how it was made) and ``grid.png`` (the ratios). Policies that take seconds a run have a
-second file, ``grid-slow.yaml``, and run on the first seeds only. ``decima/NAME`` writes mean completion times by seed,
+second file, ``grid-slow.yaml``, and run on the first seeds only. ``--only`` makes the rows of some policies again, when
+their rules have changed, and leaves all others as they are. ``decima/NAME`` writes mean completion times by seed,
 the reference first: ``held-out-NAME.json``, or ``NAME.json`` where the sequences were looked at before.
 """
 
@@ -19,7 +21,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from math import isclose, log
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -31,9 +35,12 @@ import table_ramp
 import table_workloads
 from sweeps import FILES, RESULTS, ROOT, finished, origin, spend, sweep_of
 
+from dagsim.errors import InputError
 from dagsim.experiment.kept_files import CellRun
 from dagsim.experiment.ledger import Ledger, Spending
 from dagsim.files import write_text
+from dagsim.metrics.intervals import t_quantile, two_sided_p
+from dagsim.metrics.paired import holm, words
 from dagsim.metrics.standings import METHOD, standings
 from dagsim.seeds import REPORT
 
@@ -49,14 +56,20 @@ def sweep_files() -> list[str]:
     return [name for name in names if not name.endswith("-slow")]
 
 
+def by_cell(lines: Sequence[CellRun]) -> dict[tuple[str, ...], list[CellRun]]:
+    """Return the runs of each cell of the grid."""
+    cells: dict[tuple[str, ...], list[CellRun]] = {}
+    for line in lines:
+        cells.setdefault(tuple([line.at[axis] for axis in line.at if axis != "policy"]), []).append(line)
+    return cells
+
+
 def grid_rows(lines: Sequence[CellRun]) -> list[dict[str, Any]]:
     """For each cell of the grid, the policies that ran on all its seeds, best first, compared with
     SJF.
     """
-    axes = [key for key in lines[0].at if key != "policy"]
     rows = []
-    for place in dict.fromkeys(tuple(line.at[axis] for axis in axes) for line in lines):
-        mine = [line for line in lines if tuple(line.at[axis] for axis in axes) == place]
+    for place, mine in by_cell(lines).items():
         seeds = {line.seed for line in mine if line.policy == REFERENCE}
         whole = [line for line in mine if {other.seed for other in mine if other.policy == line.policy} == seeds]
         for standing in standings(whole, reference=REFERENCE):
@@ -68,23 +81,78 @@ def grid_rows(lines: Sequence[CellRun]) -> list[dict[str, Any]]:
 
 def write_grid(spending: Spending, options: command.Options, say: command.Say) -> None:
     """Write ``grid.csv``, ``grid.md`` and ``grid.png``."""
-    fast, slow = (
-        grid_rows(finished(sweep_of(name, spending.seeds), options))
-        for name in ("baselines/grid", "baselines/grid-slow")
-    )
-    rows = [
-        row
-        for cell in dict.fromkeys(tuple(row[key] for key in CELL) for row in fast)
-        for row in (*fast, *(row for row in slow if row["policy"] != REFERENCE))
-        if tuple(row[key] for key in CELL) == cell
-    ]
-    folder = options.folder / "baselines"
+    folder, only = options.folder / "baselines", getattr(options, "only", None)
+    if only:
+        sweep = sweep_of("baselines/grid", spending.seeds)
+        kept = (REFERENCE, *only)
+        axes = [replace(axis, labels=kept, values=kept) if axis.key == "policy" else axis for axis in sweep.axes]
+        some = replace(sweep, axes=tuple(axes), name="-".join((sweep.name, *only)))
+        rows = again_rows(finished(some, options), command.read_rows(RESULTS / "baselines" / "grid.csv"))
+        names, commit = " and ".join(f"`{name}`" for name in only), (spending.last_commit or spending.commit)[:12]
+        sentence = f"{names} ran again on the same seeds at commit {commit} on {spending.on} (`{spending.command}`)."
+        before = (RESULTS / "baselines" / "grid.md").read_text(encoding="utf-8").rstrip()
+        write_text(folder / "grid.md", f"{before} {sentence}\n")
+    else:
+        fast, slow = (
+            grid_rows(finished(sweep_of(name, spending.seeds), options))
+            for name in ("baselines/grid", "baselines/grid-slow")
+        )
+        rows = [
+            row
+            for cell in dict.fromkeys(tuple(row[key] for key in CELL) for row in fast)
+            for row in (*fast, *(row for row in slow if row["policy"] != REFERENCE))
+            if tuple(row[key] for key in CELL) == cell
+        ]
+        names = ", ".join(f"`{name}`" for name in dict.fromkeys(row["policy"] for row in slow) if name != REFERENCE)
+        made = origin(spending, METHOD, n=fast[0]["n"])
+        sentence = f"{made} {names} ran on the first {slow[0]['n']} of these only."
+        write_text(folder / "grid.md", f"# The grid of baselines (`grid.csv`)\n\n{sentence}\n")
     command.write_rows(folder / "grid.csv", rows)
     draw(rows, folder / "grid.png")
-    names = ", ".join(f"`{name}`" for name in dict.fromkeys(row["policy"] for row in slow) if name != REFERENCE)
-    sentence = f"{origin(spending, METHOD, n=fast[0]['n'])} {names} ran on the first {slow[0]['n']} of these only."
-    write_text(folder / "grid.md", f"# The grid of baselines (`grid.csv`)\n\n{sentence}\n")
     say(sentence)
+
+
+def again_rows(lines: Sequence[CellRun], published: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the published rows of the grid with those of the policies in ``lines`` made again, in their new order.
+    Holm's method counts all rows of a cell: the p of a row that stays follows from its interval.
+
+    Raises:
+        InputError: The reference does not have its published mean, so the whole table has to be made again.
+    """
+    rows: list[dict[str, Any]] = []
+    for place, mine in by_cell(lines).items():
+        here = [dict(row) for row in published if tuple(row[key] for key in CELL) == place]
+        fresh = {standing.policy: standing for standing in standings(mine, reference=REFERENCE)}
+        old = next(row for row in here if row["policy"] == REFERENCE)
+        if not isclose(fresh[REFERENCE].mean.value, float(old["mean"])):
+            raise InputError(f"{place}: {REFERENCE} took {old['mean']} s when the table was made: make it all again")
+        del fresh[REFERENCE]
+        whole = [row for row in here if row["n"] == old["n"] and row["policy"] not in fresh]
+        p_of = {_interval(row): _p(row) for row in whole if row["ratio_low"] != ""}
+        changed = [standing.to_dict() for standing in fresh.values()]
+        p_of |= {_interval(row): _p(row) for row in changed if row["ratio_low"] is not None}
+        adjusted = dict(zip(p_of, holm(list(p_of.values())), strict=True))
+        for row, standing in zip(changed, fresh.values(), strict=True):
+            assert standing.pair is not None
+            row |= {
+                **dict(zip(CELL, place, strict=True)),
+                "verdict": words(standing.pair, adjusted.get(_interval(row))),
+            }
+        whole = sorted([*whole, *changed], key=lambda row: round(log(float(row["ratio"])), 9))
+        rows += [{key: row[key] for key in old} for row in whole] + [row for row in here if row["n"] != old["n"]]
+    return rows
+
+
+def _interval(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return a row's figures, which are equal if two policies do the same on every seed."""
+    return tuple([f"{float(row[name] or 'nan'):.9g}" for name in ("ratio", "ratio_low", "ratio_high")])
+
+
+def _p(row: Mapping[str, Any]) -> float:
+    """Return the p of a row's ratio, from its interval."""
+    low, high = log(float(row["ratio_low"])), log(float(row["ratio_high"]))
+    df = int(row["n"]) - 1
+    return float(two_sided_p(log(float(row["ratio"])) / ((high - low) / 2 / t_quantile(0.95, df)), df))
 
 
 def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
@@ -92,7 +160,8 @@ def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
     from dagsim.report.plots.style import figure, save
 
     cells = list(dict.fromkeys(tuple(row[key] for key in CELL) for row in rows))
-    ratio = {(row["policy"], tuple(row[key] for key in CELL)): row["ratio"] for row in rows if row["ratio"] is not None}
+    known = [row for row in rows if row["ratio"] not in (None, "")]
+    ratio = {(row["policy"], tuple(row[key] for key in CELL)): float(row["ratio"]) for row in known}
     policies = list(dict.fromkeys(row["policy"] for row in rows))
     mean = {policy: fmean([v for (name, _), v in ratio.items() if name == policy] or [np.inf]) for policy in policies}
     policies.sort(key=lambda policy: mean[policy])
@@ -160,6 +229,8 @@ TABLES: dict[str, tuple[Sequence[int], Writer]] = {
 
 def _work(options: command.Options, say: command.Say) -> None:
     os.chdir(ROOT)
+    if options.only and options.table != ["baselines/grid"]:
+        raise InputError(f"--only can only be used with baselines/grid, got {', '.join(options.table)}")
     for name in options.table:
         seeds, write = TABLES[name]
         windows_of = table_agents.WINDOWS_OF if name == "agents/itp" else None
@@ -174,6 +245,7 @@ def main() -> int:
     parser.add_argument("table", nargs="+", choices=TABLES, metavar="TABLE", help=", ".join(TABLES))
     parser.add_argument("--on", default="local", help="where cells run, as `dagsim sweep --on` (default: local)")
     parser.add_argument("--folder", type=Path, default=RESULTS, help="instead of results/")
+    parser.add_argument("--only", action="append", metavar="POLICY", help="only its rows of baselines/grid; repeatable")
     parser.add_argument("--draw", action="store_true", help="run nothing: only write the files")
     parser.add_argument("--fresh", action="store_true", help="report seeds of the pool that were not spent yet")
     parser.add_argument("--again", action="store_true", help="the same report seeds again; the table says so")

@@ -41,10 +41,12 @@ from dagsim.errors import TraceError
 from dagsim.families.site.node_lists import FoundNode
 from dagsim.families.site.site_import import site_files
 from dagsim.families.slurm.accounting import COLUMNS, array_tasks, resources, sacct_rows
-from dagsim.families.slurm.multifactor import SlurmMultifactor, SlurmSettings
+from dagsim.families.slurm.multifactor import SlurmMultifactor
 from dagsim.families.slurm.priority_formulas import Factors, truncated
 from dagsim.families.slurm.slurm_priority import Asked, Capacity, PriorityBook
-from dagsim.families.slurm.slurm_site import SlurmSite, read_slurm_site, scheduler_of
+from dagsim.families.slurm.slurm_settings import SlurmSettings
+from dagsim.families.slurm.slurm_site import SlurmSite, read_slurm_site
+from dagsim.families.slurm.slurm_site_values import scheduler_of
 from dagsim.model import Cluster, Decision, GpuType, Job, Kind, Node, Start, Task, TaskGraph
 from dagsim.systems.cluster import ClusterView
 from dagsim.systems.cluster.scenario import ClusterScenario

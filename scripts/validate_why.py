@@ -1,12 +1,17 @@
 """``dagsim why --state`` against the reasons of real Slurm controllers, job by job.
 
     python scripts/validate_why.py DATA [--seed 20261128] [--jobs 40] [--out results/validation/why.txt]
+    python scripts/validate_why.py DATA --kueue [--seed 44] [--jobs 40] [--out results/validation/why_kueue.txt]
 
 DATA is a folder with ``golden/slurm``. Waiting jobs of site-A (snapshots made from its log by ``make_snapshots.py``)
 and site-C (its own ``squeue --json``) are drawn so that each reason of a site comes about equally often. Each is
 explained twice: with the scheduler's reasons in the snapshot, and with all reasons removed, so that only the rules of
 the site can find them. Right is an answer with the name of the scheduler's reason, or with what the site's special.md
 says is the true one: a job that is never permitted is listed under other reasons until the scheduler comes to it.
+
+With ``--kueue``, waiting workloads of the states in ``golden/kueue`` are drawn instead, in turn from each family and
+each outcome. Right is an answer that states Kueue's last message, or for a workload that Kueue admits before it rests,
+that the next cycles admit it, or for one that was never a head, that it waits for its turn.
 """
 
 from __future__ import annotations
@@ -21,12 +26,13 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
+from kubernetes_golden import kueue
 from make_snapshots import RecordedSite
 
 from dagsim import services
 from dagsim.config.schema import Setting, load_config
 from dagsim.experiment.scenario import on_its_cluster
-from dagsim.families.forecast.explanation import Explanation, explain, same_reason
+from dagsim.families.forecast.explanation import Explanation, explain_wait, same_reason
 from dagsim.families.forecast.live import Question, workload_of
 
 SITES = ("site-A", "site-C")
@@ -104,8 +110,55 @@ def answers(case: Case, site: Path, log: Path, folder: Path) -> tuple[Explanatio
         state.write_text(json.dumps(snapshot))
         config = on_its_cluster(load_config(site, [Setting("state", "workload", workload_of(state))], own=False))
         question = Question.read(config, state, log, None, 2, 0)
-        found.append(explain(question, case.job, 1))
+        found.append(explain_wait(question, case.job, 1))
     return found[0], found[1]
+
+
+def kueue_cases(data: Path) -> list[Case]:
+    """Waiting workloads of Kueue's states; ``reason`` is its message, or ``admitted`` or ``behind a head``."""
+    found = []
+    for file in sorted((data / "golden/kueue").glob("*/states.json*")):
+        text = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
+        for case in json.loads(text):
+            state, decisions = case["state"], case["decisions"]
+            if state["configuration"].get("featureGates") or decisions.get("truncated"):
+                continue
+            admitted, messages = kueue.outcomes(decisions)
+            for one in state["workloads"]:
+                if "admission" in one or messages.get(one["name"], "") is None:
+                    continue
+                reason = "admitted" if one["name"] in admitted else messages.get(one["name"]) or "behind a head"
+                found.append(Case(file.parent.name, case["name"], one["name"], reason, state))
+    return found
+
+
+def is_explained(case: Case, folder: Path) -> tuple[bool, str]:
+    """Return whether ``why`` says what Kueue did with a workload, and its sentence."""
+    objects, nodes = kueue.manifests(case.snapshot)
+    snapshot, site = folder / "now.json", folder / "site.yaml"
+    snapshot.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [*objects, *nodes]}))
+    services.import_site([snapshot], site)
+    workload = {"kind": "trace", "path": str(snapshot), "format": "kubernetes-now"}
+    question = Question.read(load_config(site).changed("check", {"workload": workload}), snapshot, None, None, 2, 0)
+    answer = explain_wait(question, f"{kueue.NAMESPACE}/{case.job}", 1)
+    if case.reason == "admitted":
+        return any(words in answer.sentence for words in ("is admitted in", "and is admitted")), answer.sentence
+    if case.reason == "behind a head":
+        return "its turn" in answer.sentence or "never" in answer.sentence, answer.sentence
+    return case.reason in answer.sentence, answer.sentence
+
+
+def check_kueue(given: argparse.Namespace) -> list[str]:
+    """Explain drawn workloads of Kueue's states; return a summary and a line for each."""
+    lines, right = [], 0
+    with tempfile.TemporaryDirectory() as name:
+        for number, case in enumerate(drawn(kueue_cases(given.data), given.jobs, given.seed), 1):
+            is_right, sentence = is_explained(case, Path(name))
+            right += is_right
+            mark = "right" if is_right else f"WRONG ({case.reason})"
+            lines.append(f"{number:3} {case.at:24} {case.job:8} {mark} | {sentence}")
+            print(lines[-1], flush=True)
+    return [f"seed {given.seed}: of {len(lines)} workloads, right {right}", "", *lines]
 
 
 def never_reasons(data: Path) -> dict[str, str]:
@@ -126,7 +179,14 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--jobs", type=int, default=JOBS)
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--kueue", action="store_true", help="workloads of Kueue's states")
     given = parser.parse_args()
+    if given.kueue:
+        found = check_kueue(given)
+        print(found[0])
+        if given.out is not None:
+            given.out.write_text("\n".join([__doc__.strip(), "", *found]) + "\n")
+        sys.exit(0 if all(" right | " in line for line in found[2:]) else 1)
     true, lines, right = never_reasons(given.data), [], Counter[str]()
     with tempfile.TemporaryDirectory() as name:
         folder, sites = Path(name), {}

@@ -13,11 +13,9 @@ WHOLE_NUMBERS = {
     "families/benchmark/bench.py": {
         'sum( max(not_done(mine) - not_done(other), 0) for mine, other in zip(by_role["entry"], by_'
     },
-    "families/bounds/relaxation.py": {"sum(count * sample[kind].room(demand) for kind, count in kinds.items())"},
     "families/capacity/machines.py": {"sum(_gpus(group, gpus.type) for group in chosen)"},
     "families/capacity/size_search.py": {"sum(group.count * group.gpus for group in cluster.groups)", "sum(nodes)"},
     "families/capacity/whatif.py": {"sum(count for count, _ in groups)"},
-    "families/elastic/pollux_policies.py": {"sum(counts.values())"},
     "families/elastic/profiles.py": {"sum(placement)"},
     "families/elastic/resizing.py": {"sum(count for _, count in held)", "sum(one.free.values())"},
     "families/elastic/tasks.py": {"sum(gpus)"},
@@ -124,19 +122,21 @@ WHOLE_NUMBERS = {
     },
     "systems/cluster/knowledge.py": {"sum(of[name] for of in facts)"},
     "systems/cluster/nodes.py": {"sum([self.room_on(gpu, demand) for gpu in range(self.gpus)])"},
-    "systems/cluster/past.py": {"sum(count for _, count in room)", "sum(counts)"},
+    "systems/cluster/past_of_log.py": {"sum(count for _, count in room)", "sum(counts)"},
     "systems/cluster/policies/backfilling.py": {
-        "sum(machine.cpus for machine in nodes)",
         "sum(machine.cpus for machine in up)",
-        "sum(machine.memory for machine in nodes)",
         "sum(machine.memory for machine in up)",
         "sum(on_node for machine, on_node, *_ in run.held if nodes >> machine.index & 1)",
-        "sum(part.nodes for part, share in shares if any(share))",
     },
     "systems/cluster/policies/batch_mode.py": {
         "sum(instances for machine, instances, *_ in run.held if nodes >> machine.index & 1)",
         "sum(one.cpus for one in there)",
         "sum(machines.idle_gpus(type_) for type_ in types)",
+    },
+    "systems/cluster/policies/conservative.py": {
+        "sum(machine.cpus for machine in nodes)",
+        "sum(machine.memory for machine in nodes)",
+        "sum(part.nodes for part, share in shares if any(share))",
     },
     "systems/cluster/policies/placement.py": {
         "sum([share for share in shares if share < least])",

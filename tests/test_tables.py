@@ -90,6 +90,25 @@ def test_the_grids_files_come_out_to_the_last_digit(tmp_path: Path, monkeypatch:
     assert (tmp_path / "baselines" / "grid.png").stat().st_size > 1000
 
 
+@pytest.mark.family("kubernetes")
+def test_rows_of_some_policies_are_made_again_among_those_that_stay(tmp_path: Path) -> None:
+    cell = {"cluster_groups": ["homogeneous"], "workload": ["independent"], "estimates_kind": ["exact"]}
+    sweep = tables.sweep_of("baselines/grid", range(3_020_000, 3_020_030))
+    sweep = narrowed(sweep, policy=["sjf", "kueue"], workload_load=["0.9"], **cell)
+    lines = tables.finished(sweep, options_for(tmp_path))
+    here = [
+        row for row in GRID if tuple(row[key] for key in tables.CELL) == ("homogeneous", "independent", "0.9", "exact")
+    ]
+    changed = [row | {"mean": "1", "ratio": "0.5", "verdict": ""} if row["policy"] == "kueue" else row for row in here]
+    rows = [{key: str(value) for key, value in row.items()} for row in tables.again_rows(lines, changed)]
+    assert sorted(map(str, rows)) == sorted(map(str, here))  # the verdict, too: Holm over the whole cell
+    ratios = [float(row["ratio"]) for row in rows if row["n"] == "30"]
+    assert ratios == sorted(ratios)
+    reference = [row | {"mean": "1"} if row["policy"] == "sjf" else row for row in here]
+    with pytest.raises(InputError, match="make it all again"):
+        tables.again_rows(lines, reference)
+
+
 @pytest.mark.family("spark")
 def test_decimas_table_comes_out_to_the_last_digit(tmp_path: Path) -> None:
     published = json.loads((RESULTS / "decima" / "held-out-synthetic.json").read_text())

@@ -23,21 +23,24 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "strict": ("fifo",),
     "orders": ("fifo-fit", "ljf", "edf", "llf", "priority", "critical-path", "f1", "f2", "f3", "f4"),
     "typed": ("sjf", "saf", "wspt"),
+    "waits": ("hrrn", "wfp3", "unicef", "themis"),
+    "mapping": ("min-min", "max-min", "sufferage"),
     "jobs": ("srpt-work", "scpt", "sjf-cp"),
     "srtf": ("srtf", "srsf"),
     "las": ("las", "2d-las"),
     "easy": ("easy", "easy-sjf", "easy-lxf"),
     "middle": ("fifo", "priority", "sjf", "srpt-work", "srtf", "las", "2d-las", "easy", "easy-sjf", "easy-lxf"),
+    "middle-waits": ("hrrn", "themis", "min-min", "sufferage"),
     "episodes": (),
     "relative": (),
 }
-"""Policies by the kind of their order; those of ``middle`` begin with instances in flight and waiting jobs.
-``episodes`` (with the codec ``candidates``) and ``relative`` make random choices, and compare observations
-and rewards as well.
+"""Policies by the kind of their order; those of ``middle`` and ``middle-waits`` begin with instances in flight
+and waiting jobs. ``episodes`` (with the codec ``candidates``) and ``relative`` make random choices, and compare
+observations and rewards as well.
 """
 
 
-def cluster_of(rng: random.Random) -> Cluster:
+def random_cluster(rng: random.Random) -> Cluster:
     """Return nodes of a few types. Some cases have a node with more GPUs than the log names, or nodes
     without GPUs.
     """
@@ -52,7 +55,7 @@ def cluster_of(rng: random.Random) -> Cluster:
     return Cluster(tuple(nodes))
 
 
-def task_of(rng: random.Random, name: str, plain: bool) -> Task:
+def random_task(rng: random.Random, name: str, plain: bool) -> Task:
     """Return a task. If ``plain``, it asks only for whole GPUs."""
     gpus = rng.choice((1, 1, 2, 4) if plain else (0, 0.1, 0.25, 0.3, 0.5, 0.5, 1, 1, 2, 4))
     gang = not plain and rng.random() < 0.25
@@ -79,7 +82,7 @@ def jobs_of(rng: random.Random) -> list[Job]:
     for number in range(rng.randint(1, 25)):
         now += rng.choice((0.0, 0.0, 10.0, rng.expovariate(1 / 20)))
         count = rng.randint(1, 6)
-        tasks = tuple(task_of(rng, f"t{index}", plain) for index in range(count))
+        tasks = tuple(random_task(rng, f"t{index}", plain) for index in range(count))
         pairs = [
             (parent, child)
             for child in range(count)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from typing import ClassVar, NamedTuple, Protocol
 from zoneinfo import ZoneInfo
@@ -56,7 +57,8 @@ class Unstarted(NamedTuple):
     until_s: float
 
 
-class Submissions(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Submissions:
     """The n submissions of a log, each apart from what became of it.
 
     ``jobs`` holds only what was known when each was submitted: it runs to its time limit. All other
@@ -107,7 +109,7 @@ class Reader(Protocol):
 
     def nearly(self, source: Source) -> str | None:
         """Return why the source almost matches this format but does not, and the command that would
-        help; otherwise None.
+        help, or else None.
         """
         return None
 
@@ -173,8 +175,8 @@ class Reader(Protocol):
         return ()
 
     def submissions(self, source: Source, options: TraceOptions) -> Submissions | None:
-        """Return every submission apart from what became of it; None if the format does not state
-        what was requested.
+        """Return every submission apart from what became of it, or None if the format does not
+        state what was requested.
         """
         return None
 

@@ -239,12 +239,7 @@ def _answers(family: str, case: Mapping[str, Any]) -> Iterator[Verdict]:
     waiting = [one["name"] for one in state["workloads"] if "admission" not in one]
     if state["configuration"].get("featureGates") or decisions.get("truncated") or not waiting:
         return
-    admitted: set[str] = set()
-    messages: dict[str, str | None] = {}
-    for cycle in decisions["cycles"]:
-        admitted |= {one["name"] for one in cycle.get("admitted", ())}
-        admitted -= {one["name"] for one in cycle.get("preempted", ())}
-        messages |= {one["name"]: one["message"] for one in cycle.get("pending", ())}
+    admitted, messages = outcomes(decisions)
     objects, nodes = manifests(state)
     with TemporaryDirectory() as folder:
         snapshot, site = Path(folder, "now.json"), Path(folder, "site.yaml")
@@ -278,6 +273,17 @@ def _answers(family: str, case: Mapping[str, Any]) -> Iterator[Verdict]:
             behind = outcome.never or outcome.reason in ("Priority", "Inadmissible")
             cause = "" if behind else "a message, but it was never a head"
         yield Verdict(family, f"{case['name']} {name}", "wrong" if cause else "right", cause)
+
+
+def outcomes(decisions: Mapping[str, Any]) -> tuple[set[str], dict[str, str | None]]:
+    """Return the workloads that Kueue admits until it rests, and its last message about each head that stays."""
+    admitted: set[str] = set()
+    messages: dict[str, str | None] = {}
+    for cycle in decisions["cycles"]:
+        admitted |= {one["name"] for one in cycle.get("admitted", ())}
+        admitted -= {one["name"] for one in cycle.get("preempted", ())}
+        messages |= {one["name"]: one["message"] for one in cycle.get("pending", ())}
+    return admitted, messages
 
 
 def _root(admission: Admission, queue: str) -> str:

@@ -9,7 +9,6 @@ the kernel is a schedule of this problem with the same completion times.
 
 from __future__ import annotations
 
-from collections import Counter
 from math import inf
 from typing import NamedTuple
 
@@ -84,7 +83,9 @@ def relaxation_of(
     kinds, alike = np.unique(np.column_stack([jobs.kind, gang]), axis=0, return_inverse=True)
     classes = [machines.compile(jobs.kinds[kind].demand, together) for kind, together in kinds.tolist()]
     alike = alike.reshape(-1)
-    fits = np.array([[_fits(demand, nodes) for nodes in places] for demand in classes], bool).reshape(-1, len(places))
+    open_ = [sum(machine.bit for machine in nodes) for nodes in places]
+    fits = np.array([[machines.holds(demand, nodes) for nodes in open_] for demand in classes], bool)
+    fits = fits.reshape(-1, len(places))
     seconds = np.where(fits[alike], seconds, inf)
     job = np.repeat(np.arange(len(jobs)), np.diff(jobs.first))
     possible = np.bincount(job, np.isinf(seconds).all(axis=1), len(jobs)) == 0
@@ -134,15 +135,6 @@ def spans_nodes(jobs: JobArrays) -> bool:
 
 def _by_type(machines: ClusterState) -> list[list[NodeState]]:
     return [[machine for machine in machines.list if machine.type == type_] for type_ in range(len(machines.types))]
-
-
-def _fits(demand: DemandClass, nodes: list[NodeState]) -> bool:
-    """Return True if an instance, or a whole gang, fits on these empty nodes, all of one type."""
-    if nodes[0].type not in demand.types:
-        return False
-    kinds = Counter((node.node.gpus, node.node.cpus, node.node.memory_gb) for node in nodes)
-    sample = {(node.node.gpus, node.node.cpus, node.node.memory_gb): node for node in nodes}
-    return sum(count * sample[kind].room(demand) for kind, count in kinds.items()) >= max(demand.gang, 1)
 
 
 def _demand(demand: DemandClass) -> tuple[float, float, float]:

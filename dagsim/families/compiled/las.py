@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dagsim.families.compiled.jit import by_pointer, inner, int64, outer
-from dagsim.families.compiled.list_scheduling import entry_of, task_of
+from dagsim.families.compiled.list_scheduling import entry_of, task_of_entry
 from dagsim.families.compiled.memory import (
     SLOTS,
     State,
@@ -138,7 +138,7 @@ def drop_stale(s: State, q: LasQueues, queue: int) -> None:
     changed."""
     at = s.queues[queue].at
     while s.queues[queue].held:
-        task = task_of(s, s.ready[at].what)
+        task = task_of_entry(s, s.ready[at].what)
         job = s.tasks[task].job
         if s.todo[task].waiting and q.known[job] and q.key[job] == s.ready[at].key:
             return
@@ -352,7 +352,7 @@ def _wakes_too_often(s: State, p: Las) -> bool:
         next_s = min(next_s, s.jobs[s.count.jobs].arrival_s)
     for queue in range(len(s.queues)):
         for place in range(s.queues[queue].at, s.queues[queue].at + s.queues[queue].held):
-            task = task_of(s, s.ready[place].what)
+            task = task_of_entry(s, s.ready[place].what)
             if s.todo[task].waiting:
                 for type_ in range(len(s.types)):
                     next_s = min(next_s, now + s.truth[task, type_])
@@ -434,13 +434,13 @@ def _queue_waits_s(s: State, p: Las, queue: int) -> float:
     job of the first task is also running, its key may rise above that of another job, which may
     displace its runs."""
     at = s.queues[queue].at
-    left_s = _overtakes_s(s, p, task_of(s, s.ready[at].what))
-    if p.v.first[s.tasks[task_of(s, s.ready[at].what)].job] < 0:
+    left_s = _overtakes_s(s, p, task_of_entry(s, s.ready[at].what))
+    if p.v.first[s.tasks[task_of_entry(s, s.ready[at].what)].job] < 0:
         return left_s
     first, first_key, first_entry = int64(-1), 0.0, int64(0)
     for place in range(at + 1, at + s.queues[queue].held):
         key, entry = s.ready[place].key, s.ready[place].what
-        task = task_of(s, entry)
+        task = task_of_entry(s, entry)
         job = s.tasks[task].job
         if not s.todo[task].waiting or not p.q.known[job] or p.q.key[job] != key:
             continue
@@ -618,7 +618,7 @@ def _first(s: State, p: Las, that_fits: bool) -> int:
         if best >= 0 and (key > best_key or (key == best_key and entry > best_entry)):
             continue
         if not that_fits or fits(s, queue):
-            best, best_key, best_entry = task_of(s, entry), key, entry
+            best, best_key, best_entry = task_of_entry(s, entry), key, entry
     return best
 
 

@@ -8,8 +8,9 @@ FAMILY = Family(
     adds={
         "compiled_sources": (Entry("episodes", ".", "all files here"),),
         "services": (
-            Entry("why_no_episodes", ".offer:why_not_compiled"),
+            Entry("why_no_episodes", ".offer:why_no_episodes"),
             Entry("compiled_episodes", ".offer:compiled_episodes"),
+            Entry("episodes_at_hand", ".offer:at_hand"),
             Entry("compile_episodes", ".side_by_side:compile_episodes"),
         ),
         "policies": (

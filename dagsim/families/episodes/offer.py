@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dagsim.errors import ConfigError
+from dagsim.families.compiled import jit
 from dagsim.families.compiled.choice import why_not_live
+from dagsim.families.compiled.warming import EPISODES, warm_beside
 from dagsim.families.learning.codecs.codec import CandidatesConfig, RelativeConfig
 from dagsim.families.learning.columns import ColumnReward
 from dagsim.registry import Spec
@@ -23,7 +25,7 @@ def compiled_episodes(
     scenario: Any, count: int, codec: CodecSettings, terms: Mapping[str, float], scale: float, recorded: bool
 ) -> CompiledEpisodes | str:
     """Build ``count`` episodes of a GPU-cluster scenario in the compiled engine. If the codec's
-    settings prevent this, return the reason; ``why_not_compiled`` returns all other reasons.
+    settings prevent this, return the reason; ``why_no_episodes`` returns all other reasons.
     """
     from dagsim.families.episodes.episode_state import EpisodeReward
     from dagsim.families.episodes.side_by_side import CompiledEpisodes
@@ -38,7 +40,19 @@ def compiled_episodes(
         return f"the codec {codec.kind!r}: {error}"
 
 
-def why_not_compiled(scenario: ClusterScenario, codec: CodecSettings, terms: Mapping[str, float]) -> str:
+def at_hand() -> bool:
+    """Return True if the code of compiled episodes can be loaded; otherwise, begin to compile it in
+    another process."""
+    from dagsim.families.episodes.side_by_side import are_warm
+
+    if not jit.jitted():
+        return False
+    if not (warm := are_warm()):
+        warm_beside(EPISODES)
+    return warm
+
+
+def why_no_episodes(scenario: ClusterScenario, codec: CodecSettings, terms: Mapping[str, float]) -> str:
     """Return the reason why the compiled engine cannot run the episodes; empty if it can."""
     plain = type(codec) is CandidatesConfig and (codec.select, codec.look_ahead) == ("heads", "sorted")
     if not plain and type(codec) is not RelativeConfig:

@@ -19,8 +19,8 @@ from dagsim.config.schema import Config
 from dagsim.errors import InputError, SimulationError
 from dagsim.families.forecast.calibration import Outcomes, calibrated, censoring_weights, pooled
 from dagsim.families.forecast.futures import Player, QueueState, policy_of, starts_by
-from dagsim.families.forecast.job_log import JobLog, read_log
-from dagsim.families.forecast.members import Forecaster, Past, is_long
+from dagsim.families.forecast.job_log import JobLog, read_job_log
+from dagsim.families.forecast.members import Forecaster, KnownPast, is_long
 from dagsim.families.forecast.queue_rows import KINDS, SCORED, QueueLog, Rows, outcomes_of, read_queue_log, rows_of
 from dagsim.families.forecast.scores import CEILING, LEVELS, Score, crps, log_wait, ratio, score
 from dagsim.families.web.watching import HORIZONS
@@ -59,7 +59,7 @@ def read_backtest(config: Config, path: Path, policy: str | None) -> tuple[JobLo
         InputError: The log cannot be read, or has no starts.
     """
     scenario, file, queue = cluster_scenario_of(config), config.trace(), None
-    log = read_log(path, file.options, file.format or format_of(path, file.options))
+    log = read_job_log(path, file.options, file.format or format_of(path, file.options))
     if log is not None:
         listings = [listing for name in _LISTINGS if (listing := path / name).is_file()] if path.is_dir() else []
         queue = read_queue_log(listings[0]) if listings else None
@@ -136,7 +136,7 @@ def played(
     """Yield the forecasts at each time. ``first`` is the number of the first time, from which its
     random numbers are seeded.
     """
-    past = Past(log)
+    past = KnownPast(log)
     for number, t in enumerate(instants, first):
         past.move(t)
         listing = None

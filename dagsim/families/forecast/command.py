@@ -267,7 +267,7 @@ def explain_waiting(
 ) -> None:  # fmt: skip
     """Print why a job of a snapshot is waiting (``dagsim why --state``)."""
     from dagsim.errors import InputError
-    from dagsim.families.forecast.explanation import explain
+    from dagsim.families.forecast.explanation import explain_wait
     from dagsim.families.forecast.live import Question, is_idle
     from dagsim.families.forecast.texts import why_grids, why_sentences
     from dagsim.report.terminal import show_grid
@@ -277,7 +277,7 @@ def explain_waiting(
     config = _of_snapshot(state, asked, TraceFlags(), watched=False)
     audit = audited(config, told=not as_json)
     question = Question.read(config, state, history, algo, futures, 0)
-    answer = explain(question, job, futures)
+    answer = explain_wait(question, job, futures)
     if as_json:
         say(json.dumps({"audit": audit.to_dict(), "t": question.t, "remarks": question.remarks, **answer.to_dict()}))
         return
@@ -308,7 +308,7 @@ def _refined(
         return latest
     for number, latest in enumerate(answers, 1):
         if watched:
-            say(f"answer {number}: {count_of(len(latest.rows), 'job')}, {basis(latest)}", err=True)
+            say(f"answer {number}: {count_of(len(latest.rows), 'job')}, from {basis(latest)}", err=True)
     return latest
 
 

@@ -15,13 +15,14 @@ from dagsim.families.forecast.futures import Future, Player, QueueState
 from dagsim.families.forecast.job_changes import JobChange, changed, changes_of
 from dagsim.families.forecast.job_log import JobLog
 from dagsim.families.forecast.live import Question
-from dagsim.families.forecast.members import Past
+from dagsim.families.forecast.members import KnownPast
 from dagsim.families.forecast.queue_rows import Listed, rows_of, states_begin
 from dagsim.families.forecast.reasons import Fate, verdict_of
 from dagsim.families.forecast.texts import span
 from dagsim.model.arithmetic import ordered_sum
+from dagsim.systems.cluster.present_waits import Present
 from dagsim.systems.cluster.state import TaskState
-from dagsim.systems.cluster.waits import Present, ReachedLimit, Standing
+from dagsim.systems.cluster.waits import ReachedLimit, Standing
 from dagsim.text import count_of
 
 _SOONER_S = 60.0
@@ -57,7 +58,7 @@ class Ahead(NamedTuple):
 
     @property
     def part(self) -> str:
-        """The part of the priority that puts most of these jobs ahead; empty if no part does."""
+        """The part of the priority that puts most of these jobs ahead. It is empty if no part does."""
         gains = {name: theirs - own for name, (own, theirs) in self.parts.items()}
         best = max(gains, key=gains.__getitem__, default="")
         return best if best and gains[best] > 0 else ""
@@ -79,7 +80,8 @@ class Sooner(NamedTuple):
     change: JobChange
     median_s: float
     sooner_s: float
-    """Seconds by which that is sooner than without the change; infinite if it would not start without it."""
+    """Seconds by which that is sooner than without the change, or infinity if it would not start
+    without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +94,13 @@ class Explanation:
     hindrance: Hindrance
     """The cause by the rules of the site, without the scheduler's reason."""
     stated: str
-    """The reason that the scheduler stated; empty if it stated none."""
+    """The reason that the scheduler stated. It is empty if it stated none."""
     ahead: Ahead
     limit_start_s: float
     """Seconds until it starts if all jobs run to their limits and nobody else comes."""
     median_s: float
-    """Median of the seconds until it starts, over futures with drawn run times; infinite if half of them do not
-    start it.
+    """Median of the seconds until it starts, over futures with drawn run times, or infinity if half
+    of them do not start it.
     """
     frees: Sequence[Freeing]
     changes: Sequence[Sooner]
@@ -217,7 +219,7 @@ def _plain(name: str) -> str:
     return plain.removesuffix("Limit").removesuffix("PerJob") if plain.startswith(("Assoc", "QOS", "Max")) else plain
 
 
-def explain(question: Question, job: str, futures: int = FUTURES) -> Explanation:
+def explain_wait(question: Question, job: str, futures: int = FUTURES) -> Explanation:
     """Explain why a waiting job or array in a snapshot does not start.
 
     Raises:
@@ -246,7 +248,7 @@ def explain(question: Question, job: str, futures: int = FUTURES) -> Explanation
     members = np.flatnonzero(np.isin(state.waiting, own))
     present, tasks, zero_s = player.present(state)
     task = next((tasks[id] for id in log.jobs.ids[state.waiting[members]].tolist() if id in tasks), None)
-    past = Past(log, baselines=False)
+    past = KnownPast(log, baselines=False)
     past.move(t)
     hindrance = _hindrance(question, state, first, listed, present, task, zero_s)
     fates = {hindrance.fate, verdict_of(hindrance.reason).fate, verdict_of(stated).fate}
@@ -465,13 +467,13 @@ def _ahead(present: Present, task: TaskState, listing: dict[str, Listed], log: J
 
 def _turn(ahead: Ahead, partition: str) -> str:
     """Describe which jobs are ahead of a job."""
-    where = f" of the partition {partition}" if partition else ""
+    where = f" in the partition {partition}" if partition else ""
     jobs = f"{count_of(ahead.same_group, 'job')}{where}"
-    others = f"{count_of(ahead.others, 'job')} of partitions that share its nodes"
+    others = f"{count_of(ahead.others, 'job')} in partitions that share its nodes"
     if not ahead.same_group:
         return f"waits for its turn: {others} {'are' if ahead.others > 1 else 'is'} ahead of it"
     are = "are" if ahead.same_group > 1 else "is"
-    why = f", most of all by {ahead.part}" if ahead.part else ""
+    why = f", mainly because of {ahead.part}" if ahead.part else ""
     more = f", and {others}" if ahead.others else ""
     return f"waits for its turn: {jobs} {are} ahead of it{why}{more}"
 
@@ -499,7 +501,7 @@ def _frees(
 
 
 def _trials(
-    question: Question, past: Past, state: QueueState, job: int, members: np.ndarray, futures: int, *, never: bool
+    question: Question, past: KnownPast, state: QueueState, job: int, members: np.ndarray, futures: int, *, never: bool
 ) -> Iterator[tuple[JobChange | None, float]]:
     """Yield the median start of a job without a change, then with each change that would let it
     start. All are simulated in the same futures.

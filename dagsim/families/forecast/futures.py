@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from enum import Enum
@@ -21,11 +21,12 @@ from dagsim.families.forecast.past_waits import RunTimes, classes_of
 from dagsim.model import NodeReservation, QueueTree, Start, Wait
 from dagsim.systems.cluster.kernel import ClusterKernel
 from dagsim.systems.cluster.models.runtime import Estimates
-from dagsim.systems.cluster.past import jobs_at
+from dagsim.systems.cluster.past_of_log import jobs_at
+from dagsim.systems.cluster.present_waits import Obstacles, Present
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.cluster.state import TaskState
 from dagsim.systems.cluster.view import ClusterView
-from dagsim.systems.cluster.waits import NextStep, Obstacles, Present
+from dagsim.systems.cluster.waits import NextStep
 from dagsim.systems.seam import Conversation
 from dagsim.workload.arrays import JobArrays, Labels, objects
 
@@ -136,7 +137,7 @@ class Player:
 
     def obstacle(self, job: int, t: float) -> str:
         """Describe what prevents the job at an index of the log from ever starting after time
-        ``t``, even if nothing else runs; empty if nothing does."""
+        ``t``, even if nothing else runs. The result is empty if nothing does."""
         words = self._hindered.get(job)
         if words is None:
             self._obstacles = self._obstacles or Obstacles(self._estimated, self._policy)
@@ -210,9 +211,7 @@ class Player:
     ) -> _Watch:
         """Simulate a future, and return the observed starts."""
         begins_s = scene.begins_s
-        kernel, policy = self._begun(scene, jobs)
-        if kind is not Future.ORACLE and hasattr(policy, "coarse_after_s"):
-            policy.coarse_after_s = begins_s
+        kernel, policy = self._begun(scene, jobs, inf if kind is Future.ORACLE else begins_s)
         watch = _Watch(
             policy, {scene.targets[place]: row for row, group in enumerate(groups) for place in group.tolist()}
         )
@@ -226,13 +225,15 @@ class Player:
                 talk.answer(watch.decide(talk.view))
         return watch
 
-    def _begun(self, scene: _Scene, jobs: JobArrays) -> tuple[ClusterKernel, Any]:
-        """Return a kernel that begins with the state of a scene, and the policy."""
+    def _begun(self, scene: _Scene, jobs: JobArrays, coarse_after_s: float = inf) -> tuple[ClusterKernel, Any]:
+        """Return a kernel that begins with the state of a scene, and the policy, which may decide less
+        often after ``coarse_after_s``.
+        """
         queues = _on_clock(self._estimated.queues, scene.zero_s, scene.state.t)
         scenario = replace(self._estimated, workload=list(jobs.jobs()), begins_s=scene.begins_s, queues=queues)
         policy: Any = make_policy(scenario, self._policy, 0)
-        if self._usage is not None and hasattr(policy, "past_usage"):
-            policy.past_usage, policy.past_use = scene.usage(self._usage)
+        if beginning := getattr(policy, "beginning", None):
+            policy = beginning(scene.usage(self._usage), coarse_after_s)
         return scenario.kernel(0), policy
 
     def present(self, state: QueueState) -> tuple[Present, dict[str, TaskState], float]:
@@ -427,14 +428,14 @@ class _Scene:
             self.since_s, self.elapsed_s = self.since_s[there], self.elapsed_s[there]
             self._eligible_s = self._eligible_s[there]
             self._releases = np.flatnonzero(np.isinf(eligible_s[there])).tolist()
-        self._past: tuple[Mapping[str, float], Sequence[Any]] | None = None
+        self._before: Any = None
         self.targets = log.jobs.ids[state.waiting].tolist()
 
-    def usage(self, usage: Any) -> tuple[Mapping[str, float], Sequence[Any]]:
-        """Return the usage before the state, as billed and by resource, computed once."""
-        if self._past is None:
-            self._past = usage.at(self.state, self.zero_s), usage.by_resource(self.state, self.zero_s)
-        return self._past
+    def usage(self, usage: Any) -> Any:
+        """Return the part of ``usage`` before the state, computed once."""
+        if self._before is None and usage is not None:
+            self._before = usage.before(self.state, self.zero_s)
+        return self._before
 
     def run_s(self, kind: Future, run_times: RunTimes, streams: Sequence[np.random.Generator]) -> np.ndarray:
         """Return (n, R): the total seconds that each job in the system runs in the future of each

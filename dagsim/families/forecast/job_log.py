@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import numpy as np
 from dagsim.errors import TraceError
 from dagsim.model import UNLIMITED_S
 from dagsim.traces import TraceOptions, reader
+from dagsim.traces.reader import Submissions
 from dagsim.traces.source import Source
 from dagsim.traces.trace import Trace
 from dagsim.workload.arrays import JobArrays, Labels, objects
@@ -26,42 +27,19 @@ ACCOUNTING = "sacct"
 
 
 @dataclass(frozen=True, slots=True)
-class JobLog:
-    """n jobs in order of submission, with everything that ever became known about them.
+class JobLog(Submissions):
+    """n submissions in order, on the log's own clock (``origin_s`` is 0), with their limits and users.
 
-    ``jobs`` holds only the requests: each job takes its time limit, and nothing tells when and
-    where it ran. ``QueueState`` takes from the other columns only what was known at its time.
+    ``QueueState`` takes from the columns only what was known at its time.
     """
 
-    jobs: JobArrays
-    """Arrivals are seconds on the log's own clock."""
     limit_s: np.ndarray
     """(n,) float64: time limit."""
-    start_s: np.ndarray
-    """(n,) float64, NaN for a job that never started."""
-    end_s: np.ndarray
-    """(n,) float64: end of the run, or of the wait of a job that never started, or NaN if unknown."""
-    eligible_s: np.ndarray
-    """(n,) float64: when the job could start, or NaN if it never could."""
-    begin_s: np.ndarray
-    """(n,) float64: earliest start that the user requested."""
-    parents: Sequence[tuple[str, ...]]
-    """Ids of the jobs or arrays that each job waits for."""
-    nodes: Labels
-    """Names of the nodes on which each job ran."""
-    array: np.ndarray
-    """(n,) object: the submission of each job: its array, else its own id."""
-    ends_s: float
-    """The end of the log."""
     limited: np.ndarray
     """(n,) bool: True if the log states a time limit below a year; else ``limit_s`` is an
     assumption."""
-    billing: np.ndarray
-    """(n,) float64: what the site charges per second of a run, known once the run starts, or NaN if
-    the log does not state it."""
-    requeued: np.ndarray
-    """(n,) bool: True for a run after which its job waited again, which is a later entry with the
-    same id."""
+    ends_s: float
+    """The end of the log."""
     user: Sequence[str] = field(default=())
     account: Sequence[str] = field(default=())
     partition: Sequence[str] = field(default=())
@@ -116,7 +94,7 @@ class JobLog:
         end_s = begin_s + jobs.work
         return cls(
             asked,
-            limit_s,
+            0.0,
             begin_s,
             end_s,
             np.where(np.isnan(eligible_s), jobs.arrival_s, eligible_s) + origin_s,
@@ -124,10 +102,11 @@ class JobLog:
             [()] * len(jobs),
             jobs.observed_nodes or Labels(np.zeros(len(jobs), np.int32), ((),)),
             objects(submission),
-            float(np.nanmax(np.concatenate([end_s, asked.arrival_s]))),
-            limited,
             np.full(len(jobs), nan),
             np.zeros(len(jobs), bool),
+            limit_s,
+            limited,
+            float(np.nanmax(np.concatenate([end_s, asked.arrival_s]))),
             *_names(jobs),
         )
 
@@ -157,11 +136,11 @@ class JobLog:
             columns[name] = [words[job] for job in order.tolist()]
         nodes = [names for log in several for names in log.nodes.tolist()]
         labels = Labels.numbered([nodes[job] for job in order.tolist()])
-        return cls(jobs.chosen(order), nodes=labels, ends_s=ends_s, **columns)
+        return cls(jobs.chosen(order), 0.0, nodes=labels, ends_s=ends_s, **columns)
 
 
-_COLUMNS = ("limit_s", "start_s", "end_s", "eligible_s", "begin_s", "array", "limited", "billing", "requeued")
-_LISTS = ("parents", "user", "account", "partition")
+_COLUMNS = [column.name for column in fields(JobLog) if column.type == "np.ndarray"]
+_LISTS = [column.name for column in fields(JobLog) if str(column.type).startswith("Sequence")]
 
 
 def _names(jobs: JobArrays) -> tuple[list[str], list[str], list[str]]:
@@ -198,7 +177,7 @@ def read_snapshot(trace: Trace) -> tuple[JobLog, float]:
     return replace(log, array=array, begin_s=begin_s, limited=limited, ends_s=t), t
 
 
-def read_log(path: Path, options: TraceOptions, format: str = ACCOUNTING) -> JobLog | None:
+def read_job_log(path: Path, options: TraceOptions, format: str = ACCOUNTING) -> JobLog | None:
     """Read a log in a format that states every submission, including those cancelled while waiting;
     None for other formats.
 
@@ -211,5 +190,5 @@ def read_log(path: Path, options: TraceOptions, format: str = ACCOUNTING) -> Job
         return None
     log = JobLog.of(replace(told.jobs, observed_start_s=np.zeros(len(told.jobs))), told.origin_s)
     ends_s = float(np.nanmax(np.concatenate([told.end_s, told.start_s, log.submit_s])))
-    columns = {name: column for name, column in told._asdict().items() if name not in ("jobs", "origin_s")}
-    return replace(log, ends_s=ends_s, **columns)
+    outcome = {column.name: getattr(told, column.name) for column in fields(told)[2:]}  # all but the jobs' clock
+    return replace(log, ends_s=ends_s, **outcome)

@@ -17,8 +17,8 @@ from dagsim.errors import InputError, NotRecognised, TraceError
 from dagsim.experiment.simulate import make_policy
 from dagsim.families.forecast.backtest import Backtest, Forecasts, forecasts_of
 from dagsim.families.forecast.futures import Future, Player, QueueState, policy_of, run_time_classes
-from dagsim.families.forecast.job_log import JobLog, read_log, read_snapshot
-from dagsim.families.forecast.members import Forecaster, Past
+from dagsim.families.forecast.job_log import JobLog, read_job_log, read_snapshot
+from dagsim.families.forecast.members import Forecaster, KnownPast
 from dagsim.families.forecast.planned_jobs import PlannedJob, with_planned
 from dagsim.families.forecast.queue_rows import KINDS, Listed, Rows, read_reasons, rows_of
 from dagsim.families.forecast.reasons import UNLISTED, Fate, is_limit, verdict_of
@@ -160,7 +160,7 @@ class EarlierForecasts:
         """Forget all times that are not on the grid."""
         self._kept = {t: self._kept[t] for t in grid if t in self._kept}
 
-    def at(self, rows: Rows, forecaster: Forecaster, past: Past) -> Forecasts:
+    def at(self, rows: Rows, forecaster: Forecaster, past: KnownPast) -> Forecasts:
         """Return the forecasts for these rows at their time, or those for the rows that were known
         when they were made.
         """
@@ -207,7 +207,9 @@ class Question(NamedTuple):
             log = log.beside(_history(history, file.options, _stamp(history)), t)
         log = replace(log, jobs=accepting(log.jobs, scenario.accept, scenario.runtime, scenario.cluster.gpu_types))
         played_by = policy or policy_of(config)
-        remarks.append(f"{played_by} simulates the futures{_unknown(scenario, played_by, history is not None)}")
+        remarks.append(
+            f"the futures are simulated under {played_by}{_unknown(scenario, played_by, history is not None)}"
+        )
         forecaster = Forecaster(Player(scenario, played_by, log), futures, arrivals, config.seed, baselines=False)
         return cls(log, forecaster, t, listing or None, scenario, remarks)
 
@@ -236,7 +238,7 @@ def _stamp(path: Path) -> tuple[tuple[str, int, int], ...]:
 @lru_cache(maxsize=1)
 def _history(path: Path, options: TraceOptions, stamp: tuple[tuple[str, int, int], ...]) -> JobLog:
     """Read accounting records, which are read again only if their files have changed."""
-    log = read_log(path, options)
+    log = read_job_log(path, options)
     assert log is not None
     return log
 
@@ -280,7 +282,7 @@ def _unknown(scenario: ClusterScenario, policy: str, has_history: bool) -> str:
     unknown = forgotten(decider)
     if not has_history and (remembers := getattr(decider, "remembers", "")):
         unknown.append(f"{remembers} (--history provides it)")
-    return f"; it does not know {' and '.join(unknown)} before the snapshot" if unknown else ""
+    return f", without information on {' and '.join(unknown)} before the snapshot" if unknown else ""
 
 
 def _remarks(log: JobLog, cluster: Cluster) -> list[str]:
@@ -338,7 +340,7 @@ def expected(
     forecasts at all of these times. ``kept`` has the forecasts at earlier times that were made for
     an earlier snapshot of the same queue.
     """
-    past = Past(log, baselines=forecaster.baselines)
+    past = KnownPast(log, baselines=forecaster.baselines)
     past.move(t)
     player = forecaster.player
     rows = rows_of(QueueState.at(log, t), listing, partial(player.obstacle, t=t), keeps_all=player.knows_queue)
@@ -393,7 +395,7 @@ def expected_shapes(
         )
         for number in kept
     ]
-    past = Past(several, baselines=False)
+    past = KnownPast(several, baselines=False)
     past.move(t)
     levels = np.random.default_rng(forecaster.seed).random(_DRAWN)
     share = past.run_times.draw(levels, run_time_classes(several, places[0]))
@@ -428,7 +430,7 @@ def _earlier(
     fewer = replace(forecaster, futures=min(forecaster.futures, _FUTURES), baselines=False)
     parts: dict[int, Forecasts] = {}
     for places in (range(1, len(grid), 3), [place for place in range(len(grid)) if place % 3 != 1]):
-        past = Past(log, baselines=False)
+        past = KnownPast(log, baselines=False)
         for place in places:
             past.move(grid[place])
             obstacle = partial(forecaster.player.obstacle, t=grid[place])

@@ -17,7 +17,7 @@ from dagsim.families.forecast.scores import LEVELS, log_wait, quantiles_of
 
 
 @dataclass(slots=True)
-class Past:
+class KnownPast:
     """The contents of a log up to a certain time: the run times of ended jobs, and the waits of
     started ones. The time only moves forward.
     """
@@ -74,7 +74,7 @@ class Forecaster:
     """False to leave out the forecasts that are used only for comparison."""
 
     def raw(
-        self, rows: Rows, past: Past, instant: int, played: Sequence[np.ndarray] | None = None
+        self, rows: Rows, past: KnownPast, instant: int, played: Sequence[np.ndarray] | None = None
     ) -> dict[str, np.ndarray]:
         """Make the forecasts at the ``instant``-th time; ``past`` must have moved to that time.
 
@@ -94,7 +94,7 @@ class Forecaster:
         waits["history_account"] = np.where(simulated[:, None], methods["runs"], waits["history_account"])
         return methods | waits
 
-    def waits(self, kind: Future, rows: Rows, past: Past, instant: int) -> Iterator[np.ndarray]:
+    def waits(self, kind: Future, rows: Rows, past: KnownPast, instant: int) -> Iterator[np.ndarray]:
         """Simulate futures of one kind, and yield for each the (n,) seconds until each row starts. The
         first futures are the same no matter how many are simulated.
         """
@@ -103,7 +103,7 @@ class Forecaster:
         for starts_s in self.player.starts(rows.state, kind, count, past.run_times, rng, rows.members):
             yield rows.earliest(starts_s)
 
-    def from_waits(self, rows: Rows, past: Past) -> dict[str, np.ndarray]:
+    def from_waits(self, rows: Rows, past: KnownPast) -> dict[str, np.ndarray]:
         """Return (n, 19) forecasts that need no simulation."""
         log, first, ages = past.log, rows.first, rows.age_s
         methods = {"history_account": (past.account, log.account)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from dagsim.errors import TraceError
+from dagsim.families.kubernetes.kueue_manifests import go_duration_s
 from dagsim.families.kubernetes.pods import object_kind, whole_gpus
 from dagsim.families.kubernetes.terms import HOSTNAME, quantity, units
 from dagsim.families.site.node_lists import FoundNode, NodeFormat
@@ -41,13 +43,22 @@ def is_kube(source: Source) -> bool:
 
 
 def kube_nodes(source: Source) -> Iterator[FoundNode]:
-    """Yield the nodes with their allocatable resources, from JSON or YAML. Cordoned and tainted
-    nodes can be used by pods that tolerate the taint; nodes that are not ready cannot be used at
-    all.
+    """Yield the nodes with their allocatable resources, from JSON or YAML, and the nodes that an
+    autoscaler may add. Cordoned and tainted nodes can be used by pods that tolerate the taint; nodes
+    that are not ready cannot be used at all.
 
     Raises:
         TraceError: The text is neither JSON nor YAML, or a quantity cannot be read.
     """
+    yield from _read(source)[0]
+
+
+def kube_notes(source: Source) -> list[str]:
+    """Return what is not modelled of the groups of nodes in the source."""
+    return _read(source)[1] if source.mentions(_OF_GROUPS) else []
+
+
+def _read(source: Source) -> tuple[list[FoundNode], list[str]]:
     json_text = "\n".join(source.head(4)).lstrip()[:1] in ("{", "[")
     nodes: list[tuple[FoundNode, str]] = []
     groups: list[_NodeGroup] = []
@@ -55,48 +66,100 @@ def kube_nodes(source: Source) -> Iterator[FoundNode]:
         if object_kind(object_) == "Node":
             with FaultsAt(source.where(place), "a node"):
                 nodes.append((_node_of_kube(object_), text_in(object_, "metadata", "annotations", _OWNER)))
-        elif object_kind(object_) in _SCALED:
+        else:
             with FaultsAt(source.where(place), "a node group"):
-                groups += filter(None, [_NodeGroup.of(object_)])
+                groups += _NodeGroup.all_of(object_)
+    notes: list[str] = []
     for group in groups:
-        members = [at for at, (_, owner) in enumerate(nodes) if group.owns(owner)]
+        members = [at for at, (node, owner) in enumerate(nodes) if group.owns(node, owner)]
         for at in members:
             nodes[at] = replace(nodes[at][0], on_demand=group.rule(up=True)), ""
         like = nodes[members[0]][0] if members else group.template
-        if like is not None:
+        most = group.most if like is None else group.largest(like)
+        notes += group.notes(like, most)
+        if like is not None and most is not None:
             names = {node.name for node, _ in nodes}
             new = (name for number in count(1) if (name := f"{group.name}-{number}") not in names)
-            added = islice(new, max(group.most - len(members), 0))
+            added = islice(new, max(most - len(members), 0))
             nodes += [(like.of_group(name, group.rule()), "") for name in added]
-    yield from [node for node, _ in nodes]
+    return [node for node, _ in nodes], notes
 
 
 _SCALED = ("MachineDeployment", "MachineSet", "MachinePool")
 _OWNER = "cluster.x-k8s.io/owner-name"
 _SIZE = "cluster.x-k8s.io/cluster-api-autoscaler-node-group-{}-size"
 _CAPACITY = "capacity.cluster-autoscaler.kubernetes.io/"
+_NODE_POOL = "karpenter.sh/nodepool"
+"""Label of the nodes that Karpenter has added."""
+_STATUS = "cluster-autoscaler-status"
+"""ConfigMap in which a cluster autoscaler lists its groups."""
+_POOLS = (
+    "cloud.google.com/gke-nodepool",
+    "eks.amazonaws.com/nodegroup",
+    "kubernetes.azure.com/agentpool",
+    "agentpool",
+)
+"""Labels with the name of a node's pool, which is part of the name of the autoscaler's group."""
+_OF_GROUPS = re.compile(rb"NodePool|cluster-autoscaler-status|MachineDeployment|MachineSet|MachinePool")
 
 
 class _NodeGroup(NamedTuple):
-    """Nodes that a cluster autoscaler adds and removes: an object of the Cluster API whose annotations
-    state the smallest and the largest number of nodes.
-    """
+    """Nodes that an autoscaler adds and removes."""
 
+    kind: str
+    """The kind of the object: one of the Cluster API, whose annotations state its sizes, Karpenter's
+    ``NodePool``, or the ``ConfigMap`` of a cluster autoscaler."""
     name: str
     least: int
-    most: int
-    template: FoundNode | None
+    most: int | None
+    """Largest number of nodes; None if it depends on ``limits``, or if there is none."""
+    template: FoundNode | None = None
     """A node by the annotations that state its capacity (for groups without nodes); None without them."""
+    limits: Mapping[str, float] = {}
+    """Resources that all nodes of a NodePool may have together."""
+    idle_s: float | None = 600.0
+    """Seconds after which an empty node is removed; None for never. The default is that of the cluster
+    autoscaler."""
 
     @classmethod
-    def of(cls, scaled: Mapping[str, Any]) -> _NodeGroup | None:
-        """Return the group of an object; None if the autoscaler does not change its size."""
-        notes, name = object_in(scaled, "metadata", "annotations"), text_in(scaled, "metadata", "name")
+    def all_of(cls, object_: Mapping[str, Any]) -> list[_NodeGroup]:
+        """Return the groups that an object describes."""
+        kind, name = object_kind(object_), text_in(object_, "metadata", "name")
+        if kind in _SCALED:
+            return [one] if (one := cls._of_machines(kind, name, object_)) is not None else []
+        if kind == "NodePool" and text_in(object_, "apiVersion").startswith("karpenter.sh/") and name:
+            limits = {resource: quantity(amount) for resource, amount in object_in(object_, "spec", "limits").items()}
+            after = object_in(object_, "spec", "disruption").get("consolidateAfter", "0s")
+            idle_s = None if after == "Never" else _seconds(after)
+            return [cls(kind, name, 0, None, limits=limits, idle_s=idle_s)]
+        if kind == "ConfigMap" and name == _STATUS:
+            return list(cls._of_status(text_in(object_, "data", "status")))
+        return []
+
+    @classmethod
+    def _of_status(cls, text: str) -> Iterator[_NodeGroup]:
+        """Yield the groups in the status of a cluster autoscaler (from version 1.30 on)."""
+        try:
+            status = (
+                yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)) if len(text) < _MOST_STATUS else None
+            )
+        except (yaml.YAMLError, ValueError, RecursionError):
+            status = None
+        if not isinstance(status, dict):
+            raise Dirty("whose status is not YAML, as cluster autoscalers write it from version 1.30 on")
+        for group in list_in(status, "nodeGroups"):
+            sizes = [object_in(group, "health").get(key) for key in ("minSize", "maxSize")]
+            name = text_in(group, "name").rpartition("/")[2]  # on Google's cloud, the name is a URL
+            yield cls("ConfigMap", name, *_sizes(*map(str, sizes)))
+
+    @classmethod
+    def _of_machines(cls, kind: str, name: str, scaled: Mapping[str, Any]) -> _NodeGroup | None:
+        """Return the group of an object of the Cluster API; None if the autoscaler does not change its
+        size."""
+        notes = object_in(scaled, "metadata", "annotations")
         least, most = (text_in(notes, _SIZE.format(end)) for end in ("min", "max"))
         if not name or not most:
             return None
-        if not (most.isdecimal() and (least or "0").isdecimal() and int(least or 0) <= int(most) <= _MOST_NODES):
-            raise Dirty(f"whose sizes {least or 0!r} to {most!r} are not numbers of nodes in order")
         template = None
         if (cpus := text_in(notes, f"{_CAPACITY}cpu")) and (memory := text_in(notes, f"{_CAPACITY}memory")):
             there = {"cpu": cpus, "memory": memory, "pods": text_in(notes, f"{_CAPACITY}maxPods") or "110"}
@@ -117,19 +180,63 @@ class _NodeGroup(NamedTuple):
                     "status": {"allocatable": there},
                 }
             )
-        return cls(name, int(least or 0), int(most), template)
+        return cls(kind, name, *_sizes(least or "0", most), template)
 
-    def owns(self, owner: str) -> bool:
+    def owns(self, node: FoundNode, owner: str) -> bool:
         """Return True if a node with this owner belongs to the group. A MachineDeployment owns nodes
         through a MachineSet with its name and a suffix.
         """
+        if self.kind == "NodePool":
+            return node.labels.get(_NODE_POOL) == self.name
+        if self.kind == "ConfigMap":
+            pools = [node.labels[label] for label in _POOLS if label in node.labels]
+            return any(f"-{pool}-" in f"-{self.name}-" for pool in pools)
         return owner == self.name or owner.startswith(f"{self.name}-")
 
+    def largest(self, node: FoundNode) -> int | None:
+        """Return how many nodes like this one the group may have; None if there is no limit."""
+        if self.most is not None:
+            return self.most
+        there = object_in(json.loads(node.manifest), "status", "allocatable") if node.manifest else {}
+        amounts = {"cpu": node.cpus, "memory": node.memory_gb * 2**30, "nodes": 1.0}
+        amounts |= {resource: quantity(amount) for resource, amount in there.items()}
+        counts = [int(limit / amounts[name]) for name, limit in self.limits.items() if amounts.get(name, 0) > 0]
+        return min(*counts, _MOST_NODES) if counts else None
+
+    def notes(self, like: FoundNode | None, most: int | None) -> Iterator[str]:
+        """Yield what is not modelled of the group."""
+        if like is None:
+            yield f"{self.kind} {self.name}: it has no nodes, and no file states how large they are, so none is added"
+        elif most is None:
+            yield f"{self.kind} {self.name}: it has no limits, so no nodes are added to those that exist"
+        if self.kind == "NodePool":
+            yield (
+                f"NodePool {self.name}: every new node is like its first one; moving pods to empty a node, expiry and "
+                "budgets for disruptions"
+            )
+
     def rule(self, *, up: bool = False) -> OnDemand:
-        """Return when a node of the group is powered up and down. No object states how long it takes."""
-        return OnDemand(trigger="pending", min_nodes=self.least, up=up)
+        """Return when a node of the group is powered up and down. No object states how long a boot
+        takes."""
+        return OnDemand(trigger="pending", min_nodes=self.least, idle_s=self.idle_s, up=up)
 
 
+def _sizes(least: str, most: str) -> tuple[int, int]:
+    """Return the smallest and the largest size of a group."""
+    if not (most.isdecimal() and least.isdecimal() and int(least) <= int(most) <= _MOST_NODES):
+        raise Dirty(f"whose sizes {least!r} to {most!r} are not numbers of nodes in order")
+    return int(least), int(most)
+
+
+def _seconds(text: Any) -> float:
+    """Parse a Go duration."""
+    try:
+        return go_duration_s("consolidateAfter", text, 0.0)
+    except TraceError:
+        raise Dirty(f"whose consolidateAfter {text!r:.40} is not a duration such as 30s, or Never") from None
+
+
+_MOST_STATUS = 1 << 20
 _MOST_NODES = 20_000
 
 
@@ -237,4 +344,4 @@ def _state(node: Mapping[str, Any]) -> str:
     return f"tainted {hindering[0]}" if hindering else "Ready"
 
 
-KUBECTL = NodeFormat(is_kube, kube_nodes, "kube-default")
+KUBECTL = NodeFormat(is_kube, kube_nodes, "kube-default", kube_notes)

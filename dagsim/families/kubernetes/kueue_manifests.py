@@ -18,14 +18,14 @@ from dagsim.families.kubernetes.kueue_objects import (
     FlavorFungibility,
     FlavorQuotas,
     KueueObjects,
+    KueueTopology,
     LocalQueue,
     PodSet,
     PodSetAssignment,
-    Preemption,
+    QueuePreemption,
     ResourceFlavor,
     ResourceGroup,
     ResourceQuota,
-    Topology,
     TopologyNode,
     TopologyRequest,
     Workload,
@@ -177,7 +177,7 @@ def _cluster_queue(manifest: Mapping[str, Any]) -> ClusterQueue:
         _word(owner, "queueingStrategy", text_in(spec, "queueingStrategy") or "BestEffortFIFO",
               ("BestEffortFIFO", "StrictFIFO")),
         _groups(owner, spec),
-        Preemption(
+        QueuePreemption(
             _word(owner, "withinClusterQueue", text_in(preemption, "withinClusterQueue") or "Never", _POLICIES[:3]),
             _word(owner, "reclaimWithinCohort", text_in(preemption, "reclaimWithinCohort") or "Never", _RECLAIM),
             BorrowWithinCohort(
@@ -227,9 +227,11 @@ def _flavor(manifest: Mapping[str, Any]) -> ResourceFlavor:
     )
 
 
-def _topology(manifest: Mapping[str, Any]) -> Topology:
+def _topology(manifest: Mapping[str, Any]) -> KueueTopology:
     levels = list_in(manifest, "spec", "levels")
-    return Topology(text_in(manifest, "metadata", "name"), tuple([text_in(level, "nodeLabel") for level in levels]))
+    return KueueTopology(
+        text_in(manifest, "metadata", "name"), tuple([text_in(level, "nodeLabel") for level in levels])
+    )
 
 
 def _node(manifest: Mapping[str, Any]) -> TopologyNode | None:
@@ -250,6 +252,8 @@ def _node(manifest: Mapping[str, Any]) -> TopologyNode | None:
 def _groups(owner: str, spec: Mapping[str, Any]) -> tuple[ResourceGroup, ...]:
     def quota(resource: Mapping[str, Any]) -> ResourceQuota:
         name = text_in(resource, "name")
+        if resource.get("nominalQuota") is None:
+            raise TraceError(f"{owner}: nominalQuota of {name!r} is missing; it is a quantity, such as 16 or 64Gi")
         nominal, *limits = [
             None if resource.get(key) is None else _amount(f"{owner}: {key}", name, resource[key])
             for key in ("nominalQuota", "borrowingLimit", "lendingLimit")
@@ -290,8 +294,8 @@ def _admission_fair_sharing(configuration: Mapping[str, Any]) -> AdmissionFairSh
         return None
     weights = object_in(section, "resourceWeights")
     return AdmissionFairSharing(
-        _duration("usageHalfLifeTime", section.get("usageHalfLifeTime"), 0.0),
-        _duration("usageSamplingInterval", section.get("usageSamplingInterval"), 300.0),
+        go_duration_s("usageHalfLifeTime", section.get("usageHalfLifeTime"), 0.0),
+        go_duration_s("usageSamplingInterval", section.get("usageSamplingInterval"), 300.0),
         {name: _number("Configuration", "resourceWeights", weight) for name, weight in weights.items()},
     )
 
@@ -409,7 +413,7 @@ def _moment(where: str, text: Any) -> float:
     return moment
 
 
-def _duration(key: str, value: Any, default: float) -> float:
+def go_duration_s(key: str, value: Any, default: float) -> float:
     """Parse a Go duration (``1h30m``) as seconds."""
     if value is None:
         return default

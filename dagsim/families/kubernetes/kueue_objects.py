@@ -39,7 +39,7 @@ class ResourceFlavor:
 
 
 @dataclass(frozen=True, slots=True)
-class Topology:
+class KueueTopology:
     """The levels of a data centre as node labels, starting with the widest level."""
 
     name: str
@@ -62,7 +62,7 @@ class TopologyNode:
 
 @dataclass(frozen=True, slots=True)
 class ResourceQuota:
-    """The quota for a resource in a flavor; None means that there is no limit."""
+    """The quota for a resource in a flavor. None means that there is no limit."""
 
     nominal: float
     borrowing_limit: float | None = None
@@ -113,7 +113,7 @@ class BorrowWithinCohort:
 
 
 @dataclass(frozen=True, slots=True)
-class Preemption:
+class QueuePreemption:
     """Defines which workloads a workload may preempt in its own queue and in other queues of its
     cohort."""
 
@@ -157,7 +157,7 @@ class ClusterQueue:
     cohort: str = ""
     queueing_strategy: Literal["BestEffortFIFO", "StrictFIFO"] = "BestEffortFIFO"
     resource_groups: tuple[ResourceGroup, ...] = ()
-    preemption: Preemption = field(default_factory=Preemption)
+    preemption: QueuePreemption = field(default_factory=QueuePreemption)
     flavor_fungibility: FlavorFungibility = field(default_factory=FlavorFungibility)
     weight: float = 1.0
     stop_policy: StopPolicy = "None"
@@ -197,7 +197,7 @@ class AdmissionFairSharing:
 @dataclass(frozen=True, slots=True)
 class KueueObjects:
     """Everything that an administrator configures. ``fair_sharing`` lists the strategies for
-    preemption with fair sharing; None means classic preemption.
+    preemption with fair sharing. None means classic preemption.
 
     Raises:
         ModelError: Two objects have the same name, cohorts form a cycle, or the ClusterQueue of a
@@ -208,7 +208,7 @@ class KueueObjects:
     cohorts: tuple[Cohort, ...] = ()
     local_queues: tuple[LocalQueue, ...] = ()
     resource_flavors: tuple[ResourceFlavor, ...] = ()
-    topologies: tuple[Topology, ...] = ()
+    topologies: tuple[KueueTopology, ...] = ()
     nodes: tuple[TopologyNode, ...] = ()
     fair_sharing: tuple[Strategy, ...] | None = None
     admission_fair_sharing: AdmissionFairSharing | None = None

@@ -19,14 +19,13 @@ from zoneinfo import ZoneInfo
 
 import yaml
 
-from dagsim.errors import InputError, TraceError
-from dagsim.families.kubernetes.kube_nodes import is_kube
+from dagsim.errors import TraceError
+from dagsim.families.kubernetes.kube_nodes import is_kube, kube_notes
 from dagsim.families.kubernetes.kueue_manifests import (
     KINDS,
     full_name,
     kueue_objects,
     kueue_workload_object,
-    with_objects,
 )
 from dagsim.families.kubernetes.kueue_objects import KueueObjects, ResourceFlavor, Workload
 from dagsim.families.kubernetes.pods import TYPE_LABELS, PodRecord, kueue_workload, level_name, object_kind
@@ -41,6 +40,7 @@ from dagsim.traces.sites import site_gpu
 from dagsim.traces.source import Source
 
 _GROUP = "kueue.x-k8s.io"
+VERSIONS = ("v1beta2", "v1beta1", "v1alpha1")
 _OTHER_QUEUES = {"scheduling.volcano.sh": "Volcano", "scheduling.run.ai": "KAI"}
 """Groups of queues that are not modelled."""
 _MOST_CHARACTERS = 20_000_000
@@ -50,7 +50,7 @@ _OF_KUEUE = re.compile(
     rb'config\.kueue\.x-k8s\.io|kind"?\s*:\s*"?(?:ClusterQueue|Cohort|LocalQueue|ResourceFlavor|Topology|Workload)\b'
 )
 _OF_OTHERS = re.compile("|".join(map(re.escape, _OTHER_QUEUES)).encode())
-_READ = {
+READ_KEYS = {
     "ClusterQueue": ("cohort", "cohortName", "queueingStrategy", "preemption", "resourceGroups", "namespaceSelector",
                      "stopPolicy", "fairSharing", "flavorFungibility", "admissionScope"),
     "Cohort": ("parentName", "parent", "resourceGroups", "fairSharing"),
@@ -214,13 +214,13 @@ class KueueSite(ImportedSite):
         for kind, names in (("ClusterQueue", queues), ("LocalQueue", self.objects.get("LocalQueue", {}))):
             for name, manifest in names.items():
                 own = {name} if kind == "LocalQueue" else self._local_queues_of({name})
-                self._unmodelled_of(f"{kind} {name}", object_in(manifest, "spec"), _READ[kind], own)
+                self._unmodelled_of(f"{kind} {name}", object_in(manifest, "spec"), READ_KEYS[kind], own)
                 if kind == "ClusterQueue" and object_in(manifest, "spec", "namespaceSelector"):
                     self.drop(f"{kind} {name}: namespaceSelector, as if it selected all{self._affected(own)}")
         for name, manifest in self.objects.get("Cohort", {}).items():
             members = {one.name for one in objects.cluster_queues if one.cohort == name}
             own = self._local_queues_of(members)
-            self._unmodelled_of(f"Cohort {name}", object_in(manifest, "spec"), _READ["Cohort"], own)
+            self._unmodelled_of(f"Cohort {name}", object_in(manifest, "spec"), READ_KEYS["Cohort"], own)
         for name, manifest in self.objects.get("LocalQueue", {}).items():
             if (target := text_in(manifest, "spec", "clusterQueue")) not in queues:
                 self.drop(f"LocalQueue {name}: its ClusterQueue {target!r} is in no file{self._affected({name})}")
@@ -263,7 +263,8 @@ class KueueSite(ImportedSite):
                 yield f"{namespace}/{queue}" if namespace else queue, manifest
 
     def _affected(self, local_queues: Collection[str]) -> str:
-        """Describe how many workloads are in some LocalQueues; empty if no file has workloads."""
+        """Describe how many workloads are in some LocalQueues. The result is empty if no file has
+        workloads."""
         queues = [queue for queue, _ in self._unfinished()]
         number = sum(queue in local_queues for queue in queues)
         return f" ({number:,} of {len(queues):,} workloads)" if queues else ""
@@ -276,12 +277,14 @@ class KueueSite(ImportedSite):
             total += 1
             pod_sets = list_in(manifest, "spec", "podSets")
             requests = [object_in(one, "topologyRequest") for one in pod_sets]
-            own = [key for key, value in object_in(manifest, "spec").items() if value and key not in _READ["Workload"]]
+            own = [
+                key for key, value in object_in(manifest, "spec").items() if value and key not in READ_KEYS["Workload"]
+            ]
             own += [
                 f"topologyRequest.{key}"
                 for one in requests
                 for key, value in one.items()
-                if value and key not in _READ["topologyRequest"]
+                if value and key not in READ_KEYS["topologyRequest"]
             ]
             if queue not in self.objects.get("LocalQueue", {}):
                 same = queue.rpartition("/")[2] in self.objects.get("ClusterQueue", {})
@@ -299,7 +302,7 @@ class KueueSite(ImportedSite):
 
     def _types_of(self, flavor: ResourceFlavor, named: Mapping[str, str]) -> tuple[str, ...]:
         """Return the GPU types of a flavor's nodes, according to the flavor's labels, to the nodes
-        with these labels, or to the flavor's name; empty if nothing suggests GPUs.
+        with these labels, or to the flavor's name. The result is empty if nothing suggests GPUs.
         """
         labels = flavor.node_labels
         site_names = [labels[label] for label in _LABELS if label in labels][:1]
@@ -326,26 +329,6 @@ def is_kueue(source: Source) -> bool:
     return "apiVersion" in head and source.mentions(_OF_KUEUE)
 
 
-def changed_queues(queues: QueueTree | None, file: Path) -> QueueTree:
-    """Return the queues with the objects of a file (YAML or JSON) added, where each replaces an
-    object of the same name.
-
-    Raises:
-        TraceError: The file cannot be read, or contains no object of Kueue.
-        InputError: The configuration has no objects of Kueue, or the file changes none of them.
-    """
-    if queues is None or queues.kueue is None:
-        raise InputError(f"{file}: the configuration has no Kueue objects (queues.kueue) that the file could change")
-    try:
-        objects = with_objects(queues.kueue, _objects(Source(file)))
-    except TraceError as error:
-        text = str(error)
-        raise TraceError(text if text.startswith(str(file)) else f"{file}: {text}") from None
-    if objects == queues.kueue:
-        raise InputError(f"{file}: the configuration already contains the same objects, so the file changes nothing")
-    return replace(queues, kueue=objects)
-
-
 def read_kueue_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> KueueSite:
     """Read the files of a site, and ignore files of other kinds.
 
@@ -358,17 +341,21 @@ def read_kueue_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> Kueu
         _refuse_other_queues(source)
         if is_kube(source):
             site.nodes += read_nodes(source)
-            site.node_manifests += [node for node in _objects(source) if object_kind(node) == "Node"]
+            for note in kube_notes(source):
+                site.drop(note)
+            site.node_manifests += [node for node in manifests_in(source) if object_kind(node) == "Node"]
             site.read.append((file.name, "kubectl get nodes"))
         if is_kueue(source):
             kinds: Counter[str] = Counter()
-            for element in _objects(source):
+            for element in manifests_in(source):
                 if (settings := text_in(element, "data", "controller_manager_config.yaml")) and len(settings) < 1 << 16:
                     element = object_in(_yaml(source, settings)[0])
                 kind, name = text_in(element, "kind"), text_in(element, "metadata", "name")
                 group = text_in(element, "apiVersion").partition("/")[0]
                 if group not in (_GROUP, f"config.{_GROUP}") or not (name or kind == "Configuration"):
                     continue
+                if (version := text_in(element, "apiVersion").partition("/")[2]) not in VERSIONS:
+                    site.drop(f"apiVersion {version!r:.40}: unknown, and read as {VERSIONS[0]}")
                 kinds[kind] += 1
                 others = site.objects.setdefault(kind, {})
                 _refuse_another(source, others.get(full_name(element)), element)
@@ -404,7 +391,7 @@ def _refuse_other_queues(source: Source) -> None:
     if "apiVersion" not in "\n".join(source.head(1 << 12)) or not source.mentions(_OF_OTHERS):
         return
     names: dict[str, list[str]] = {}
-    for element in _objects(source):
+    for element in manifests_in(source):
         group = text_in(element, "apiVersion").partition("/")[0]
         if group in _OTHER_QUEUES and text_in(element, "kind") == "Queue":
             names.setdefault(group, []).append(text_in(element, "metadata", "name"))
@@ -416,7 +403,7 @@ def _refuse_other_queues(source: Source) -> None:
         )
 
 
-def _objects(source: Source) -> Iterator[Mapping[str, Any]]:
+def manifests_in(source: Source) -> Iterator[Mapping[str, Any]]:
     """Yield the objects in JSON or YAML, from lists and from separate documents.
 
     Raises:

@@ -107,22 +107,22 @@ def pod_requests(spec: Any, *, pod_level: bool = True, assumed: Mapping[str, int
     """
     together: dict[str, int] = {}
     for container in list_in(spec, "containers"):
-        add(together, _asked(container, assumed))
+        add_amounts(together, _asked(container, assumed))
     sidecars: dict[str, int] = {}
     before: list[dict[str, int]] = []
     for container in list_in(spec, "initContainers"):
         asked = _asked(container, assumed)
         if text_in(container, "restartPolicy") == "Always":
-            add(together, asked)
-            add(sidecars, asked)
+            add_amounts(together, asked)
+            add_amounts(sidecars, asked)
             before.append(dict(sidecars))
         else:
-            add(asked, sidecars)
+            add_amounts(asked, sidecars)
             before.append(asked)
     total = largest([together, *before])
     if pod_level:
         total |= _of_pod(spec, total)
-    add(total, amounts(object_in(spec, "overhead")))
+    add_amounts(total, amounts(object_in(spec, "overhead")))
     return total
 
 
@@ -146,7 +146,7 @@ def _asked(container: Any, assumed: Mapping[str, int] | None) -> dict[str, int]:
     return dict(assumed or {}) | requests_of(object_in(container, "resources"))
 
 
-def add(total: dict[str, int], more: Mapping[str, int]) -> None:
+def add_amounts(total: dict[str, int], more: Mapping[str, int]) -> None:
     """Add the amounts of ``more`` to ``total``."""
     for name, size in more.items():
         total[name] = total.get(name, 0) + size

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from dagsim.errors import ConfigError
-from dagsim.families.learning.devices import moved
+from dagsim.families.learning.devices import on_device
 from dagsim.families.learning.episode import WitnessFactory
 from dagsim.families.learning.learner import LearnerContext
 from dagsim.families.learning.nets.actor import Observations
@@ -77,7 +77,7 @@ class Estimator(Protocol):
     other."""
 
     witness: WitnessFactory | None
-    """Build the witness that takes notes during an episode; ``None`` if no notes are needed."""
+    """Build the witness that takes notes during an episode, or ``None`` if no notes are needed."""
 
     def estimate(
         self, episodes: Sequence[EpisodeSteps], store: Observations, time_constant_s: float, rng: np.random.Generator
@@ -148,7 +148,7 @@ class CriticAdvantages:
         numbers, critic = np.arange(len(store)), self.critic
         targets = np.concatenate([returns(steps, time_constant_s) for steps in episodes])
         with torch.no_grad():
-            batches = [moved(store.batch(part), self._device) for part in np.array_split(numbers, 8)]
+            batches = [on_device(store.batch(part), self._device) for part in np.array_split(numbers, 8)]
             parts = [critic(batch).cpu().numpy() for batch in batches]
         values = np.concatenate(parts) * self._scale
         ends = np.cumsum([len(steps.rewards) for steps in episodes])
@@ -165,8 +165,8 @@ class CriticAdvantages:
             order = rng.permutation(np.arange(len(store)))
             for begin in range(0, len(order), self._minibatch):
                 minibatch = order[begin : begin + self._minibatch]
-                value = self.critic(moved(store.batch(minibatch), self._device))
-                wanted = moved(torch.from_numpy(targets[minibatch]), self._device)
+                value = self.critic(on_device(store.batch(minibatch), self._device))
+                wanted = on_device(torch.from_numpy(targets[minibatch]), self._device)
                 loss = nn.functional.mse_loss(value, wanted)
                 self.optimizer.zero_grad()
                 loss.backward()  # type: ignore[no-untyped-call]

@@ -42,7 +42,7 @@ def device_of(net: nn.Module) -> torch.device:
     return next((weight.device for weight in net.parameters()), CPU)
 
 
-def moved(batch: Batch, device: torch.device) -> Batch:
+def on_device(batch: Batch, device: torch.device) -> Batch:
     """Return a tensor, or tuples of tensors, on a device. On the CPU, this is the
     same object."""
     if device.type == "cpu":
@@ -51,7 +51,7 @@ def moved(batch: Batch, device: torch.device) -> Batch:
     if isinstance(value, Tensor):
         value = value.to(device)
     elif isinstance(value, tuple):
-        parts = [moved(part, device) for part in value]
+        parts = [on_device(part, device) for part in value]
         value = type(value)(*parts) if hasattr(value, "_fields") else type(value)(parts)
     return value  # type: ignore[no-any-return]
 

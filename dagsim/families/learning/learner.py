@@ -17,7 +17,7 @@ from torch import nn
 
 from dagsim.errors import ConfigError
 from dagsim.families.learning.algorithms import TrainConfig, WarmStart
-from dagsim.families.learning.devices import CPU, device_of, moved, on_cpu
+from dagsim.families.learning.devices import CPU, device_of, on_cpu, on_device
 from dagsim.families.learning.episode import EpisodeFactory
 from dagsim.families.learning.nets.actor import ActorNet, ScoreNet
 from dagsim.families.learning.rollouts import EpisodeSteps, Rollouts
@@ -176,7 +176,7 @@ def clone(
         order = rng.permutation(len(store))
         for begin in range(0, len(order), how.minibatch):
             minibatch = order[begin : begin + how.minibatch]
-            batch = moved(store.batch(minibatch), device_of(net))
+            batch = on_device(store.batch(minibatch), device_of(net))
             loss = net.cross_entropy(batch, targets[minibatch], how.smoothing).mean()
             optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]

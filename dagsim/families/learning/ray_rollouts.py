@@ -71,9 +71,9 @@ class RayRollouts:
         Raises:
             SimulationError: No actor starts, or all actors are lost.
         """
-        from dagsim.families.learning.rollouts import parts_of, weights_of
+        from dagsim.families.learning.rollouts import parts_of_rollout, weights_of
 
-        ray, parts = self._ray, parts_of(seeds, rng_key, self._lockstep)
+        ray, parts = self._ray, parts_of_rollout(seeds, rng_key, self._lockstep)
         try:
             self._begin()
             weights = weights_of(net)

@@ -334,7 +334,7 @@ class InProcessRollouts:
         witness: WitnessFactory | None = None,
     ) -> list[EpisodeSteps]:
         all_steps = []
-        for part in parts_of(seeds, rng_key, self._lockstep):
+        for part in parts_of_rollout(seeds, rng_key, self._lockstep):
             all_steps += self._player.play(net, part, explore, jobs, witness)
         return all_steps
 
@@ -373,7 +373,7 @@ class ProcessRollouts:
     ) -> list[EpisodeSteps]:
         run = partial(_play, net.settings, weights_of(net), explore, jobs, witness)
         try:
-            parts = self._pool.map(run, parts_of(seeds, rng_key, self._lockstep))
+            parts = self._pool.map(run, parts_of_rollout(seeds, rng_key, self._lockstep))
             return [steps for all_steps in parts for steps in all_steps]
         except BrokenProcessPool:
             kill_workers(self._pool)  # from Python 3.12 on, the executor waits for them for ever
@@ -389,7 +389,7 @@ class EpisodePart(NamedTuple):
     rng_key: tuple[int, ...]
 
 
-def parts_of(seeds: Sequence[int], rng_key: Sequence[int], size: int) -> list[EpisodePart]:
+def parts_of_rollout(seeds: Sequence[int], rng_key: Sequence[int], size: int) -> list[EpisodePart]:
     """Divide a roll-out into parts, independently of the number of workers, because the batch size
     affects how a network rounds its sums."""
     begins = range(0, len(seeds), size)

@@ -13,7 +13,7 @@ import yaml
 from dagsim.config.schema import Config, config_in
 from dagsim.config.yaml import load
 from dagsim.errors import ConfigError, DagsimError, InputError
-from dagsim.families.site.node_lists import ImportedCluster, grouped, node_format, read_nodes
+from dagsim.families.site.node_lists import ImportedCluster, grouped, node_format, node_notes, read_nodes
 from dagsim.families.site.site_import import log_in, read_site, site_files, site_parts, sites_in, with_jobs
 from dagsim.files import write_text
 from dagsim.model import GPU_TYPES, GpuType, NodeOutage, NodePartition, NodeReservation, OnDemand, QueueTree
@@ -69,6 +69,7 @@ def import_site(
         text = cluster_yaml(imported, name, origin, queues, unmodelled, network, site.policy, restarts)
     elif listed := _node_lists(files):
         nodes = [node for file in listed for node in read_nodes(Source(file))]
+        unmodelled = [note for file in listed for note in node_notes(Source(file))]
         imported = grouped(nodes, named, keep_all=keep_all)
         form = node_format(Source(listed[0]))
         text = cluster_yaml(imported, out.stem, origin, policy=form.policy if form and nodes[0].manifest else "")

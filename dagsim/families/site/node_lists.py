@@ -42,7 +42,7 @@ class FoundNode:
     manifest: str = ""
     """The parts of a Kubernetes node that kube-scheduler reads; see ``Node.manifest``."""
     on_demand: OnDemand | None = None
-    """When it is powered up and down; None if it is always up."""
+    """When it is powered up and down, or None if it is always up."""
 
     def of_group(self, name: str, rule: OnDemand) -> FoundNode:
         """Return a node of the same kind that is powered by a rule and is not there yet."""
@@ -76,7 +76,7 @@ class ImportedSite:
 
     @property
     def cluster_name(self) -> str:
-        """The name of the cluster; empty if no file states it."""
+        """The name of the cluster. It is empty if no file states it."""
         return ""
 
     def drop(self, what: str) -> None:
@@ -295,6 +295,8 @@ class NodeFormat(NamedTuple):
     """Reads the list; raises ``TraceError`` with the place of what cannot be read."""
     policy: str = ""
     """The policy that represents the scheduler, if every such list comes from the same scheduler."""
+    notes: Callable[[Source], Iterable[str]] = lambda source: ()
+    """Returns what is not modelled of the nodes in a list."""
 
 
 @cache
@@ -306,6 +308,12 @@ def node_formats() -> Mapping[str, NodeFormat]:
 def node_format(source: Source) -> NodeFormat | None:
     """Return the format of a list of nodes, or None if the source is not one."""
     return next((one for one in node_formats().values() if one.recognises(source)), None)
+
+
+def node_notes(source: Source) -> list[str]:
+    """Return what is not modelled of the nodes in a list."""
+    form = node_format(source)
+    return [] if form is None else list(form.notes(source))
 
 
 def read_nodes(source: Source) -> list[FoundNode]:

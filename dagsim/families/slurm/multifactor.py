@@ -13,37 +13,23 @@ from itertools import chain
 from math import ceil, floor, inf
 from typing import Any, NamedTuple
 
-from dagsim.errors import ConfigError
-from dagsim.families.slurm.priority_formulas import Weights, decay_per_second, truncated
-from dagsim.families.slurm.slurm_backfill import (
-    BackfillOutlook,
-    NodePlan,
-    PendingJob,
-    PendingJobs,
-    RunTable,
-    may_fit,
-)
+from dagsim.families.slurm.holdings import Holder, UsageBefore, of_nodes
+from dagsim.families.slurm.pending_jobs import BackfillOutlook, PendingJob, PendingJobs, may_fit
+from dagsim.families.slurm.priority_formulas import decay_per_second, truncated
+from dagsim.families.slurm.refused_jobs import RefusedJobs
+from dagsim.families.slurm.slurm_backfill import NodePlan, RunTable
 from dagsim.families.slurm.slurm_priority import (
     Asked,
     Capacity,
-    FairShare,
     PriorityBook,
-    PrioritySettings,
     RankColumns,
 )
-from dagsim.families.slurm.slurm_rules import (
-    Holder,
-    PastUse,
-    SlurmRules,
-    SlurmWaits,
-    account_of,
-    of_nodes,
-    user_of,
-)
+from dagsim.families.slurm.slurm_rules import SlurmRules, SlurmWaits, account_of, user_of
+from dagsim.families.slurm.slurm_settings import SlurmSettings, settings_of
 from dagsim.families.slurm.slurm_times import NodeChoice
 from dagsim.model import Decision, Kill, NodePartition, Placement, Preempt, QueueTree, RejectReason, Share, Start, Wait
 from dagsim.model.arithmetic import bits, ordered_sum
-from dagsim.systems.cluster.api import ClusterView, DemandClass, JobState, NodeState, Run, Standing, TaskState
+from dagsim.systems.cluster.api import ClusterView, DemandClass, NodeState, Run, Standing, TaskState
 from dagsim.systems.cluster.policies.preemption import FreedNodes
 
 _LATE_S = 1e-6
@@ -53,147 +39,16 @@ _PARTITION = "in which of several partitions a job had started"
 _RESERVED = 1 << 20
 """Added to the tier of jobs in reservations, which are sorted before all other jobs
 (sort_job_queue2)."""
-_CHOICES = {
-    "order": ("multifactor", "basic"),
-    "preempt": ("off", "partition_prio", "qos"),
-    "kill": ("partition", "limit", "never"),
-    "bf_ties": ("wait", "fit"),
-    "gangs": ("packed", "distinct"),
-    "place": ("first", "best"),
-    "limits": ("safe", "used"),
-}
-_POSITIVE = ("sched_interval_s", "bf_interval_s", "queue_depth", "bf_resolution_s")
-_NOT_NEGATIVE = (
-    "requeue_delay_s",
-    "over_time_s",
-    "bf_window_s",
-    "bf_window_linear_s",
-    "bf_phase_s",
-    "calc_phase_s",
-    "sched_min_interval_s",
-    "bf_max_job_test",
-    "bf_max_job_user",
-    "bf_max_job_assoc",
-    "bf_max_job_part",
-    "bf_max_job_array_resv",
-)
-_OF_PRIORITIES = (
-    "max_age_s",
-    "half_life_s",
-    "calc_period_s",
-    "damping",
-    "favor_small",
-    "relative_size",
-    "max_tres",
-    "accrue_always",
-)
-
-
-@dataclass(frozen=True, slots=True)
-class SlurmSettings:
-    """The parameters of ``slurm-multifactor``, described in docs/reference/schedulers.md."""
-
-    order: str = "multifactor"
-    age: float = 1000.0
-    fair_share: float = 100_000.0
-    job_size: float = 1000.0
-    partition: float = 10_000.0
-    qos: float = 0.0
-    assoc: float = 0.0
-    tres_gpus: float = 0.0
-    tres_cpus: float = 0.0
-    tres_memory: float = 0.0
-    algorithm: FairShare = "tree"
-    damping: float = 1.0
-    half_life_s: float = 14 * 86400.0
-    max_age_s: float = 14 * 86400.0
-    calc_period_s: float = 300.0
-    calc_phase_s: float = 0.0
-    favor_small: bool = False
-    relative_size: bool = False
-    max_tres: bool = False
-    accrue_always: bool = False
-    queue_depth: int = 100
-    sched_interval_s: float = 60.0
-    sched_min_interval_s: float = 0.0
-    backfill: bool = True
-    bf_interval_s: float = 30.0
-    bf_phase_s: float = 0.0
-    bf_window_s: float = 86400.0
-    bf_window_linear_s: float = 0.0
-    bf_max_job_test: int = 100
-    bf_max_job_user: int = 0
-    bf_max_job_assoc: int = 0
-    bf_max_job_part: int = 0
-    bf_max_job_array_resv: int = 20
-    bf_resolution_s: float = 60.0
-    bf_ties: str = "wait"
-    preempt: str = "off"
-    requeue_delay_s: float = 121.0
-    limits: str = "safe"
-    kill: str = "partition"
-    over_time_s: float = 0.0
-    gangs: str = "packed"
-    place: str = "first"
-
-    def __post_init__(self) -> None:
-        for name, choices in _CHOICES.items():
-            if getattr(self, name) not in choices:
-                raise ConfigError(
-                    f"slurm-multifactor: {name} must be {' or '.join(choices)}, got {getattr(self, name)!r}"
-                )
-        for names, least, words in ((_POSITIVE, 5e-324, "above 0"), (_NOT_NEGATIVE, 0.0, "0 or more")):
-            for name in names:
-                if not least <= getattr(self, name) < inf:
-                    raise ConfigError(f"slurm-multifactor: {name} must be {words}, got {getattr(self, name)!r}")
-
-    def priorities(self) -> PrioritySettings:
-        """Return the settings that determine priorities.
-
-        Raises:
-            ConfigError: A value is out of range.
-        """
-        tres = {"gpus": self.tres_gpus, "cpus": self.tres_cpus, "memory_gb": self.tres_memory}
-        return PrioritySettings(
-            Weights(self.age, self.assoc, self.fair_share, self.job_size, self.partition, self.qos, tres),
-            fair_share=self.algorithm,
-            **{name: getattr(self, name) for name in _OF_PRIORITIES},
-        )
-
-    def origin_s(self, clock_s: float = 0.0) -> float:
-        """Return the time of the first priority calculation, at or before 0 s; the times of later
-        calculations are counted from it. ``clock_s`` is the time on the site's clock at 0 s.
-        """
-        phase_s = (self.calc_phase_s - clock_s) % self.calc_period_s if self.calc_phase_s else 0.0
-        return phase_s - self.calc_period_s if phase_s else 0.0
-
-    @property
-    def distinct(self) -> bool:
-        """True if all instances of a gang go to different nodes."""
-        return self.gangs == "distinct"
-
-
-def _settings_of(queues: QueueTree) -> SlurmSettings:
-    """Return the parameters that the site uses.
-
-    Raises:
-        ConfigError: There is no such parameter, or its value is out of range.
-    """
-    unknown = [name for name in queues.scheduler if name not in SlurmSettings.__dataclass_fields__]
-    if unknown:
-        names = ", ".join(SlurmSettings.__dataclass_fields__)
-        raise ConfigError(f"queues.scheduler: slurm-multifactor has no parameter {unknown[0]!r}; allowed: {names}")
-    return SlurmSettings(**queues.scheduler)  # type: ignore[arg-type]
 
 
 def rules_of_site(view: ClusterView) -> SlurmWaits | None:
-    """Return the rules for partitions, QOS and accounts at a site; None if its queues are not Slurm
-    queues.
+    """Return the rules for partitions, QOS and accounts at a site, or None if its queues are not
+    Slurm queues.
     """
     queues = view.queues
     if queues is None or queues.has_quota or not (queues.partitions or queues.qos or queues.tree):
         return None
-    return SlurmWaits(view, SlurmRules(view, kill="never", distinct=_settings_of(queues).distinct))
+    return SlurmWaits(view, SlurmRules(view, kill="never", distinct=settings_of(queues).distinct))
 
 
 class _Kept(NamedTuple):
@@ -309,27 +164,21 @@ class SlurmMultifactor:
     _idle_s: float
     remembers = "usage by account and user"
 
-    def __init__(self, **settings: Any) -> None:
-        """Set up the policy; ``settings`` are the fields of ``SlurmSettings`` by name.
+    def __init__(self, usage: UsageBefore | None = None, coarse_after_s: float = inf, **settings: Any) -> None:
+        """Set up the policy; ``settings`` are the fields of ``SlurmSettings`` by name. ``usage`` and
+        ``coarse_after_s`` are those of ``beginning``.
 
         Raises:
             ConfigError: A value is out of range.
         """
         self._set = SlurmSettings(**settings)
         self._priorities = self._set.priorities()
-        self.past_usage: Mapping[str, float] = {}
-        """Usage at 0 s, in billed seconds, by ``account/user``: the usage of jobs that ended before
-        the simulation began."""
-        self.past_use: Sequence[PastUse] = ()
-        """What those jobs had used at 0 s of the resources that budgets limit."""
-        self.coarse_after_s = inf
-        """From this time on, backfill runs less and less often: at intervals of at least 10% of the
-        time since then. Forecasts can afford that, because their errors are relative."""
-        self._is_bare = not settings
-        """True if the policy was given without parameters, so that the site's parameters apply."""
+        self._usage, self._coarse_after_s = usage or UsageBefore(), coarse_after_s
+        self._given = settings
+        """The parameters; if there are none, the site's parameters apply."""
         self._now = inf
         self._some_fit: bool | None = None
-        """True if some pending job may fit on the nodes; None if that has to be computed."""
+        """True if some pending job may fit on the nodes, or None if that has to be computed."""
         self._main_s = -inf
         """Time of the last main loop."""
         self._more = True
@@ -340,6 +189,13 @@ class SlurmMultifactor:
         self.latest = "main"
         """The part that made the latest start: ``main`` (the main loop) or ``backfill``."""
 
+    def beginning(self, usage: UsageBefore | None, coarse_after_s: float) -> SlurmMultifactor:
+        """Return the policy for a simulation before which ``usage`` occurred. From ``coarse_after_s``
+        on, backfill runs less and less often: at intervals of at least 10% of the time since then.
+        Forecasts can afford that, because their errors are relative.
+        """
+        return type(self)(usage, coarse_after_s, **self._given)
+
     def wait_rules(self, view: ClusterView) -> SlurmWaits:
         """Return the site's limits and partitions, which explain why jobs wait."""
         settings = self._of_site(view)
@@ -349,8 +205,8 @@ class SlurmMultifactor:
         """Return the site's parameters if the policy was created without parameters, else the policy's
         own.
         """
-        has_own = self._is_bare and view.queues is not None and view.queues.scheduler
-        return _settings_of(view.queues) if has_own and view.queues is not None else self._set
+        has_own = not self._given and view.queues is not None and view.queues.scheduler
+        return settings_of(view.queues) if has_own and view.queues is not None else self._set
 
     def outlook(self, view: ClusterView) -> tuple[SlurmWaits, list[Standing]]:
         """Return the limits with their current usage, and the waiting tasks in the order in which the
@@ -532,7 +388,7 @@ class SlurmMultifactor:
                 if self._rules.is_refused(task.job.job):
                     pending.list_task(copy(task))  # the kernel empties the task of a job that leaves
                 yield Kill(task.job.number, RejectReason.CANCELLED)
-        self._list_unstarted(view, pending)
+        self._refused.list_due(view, pending)
         yield from self._kill_late(view)
         yield from self._end_graced(view)
         holdings = self._rules.holdings
@@ -579,11 +435,11 @@ class SlurmMultifactor:
         queues = view.queues or QueueTree()
         clock_s = 0.0 if view.machines.site is None else float(view.machines.site.origin_s)
         self._book: PriorityBook = PriorityBook(self._priorities, queues, capacity, self._set.origin_s(clock_s))
-        self._book.remember(self.past_usage)
+        self._book.remember(self._usage.billed)
         self._rules: SlurmRules = SlurmRules(
             view, kill=self._set.kill, distinct=self._set.distinct, safe=self._set.limits == "safe"
         )
-        self._rules.remember(self.past_use)
+        self._rules.remember(self._usage.resources)
         self._table: RunTable = RunTable(len(nodes))
         self._roomy: dict[tuple[DemandClass, str, bool, int, int], int] = {}
         """Nodes with room for an instance now, by demand, partition, exclusive use, type and barred nodes; of
@@ -623,37 +479,13 @@ class SlurmMultifactor:
         """Until when each run may go on that has been chosen to be preempted, and how it is stopped then."""
         self._leaving: dict[tuple[int, int], tuple[int, ...]] = {}
         """The runs that leave for a task, by its order and piece."""
-        self._unstarted: list[tuple[JobState, float]] | None = None
-        """The jobs of the log that wait in vain and have not arrived yet, the last ones first; None before they are
-        read.
-        """
-        self._leaves: list[tuple[float, TaskState]] = []
-        """For each of these jobs that has arrived, the time at which it leaves, and its task."""
+        self._refused: RefusedJobs = RefusedJobs(self._rules)
         self._no_delay = False
         """True while suspended runs return, so that they continue without delay."""
 
     def _pending(self, known_s: float = -inf) -> PendingJobs:
         changed = known_s == -inf or self._more
         return PendingJobs(self._listing, self._ranks, self._eligible_s, changed=changed, known_s=known_s)
-
-    def _list_unstarted(self, view: ClusterView, pending: PendingJobs) -> None:
-        """List the jobs of the log that waited although their partition refuses their account, until
-        they left.
-        """
-        if self._unstarted is None:
-            refused = view.unstarted(self._rules.is_refused) if self._rules.refuses_accounts else []
-            for job, _ in refused:
-                for task in job.tasks:
-                    task.ready_s = job.job.arrival_s if job.job.eligible_s is None else job.job.eligible_s
-            self._unstarted = sorted(refused, key=lambda entry: -entry[0].tasks[0].ready_s)
-        while self._unstarted and self._unstarted[-1][0].tasks[0].ready_s <= view.now:
-            job, until_s = self._unstarted.pop()
-            self._rules.learn(view, job)
-            for task in job.tasks:
-                pending.list_task(task)
-                self._leaves.append((until_s, task))
-        for until_s, task in self._leaves:
-            task.waiting = task.waiting if view.now < until_s else 0
 
     def _listing(self, task: TaskState) -> list[PendingJob]:
         """Return one entry for the task per partition in which it may run, or that only refuses its
@@ -727,7 +559,7 @@ class SlurmMultifactor:
         """
         interval_s: float = self._set.bf_interval_s
         cycle_s: float = self._cycle_s
-        from_s: float = max(now, self._set.bf_phase_s, cycle_s + _COARSE * max(0.0, cycle_s - self.coarse_after_s))
+        from_s: float = max(now, self._set.bf_phase_s, cycle_s + _COARSE * max(0.0, cycle_s - self._coarse_after_s))
         if self._rested:
             return max(from_s, cycle_s + interval_s)
         return cycle_s + max(1, ceil((from_s - cycle_s) / interval_s - _LATE_S)) * interval_s
@@ -988,8 +820,8 @@ class SlurmMultifactor:
         return passed
 
     def _together(self, task: TaskState) -> str:
-        """Return the name shared by the tasks that must start together with this one; empty if it
-        starts alone.
+        """Return the name shared by the tasks that must start together with this one. The result is
+        empty if it starts alone.
         """
         request = task.job.job.request
         return "" if request is None else request.together
@@ -1308,8 +1140,8 @@ class SlurmMultifactor:
     def _chosen_without(
         self, view: ClusterView, task: TaskState, part: NodePartition, nodes: int, freed: FreedNodes, gone: set[int]
     ) -> int:
-        """Return the nodes on which the task would start if the runs ``gone`` had ended; 0 if it would
-        still not fit.
+        """Return the nodes on which the task would start if the runs ``gone`` had ended, or 0 if it
+        would still not fit.
         """
         demand, rules, machines = task.demand, self._rules, view.machines.list
         alone = rules.alone(task.job, part)

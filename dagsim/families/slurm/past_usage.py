@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from dagsim.families.slurm.holdings import PastUse, UsageBefore
 from dagsim.families.slurm.slurm_priority import Asked, Capacity, PriorityBook, PrioritySettings
-from dagsim.families.slurm.slurm_rules import PastUse
 from dagsim.model import Cluster, QueueTree
 from dagsim.model.arithmetic import ordered_sum
 
@@ -46,6 +46,10 @@ class Usage:
         self._groups, self._group = np.unique(["\t".join(owner) for owner in owners], return_inverse=True)
         self._half_life_s = float(queues.scheduler.get("half_life_s", 14 * 86400.0))
         self._log = log
+
+    def before(self, state: Any, zero_s: float) -> UsageBefore:
+        """Return the usage of the jobs that had ended at the time of a state."""
+        return UsageBefore(self.at(state, zero_s), self.by_resource(state, zero_s))
 
     def at(self, state: Any, zero_s: float) -> dict[str, float]:
         """Return the billed seconds by ``account/user`` of the jobs that had ended at the time of a

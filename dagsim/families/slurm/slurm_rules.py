@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from functools import reduce
-from math import floor, inf, log
+from math import inf
 from operator import and_, or_
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
-from dagsim.model import Caps, Demand, Job, JobCaps, Node, NodePartition, Qos, QueueTree
+from dagsim.families.slurm.holdings import SLACK, Amounts, Holder, Holdings, PastUse, of_nodes
+from dagsim.model import Caps, Demand, Job, JobCaps, NodePartition, Qos, QueueTree
 from dagsim.model.arithmetic import bits, ordered_sum
 from dagsim.systems.cluster.api import (
     ClusterState,
     ClusterView,
     JobState,
-    NodeState,
     TaskState,
     may_mix_types,
     members,
@@ -246,13 +246,13 @@ class SlurmRules:
                     break
         for owner, words, limits in caps:
             for what, limit in limits.amounts().items():
-                if amounts[what] > limit + _SLACK:
+                if amounts[what] > limit + SLACK:
                     reason = f"{owner}Max{_RESOURCES[what]}PerJob"
                     reason = "PartitionNodeLimit" if (owner, what) == ("Partition", "nodes") else reason
-                    yield f"{reason} ({limit:g}) < {amounts[what]:g}: {words}"
+                    yield f"{reason} ({limit:,g}) < {amounts[what]:,g}: {words}"
             for what, limit in limits.minutes.items():
-                if (asked := amounts[what] * amounts["limit_s"] / 60) > limit + _SLACK:
-                    yield f"{owner}Max{_RESOURCES[what]}MinutesPerJob ({limit:g}) < {asked:g}: {words}"
+                if (asked := amounts[what] * amounts["limit_s"] / 60) > limit + SLACK:
+                    yield f"{owner}Max{_RESOURCES[what]}MinutesPerJob ({limit:,g}) < {asked:,g}: {words}"
 
     def refusal(self, job: Job, part: NodePartition) -> str:
         """Describe why a partition refuses a job's account; empty if it does not."""
@@ -299,7 +299,7 @@ class SlurmRules:
             empty = self._empty.compile(demand.demand, demand.gang)
             for group in self.groups(task):
                 listed = [view.machines.list[node] for node in bits(nodes & group.nodes)]
-                rooms = [NodeState(machine.index, machine.node, machine.type).room(empty) for machine in listed]
+                rooms = [machine.emptied().room(empty) for machine in listed]
                 room = sum([min(count, 1) for count in rooms] if distinct else rooms)
                 able = sum([machine.bit for machine, count in zip(listed, rooms, strict=True) if count])
                 shared = all((able & share).bit_count() >= count for share, count in shares)
@@ -419,328 +419,6 @@ def user_of(job: JobState) -> str:
     return job.job.user or job.job.tenant or "default"
 
 
-_SLACK = 1e-9
-Holder: TypeAlias = tuple[str, ...]
-"""A holder of resources: its kind and names, ``("user", "lab", "ada")``."""
-
-
-class Amounts(NamedTuple):
-    """The resources that one start holds; ``jobs`` is 1. ``nodes`` is 0 if their number is not known
-    before the start. ``limit_s`` is the time limit if any budget counts it.
-    """
-
-    gpus: float
-    cpus: float
-    memory_gb: float
-    jobs: float = 1.0
-    nodes: float = 0.0
-    limit_s: float = 0.0
-
-    def times(self, count: float) -> Amounts:
-        """Return the amounts multiplied by ``count``."""
-        return Amounts(*[amount * count for amount in self])._replace(limit_s=self.limit_s)
-
-
-def of_nodes(amounts: Amounts, nodes: Sequence[Node]) -> Amounts:
-    """Return the amounts for a job that does not share its nodes: all CPUs and GPUs on the nodes, and
-    memory in proportion to the CPUs (DefMemPerCPU, ``--mem-per-cpu``).
-    """
-    cpus = ordered_sum(node.cpus for node in nodes)
-    memory_gb = amounts.memory_gb * cpus / amounts.cpus if amounts.cpus else amounts.memory_gb
-    gpus = ordered_sum(node.gpus for node in nodes)
-    return Amounts(gpus, cpus, memory_gb, amounts.jobs, len(nodes), amounts.limit_s)
-
-
-_HELD = ("gpus", "cpus", "memory_gb", "jobs")
-"""Resources that are summed over runs; different nodes are counted."""
-_EMPTY = (0.0, 0.0, 0.0, 0.0)
-
-
-class PastUse(NamedTuple):
-    """Usage before the simulation by a user's jobs in one account, QOS and partition: seconds by
-    resource, in full and decayed.
-    """
-
-    account: str
-    user: str
-    qos: str
-    partition: str
-    full: Mapping[str, float]
-    decayed: Mapping[str, float]
-
-
-class Budget:
-    """A holder's budget in resource-seconds: what it has ``used``, which decays, and what its runs may
-    still use until their time limits. Plain data.
-    """
-
-    def __init__(self, most_s: Mapping[str, float], *, decays: bool) -> None:
-        self.most_s = dict(most_s)
-        self.decays = decays
-        self.used = dict.fromkeys(most_s, 0.0)
-        self._runs: dict[int, tuple[Amounts, float, float]] = {}
-        """The amounts of each run, until when its usage is counted, and the end of its time limit."""
-
-    def remember(self, past: PastUse) -> None:
-        """Add usage from before the simulation."""
-        for name in self.used:
-            self.used[name] += (past.decayed if self.decays else past.full).get(name, 0.0)
-
-    def committed_s(self, name: str) -> float:
-        """Return what has been used of a resource plus what runs may still use until their time
-        limits.
-        """
-        return self.used[name] + self._of_runs(name)
-
-    def _of_runs(self, name: str) -> float:
-        """Return what runs may still use of a resource until their time limits."""
-        runs = self._runs.values()
-        return ordered_sum([getattr(held, name) * max(0.0, ends_s - at_s) for held, at_s, ends_s in runs])
-
-    def room(self, start: Amounts, *, safe: bool) -> float:
-        """Return the number of such starts that the budget allows. If ``safe``, starts are counted
-        with their full time limits; otherwise they are allowed until the budget is used up.
-        """
-        room = inf
-        for name, most_s in self.most_s.items():
-            amount = getattr(start, name)
-            left = most_s - self.used[name]
-            if not amount:
-                continue
-            if not safe:
-                room = min(room, inf if left > 0 else 0.0)
-                continue
-            left -= self._of_runs(name)
-            room = min(room, max(0.0, floor(left / (amount * start.limit_s) + _SLACK)) if start.limit_s else inf)
-        return room
-
-    def after_s(self, start: Amounts, decay: float) -> float:
-        """Return the seconds until older usage has decayed enough for one such start if no run ends,
-        or infinite if that never happens.
-        """
-        longest_s = 0.0
-        for name, most_s in self.most_s.items():
-            amount, used_s = getattr(start, name), self.used[name]
-            left_s = most_s - self._of_runs(name) - amount * start.limit_s
-            if not amount or used_s <= left_s:
-                continue
-            if left_s <= 0 or not self.decays or not 0 < decay < 1:
-                return inf
-            longest_s = max(longest_s, log(left_s / used_s) / log(decay))
-        return longest_s
-
-    def never(self, start: Amounts) -> bool:
-        """Return True if one such start will never fit, because usage does not decay."""
-        used = [most_s - self.used[name] for name, most_s in self.most_s.items()]
-        asked = [getattr(start, name) * start.limit_s for name in self.most_s]
-        return not self.decays and any(amount > left for amount, left in zip(asked, used, strict=True))
-
-    def begin(self, run: int, amounts: Amounts, now: float) -> None:
-        """Add a run."""
-        self._runs[run] = amounts, now, now + amounts.limit_s
-
-    def end(self, run: int, now: float) -> None:
-        """Remove a run, and count its usage up to now."""
-        held, at_s, _ = self._runs.pop(run)
-        self._use(held, now - at_s)
-
-    def charge(self, now: float, kept: float) -> None:
-        """Count the usage of all runs up to now, and reduce older usage to the fraction ``kept``."""
-        for name in self.used if self.decays else ():
-            self.used[name] *= kept
-        for run, (held, at_s, ends_s) in self._runs.items():
-            self._use(held, now - at_s)
-            self._runs[run] = held, now, ends_s
-
-    def _use(self, amounts: Amounts, seconds: float) -> None:
-        for name in self.used:
-            self.used[name] += getattr(amounts, name) * max(0.0, seconds)
-
-
-class Holdings:
-    """The resources of each holder, against its limits. Plain data; O(holders of a job) per query,
-    start and end. With ``safe``, a run may not exceed a budget even if it lasts until its time
-    limit (AccountingStorageEnforce).
-    """
-
-    def __init__(self, *, safe: bool = True) -> None:
-        self.most: dict[Holder, tuple[float, ...]] = {}
-        """The limits of holders that have any, in the order of ``Amounts``."""
-        self.most_nodes: dict[Holder, int] = {}
-        """The number of different nodes that holders may use, where that is limited."""
-        self.budgets: dict[Holder, Budget] = {}
-        self._safe, self._charged_s = safe, 0.0
-        self._held: dict[Holder, list[float]] = {}
-        self._nodes: dict[Holder, dict[int, int]] = {}
-        """For holders whose nodes are limited, the number of runs on each node."""
-        self._runs: dict[int, tuple[tuple[Holder, ...], Amounts, tuple[int, ...]]] = {}
-        self.freed: dict[Holder, None] = {}
-        """Holders that have freed something since the last call."""
-        self.limits_types = False
-        """True if any limit is on GPUs of one type."""
-        self._rooms: dict[tuple[int, Amounts], tuple[Sequence[Holder], tuple[float, Holder | None]]] = {}
-        """Results of ``room`` by the identity of the holders, cached until a run starts or ends."""
-
-    def limit(self, holder: Holder, caps: Caps, *, decays: bool = True) -> None:
-        """Set the limits of a holder; a holder without limits is not stored."""
-        self._rooms.clear()
-        if caps:
-            most = (caps.gpus, caps.cpus, caps.memory_gb, caps.jobs)
-            self.most[holder] = tuple([inf if value is None else float(value) for value in most])
-            self.limits_types = self.limits_types or bool(caps.gpus_of)
-            for gpu, count in caps.gpus_of.items():
-                self.most["gpus", gpu, *holder] = (float(count), inf, inf, inf)
-            if caps.nodes is not None:
-                self.most_nodes[holder] = caps.nodes
-            if caps.minutes and holder not in self.budgets:
-                most_s = {name: 60.0 * minutes for name, minutes in caps.minutes.items()}
-                self.budgets[holder] = Budget(most_s, decays=decays)
-
-    def room(self, holders: Sequence[Holder], start: Amounts) -> tuple[float, Holder | None]:
-        """Return the number of such starts that all holders still allow, and the holder that allows
-        the fewest."""
-        key = id(holders), start
-        kept = self._rooms.get(key)
-        if kept is not None:
-            return kept[1]
-        room, tightest = inf, None
-        for holder in holders:
-            most = self.most.get(holder)
-            if most is None:
-                continue
-            held = self._held.get(holder, _EMPTY)
-            for limit, has, amount in zip(most, held, start[:4], strict=True):
-                if amount and limit < inf and (count := floor((limit - has) / amount + _SLACK)) < room:
-                    room, tightest = max(count, 0), holder
-            budget = self.budgets.get(holder)
-            if budget is not None and (starts := budget.room(start, safe=self._safe)) < room:
-                room, tightest = starts, holder
-        # a reference to the holders ensures that no other object gets the same id
-        self._rooms[key] = holders, (room, tightest)
-        return room, tightest
-
-    def never(self, holder: Holder, start: Amounts) -> bool:
-        """Return True if one such start can never happen, because the holder's budget is used up for
-        good.
-        """
-        return holder in self.budgets and self._safe and self.budgets[holder].never(start)
-
-    def full_of_nodes(
-        self, holders: Iterable[Holder], nodes: Collection[int], named: Collection[int] | None = None
-    ) -> Holder | None:
-        """Return a holder that would use more different nodes than allowed after a start on these
-        nodes, or None if there is none. Before nodes are allocated, Slurm only knows that the job will
-        share the nodes that it has ``named`` (``_get_unique_job_node_cnt`` in acct_policy.c).
-        """
-        for holder in holders:
-            most = self.most_nodes.get(holder)
-            if most is None:
-                continue
-            held = self._nodes.get(holder, {}).keys()
-            if len(held) + len(nodes) - len(held & set(nodes if named is None else named)) > most:
-                return holder
-        return None
-
-    def used_up(self, holders: Iterable[Holder], start: Amounts) -> Iterator[tuple[Holder, str, float]]:
-        """Yield the limits that do not allow one more such start: holder, resource and limit. A limit
-        on nodes counts every node of the start as a new one, as Slurm does until it has chosen the
-        nodes.
-        """
-        for holder in holders:
-            held = self._held.get(holder, _EMPTY)
-            for name, limit, has, amount in zip(_HELD, self.most.get(holder, ()), held, start, strict=False):
-                if amount and has + amount > limit + _SLACK * amount:
-                    yield holder, name, limit
-            if start.nodes and len(self._nodes.get(holder, ())) + start.nodes > self.most_nodes.get(holder, inf):
-                yield holder, "nodes", float(self.most_nodes[holder])
-            budget = self.budgets.get(holder)
-            if budget is not None and not budget.room(start, safe=self._safe):
-                for name, most_s in budget.most_s.items():
-                    yield holder, f"{name} minutes", most_s / 60
-
-    def held(self, holder: Holder, what: str) -> float:
-        """Return how much of a resource a holder has. For the minutes of a resource, return what it
-        has used and may still use.
-        """
-        resource, _, minutes = what.partition(" ")
-        if minutes:
-            return self.budgets[holder].committed_s(resource) / 60
-        if resource == "nodes":
-            return float(len(self._nodes.get(holder, ())))
-        return self._held.get(holder, _EMPTY)[_HELD.index(resource)]
-
-    def runs_of(self, holder: Holder) -> tuple[int, ...]:
-        """Return the ids of a holder's runs."""
-        return tuple([run for run, (holders, *_) in self._runs.items() if holder in holders])
-
-    def ever(self, holders: Iterable[Holder], start: Amounts) -> bool:
-        """Return True if one such start is within all limits when nothing else is held."""
-        return not any(self.exceeded(holders, start))
-
-    def exceeded(self, holders: Iterable[Holder], start: Amounts) -> Iterator[tuple[Holder, str, float, float]]:
-        """Yield the limits that one such start alone exceeds: holder, resource, limit and amount."""
-        for holder in holders:
-            for name, limit, amount in zip(_HELD, self.most.get(holder, ()), start, strict=False):
-                if amount > limit + _SLACK:
-                    yield holder, name, limit, amount
-            if start.nodes > self.most_nodes.get(holder, inf):
-                yield holder, "nodes", self.most_nodes[holder], start.nodes
-            budget = self.budgets.get(holder)
-            for name, most_s in budget.most_s.items() if budget is not None and self._safe else ():
-                if (used_s := getattr(start, name) * start.limit_s) > most_s + _SLACK:
-                    yield holder, f"{name} minutes", most_s / 60, used_s / 60
-
-    def take(
-        self, run: int, holders: Sequence[Holder], amounts: Amounts, nodes: tuple[int, ...] = (), now: float = 0.0
-    ) -> None:
-        """Add a run on ``nodes``; a run that has already been added counts once."""
-        limited = tuple([holder for holder in holders if holder in self.most])
-        if not limited or run in self._runs:
-            return
-        self._runs[run] = limited, amounts, nodes
-        self._rooms.clear()
-        for holder in limited:
-            held = self._held.setdefault(holder, [0.0, 0.0, 0.0, 0.0])
-            for place, amount in enumerate(amounts[:4]):
-                held[place] += amount
-            if holder in self.most_nodes:
-                counts = self._nodes.setdefault(holder, {})
-                for node in nodes:
-                    counts[node] = counts.get(node, 0) + 1
-            if holder in self.budgets:
-                self.budgets[holder].begin(run, amounts, now)
-
-    def give(self, run: int, now: float = 0.0) -> None:
-        """Remove a run."""
-        limited, amounts, nodes = self._runs.pop(run, ((), Amounts(0, 0, 0), ()))
-        self._rooms.clear()
-        for holder in limited:
-            held = self._held[holder]
-            for place, amount in enumerate(amounts[:4]):
-                held[place] -= amount
-            if held[3] < 0.5:  # when the last run has ended, clear the rounding errors
-                del self._held[holder]
-            if holder in self.most_nodes:
-                counts = self._nodes[holder]
-                for node in nodes:
-                    counts[node] -= 1
-                    if not counts[node]:
-                        del counts[node]
-            if holder in self.budgets:
-                self.budgets[holder].end(run, now)
-            self.freed[holder] = None
-
-    def charge(self, now: float, decay: float) -> None:
-        """Count usage up to now in all budgets; older usage decays by the factor ``decay`` each
-        second.
-        """
-        kept, self._charged_s = decay ** max(0.0, now - self._charged_s), now
-        for holder, budget in self.budgets.items():
-            budget.charge(now, kept)
-            self.freed[holder] = None
-        self._rooms.clear()
-
-
 _WORDS = {
     "partition": "the partition {0}",
     "qos": "the QOS {0}",
@@ -828,15 +506,15 @@ class SlurmWaits:
         for holder, what, limit, amount in rules.holdings.exceeded(holders, rules.least(task, part)):
             plain = holder[2:] if holder[0] == "gpus" else holder
             reason = _REASONS[plain[0]].format(_RESOURCES[what])
-            yield f"{reason} ({limit:g}) < {amount:g}: {_named(holder)}"
+            yield f"{reason} ({limit:,g}) < {amount:,g}: {_named(holder)}"
         yield from rules.barred(task, part)
         requested_s = min(view.requested_s(task) or (inf,))
         if part.max_time_s is not None and part.max_time_s < requested_s < inf:
-            yield f"PartitionTimeLimit ({part.max_time_s:g} s) < {requested_s:g} s: the partition {part.name}"
+            yield f"PartitionTimeLimit ({part.max_time_s:,g} s) < {requested_s:,g} s: the partition {part.name}"
         for qos in dict.fromkeys((rules.quality(task.job).name, part.qos)):
             most_s = rules.qos[qos].max_time_s if qos in rules.qos else None
             if most_s is not None and most_s < requested_s < inf:
-                yield f"QOSMaxWallDurationPerJob ({most_s:g} s) < {requested_s:g} s: the QOS {qos}"
+                yield f"QOSMaxWallDurationPerJob ({most_s:,g} s) < {requested_s:,g} s: the QOS {qos}"
         if not rules.holds(view, task, nodes):
             yield f"the partition {part.name}, even when idle, is too small for it{f' on {gpu}' if gpu else ''}"
 

@@ -10,28 +10,41 @@ listing of ``scontrol`` shows the settings that the controller uses, so it takes
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
-from dagsim.errors import InputError, ModelError, TraceError
+from dagsim.errors import InputError, TraceError
 from dagsim.families.site.node_lists import MOST_NODES, FoundNode, ImportedSite, read_nodes
 from dagsim.families.slurm.accounting import delimiter_of
 from dagsim.families.slurm.controller_log import ControllerLog, is_controller_log, read_controller_log
 from dagsim.families.slurm.slurm_nodes import is_scontrol, is_scontrol_json, is_sinfo
 from dagsim.families.slurm.slurm_power import power_rules
+from dagsim.families.slurm.slurm_site_values import (
+    OF_USERS,
+    TOPMOST,
+    as_gres,
+    caps_of,
+    caps_of_user,
+    drop_unused,
+    gres_gpus,
+    hosts_of,
+    job_caps_of,
+    licences_of,
+    naming,
+    partition_of,
+    qos_of,
+    reservation_of,
+    scheduler_of,
+    shares_of,
+)
 from dagsim.model import (
-    Caps,
-    JobCaps,
     JobSuspension,
     NodeOutage,
-    NodePartition,
-    NodeReservation,
-    Qos,
     QueueNode,
     QueueTree,
 )
@@ -39,10 +52,10 @@ from dagsim.registry import nearest
 from dagsim.sections import Registered
 from dagsim.systems.cluster.network import NETWORKS
 from dagsim.text import count_of
-from dagsim.traces.fields import Dirty, count, finite_number, memory_gb
-from dagsim.traces.sites import folded, hosts, site_gpu
+from dagsim.traces.fields import Dirty, count, finite_number
+from dagsim.traces.sites import folded
 from dagsim.traces.source import Source
-from dagsim.traces.times import duration_s, is_unset, moment_s, span_s
+from dagsim.traces.times import is_unset, moment_s, span_s
 
 _ENDLESS_GB = 1e6
 """Memory of a node on which memory is not limited."""
@@ -50,7 +63,7 @@ _WORD = re.compile(r'(\w[\w/.-]*)\s*=\s*("[^"]*"|\S*)')
 _ENTRY = re.compile(r"^\s*(NodeName|PartitionName|NodeSet|DownNodes|FrontendName|SwitchName)\s*=", re.IGNORECASE)
 
 
-class Switch(NamedTuple):
+class TopologySwitch(NamedTuple):
     """A switch or block in topology.conf, with the nodes or switches below it."""
 
     name: str
@@ -81,7 +94,7 @@ class SlurmSite(ImportedSite):
     """Node, start, end and ``down`` or ``drain``, of each event."""
     log: ControllerLog = field(default_factory=ControllerLog)
     """The facts in slurmctld's log."""
-    switches: dict[str, Switch] = field(default_factory=dict)
+    switches: dict[str, TopologySwitch] = field(default_factory=dict)
     blocks: list[str] = field(default_factory=list)
     """Names of those switches that are blocks."""
     block_sizes: list[int] = field(default_factory=list)
@@ -159,7 +172,7 @@ class SlurmSite(ImportedSite):
             )
         elif (self.accounts or self.qos) and not self.conf.get("accountingstorageenforce"):
             self.drop("AccountingStorageEnforce is not stated; the limits of accounts and QOS are taken as enforced")
-        qos = {name: _qos(self, name, row) for name, row in self.qos.items()}
+        qos = {name: qos_of(self, name, row) for name, row in self.qos.items()}
         partitions = sorted(
             [
                 (row.get("default", "").upper() != "YES", place, name)
@@ -168,9 +181,9 @@ class SlurmSite(ImportedSite):
         )
         return QueueTree(
             tuple([self._account(name) for name, (parent, _) in self.accounts.items() if parent == "root"]),
-            tuple([_partition(self, name, self.partitions[name], qos, names, whole) for _, _, name in partitions]),
+            tuple([partition_of(self, name, self.partitions[name], qos, names, whole) for _, _, name in partitions]),
             tuple(qos.values()),
-            tuple(filter(None, [_reservation(self, name, row) for name, row in self.reservations.items()])),
+            tuple(filter(None, [reservation_of(self, name, row) for name, row in self.reservations.items()])),
             self._outages(names),
             tuple([JobSuspension(*one) for one in (self.log.suspensions if self.log is not None else ())]),
             dict(self.licences),
@@ -226,7 +239,7 @@ class SlurmSite(ImportedSite):
         self.drop("topology.conf: jobs are not placed by switches, and the bandwidths of the network are defaults")
         return network
 
-    def _join_blocks(self, switches: list[Switch]) -> list[str]:
+    def _join_blocks(self, switches: list[TopologySwitch]) -> list[str]:
         """Put neighbouring blocks below a common switch, in groups of the sizes that BlockSizes lists
         after the first. Return the names of the levels: ``block``, ``block2`` for pairs of blocks,
         and so on.
@@ -242,11 +255,11 @@ class SlurmSite(ImportedSite):
                 continue
             parts = [names[first : first + factor // joined] for first in range(0, len(names), factor // joined)]
             names = [f"blocks{factor}-{number}" for number in range(1, len(parts) + 1)]
-            switches += [Switch(name, switches=tuple(part)) for name, part in zip(names, parts, strict=True)]
+            switches += [TopologySwitch(name, switches=tuple(part)) for name, part in zip(names, parts, strict=True)]
             levels.append(f"block{factor}")
             joined = factor
         if len(names) > 1:
-            switches.append(Switch("blocks", switches=tuple(names)))
+            switches.append(TopologySwitch("blocks", switches=tuple(names)))
         return levels
 
     def _outages(self, names: Collection[str]) -> tuple[NodeOutage, ...]:
@@ -264,7 +277,7 @@ class SlurmSite(ImportedSite):
         return tuple([NodeOutage(tuple(alike[key]), key[0], key[1], key[2]) for key in times])  # type: ignore[arg-type]
 
     def _configured(self, name: str, fields: Mapping[str, str]) -> FoundNode:
-        with _naming(f"node {name}"):
+        with naming(f"node {name}"):
             boards, sockets, cores, threads, cpus = (
                 count(fields.get(key) or "1", key, 0)
                 for key in ("boards", "sockets", "corespersocket", "threadspercore", "cpus")
@@ -273,7 +286,7 @@ class SlurmSite(ImportedSite):
                 finite_number(fields.get(key, least), key)
                 for key, least in (("realmemory", "1"), ("memspeclimit", "0"))
             )
-            gpus = self._gpus_of(name, _gpus(fields.get("gres", "")))
+            gpus = self._gpus_of(name, gres_gpus(fields.get("gres", "")))
             weight = finite_number(fields.get("weight", "1"), "weight")
         return FoundNode(
             name,
@@ -300,46 +313,44 @@ class SlurmSite(ImportedSite):
         found = tuple([pair for pair in listed.items() if pair[1]])
         number = sum(listed.values())
         if not stated:
-            says = f"gres.conf has {_as_gres(found)} but slurm.conf no Gres=gpu, which Slurm needs; gres.conf is used"
+            says = f"gres.conf has {as_gres(found)} but slurm.conf no Gres=gpu, which Slurm needs; gres.conf is used"
         elif any(kind for kind, _ in stated):
             differ = number != total or (all(kind for kind, _ in found) and {*listed} != {kind for kind, _ in stated})
-            says = f"slurm.conf has {_as_gres(stated)} and gres.conf {_as_gres(found)}; slurm.conf is used"
+            says = f"slurm.conf has {as_gres(stated)} and gres.conf {as_gres(found)}; slurm.conf is used"
             if not differ:
                 return stated
             found = stated
         elif number == total:
             return found
         else:
-            says = (
-                f"slurm.conf has {_as_gres(stated)} and gres.conf {_as_gres(found)}; the number in slurm.conf is used"
-            )
+            says = f"slurm.conf has {as_gres(stated)} and gres.conf {as_gres(found)}; the number in slurm.conf is used"
             found = ((next(iter(listed)), total),) if len(listed) == 1 else stated
         self.disagreements.setdefault(says, {})[name] = None
         return found
 
     def _account(self, name: str) -> QueueNode:
         row = self.accounts[name][1]
-        _unused(self, f"account {name}", row, _OF_USERS)
+        drop_unused(self, f"account {name}", row, OF_USERS)
         users = {user: fields for (account, user), fields in self.users.items() if account == name}
         for user, fields in users.items():
-            _unused(self, f"account {name}, user {user}", fields, _OF_USERS)
-        with _naming(f"account {name}"):
-            own = {user: caps for user, fields in users.items() if (caps := _caps_of_user(self, fields))}
+            drop_unused(self, f"account {name}, user {user}", fields, OF_USERS)
+        with naming(f"account {name}"):
+            own = {user: caps for user, fields in users.items() if (caps := caps_of_user(self, fields))}
             priority = finite_number(row.get("priority") or "0", "priority")
             priorities = {
                 user: finite_number(fields["priority"], "priority")
                 for user, fields in users.items()
                 if fields.get("priority")
             }
-            limits = _caps(self, row.get("grptres", ""), row.get("grpjobs", ""), row.get("grptresmins", ""))
-            user_limits = _caps(self, "", row.get("maxjobs", ""))
-            job_limits = _job_caps(self, row)
-            of_users = {user: _job_caps(self, fields) for user, fields in users.items()}
+            limits = caps_of(self, row.get("grptres", ""), row.get("grpjobs", ""), row.get("grptresmins", ""))
+            user_limits = caps_of(self, "", row.get("maxjobs", ""))
+            job_limits = job_caps_of(self, row)
+            of_users = {user: job_caps_of(self, fields) for user, fields in users.items()}
         return QueueNode(
             name,
-            _shares(row),
+            shares_of(row),
             priority,
-            {user: _shares(fields) for user, fields in users.items()},
+            {user: shares_of(fields) for user, fields in users.items()},
             priorities,
             limits,
             user_limits,
@@ -376,7 +387,7 @@ def read_slurm_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> Slur
     for file, kind in sorted(kinds, key=lambda pair: order.index(pair[1]) if pair[1] in order else len(order)):
         if kind in _READERS:
             site.read.append((file.name, kind))
-            with _naming(str(file)):
+            with naming(str(file)):
                 _READERS[kind](site, file)
     site.unread += [(file.name, "not recognised, or cut off") for file, kind in kinds if not (kind or _is_log(file))]
     return site
@@ -404,19 +415,6 @@ def _copied(file: Path, kind: str, kinds: Sequence[tuple[Path, str]]) -> str:
 def _is_copy(name: str, of: str) -> bool:
     """Return True if a file's name is that of another file with an ending."""
     return name.startswith(of) and _BACKUP.fullmatch(name[len(of) :]) is not None
-
-
-_MOST = 2**32
-"""The largest value of Slurm's limits, which have 32 bits."""
-
-
-@contextmanager
-def _naming(what: str) -> Iterator[None]:
-    """Turn the error about an unreadable value into a TraceError that starts with ``what``."""
-    try:
-        yield
-    except Dirty as error:
-        raise TraceError(f"{what}: {str(error).removeprefix('with ')}") from None
 
 
 _WRITTEN = "Configuration data as of"
@@ -599,9 +597,9 @@ def _read_conf(site: SlurmSite, file: Path) -> None:
         elif kind == "partitionname":
             site.partitions[name] = defaults[kind] | pairs
         else:
-            for host in _hosts(name, str(file)):
+            for host in hosts_of(name, str(file)):
                 site.nodes[host] = defaults[kind] | pairs
-    for name, total in _licences(site.conf.get("licenses", "")):
+    for name, total in licences_of(site.conf.get("licenses", "")):
         site.licences[name] = total
 
 
@@ -615,7 +613,7 @@ def _read_config(site: SlurmSite, file: Path) -> None:
         key, equals, value = line.partition("=")
         if equals and key.strip().isidentifier():
             site.conf[key.strip().lower()] = "" if is_unset(value) else value.strip()
-    for name, total in _licences(site.conf.get("licenses", "")):
+    for name, total in licences_of(site.conf.get("licenses", "")):
         site.licences[name] = total
 
 
@@ -624,10 +622,10 @@ def _read_gres(site: SlurmSite, file: Path) -> None:
         pairs = {key.lower(): value.strip('"') for key, value in _WORD.findall(line)}
         if pairs.get("name", "").lower() != "gpu":
             continue
-        with _naming(str(file)):
-            stated = len(_hosts(pairs.get("file") or pairs.get("multiplefiles", ""), str(file))) or None
+        with naming(str(file)):
+            stated = len(hosts_of(pairs.get("file") or pairs.get("multiplefiles", ""), str(file))) or None
             size = count(pairs["count"], "Count", 0) if pairs.get("count") else stated
-        for host in _hosts(pairs["nodename"], str(file)) if "nodename" in pairs else ("",):
+        for host in hosts_of(pairs["nodename"], str(file)) if "nodename" in pairs else ("",):
             site.gres.setdefault(host, []).append((pairs.get("type", ""), size))
 
 
@@ -747,7 +745,7 @@ def _read_dump(site: SlurmSite, file: Path) -> None:
         if kind == "Parent":
             parent = name
         if kind == "Cluster" or (kind == "Account" and name == "root"):
-            _unused(site, f"{kind.lower()} {name}", row, _TOPMOST)
+            drop_unused(site, f"{kind.lower()} {name}", row, TOPMOST)
         elif kind == "Account":
             site.accounts[name] = (parent, row)
         elif kind == "User" and parent != "root":
@@ -860,9 +858,9 @@ def _read_topology(site: SlurmSite, file: Path) -> None:
         if name is None:
             raise TraceError(f"{file}: a line names neither a switch nor a block: {line[:80]!r}")
         nodes, switches = (
-            tuple(dict.fromkeys(_hosts(pairs.get(key, ""), f"{file}: {name}"))) for key in ("nodes", "switches")
+            tuple(dict.fromkeys(hosts_of(pairs.get(key, ""), f"{file}: {name}"))) for key in ("nodes", "switches")
         )
-        site.switches[name] = Switch(name, nodes, switches)
+        site.switches[name] = TopologySwitch(name, nodes, switches)
         site.blocks += [name] if "blockname" in pairs else []
 
 
@@ -884,441 +882,3 @@ _READERS: dict[str, Callable[[SlurmSite, Path], None]] = {
     "topology.conf": _read_topology,
 }
 """Readers by kind of file, in the order in which they must run."""
-
-
-def _gpus(text: str) -> tuple[tuple[str, int], ...]:
-    gpus: dict[str, int] = {}
-    for part in re.sub(r"\([^()]*\)", "", text).split(","):
-        kind, *rest = part.strip().split(":")
-        if kind == "gpu":
-            model = rest[0] if rest and not rest[0].isdecimal() else ""
-            size = rest[-1] if rest and rest[-1].isdecimal() else "1"
-            gpus[model] = gpus.get(model, 0) + count(size, "number of GPUs", 0)
-    return tuple([pair for pair in gpus.items() if pair[1]])
-
-
-def _as_gres(gpus: Iterable[tuple[str, int]]) -> str:
-    return ",".join(f"gpu:{kind}:{size}" if kind else f"gpu:{size}" for kind, size in gpus)
-
-
-def _hosts(text: str, where: str) -> tuple[str, ...]:
-    try:
-        return hosts(text)
-    except ValueError as error:
-        raise TraceError(f"{where}: {error}") from None
-
-
-def _licences(text: str) -> Iterator[tuple[str, float]]:
-    for part in text.split(",") if not is_unset(text) else ():
-        name, _, number = part.strip().replace("=", ":").partition(":")
-        yield name, finite_number(number or "1", "licences")
-
-
-def _shares(row: Mapping[str, str]) -> float:
-    text = row.get("fairshare", "1")
-    return float(text) if re.fullmatch(r"\d+", text) else 1.0
-
-
-def _minutes_s(text: str | None) -> float | None:
-    """Convert a time limit to seconds, from minutes or ``[DD-]HH:MM:SS``; None if there is no limit."""
-    if text is None or is_unset(text) or text.upper() in ("UNLIMITED", "INFINITE"):
-        return None
-    return 60.0 * float(text) if text.isdecimal() else _long_s(text)
-
-
-def _long_s(text: str) -> float:
-    """Convert a duration to seconds, such as ``7-0``, ``7-00:00``, ``1-02:03:04``, ``08:00`` or
-    minutes.
-    """
-    if text.isdecimal():
-        return 60.0 * float(text)
-    days, dash, rest = text.partition("-")
-    parts = [finite_number(part or "0", "duration") for part in (rest if dash else text).split(":")]
-    if dash:  # DD-HH, DD-HH:MM, DD-HH:MM:SS
-        hours, minutes, seconds = (*parts, 0.0, 0.0)[:3]
-        return finite_number(days, "duration") * 86400 + hours * 3600 + minutes * 60 + seconds
-    return duration_s(text, "duration") or 0.0
-
-
-_TRES = {"cpu": "cpus", "mem": "memory_gb", "gres/gpu": "gpus"}
-
-
-def _caps(site: SlurmSite, tres: str, jobs: str = "", minutes: str = "") -> Caps:
-    if not site.enforces():
-        return Caps()
-    amounts: dict[str, Any] = {}
-    by_type: dict[str, float] = {}
-    for name, value in _stated_tres(tres):
-        if name.startswith("gres/gpu:"):
-            by_type[site_gpu(name.partition(":")[2], site.named)] = finite_number(value, name)
-        elif name == "node":
-            amounts["nodes"] = count(value, name, 0, _MOST)
-        elif name not in _TRES:
-            site.drop(f"a limit on {name}")
-        else:
-            amounts[_TRES[name]] = memory_gb(value) if name == "mem" else finite_number(value, name)
-    most = count(jobs, "limit of jobs", 0, _MOST) if jobs and jobs != "-1" else None
-    return Caps(**amounts, jobs=most, gpus_of=by_type, minutes=_minutes_of(site, minutes))
-
-
-def _stated_tres(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the names (in lower case) and values in a list such as ``cpu=96,node=2``, except unset
-    values.
-    """
-    for part in text.split(",") if text else ():
-        name, _, value = part.partition("=")
-        if value not in ("", "-1"):
-            yield name.strip().lower(), value
-
-
-def _first(row: Mapping[str, str], keys: Sequence[str]) -> str:
-    """Return the value of the first key that has one."""
-    return next((row[key] for key in keys if row.get(key)), "")
-
-
-def _job_caps(site: SlurmSite, row: Mapping[str, str]) -> JobCaps:
-    """Return the limits for single jobs: MaxTRESPerJob, MaxNodes, MaxTRESMinsPerJob."""
-    if not site.enforces():
-        return JobCaps()
-    amounts: dict[str, float] = {}
-    for name, value in _stated_tres(_first(row, _PER_JOB)):
-        of = "nodes" if name == "node" else _TRES.get(name)
-        if of is None:
-            site.drop(f"a limit of one job on {name}")
-        else:
-            amounts[of] = memory_gb(value) if of == "memory_gb" else finite_number(value, name)
-    nodes = _first(row, _NODES_PER_JOB)
-    if nodes and nodes != "-1":
-        amounts["nodes"] = min(finite_number(nodes, "maxnodes"), amounts.get("nodes", inf))
-    return JobCaps(**amounts, minutes=_minutes_of(site, _first(row, _MINUTES_PER_JOB)))
-
-
-def _minutes_of(site: SlurmSite, text: str) -> dict[str, float]:
-    """Return the limits in a list of resource-minutes such as ``cpu=6000,mem=1024``, where ``mem`` is
-    in megabytes.
-    """
-    minutes: dict[str, float] = {}
-    for name, value in _stated_tres(text):
-        if name not in _TRES and name != "node":
-            site.drop(f"a limit on minutes of {name}")
-        else:
-            per = 1 / 1024 if name == "mem" else 1.0
-            minutes["nodes" if name == "node" else _TRES[name]] = finite_number(value, name) * per
-    return minutes
-
-
-def _caps_of_user(site: SlurmSite, row: Mapping[str, str]) -> Caps:
-    jobs = [
-        count(text, "limit of jobs", 0, _MOST)
-        for text in (row.get("maxjobs"), row.get("grpjobs"))
-        if text and text != "-1"
-    ]
-    return _caps(site, row.get("grptres", ""), str(min(jobs)) if jobs else "", row.get("grptresmins", ""))
-
-
-_IDLE = frozenset({"cluster", "parent", "parentname", "description", "organization", "coordinator", "coordinators",
-                   "adminlevel", "defaultaccount", "defaultwckey", "wckeys", "qos", "qoslevel", "defqos", "defaultqos",
-                   "id", "user", "account", "partition", "name", "classification", "grpsubmit", "grpsubmitjobs",
-                   "maxsubmit", "maxsubmitjobs", "maxsubmitpu", "maxsubmitjobsperuser", "maxsubmitpa",
-                   "maxsubmitjobsperaccount", "gracetime", "usagethres", "usage", "comment", "lineage",
-                   "flags", "preemptexempttime", "norm_shares", "normshares", "rawusage", "normusage", "effectvusage",
-                   "fairshare", "share", "levelfs", "grptresraw", "tresrunmins", "effectvusg", "normusg"})  # fmt: skip
-"""Settings of associations and QOS that have no effect on the starts of jobs that are in a log."""
-_PER_JOB = ("maxtresperjob", "maxtrespj", "maxtres")
-_NODES_PER_JOB = ("maxnodesperjob", "maxnodes")
-_MINUTES_PER_JOB = ("maxtresminsperjob", "maxtresminspj", "maxtresmins", "maxcpumins")
-_OF_USERS = frozenset({"rawshares", "priority", "grptres", "grpjobs", "maxjobs", "grptresmins", *_PER_JOB,
-                       *_NODES_PER_JOB, *_MINUTES_PER_JOB})  # fmt: skip
-_TOPMOST: frozenset[str] = frozenset()
-_OF_QOS = frozenset({"priority", "preempt", "preemptmode", "usagefactor", "grptres", "grpjobs", "maxwall",
-                     "maxwalldurationperjob", "maxtrespu", "maxtresperuser", "maxjobspu", "maxjobsperuser", "maxtrespa",
-                     "maxtresperaccount", "maxjobspa", "maxjobsperaccount", "grptresmins", *_PER_JOB,
-                     *_NODES_PER_JOB, *_MINUTES_PER_JOB})  # fmt: skip
-
-
-def _unused(site: SlurmSite, owner: str, row: Mapping[str, str], used: Collection[str]) -> None:
-    """Report the settings of an association or QOS that have values but no effect in dagsim."""
-    for key, value in row.items():
-        if value not in ("", "-1", "0", "00:00:00", "1.000000") and key not in used and key not in _IDLE:
-            site.drop(f"{owner}: {key}={value}")
-
-
-def _partition(
-    site: SlurmSite, name: str, row: Mapping[str, str], qos: Mapping[str, Qos], names: set[str], whole: bool
-) -> NodePartition:
-    listed = row.get("nodes", "ALL")
-    nodes = () if listed.upper() == "ALL" else _hosts("" if is_unset(listed) else listed, f"partition {name}")
-    if strangers := [node for node in nodes if node not in names]:
-        raise TraceError(f"partition {name}: no list of nodes contains {strangers[0]!r}; add slurm.conf")
-    for key, plain in _PLAIN_PARTITION.items():
-        if row.get(key, plain).upper() not in (plain, "NONE", "0"):
-            site.drop(f"partition {name}: {key}={row[key]}")
-    own = row.get("qos", "")
-    if own and own not in qos:
-        site.drop(f"partition {name}: qos={own}, which no file describes (add `sacctmgr -P show qos`)")
-    shared = row.get("oversubscribe") or row.get("shared") or "NO"
-    if shared.lower().startswith(("force", "yes")) and not shared.lower().endswith(":1"):
-        site.drop(f"partition {name}: oversubscribe={shared}: jobs do not share CPUs here")
-    mode = _mode(site, f"partition {name}", row.get("preemptmode") or site.conf.get("preemptmode", "off"))
-    tier = row.get("prioritytier") or row.get("priority") or "1"
-    factor = row.get("priorityjobfactor") or row.get("priority") or "1"
-    with _naming(f"partition {name}"):
-        ranks = finite_number(factor, "priorityjobfactor"), count(tier, "prioritytier", 0, _MOST)
-        limit_s, default_s = (_minutes_s(row.get(key)) for key in ("maxtime", "defaulttime"))
-        billing = _billed(site, row.get("tresbillingweights", ""))
-        grace = row.get("gracetime", "0").removesuffix(" sec")
-        grace_s = finite_number(grace, "gracetime") if grace.isdecimal() else _long_s(grace)
-        most_nodes = row.get("maxnodes", "")
-        job_limits = JobCaps(nodes=None if _is_unlimited(most_nodes) else finite_number(most_nodes, "maxnodes"))
-    accounts, denied_accounts, allowed_qos, denied_qos = (
-        _names(row.get(key, "")) for key in ("allowaccounts", "denyaccounts", "allowqos", "denyqos")
-    )
-    return NodePartition(
-        name,
-        nodes,
-        *ranks,
-        limit_s,
-        default_s,
-        whole or "exclusive" in shared.lower(),
-        billing,
-        mode,
-        Caps(),
-        own if own in qos else "",
-        job_limits,
-        accounts,
-        denied_accounts,
-        allowed_qos,
-        denied_qos,
-        grace_s,
-        row.get("lln", "no").upper() == "YES",
-    )
-
-
-def _is_unlimited(text: str) -> bool:
-    return is_unset(text) or text.upper() in ("UNLIMITED", "INFINITE")
-
-
-def _names(text: str) -> tuple[str, ...]:
-    """Return the names of accounts or QOS; ``ALL``, ``NONE`` and an unset value mean that there is no
-    rule.
-    """
-    return (
-        () if is_unset(text) or text.upper() in ("ALL", "NONE") else tuple([name.strip() for name in text.split(",")])
-    )
-
-
-_PLAIN_PARTITION = {"minnodes": "1", "maxcpuspernode": "UNLIMITED",
-                    "maxcpuspersocket": "UNLIMITED", "maxmempernode": "UNLIMITED", "maxmempercpu": "UNLIMITED",
-                    "exclusiveuser": "NO", "exclusivetopo": "NO", "reqresv": "NO",
-                    "state": "UP"}  # fmt: skip
-"""Partition keys that have no effect here, with the values for which they have none in Slurm."""
-
-
-_Mode: TypeAlias = Literal["off", "requeue", "cancel", "suspend"]
-_MODES: dict[str, _Mode] = {"requeue": "requeue", "cancel": "cancel", "suspend": "suspend"}
-
-
-def _mode(site: SlurmSite, owner: str, stated: str) -> _Mode:
-    """Return how jobs are preempted; for ``GANG,SUSPEND``, the second word decides."""
-    mode: _Mode = "off"
-    for word in stated.lower().split(","):
-        if word in _MODES:
-            mode = _MODES[word]
-        elif word not in ("off", "", "cluster"):
-            site.drop(f"{owner}: preemptmode={word}")
-    return mode
-
-
-def _billed(site: SlurmSite, weights: str) -> dict[str, float]:
-    """Parse TRESBillingWeights (by default 1 per CPU). The weight of memory may have a unit, and is
-    converted to a weight per GB.
-    """
-    billing: dict[str, float] = {"cpus": 1.0} if is_unset(weights) else {}
-    for part in weights.strip('"').split(",") if not is_unset(weights) else ():
-        name, _, weight = part.partition("=")
-        if name.lower() not in _TRES:
-            site.drop(f"TRESBillingWeights of {name}")
-            continue
-        number = finite_number(weight.rstrip("KMGTPkmgtp") or "0", "tresbillingweights")
-        per = memory_gb(f"1{weight[-1]}" if weight[-1:].isalpha() else "1M") if name.lower() == "mem" else 1.0
-        billing[_TRES[name.lower()]] = number / per
-    return billing
-
-
-def _qos(site: SlurmSite, name: str, row: Mapping[str, str]) -> Qos:
-    _unused(site, f"QOS {name}", row, _OF_QOS)
-    flags = [flag for flag in row.get("flags", "").split(",") if flag and flag not in ("DenyOnLimit", "NoDecay")]
-    if flags:
-        site.drop(f"QOS {name}: flags {','.join(flags)}")
-    preempts = tuple([other for other in row.get("preempt", "").split(",") if other in site.qos])
-    stated = row.get("preemptmode", "")
-    mode = _mode(
-        site, f"QOS {name}", site.conf.get("preemptmode", "off") if stated.lower() in ("", "cluster") else stated
-    )
-    with _naming(f"QOS {name}"):
-        return Qos(
-            name,
-            finite_number(row.get("priority") or "0", "priority"),
-            _minutes_s(_first(row, ("maxwall", "maxwalldurationperjob")) or None),
-            finite_number(row.get("usagefactor") or "1", "usagefactor"),
-            _caps(site, row.get("grptres", ""), row.get("grpjobs", ""), row.get("grptresmins", "")),
-            _caps(site, _first(row, ("maxtrespu", "maxtresperuser")), _first(row, ("maxjobspu", "maxjobsperuser"))),
-            _caps(
-                site, _first(row, ("maxtrespa", "maxtresperaccount")), _first(row, ("maxjobspa", "maxjobsperaccount"))
-            ),
-            preempts,
-            mode,
-            _job_caps(site, row),
-            _long_s(row.get("gracetime") or "0"),
-            "NoDecay" in row.get("flags", "").split(","),
-        )
-
-
-_REPEATED_S = {"HOURLY": 3600.0, "DAILY": 86400.0, "WEEKLY": 7 * 86400.0}
-
-
-def _reservation(site: SlurmSite, name: str, row: Mapping[str, str]) -> NodeReservation | None:
-    flags = row.get("flags", "").split(",")
-    for flag in ("WEEKDAY", "WEEKEND", "FLEX", "REPLACE"):
-        if flag in flags:
-            site.drop(f"reservation {name}: flag {flag}")
-    every_s = next((seconds for flag, seconds in _REPEATED_S.items() if flag in flags), None)
-    if is_unset(row.get("nodes", "")):
-        site.drop(f"reservation {name}: it has no nodes")
-        return None
-    if any(not is_unset(row.get(key, "")) for key in ("licenses", "features")):
-        site.drop(f"reservation {name}: its licences or features")
-    try:
-        start_s, end_s = span_s(row.get("starttime", ""), row.get("endtime", ""), row.get("duration", ""), site.zone)
-        if start_s is None or end_s is None:
-            raise Dirty("without a start or an end")
-        if end_s <= start_s:
-            site.drop(f"reservation {name}: it ends ({row['endtime']}) before it starts ({row['starttime']}); left out")
-            return None
-        accounts, users = (
-            tuple([one for one in row.get(key, "").split(",") if not is_unset(one)]) for key in ("accounts", "users")
-        )
-        return NodeReservation(
-            name,
-            _hosts(row["nodes"], f"reservation {name}"),
-            start_s,
-            end_s,
-            every_s,
-            site.log.made_s.get(name),
-            "MAGNETIC" in flags,
-            accounts,
-            users,
-        )
-    except (Dirty, ModelError) as error:
-        raise TraceError(f"reservation {name}: {error}") from None
-
-
-_WEIGHTS = {"age": "age", "assoc": "assoc", "fair_share": "fairshare", "job_size": "jobsize",
-            "partition": "partition", "qos": "qos"}  # fmt: skip
-_FLAGS = {"accrue_always": "ACCRUE_ALWAYS", "relative_size": "SMALL_RELATIVE_TO_TIME", "max_tres": "MAX_TRES"}
-_PLAIN = frozenset({"bf_continue", "bf_running_job_reserve", "kill_invalid_depend", "nohold_on_prolog_fail",
-                    "bf_yield_interval", "bf_yield_sleep", "max_rpc_cnt", "sched_max_job_start", "batch_sched_delay",
-                    "enable_user_top", "bf_busy_nodes", "bf_max_time"})  # fmt: skip
-"""SchedulerParameters that have no effect on the starts of jobs here."""
-
-
-_PLAIN_CONF = {"preemptexempttime": ("-1", "00:00:00", "none"), "preemptparameters": (), "completewait": ("0", "0 sec"),
-               "prioritysitefactorplugin": (), "mcsplugin": ("mcs/none",), "burstbuffertype": (),
-               "federationparameters": (), "nodefeaturesplugins": (), "dependencyparameters": (), "topologyparam": (),
-               "resvoverrun": ("0", "0 min")}  # fmt: skip
-"""slurm.conf keys that affect the starts of jobs but are not modelled, with the values for which
-they have no effect."""
-
-
-def scheduler_of(site: SlurmSite) -> dict[str, Any]:
-    """Return the parameters of ``slurm-multifactor`` that follow from slurm.conf, with Slurm's
-    defaults (slurm.conf(5)) for keys that are not set.
-
-    Raises:
-        TraceError: A value cannot be read.
-    """
-    conf = site.conf
-    with _naming("slurm.conf"):
-        return _scheduler_of(site, conf)
-
-
-def _scheduler_of(site: SlurmSite, conf: Mapping[str, str]) -> dict[str, Any]:
-    flags = [flag for flag in conf.get("priorityflags", "").upper().split(",") if flag]
-    settings: dict[str, Any] = {
-        "order": "basic" if "basic" in conf.get("prioritytype", "multifactor") else "multifactor"
-    }
-    settings |= {
-        ours: finite_number(conf.get(f"priorityweight{name}") or "0", f"priorityweight{name}")
-        for ours, name in _WEIGHTS.items()
-    }
-    for part in (conf.get("priorityweighttres") or "").split(","):
-        name, _, weight = part.partition("=")
-        if name and not is_unset(name):
-            ours = {"cpu": "tres_cpus", "mem": "tres_memory", "gres/gpu": "tres_gpus"}.get(name.lower())
-            if ours is None:
-                site.drop(f"PriorityWeightTRES of {name}")
-            else:
-                settings[ours] = finite_number(weight, "priorityweighttres")
-    settings["max_age_s"] = _long_s(conf.get("prioritymaxage") or "7-0")
-    settings["half_life_s"] = _long_s(conf.get("prioritydecayhalflife") or "7-0")
-    period = conf.get("prioritycalcperiod") or "5"
-    settings["calc_period_s"] = (
-        60.0 * finite_number(period, "prioritycalcperiod") if period.isdecimal() else _long_s(period)
-    )
-    # slurmctld first calculates priorities when it starts
-    boot_s = moment_s(boot, "boot_time", site.zone) if not is_unset(boot := conf.get("boot_time", "")) else None
-    if (calculated_s := site.log.calculated_s or boot_s) is not None:
-        settings["calc_phase_s"] = calculated_s
-    settings["damping"] = finite_number(conf.get("fairsharedampeningfactor") or "1", "fairsharedampeningfactor")
-    settings["algorithm"] = "classic" if "NO_FAIR_TREE" in flags else "tree"
-    settings["favor_small"] = conf.get("priorityfavorsmall", "no").lower() in ("yes", "1")
-    settings |= {ours: flag in flags for ours, flag in _FLAGS.items()}
-    for flag in flags:
-        if flag not in (*_FLAGS.values(), "NO_FAIR_TREE", "FAIR_TREE"):
-            site.drop(f"PriorityFlags={flag}")
-    if (conf.get("priorityusageresetperiod") or "none").lower() != "none":
-        site.drop(f"PriorityUsageResetPeriod={conf['priorityusageresetperiod']}")
-    for key, plain in _PLAIN_CONF.items():
-        if (value := conf.get(key, "")) and not is_unset(value) and value.lower() not in plain:
-            site.drop(f"{key}={value}")
-    settings["backfill"] = "builtin" not in conf.get("schedulertype", "sched/backfill")
-    settings["preempt"] = {"preempt/partition_prio": "partition_prio", "preempt/qos": "qos"}.get(
-        conf.get("preempttype", ""), "off"
-    )
-    if settings["preempt"] != "off" or site.outages:
-        expires = re.search(r"cred_expire=(\d+)", conf.get("authinfo", ""))
-        settings["requeue_delay_s"] = float(int(expires[1]) if expires else 120) + 1.0
-    if "safe" not in conf.get("accountingstorageenforce", "safe").lower():
-        settings["limits"] = "used"
-    over = conf.get("overtimelimit") or "0"
-    if over.upper() in ("UNLIMITED", "INFINITE"):
-        settings["kill"] = "never"
-    else:
-        settings["over_time_s"] = 60.0 * finite_number(over.split()[0], "overtimelimit")
-    settings["gangs"] = "distinct"
-    settings["place"] = "best"
-    return settings | _scheduler_parameters(site, conf.get("schedulerparameters") or "")
-
-
-def _scheduler_parameters(site: SlurmSite, text: str) -> dict[str, Any]:
-    parts = [part.strip().partition("=") for part in text.split(",") if part.strip()]
-    stated = {name: value for name, _, value in parts}
-    seconds = {"bf_interval": ("bf_interval_s", 30.0, 1.0), "bf_window": ("bf_window_s", 1440.0, 60.0),
-               "bf_resolution": ("bf_resolution_s", 60.0, 1.0), "sched_interval": ("sched_interval_s", 60.0, 1.0),
-               "bf_window_linear": ("bf_window_linear_s", 0.0, 1.0),
-               "sched_min_interval": ("sched_min_interval_s", 2.0, 1e-6)}  # fmt: skip
-    counts = {"bf_max_job_test": ("bf_max_job_test", 500), "default_queue_depth": ("queue_depth", 100),
-              "bf_max_job_user": ("bf_max_job_user", 0), "bf_max_job_assoc": ("bf_max_job_assoc", 0),
-              "bf_max_job_part": ("bf_max_job_part", 0),
-              "bf_max_job_array_resv": ("bf_max_job_array_resv", 20)}  # fmt: skip
-    settings: dict[str, Any] = {}
-    for name, (ours, default, unit) in seconds.items():
-        settings[ours] = finite_number(str(stated.pop(name, default)), name) * unit
-    if settings["sched_min_interval_s"] < 0.001:
-        settings["sched_min_interval_s"] = 0.0  # Slurm's default of 2 microseconds is negligible
-    for name, (ours, least) in counts.items():
-        settings[ours] = count(str(stated.pop(name, least)), name, 0, _MOST)
-    for name, value in stated.items():
-        if name not in _PLAIN:
-            site.drop(f"SchedulerParameters={name}{'=' if value else ''}{value}")
-    return settings

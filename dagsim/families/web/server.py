@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from dagsim.errors import InputError
 from dagsim.families.web.folder_pages import Results
 from dagsim.families.web.snapshots import ForecastSettings, Snapshots
-from dagsim.families.web.watching import Journal, Source
+from dagsim.families.web.watching import Journal, StateCommand
 
 
 def serve_folders(
@@ -73,7 +73,7 @@ def _snapshots(root: Path, forecast: ForecastSettings, watch: tuple[str | None, 
         return Snapshots(root, forecast)
     command, every_s = watch
     root.mkdir(parents=True, exist_ok=True)
-    source = None if command is None else Source(command, every_s, root)
+    source = None if command is None else StateCommand(command, every_s, root)
     return Snapshots(root, forecast, Journal(root), every_s, source)
 
 
@@ -152,8 +152,8 @@ _HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^\s:,\[\]]*))(?::[0-9]*)?|([0-9a-f:]
 
 
 def host_of(header: str) -> str:
-    """Return the name in a ``Host`` header without its port; empty if the header is not a single
-    host."""
+    """Return the name in a ``Host`` header without its port. The result is empty if the header is
+    not a single host."""
     match = _HOST.fullmatch(header.strip().lower())
     return "" if match is None else next((name for name in match.groups() if name), "")
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from dagsim import services
 from dagsim.errors import InputError
-from dagsim.families.web.watching import Figures, Journal, Source, Watched
+from dagsim.families.web.watching import Figures, Journal, StateCommand, Watched
 from dagsim.processes import end_with_parent, kill_workers, leave_to_workers, starting
 
 QUEUE = "queue"
@@ -76,7 +76,7 @@ class Snapshots:
 
     def __init__(
         self, root: Path, settings: ForecastSettings, journal: Journal | None = None, every_s: float = inf,
-        source: Source | None = None,
+        source: StateCommand | None = None,
     ) -> None:  # fmt: skip
         self._root = root
         self.journal, self.source = journal, source
@@ -107,7 +107,7 @@ class Snapshots:
 
     @property
     def problem(self) -> str:
-        """Description of the last problem; empty if there is none."""
+        """Description of the last problem. It is empty if there is none."""
         return (self.source.error if self.source is not None else "") or self.latest.error or self._unrecorded
 
     @property

@@ -121,7 +121,8 @@ contains some of this memory, so that it cannot be taken over.
 
 from dagsim.systems.cluster.models.shared_gpus import Sharing
 from dagsim.systems.cluster.nodes import ALL, MICRO, ClusterState, DemandClass, NodeState
-from dagsim.systems.cluster.past import may_mix_types, nodes_by_name, placement_on
+from dagsim.systems.cluster.past import may_mix_types
+from dagsim.systems.cluster.past_of_log import nodes_by_name, placement_on
 from dagsim.systems.cluster.site import SiteState, Terms, members
 from dagsim.systems.cluster.state import Index, JobState, Key, Queue, Run, RunIndex, TaskState, TypedKey, TypedQueue
 from dagsim.systems.cluster.view import NEVER_S, ClusterPolicy, ClusterView, ExpectedFree, Simulation

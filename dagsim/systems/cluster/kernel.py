@@ -70,7 +70,7 @@ from dagsim.systems.cluster.stalled import GONE, OVER, Wakes, only_endless, why_
 from dagsim.systems.cluster.state import Frontier, Held, JobState, Live, Run, TaskState
 from dagsim.systems.cluster.suspensions import Suspensions
 from dagsim.systems.cluster.view import ClusterPolicy, ClusterView
-from dagsim.systems.seam import decisions_of, drive
+from dagsim.systems.seam import CountedJobs, decisions_of, drive
 
 Observer = Callable[[tuple[int, float, int, int, int, int, int, int, float]], None]
 """Called with each row of the log as it is written (fields as in ``Record``)."""
@@ -100,7 +100,6 @@ class ClusterKernel(Forked):
     their runs continue (``Job.in_flight``), so the log starts with this past. The times of failures
     are counted from this beginning. ``left`` contains the jobs that had left by then, with their
     runs; it is None if they are unknown. Only policies that remember finished jobs receive them.
-    ``unstarted`` returns the jobs of a log that never started, for policies that ask for them.
 
     Raises:
         ModelError: An instance in flight does not fit into the cluster, or gangs communicate
@@ -118,7 +117,6 @@ class ClusterKernel(Forked):
         "_shows_truth": SAME,
         "_started": SAME,
         "_streams": COPIED,
-        "_unstarted": SAME,
         "_wake_s": SAME,
         "applicants": COPIED,
         "changed": SAME,
@@ -156,7 +154,6 @@ class ClusterKernel(Forked):
         origin_s: float = 0.0,
         begins_s: float = 0.0,
         left: Iterable[Job] | None = None,
-        unstarted: Callable[[], Iterable[tuple[Job, float]]] | None = None,
     ) -> None:
         models = Models() if models is None else models
         self.models = models = replace(models, estimates=known(models.estimates, jobs))
@@ -168,7 +165,6 @@ class ClusterKernel(Forked):
         levels = None if models.network is None else levels_in(models.network, names)
         self.levels = tuple(levels or ())
         self.machines = ClusterState(cluster, SiteState.of(cluster, self.queues, origin_s, levels))
-        self._unstarted = unstarted
         self.jobs = jobs
         """The jobs as passed in; their source may have more information."""
         self.upcoming = JobsToCome(jobs)
@@ -190,7 +186,7 @@ class ClusterKernel(Forked):
         self._away = 0
         """Number of nodes that are down."""
         self._lasting: int | None = None
-        """The nodes that are up or will come back, as a bit set; None if it has to be
+        """The nodes that are up or will come back, as a bit set, or None if it has to be
         recomputed."""
         self.stuck = dict[int, str]()
         """Jobs, by number, with a task that was taken out of the queue because it can never start,
@@ -206,12 +202,12 @@ class ClusterKernel(Forked):
         self.eligibility = Eligibility(self, depends=depends) if depends or models.admission else None
         """Jobs that have arrived and may not start yet; None until there can be any."""
         self.life: Life | None = Life(self, cluster) if Life.is_needed(models, cluster) else None
-        """Phases and rates of runs; None if every run is a single timeout."""
+        """Phases and rates of runs, or None if every run is a single timeout."""
         self._observe(observers)
         self.on_demand = OnDemandNodes.of(self)
-        """Power states of nodes; None if all nodes are always on."""
+        """Power states of nodes, or None if all nodes are always on."""
         self.suspensions = None if self.queues is None else Suspensions.of(self, origin_s)
-        """Jobs that are suspended for a time; None if there are none."""
+        """Jobs that are suspended for a time, or None if there are none."""
         self._set_clock()
         if begins_s:
             recall_past(self, left)
@@ -279,13 +275,16 @@ class ClusterKernel(Forked):
         """See ``ClusterView.behind``."""
         return 0 if self.eligibility is None else self.eligibility.behind(active)
 
-    def unstarted(self, wanted: Callable[[Job], bool]) -> list[tuple[JobState, float]]:
-        """See ``ClusterView.unstarted``."""
-        found = [entry for entry in self._unstarted() if wanted(entry[0])] if self._unstarted else []
-        states = [(self.state_of(job, -1 - at)[0], until_s) for at, (job, until_s) in enumerate(found)]
-        for active, _ in states:
-            self._estimate(active)
-        return states
+    @property
+    def source(self) -> Iterable[Job]:
+        """See ``ClusterView.source``."""
+        return self.jobs.jobs if isinstance(self.jobs, CountedJobs) else self.jobs
+
+    def as_arrived(self, job: Job, number: int) -> JobState:
+        """See ``ClusterView.as_arrived``."""
+        active, _ = self.state_of(job, number)
+        self._estimate(active)
+        return active
 
     def requested_s(self, task: TaskState) -> tuple[float, ...] | None:
         """See ``ClusterView.requested_s``."""
@@ -508,6 +507,8 @@ class ClusterKernel(Forked):
             active.tasks.append(entry)
             if task.elastic is not None:
                 self.life = self.life or Life(self, self.schedule.cluster)
+                if self.suspensions is not None:
+                    self.suspensions.refuse_rates()
                 demand = self.life.enter_elastic(entry, task.elastic)
             if demand.rejected is not None:
                 rejected = demand.rejected
@@ -693,7 +694,7 @@ class ClusterKernel(Forked):
         active, index = run.task.job, run.task.index
         task = active.tasks[index]  # the original task, not a resumed piece of it
         task.unfinished -= run.instances
-        active.changed()
+        active.changed(index)
         if task.unfinished and task.task.elastic is None:
             return
         task.unfinished = 0  # an elastic task is done as a whole, whatever its number of instances
@@ -889,7 +890,7 @@ class ClusterKernel(Forked):
         if by_estimates:
             twin.upcoming = JobsToCome(())
             twin.upcoming.peek()
-            twin._unstarted = None
+            twin.jobs = ()
             twin.frontier.believe_estimates()
             if twin.on_demand is not None:
                 twin.on_demand.believe_estimates()

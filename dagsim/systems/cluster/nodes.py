@@ -293,6 +293,10 @@ class NodeState(Forked):
         twin.memory += demand.memory * count
         return twin
 
+    def emptied(self) -> NodeState:
+        """Return the state of the node when it is up and nothing runs on it."""
+        return NodeState(self.index, self.node, self.type)
+
     def copy(self) -> NodeState:
         """Return an identical node that changes independently and is not in the indexes of the
         cluster.
@@ -523,7 +527,7 @@ class ClusterState(Forked):
         return demand.nodes & self._cpu_levels()[type_].having(_cores(demand.cpus))
 
     def fit(self, demand: DemandClass, type_: int, waiting: int) -> Placement | None:
-        """Return a placement on ``type_`` by best fit; ``None`` if nothing fits. Independent
+        """Return a placement on ``type_`` by best fit, or ``None`` if nothing fits. Independent
         instances go to a single machine, as many as fit there. A gang goes to the fullest single
         machine on which all of it fits, or else to as few machines as possible.
         """
@@ -679,11 +683,8 @@ class ClusterState(Forked):
             self._judged_on = lasting
         for demand in self.classes.values():
             if demand not in self.judged:
-                nodes, opened = demand.nodes, demand.opened
-                demand.open_to(lasting if site is None else site.lasting(demand.terms, now) & lasting)
-                least = max(demand.gang, 1)
-                self.judged[demand] = any(self._largest(demand, type_) >= least for type_ in demand.types)
-                demand.opened, demand.nodes = opened, nodes
+                nodes = lasting if site is None else site.lasting(demand.terms, now) & lasting
+                self.judged[demand] = self.holds(demand, nodes)
         return {demand for demand, fits in self.judged.items() if not fits}
 
     @contextmanager
@@ -734,13 +735,24 @@ class ClusterState(Forked):
                 compiled.open_to(compiled.nodes & parts)
         if not types:
             compiled.rejected = RejectReason.NO_SUCH_GPU
-        elif not any(self._largest(compiled, index) >= max(gang, 1) for index in types):
+        elif not self.holds(compiled, compiled.nodes):
             compiled.rejected = RejectReason.TOO_LARGE
         if compiled.cpus:
             self._enough_cpus.ask(compiled.cpus, ((machine.bit, machine.cpus) for machine in self.list))
         if compiled.memory:
             self._enough_memory.ask(compiled.memory, ((machine.bit, machine.memory) for machine in self.list))
         return compiled
+
+    def holds(self, demand: DemandClass, nodes: int) -> bool:
+        """Return True if an instance, or the whole gang, would fit on these nodes (a bit set) if they
+        were empty. This is the one answer to whether a task can ever start, apart from the rules of a
+        policy.
+        """
+        kept = demand.nodes, demand.opened
+        demand.open_to(nodes)
+        fits = any(self._largest(demand, type_) >= max(demand.gang, 1) for type_ in demand.types)
+        demand.nodes, demand.opened = kept
+        return fits
 
     def capacity(self, demand: DemandClass, type_: int, *, now: float | None = None) -> int:
         """Return how many instances all machines of ``type_`` together could hold if they were
@@ -774,7 +786,7 @@ class ClusterState(Forked):
         for equal in self._shapes[type_]:
             if open_ := equal & demand.nodes:
                 first = (open_ & -open_).bit_length() - 1
-                room += open_.bit_count() * NodeState(first, self.list[first].node, type_).room(demand)
+                room += open_.bit_count() * self.list[first].emptied().room(demand)
         return room
 
     def _largest(self, demand: DemandClass, type_: int) -> int:
@@ -795,9 +807,7 @@ class ClusterState(Forked):
         empty = [
             machine.index
             for machine in self.list
-            if machine.type in types
-            and machine.bit & demand.nodes
-            and NodeState(machine.index, machine.node, machine.type).room(demand)
+            if machine.type in types and machine.bit & demand.nodes and machine.emptied().room(demand)
         ]
         return nodes_by_counts(empty, demand.gang, demand.terms.counts) is not None  # type: ignore[union-attr]
 

@@ -20,7 +20,8 @@ from dagsim.systems.cluster.learnable import CODECS, TERMS
 from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.runtime import Fed
 from dagsim.systems.cluster.network.base import Network, levels_in
-from dagsim.systems.cluster.past import JobsLeft, jobs_at, unknown_past, why_no_state
+from dagsim.systems.cluster.past import unknown_past
+from dagsim.systems.cluster.past_of_log import JobsLeft, jobs_at, why_no_state
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.site import domain_sets
 from dagsim.systems.cluster.stalled import why_unfinished
@@ -54,6 +55,7 @@ class _Sequences:
 
     def __init__(self) -> None:
         self._kept: OrderedDict[int, StoredJobs] = OrderedDict()
+        self._jobs = 0
         self.why_empty: str | None = None
         """The reason why windows begin on an empty cluster; None before the first."""
 
@@ -64,8 +66,9 @@ class _Sequences:
         jobs = self._kept.get(seed)
         if jobs is None:
             jobs = self._kept[seed] = StoredJobs(draw(seed))
-            while sum(map(len, self._kept.values())) > JOBS_KEPT:
-                self._kept.popitem(last=False)
+            self._jobs += len(jobs)
+            while self._jobs > JOBS_KEPT and self._kept:
+                self._jobs -= len(self._kept.popitem(last=False)[1])
         return jobs
 
 
@@ -172,7 +175,8 @@ class ClusterWorld(GpuCluster, Scenario):
         """
 
     def why_no_episodes(self, codec: CodecSettings, terms: Mapping[str, float]) -> str:
-        """Return the reason why its episodes cannot run in the compiled engine; empty if they can."""
+        """Return the reason why its episodes cannot run in the compiled engine. The result is empty
+        if they can."""
         scenario, why = self.world(0), services.why_no_episodes.offered()
         if why is None:
             return "asked for" if scenario.engine == "simpy" else f"it {services.why_no_episodes.missing()}"
@@ -289,8 +293,8 @@ class ClusterScenario(Models, ClusterWorld):
             raise refused_engine(why)
 
     def _why_simpy(self, policy: str, *, observed: bool = False) -> str:
-        """Return the reason for using the SimPy kernel, as far as it is known without jobs; empty
-        if there is none.
+        """Return the reason for using the SimPy kernel, as far as it is known without jobs. The
+        result is empty if there is none.
         """
         if self.engine == "simpy":
             return "asked for"
@@ -317,7 +321,6 @@ class ClusterScenario(Models, ClusterWorld):
             origin_s=origin_s,
             begins_s=jobs.begins_s,
             left=jobs.left,
-            unstarted=jobs.unstarted,
         )
 
     def fitted(self, policy: ClusterPolicy) -> ClusterPolicy:
@@ -452,7 +455,7 @@ class ClusterScenario(Models, ClusterWorld):
         keep a job from ever starting.
         """
         # imported here because that module imports this one
-        from dagsim.systems.cluster.waits import Obstacles
+        from dagsim.systems.cluster.present_waits import Obstacles
 
         return Obstacles(self, None).rules_against
 
@@ -480,8 +483,8 @@ class ClusterScenario(Models, ClusterWorld):
         return jobs_at(self._accepted(earlier), begins_s, begins_s, self.cluster, self.runtime)
 
     def _why_empty(self, file: TraceFile) -> str:
-        """Return the reason why windows of a trace begin on an empty cluster; empty if they do
-        not."""
+        """Return the reason why windows of a trace begin on an empty cluster. The result is empty
+        if they do not."""
         if file.options.load is not None or file.options.time_scale != 1:
             return "their arrivals are scaled"
         if self._sequences.why_empty is None:

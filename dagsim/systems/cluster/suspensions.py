@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from simpy.events import Event
 
+from dagsim.errors import ModelError
 from dagsim.systems.cluster.clock import COMPLETIONS
 from dagsim.systems.cluster.forks import AHEAD, COPIED, Forked
 
@@ -44,12 +45,29 @@ class Suspensions(Forked):
 
     @classmethod
     def of(cls, kernel: ClusterKernel, origin_s: float) -> Suspensions | None:
-        """Return the suspensions in a kernel; None if there are none, or if runs have phases or
-        rates, which a suspension would have to interrupt.
+        """Return the suspensions in a kernel; None if there are none.
+
+        Raises:
+            ModelError: Runs have phases or rates (``refuse_rates``).
         """
-        if kernel.queues is None or not kernel.queues.suspensions or kernel.life is not None:
+        if kernel.queues is None or not kernel.queues.suspensions:
             return None
-        return cls(kernel, origin_s)
+        suspensions = cls(kernel, origin_s)
+        if kernel.life is not None:
+            suspensions.refuse_rates()
+        return suspensions
+
+    def refuse_rates(self) -> None:
+        """Refuse to suspend runs with phases or rates, which a suspension would have to interrupt.
+
+        Raises:
+            ModelError: Always.
+        """
+        raise ModelError(
+            f"queues.suspensions: job {self._times[0][2]!r} cannot be suspended, because runs have phases or rates "
+            "here (a network, sharing, elastic tasks, set-ups, checkpoints or a delay after a preemption); remove the "
+            "suspensions, or the section that causes these phases"
+        )
 
     def attach(self) -> None:
         """Put the timers on the kernel's clock, both at the beginning and in a fork."""

@@ -63,6 +63,11 @@ class Simulation(Protocol):
     def pending(self) -> bool:
         """See ``ClusterView.pending``."""
 
+    @property
+    def source(self) -> Iterable[Job]:
+        """See ``ClusterView.source``."""
+        ...
+
     def expected_rate(self, task: TaskState, placement: Placement) -> float:
         """See ``ClusterView.expected_rate``."""
 
@@ -73,8 +78,9 @@ class Simulation(Protocol):
         """See ``ClusterView.behind``."""
         ...
 
-    def unstarted(self, wanted: Callable[[Job], bool]) -> list[tuple[JobState, float]]:
-        """See ``ClusterView.unstarted``."""
+    def as_arrived(self, job: Job, number: int) -> JobState:
+        """See ``ClusterView.as_arrived``."""
+        ...
 
     def requested_s(self, task: TaskState) -> tuple[float, ...] | None:
         """See ``ClusterView.requested_s``."""
@@ -129,7 +135,7 @@ class ClusterView:
 
     @property
     def gpu_types(self) -> tuple[GpuType | None, ...]:
-        """The GPU types of the cluster, in the order of ``TaskState.seconds``; ``None`` for CPU
+        """The GPU types of the cluster, in the order of ``TaskState.seconds``, or ``None`` for CPU
         machines.
         """
         return self._machines.types
@@ -195,7 +201,7 @@ class ClusterView:
 
     @property
     def sharing(self) -> Sharing | None:
-        """The model of the rates at which runs share GPUs (``Join``); None if runs cannot share
+        """The model of the rates at which runs share GPUs (``Join``), or None if runs cannot share
         GPUs.
         """
         return self._simulation.sharing
@@ -246,9 +252,9 @@ class ClusterView:
         return self._machines.fits(task.demand)
 
     def fit(self, task: TaskState, type_: int | None = None) -> Placement | None:
-        """Return a placement of the task's waiting instances by best fit; ``None`` if they do not
-        fit. The placement uses ``type_`` or, if that is None, the fastest type on which the task
-        fits. Among equally fast types, it uses the one with the fuller machine. Independent
+        """Return a placement of the task's waiting instances by best fit, or ``None`` if they do
+        not fit. The placement uses ``type_`` or, if that is None, the fastest type on which the
+        task fits. Among equally fast types, it uses the one with the fuller machine. Independent
         instances go to a single machine, as many as fit there.
         """
         demand, machines = task.demand, self._machines
@@ -285,16 +291,22 @@ class ClusterView:
         """
         return self._simulation.behind(active)
 
-    def unstarted(self, wanted: Callable[[Job], bool]) -> list[tuple[JobState, float]]:
-        """Return the ``wanted`` ones of the jobs that were in the queue of a log and never started, with
-        the times at which they left. They never arrive: a policy that reproduces the log's scheduler
-        may count them, from their arrivals on, among the jobs that wait.
+    @property
+    def source(self) -> Iterable[Job]:
+        """The jobs of the simulation as they were passed in, which may state more than the jobs that
+        arrive (``JobStream``). Only policies that reproduce a log need it. Empty in a fork.
         """
-        return self._simulation.unstarted(wanted)
+        return self._simulation.source
+
+    def as_arrived(self, job: Job, number: int) -> JobState:
+        """Return the state that a job would have if it arrived now. The job does not arrive; its number
+        has to be negative, so that no other job has it.
+        """
+        return self._simulation.as_arrived(job, number)
 
     def requested_s(self, task: TaskState) -> tuple[float, ...] | None:
         """Return the time limit that the user requested for an instance of the task, in seconds, by
-        type; ``None`` if the user requested none.
+        type, or ``None`` if the user requested none.
         """
         return self._simulation.requested_s(task)
 

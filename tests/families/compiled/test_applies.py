@@ -123,7 +123,7 @@ def test_an_order_of_a_users_own_plays_compiled_to_the_same_log(monkeypatch: pyt
     name = of_own(monkeypatch, mine)
     for number in range(8):
         rng = random.Random(f"own {number}")
-        cluster, jobs = engine_cases.cluster_of(rng), engine_cases.jobs_of(rng)
+        cluster, jobs = engine_cases.random_cluster(rng), engine_cases.jobs_of(rng)
         if any(node.gpus > 62 for node in cluster.nodes):
             jobs = [engine_cases.without_shares(job) for job in jobs]
         kernel = ClusterScenario(cluster, jobs).kernel(number)

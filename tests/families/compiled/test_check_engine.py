@@ -104,7 +104,7 @@ def test_with_too_little_space_it_grows_and_writes_the_same() -> None:
 
 def test_a_single_byte_makes_a_difference() -> None:
     jobs = engine_cases.jobs_of(random.Random(1))
-    cluster = engine_cases.cluster_of(random.Random(1))
+    cluster = engine_cases.random_cluster(random.Random(1))
     one, other = (engine_cases.compiled_schedule(cluster, jobs, "sjf") for _ in range(2))
     assert engine_cases.equal(one, other)
     other.log.rows()["gpus"][-2] ^= 1
@@ -113,7 +113,7 @@ def test_a_single_byte_makes_a_difference() -> None:
 
 def test_the_cases_hold_everything_that_the_engine_knows() -> None:
     drawn = [random.Random(number) for number in range(200)]
-    clusters = [engine_cases.cluster_of(rng) for rng in drawn]
+    clusters = [engine_cases.random_cluster(rng) for rng in drawn]
     tasks = [task for rng in drawn for job in engine_cases.jobs_of(rng) for task in job.tasks]
     assert any(node.gpus > 62 for cluster in clusters for node in cluster.nodes)
     assert any(node.gpu is None for cluster in clusters for node in cluster.nodes)

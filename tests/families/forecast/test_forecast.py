@@ -28,9 +28,9 @@ from dagsim.families.forecast.futures import (
     run_times_at,
     starts_by,
 )
-from dagsim.families.forecast.job_log import JobLog, read_log
+from dagsim.families.forecast.job_log import JobLog, read_job_log
 from dagsim.families.forecast.live import expected
-from dagsim.families.forecast.members import Forecaster, Past
+from dagsim.families.forecast.members import Forecaster, KnownPast
 from dagsim.families.forecast.past_waits import History, RunTimes, binomial_quantile, classes_of
 from dagsim.families.forecast.queue_rows import QueueLog, read_queue_log, rows_of
 from dagsim.families.forecast.scores import CEILING, LEVELS, crps, quantiles_of, score
@@ -107,7 +107,7 @@ def site_a(data: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Cluste
     file, folder = tmp_path_factory.mktemp("site") / "site.yaml", data / "golden/slurm/site-A"
     import_site([folder], file)
     site = replace(cluster_scenario_of(load_config(file)), runtime=Recorded())
-    return site, read_log(folder, TraceOptions())
+    return site, read_job_log(folder, TraceOptions())
 
 
 def backtest_of(log: JobLog, forecaster: Forecaster, every_s: float, until_s: float = np.inf) -> Backtest:
@@ -283,7 +283,7 @@ def test_an_estimate_of_slurm_is_its_forecast_and_the_median_of_all_stands_for_t
     assert len(rows) > 3
     waits_s = np.full(len(rows), np.nan)
     waits_s[:3] = 10.0, 500.0, 20.0
-    past = Past(easy)
+    past = KnownPast(easy)
     past.move(t)
     forecaster = Forecaster(Player(scenario, "easy", easy), 1)
     assert "slurm" not in forecaster.from_waits(rows, past)
@@ -312,7 +312,7 @@ def test_the_first_futures_of_many_are_those_of_few(scenario: ClusterScenario, e
     chosen = {row.job for row in last.rows[::2]}
     (some,) = expected(easy, many, t, 0, jobs=chosen)
     assert some.rows == last.rows[::2]
-    past = Past(easy)
+    past = KnownPast(easy)
     past.move(t)
     rows = rows_of(QueueState.at(easy, t), None)
     waits = [
@@ -484,7 +484,7 @@ SACCT = """JobIDRaw|JobID|User|Account|Partition|QOS|State|Submit|Eligible|Start
 @pytest.mark.family("slurm")
 def test_a_log_holds_what_was_asked_for_and_when_it_was_known(tmp_path: Path) -> None:
     (tmp_path / "sacct.txt").write_text(SACCT)
-    log_ = read_log(tmp_path / "sacct.txt", TraceOptions())
+    log_ = read_job_log(tmp_path / "sacct.txt", TraceOptions())
     assert log_.jobs.ids.tolist() == ["1", "2", "5_2", "5_3", "6", "7"]
     assert log_.partition[0] == "batch"  # the first that it asked for, not the one where it ran
     assert [kind.demand.cpus for kind in log_.jobs.kinds] == [4.0]  # and not the 8 that were allocated
@@ -509,7 +509,7 @@ def test_a_requeued_job_holds_its_nodes_and_its_usage_in_every_attempt(tmp_path:
     ]
     for name, text in {"sacct.txt": rows, "again.txt": rows[:2]}.items():  # months of a log overlap
         (tmp_path / name).write_text("\n".join([head, *text]) + "\n")
-    log_ = read_log(tmp_path, TraceOptions())
+    log_ = read_job_log(tmp_path, TraceOptions())
     assert log_.jobs.ids.tolist() == ["8_1", "8_1", "8_1", "9", "9"]
     assert log_.array.tolist() == ["8", "8", "8", "9", "9"]
     assert log_.requeued.tolist() == [True, True, False, False, False]
@@ -768,7 +768,7 @@ def test_a_snapshot_of_kueue(tmp_path: Path) -> None:
     )
     words = ["eta", "--state", str(tmp_path / "now.json"), "--config", str(tmp_path / "site.yaml"), "--json"]
     result = CliRunner().invoke(app, words, catch_exceptions=False)
-    assert "kueue simulates the futures" in result.stderr
+    assert "the futures are simulated under kueue" in result.stderr
     (row,) = json.loads(result.stdout)["jobs"]
     assert (row["job"], row["kind"], row["waits_for"]) == ("lab/waits", "limited", "quota")
     assert 0 < row["median_s"] <= 1800  # two GPUs are idle, but the quota is three
@@ -789,7 +789,7 @@ def test_pages_of_the_queue_and_of_a_back_test(
     assert "AssocMaxJobsLimit" in text
     assert "default-src &#x27;none&#x27;" in text
     audit = ClusterScenario(scenario.cluster, list(some_jobs().jobs())).audit()
-    known = "policies know: limits of the log (100% of jobs)"
+    known = "policies know the time limits in the log (100% of the jobs)"
     scores = {"audit": audit.to_dict(), "knowledge": known, **backtest.to_dict()}
     scores["by_partition"]["<script>alert(1)</script>"] = scores["by_partition"].pop("all")
     text = backtest_page("<b>", scores)
@@ -899,6 +899,6 @@ def test_a_log_over_the_hour_that_a_change_of_summer_time_repeats_has_no_job_tha
     ]
     path = tmp_path / "sacct.txt"
     path.write_text("\n".join([head, *rows]) + "\n")
-    log = read_log(path, TraceOptions(timezone="America/New_York"))
+    log = read_job_log(path, TraceOptions(timezone="America/New_York"))
     assert (log.end_s - log.start_s).tolist() == [2400.0, 2400.0]
     assert sorted((log.start_s - log.submit_s).tolist()) == [600.0, 4800.0]

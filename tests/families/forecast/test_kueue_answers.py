@@ -207,16 +207,142 @@ def test_a_queue_with_more_quota_is_an_alternative_with_who_gains_and_who_loses(
     assert "the configuration already contains the same objects" in refused.stderr
 
 
+def changed(folder: Path, text: str, *workloads: dict[str, Any], queues: list[dict[str, Any]] = QUEUES) -> Any:
+    """Ask what a file of Kueue's objects would change; return what the command printed."""
+    file = dump(folder, *(workloads or (workload("w", "c", 1), workload("v", "p", 2))), queues=queues)
+    (folder / "new.yaml").write_text(text)
+    words = ["whatif", "--trace", file, "--format", "kubernetes-now", "--price", "none", "--alternative",
+             str(folder / "new.yaml"), "--out", str(folder / "results")]  # fmt: skip
+    return CliRunner().invoke(app, words, catch_exceptions=False)
+
+
+CHEM = cluster_queue("chem", 20, quota={"borrowingLimit": 2}, queueingStrategy="StrictFIFO")
+
+
+def varied(one: dict[str, Any], old: str, new: str) -> str:
+    text = json.dumps(one)
+    assert old in text
+    return text.replace(old, new)
+
+
+LOOP = """
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: Cohort
+metadata: {name: lab}
+spec: {parentName: top}
+---
+apiVersion: kueue.x-k8s.io/v1beta2
+kind: Cohort
+metadata: {name: top}
+spec: {parentName: lab}
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "empty"),
+        ("---\n---\n", "no manifest is a Kueue object; known kinds: ClusterQueue, Cohort"),
+        ("kind: [", "new.yaml:2: invalid YAML"),
+        ("- 5\n- [6]\n", "no manifest is a Kueue object"),
+        ("just words", "no manifest is a Kueue object"),
+        (json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}}), "no manifest is a Kueue object"),
+        (varied(CHEM, "kueue.x-k8s.io", "kueue.example.org"),
+         "ClusterQueue 'chem': apiVersion must be kueue.x-k8s.io/v1beta2 or an older version, got 'kueue.example.org"),
+        (varied(CHEM, GROUP, ""), "apiVersion must be kueue.x-k8s.io/v1beta2 or an older version, got ''"),
+        (varied(CHEM, '"name": "chem"', '"title": "chem"'), "a ClusterQueue has no metadata.name"),
+        (varied(CHEM, '"spot"', '"sport"'),
+         "ClusterQueue 'chem': there is no ResourceFlavor 'sport'; did you mean 'spot'?; Kueue would stop the queue"),
+        (varied(CHEM, "nominalQuota", "nominalquota"), "ClusterQueue chem: nominalQuota of 'cpu' is missing"),
+        (varied(CHEM, "20", '"many"'), "ClusterQueue chem: nominalQuota of cpu must be a quantity, got 'many'"),
+        (varied(CHEM, "20", "-1"), "nominalQuota of cpu must be a quantity, got -1"),
+        (varied(CHEM, "StrictFIFO", "FIFO"), "queueingStrategy must be one of BestEffortFIFO, StrictFIFO, got 'FIFO'"),
+        (f"---\n{json.dumps(CHEM)}\n---\n{varied(CHEM, '20', '30')}", "ClusterQueue 'chem' occurs twice"),
+        (LOOP, "Cohort 'lab': the cohort is its own ancestor (lab > top > lab)"),
+        (json.dumps(local_queue("x", "none")), "LocalQueue 'bio/x': there is no ClusterQueue 'none'"),
+        (json.dumps(QUEUES[1]), "the configuration already contains the same objects"),
+    ],
+)  # fmt: skip
+def test_a_file_of_objects_that_cannot_be_meant_is_an_error(tmp_path: Path, text: str, message: str) -> None:
+    result = changed(tmp_path, text)
+    assert (result.exit_code, result.stdout) == (2, "")
+    said = " ".join(result.stderr.split())
+    assert message in said
+    assert "new.yaml" in said
+    assert not (tmp_path / "results").exists()
+
+
+HOSTILE = "x\x1b[31m[bold]/../../<script>{0}%s"
+
+
+@pytest.mark.parametrize(
+    ("text", "note"),
+    [
+        (varied(CHEM, '"chem"', '"chemi"'),
+         "the ClusterQueue 'chemi' does not exist today, and no LocalQueue leads to it, so that no workload uses it; "
+         "did you mean 'chem'?"),
+        (json.dumps({**CHEM, "metadata": {"name": HOSTILE}}), f"the ClusterQueue {HOSTILE!r} does not exist today"),
+        (varied(CHEM, '"lab"', '"lap"'),
+         "the Cohort 'lap' does not exist today, and its members are chem; did you mean 'lab'?"),
+        (varied(CHEM, "v1beta2", "v1beta3"),
+         "ClusterQueue 'chem': the version 'v1beta3' is unknown, and read as v1beta2"),
+        (varied(CHEM, "borrowingLimit", "borrowinglimit"), "ClusterQueue 'chem': not modelled: borrowinglimit"),
+        (varied(CHEM, '"namespaceSelector"', '"concurrentAdmission"'), "'chem': not modelled: concurrentAdmission"),
+        (f"---\n{json.dumps(CHEM)}\n---\n{json.dumps(workload('w', 'c', 1))}", "1 Workload ignored: only the kinds"),
+        (json.dumps(local_queue("c", "phys") | {"metadata": {"name": "c"}}),
+         "the LocalQueue 'c' does not exist today, and it has no namespace"),
+        (f"---\n{json.dumps(FLAVOR | {'metadata': {'name': 'new'}})}\n---\n{varied(CHEM, 'spot', 'new')}",
+         "the ResourceFlavor 'new' does not exist today, so its pods may use every GPU type"),
+    ],
+)  # fmt: skip
+def test_what_is_doubtful_in_a_file_of_objects_stands_above_the_answer(tmp_path: Path, text: str, note: str) -> None:
+    result = changed(tmp_path, text)
+    assert result.exit_code == 0
+    assert note in result.stderr
+    assert "\x1b[31m" not in result.output
+    assert "new.yaml under kueue: " in result.stdout
+
+
+def test_a_cohort_and_a_local_queue_are_alternatives_too(tmp_path: Path) -> None:
+    old = workload("old", "p", 0, ("main", 1, 10), runs_since=1, of="phys")
+    waits = workload("waits", "c", 5, ("main", 1, 16))
+    own = [
+        {"coveredResources": ["cpu"], "flavors": [{"name": "spot", "resources": [{"name": "cpu", "nominalQuota": 9}]}]}
+    ]
+    lab = {"apiVersion": GROUP, "kind": "Cohort", "metadata": {"name": "lab"}, "spec": {"resourceGroups": own}}
+    queues = [one for one in QUEUES if one["metadata"]["name"] != "chem"]
+    queues.append(cluster_queue("chem", 10, quota={"borrowingLimit": 8}))
+    result = changed(tmp_path, json.dumps(lab), old, waits, queues=queues)
+    assert "the Cohort 'lab' does not exist today" not in result.stderr  # its members mention it
+    assert "Most is gained by bio/waits" in result.stdout
+    moved = changed(tmp_path, json.dumps(local_queue("c", "idle")), old, workload("waits", "c", 5), queues=QUEUES)
+    assert "Most is lost by bio/waits" in moved.stdout
+
+
+def test_stopped_and_missing_queues_stay_as_they_are_unless_the_file_changes_them(tmp_path: Path) -> None:
+    held, lost = workload("held", "i", 1), workload("lost", "x", 2)
+    stopped = changed(tmp_path, json.dumps(CHEM), held, lost, workload("w", "c", 3))
+    assert "LocalQueue bio/x, which is in no file, so that they are never admitted" in stopped.stderr
+    assert "today, kueue: job 'bio/held' waits, because stopPolicy is Hold (ClusterQueue 'idle', 1" in stopped.stdout
+    assert (
+        "today, kueue: job 'bio/lost' waits for LocalQueue 'bio/x', which does not exist (1 waiting)" in stopped.stdout
+    )
+    opened = changed(tmp_path, json.dumps(cluster_queue("idle", 4)), held, lost)
+    assert "Most is gained by bio/held of i (never to " in opened.stdout
+    closed = changed(tmp_path, json.dumps(cluster_queue("chem", 10, stopPolicy="Hold")), workload("w", "c", 3))
+    assert "Most is lost by bio/w of c (" in closed.stdout
+
+
 def test_settings_that_are_not_modelled_are_counted_by_workloads(tmp_path: Path) -> None:
     gated = workload("gated", "c", 1)
     gated["spec"]["preemptionGates"] = [{"name": "other.example/gate"}]
     queues = [*QUEUES, cluster_queue("odd", 1, admissionChecksStrategy={"admissionChecks": [{"name": "x"}]})]
-    file = dump(
-        tmp_path, gated, workload("lost", "x", 2), local_queue("o", "odd"), workload("o", "o", 3), queues=queues
-    )
+    newer = local_queue("o", "odd") | {"apiVersion": "kueue.x-k8s.io/v2"}
+    file = dump(tmp_path, gated, workload("lost", "x", 2), newer, workload("o", "o", 3), queues=queues)
     result = CliRunner().invoke(app, ["site", "import", file, "--out", str(tmp_path / "site.yaml")])
     for line in (
         "not modelled: nodes: no file lists them",
+        "not modelled: apiVersion 'v2': unknown, and read as v1beta2",
         "not modelled: ClusterQueue odd: admissionChecksStrategy (1 of 3 workloads)",
         "not modelled: Workload: preemptionGates (1 of 3 workloads)",
         "not modelled: Workload: LocalQueue bio/x, which is in no file, so that they are never admitted (1 of 3",

@@ -3,17 +3,22 @@ with room; one that finds none stops younger pods of lower priority there. Takes
 
 With LINGER in its environment it never gives a verdict, with QUIT it ends at its first pod. WRONG makes its
 bindings wrong: to a node that does not exist (``unknown``) or has no room (``full``), or right with requests that
-have to be refused beside them (``beside``), whose codes it appends to the file TOLD.
+have to be refused beside them (``beside``), whose codes it appends to the file TOLD. With METRICS, a file with a key
+and a certificate, it serves the metrics from which dagsim tells that kube-scheduler is idle.
 """
 
 import json
 import os
 import queue
+import socket
+import ssl
 import sys
 import threading
 import urllib.error
 import urllib.request
+from collections import Counter
 from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 configuration = json.loads(Path(next(word for word in sys.argv if word.startswith("--config="))[9:]).read_text())
@@ -22,6 +27,9 @@ URL = kubeconfig["clusters"][0]["cluster"]["server"]
 events = queue.Queue()
 tables = {"nodes": {}, "pods": {}}
 WRONG = os.environ.get("WRONG", "")
+handled = Counter()
+assigned = set()
+busy = threading.Event()
 
 
 def send(method, path, body, form="application/json"):
@@ -111,10 +119,64 @@ def decide():
             return
 
 
+def count(kind, event):
+    """Count an event under the name that kube-scheduler gives it, once it has been dealt with."""
+    name, change = event["object"]["metadata"]["name"], event["type"]
+    if kind == "nodes":
+        handled[{"ADDED": "NodeAdd", "MODIFIED": "NodeAnnotation", "DELETED": "NodeDelete"}[change]] += 1
+    elif not event["object"]["spec"].get("nodeName"):
+        handled[{"ADDED": "UnschedulablePodAdd"}.get(change, "")] += 1
+    elif change == "DELETED":
+        handled["AssignedPodDelete"] += 1
+    else:
+        handled["AssignedPodUpdate" if name in assigned else "AssignedPodAdd"] += 1
+        assigned.add(name)
+
+
+class Page(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    wbufsize = -1  # head and body in one packet, as from kube-scheduler
+
+    def do_GET(self):
+        active = events.qsize() + busy.is_set()
+        metrics = [f'scheduler_pending_pods{{queue="active"}} {active}']
+        name = "scheduler_event_handling_duration_seconds"
+        counts = [f'{name}_count{{event="{event}"}} {times}' for event, times in list(handled.items())]
+        text = "\n".join(["", "# TYPE scheduler_pending_pods gauge", *metrics, f"# TYPE {name} histogram", *counts, ""])
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, *about):
+        pass
+
+
+class Pages(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def server_bind(self):
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        super().server_bind()
+
+
+def serve_metrics():
+    port = int(next(word for word in sys.argv if word.startswith("--secure-port="))[14:])
+    pages = Pages(("127.0.0.1", port), Page)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(os.environ["METRICS"])
+    pages.socket = context.wrap_socket(pages.socket, server_side=True)
+    pages.serve_forever()
+
+
+if "METRICS" in os.environ:
+    threading.Thread(target=serve_metrics, daemon=True).start()
 for kind in tables:
     threading.Thread(target=watch, args=(kind,), daemon=True).start()
 while True:
+    busy.clear()
     kind, event = events.get()
+    busy.set()
     if event["type"] == "BOOKMARK":
         continue
     if kind == "pods" and "QUIT" in os.environ:
@@ -126,3 +188,4 @@ while True:
         tables[kind][name] = event["object"]
     if events.empty() and "LINGER" not in os.environ:
         decide()
+    count(kind, event)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from dagsim.errors import ConfigError, ModelError
-from dagsim.families.kubernetes.kube.cycle import PodCycle, Waiting
-from dagsim.families.kubernetes.kube.node_columns import Bound, NodeColumns
+from dagsim.families.kubernetes.kube.cycle import PodCycle, WaitingPod
+from dagsim.families.kubernetes.kube.node_columns import BoundPod, NodeColumns
 from dagsim.families.kubernetes.kube.objects import NodeObject, Pod
 from dagsim.families.kubernetes.kube.plugins import scores
 from dagsim.families.kubernetes.kube.profile import Profile, profile_of, read_profile
@@ -50,11 +50,11 @@ def cycle(*nodes: NodeObject, profile: Profile | None = None) -> PodCycle:
 
 
 def feasible(one: PodCycle, asked: Pod, priority: float = 0) -> list[int]:
-    return one.feasible(Waiting("asked", asked, priority)).tolist()
+    return one.feasible(WaitingPod("asked", asked, priority)).tolist()
 
 
 def run(one: PodCycle, where: int, name: str, running: Pod, priority: float = 0, start_s: float = 0) -> None:
-    one.snapshot.add(where, Bound(name, running, priority, start_s))
+    one.snapshot.add(where, BoundPod(name, running, priority, start_s))
 
 
 def score(one: PodCycle, asked: Pod, plugin: str) -> list[int]:
@@ -164,7 +164,7 @@ def test_affinity_follows_pods_by_domain_and_the_first_of_a_group_may_go_anywher
     run(one, 0, "shy", pod(affinity=terms("podAntiAffinity", "rack", app="web")))
     assert feasible(one, pod(labels={"app": "web"})) == [2, 3]  # those there keep it away
     assert score(one, own, "InterPodAffinity") == [0, 0, 0, 0]
-    one.snapshot.add(1, Bound("friend", own, 0, 0))
+    one.snapshot.add(1, BoundPod("friend", own, 0, 0))
     assert score(one, pod(labels={"app": "db"}), "InterPodAffinity") == [200, 200, 0, 0]
 
 
@@ -214,7 +214,7 @@ def test_a_resource_that_no_node_has_fits_nowhere() -> None:
 
 
 def preempted(one: PodCycle, asked: Pod, priority: float) -> tuple[int, list[str]] | None:
-    found = one.candidates(Waiting("asked", asked, priority))
+    found = one.candidates(WaitingPod("asked", asked, priority))
     return (found[0].node, [bound.key for bound in found[0].pods]) if found else None
 
 
@@ -226,7 +226,7 @@ def test_preemption_harms_the_least_important_and_as_few_as_possible() -> None:
     assert preempted(one, pod("3"), 100) == (0, ["new"])
     assert preempted(one, pod("8"), 15) == (0, ["old", "new"])
     assert preempted(one, pod("8"), 10) is None
-    assert not one.may_preempt(Waiting("asked", pod(preemptionPolicy="Never"), 100))
+    assert not one.may_preempt(WaitingPod("asked", pod(preemptionPolicy="Never"), 100))
 
 
 def test_of_equally_important_victims_the_sum_decides_with_each_priority_counted_from_the_lowest() -> None:
@@ -252,7 +252,7 @@ def test_budgets_are_violated_last() -> None:
 
 def test_room_that_is_promised_is_kept_from_equals_and_not_from_the_more_important() -> None:
     one = cycle(node("a"))
-    one.snapshot.nominate(0, Bound("other", pod("6"), 10, 0))
+    one.snapshot.nominate(0, BoundPod("other", pod("6"), 10, 0))
     assert feasible(one, pod("4"), 10) == []
     assert feasible(one, pod("4"), 11) == [0]
     assert feasible(one, pod("2"), 10) == [0]

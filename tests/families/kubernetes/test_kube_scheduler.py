@@ -8,6 +8,7 @@ import copy
 import heapq
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -106,6 +107,21 @@ def test_equal_pods_start_as_the_formula_of_fifo_says(fake: str) -> None:
 def test_the_real_scheduler_follows_the_formula_of_fifo() -> None:
     rows = play(REAL or "", machines(5), [plain(number, float(number)) for number in range(60)])
     assert starts(rows) == first_come(60, 20, 100.0)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl, for the certificate of the metrics")
+def test_a_scheduler_with_metrics_rests_as_soon_as_they_say_so(tmp_path: Path) -> None:
+    certificate, public = tmp_path / "key.pem", tmp_path / "public.pem"
+    kind = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=localhost")
+    words = ["openssl", "req", "-x509", *kind, "-keyout", certificate, "-out", public]
+    subprocess.run(words, check=True, capture_output=True)
+    certificate.write_text(certificate.read_text() + public.read_text())
+    path = shell(tmp_path, f"METRICS={certificate} exec {sys.executable} -SE {FIRST_FIT}")
+    # with still_s it would not come to rest at all
+    rows = play(
+        path, machines(3), [plain(number, float(number)) for number in range(30)], still_s=100.0, timeout_s=50.0
+    )
+    assert starts(rows) == first_come(30, 12, 100.0)
 
 
 def preemption(binary: str, **settings: Any) -> list[tuple[str, float]]:

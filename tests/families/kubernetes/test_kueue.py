@@ -23,14 +23,14 @@ from dagsim.families.kubernetes.kueue_objects import (
     FlavorFungibility,
     FlavorQuotas,
     KueueObjects,
+    KueueTopology,
     LocalQueue,
     PodSet,
     PodSetAssignment,
-    Preemption,
+    QueuePreemption,
     ResourceFlavor,
     ResourceGroup,
     ResourceQuota,
-    Topology,
     TopologyNode,
     TopologyRequest,
     Workload,
@@ -55,7 +55,7 @@ def queue(name: str, *quotas: FlavorQuotas, cohort: str = "all", **settings: Any
     groups = (ResourceGroup(quotas),) if quotas else ()
     if preemption := {key: settings.pop(key) for key in ("within", "reclaim", "borrowing") if key in settings}:
         borrowing = BorrowWithinCohort(preemption.get("borrowing", "Never"))
-        settings["preemption"] = Preemption(
+        settings["preemption"] = QueuePreemption(
             preemption.get("within", "Never"), preemption.get("reclaim", "Never"), borrowing
         )
     return ClusterQueue(name, cohort, resource_groups=groups, **settings)
@@ -419,7 +419,7 @@ def placed(request: TopologyRequest | None, count: int, *rooms: float) -> dict[s
     setup = objects(
         [queue("a", quota(99), cohort="")],
         resource_flavors=(ResourceFlavor("f", topology_name="t"),),
-        topologies=(Topology("t", ("rack", "kubernetes.io/hostname")),),
+        topologies=(KueueTopology("t", ("rack", "kubernetes.io/hostname")),),
         nodes=racks(*rooms),
     )
     engine = admission(
@@ -454,7 +454,7 @@ def test_a_queue_with_a_plain_flavor_too_places_by_topology_only_what_asks_for_i
     setup = objects(
         [queue("a", quota(9), quota(9, flavor="g"), cohort="")],
         resource_flavors=flavors,
-        topologies=(Topology("t", ("rack", "kubernetes.io/hostname")),),
+        topologies=(KueueTopology("t", ("rack", "kubernetes.io/hostname")),),
         nodes=racks(4, 4),
     )
     asks = TopologyRequest(required="rack")
@@ -474,7 +474,7 @@ def test_topology_usage_counts_once_for_each_resource_until_the_next_cycle() -> 
     setup = objects(
         [queue("a", quotas), queue("b", quotas)],
         resource_flavors=(ResourceFlavor("f", topology_name="t"),),
-        topologies=(Topology("t", ("kubernetes.io/hostname",)),),
+        topologies=(KueueTopology("t", ("kubernetes.io/hostname",)),),
         nodes=(node,),
     )
     pods = (PodSet("main", 1, asked),)
@@ -632,7 +632,7 @@ def fabric_of(level: str) -> KueueObjects:
     return KueueObjects(
         (ClusterQueue("q", resource_groups=(ResourceGroup((devices,)),)),),
         resource_flavors=(ResourceFlavor("gpus", topology_name="t"),),
-        topologies=(Topology("t", levels),),
+        topologies=(KueueTopology("t", levels),),
     )
 
 

@@ -24,14 +24,14 @@ from dagsim.families.kubernetes.kueue_objects import (
     FlavorFungibility,
     FlavorQuotas,
     KueueObjects,
+    KueueTopology,
     LocalQueue,
     PodSet,
     PodSetAssignment,
-    Preemption,
+    QueuePreemption,
     ResourceFlavor,
     ResourceGroup,
     ResourceQuota,
-    Topology,
     TopologyRequest,
     Workload,
 )
@@ -49,7 +49,7 @@ ADMITS = Path(__file__).with_name("first_come_manager.py")
 
 def queue(name: str, a100: float, t4: float, **rest: Any) -> ClusterQueue:
     flavors = tuple([FlavorQuotas(one, {GPU: ResourceQuota(size)}) for one, size in (("a100", a100), ("t4", t4))])
-    preemption = Preemption("LowerPriority", "Any")
+    preemption = QueuePreemption("LowerPriority", "Any")
     return ClusterQueue(name, "all", resource_groups=(ResourceGroup(flavors),), preemption=preemption, **rest)
 
 
@@ -164,11 +164,15 @@ def test_objects_become_manifests_that_are_read_again(version: str) -> None:
     group = ResourceGroup((FlavorQuotas("f", {GPU: quota, "cpu": ResourceQuota(1.5)}),))
     fungibility = FlavorFungibility("MayStopSearch", "MayStopSearch")
     objects = KueueObjects(
-        (ClusterQueue("q", "c", "StrictFIFO", (group,), Preemption("LowerPriority", "Any"), fungibility, 2.0, "Hold"),),
+        (
+            ClusterQueue(
+                "q", "c", "StrictFIFO", (group,), QueuePreemption("LowerPriority", "Any"), fungibility, 2.0, "Hold"
+            ),
+        ),
         (Cohort("c", "top", (group,), 3.0), Cohort("top")),
         (LocalQueue("lq", "q", stop_policy="Hold"),),
         (ResourceFlavor("f", {"pool": "p"}, (Taint("k", "v", "NoSchedule"),), (), "racks"),),
-        (Topology("racks", ("rack", "kubernetes.io/hostname")),),
+        (KueueTopology("racks", ("rack", "kubernetes.io/hostname")),),
     )
     kinds = {"clusterqueues": "ClusterQueue", "cohorts": "Cohort", "localqueues": "LocalQueue",
              "resourceflavors": "ResourceFlavor", "topologies": "Topology"}  # fmt: skip

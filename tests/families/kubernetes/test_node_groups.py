@@ -34,6 +34,98 @@ def deployment(name: str, least: str, most: str, **capacity: str) -> dict[str, A
     return {"apiVersion": "cluster.x-k8s.io/v1beta1", "kind": "MachineDeployment", "metadata": metadata, "spec": {}}
 
 
+def node_pool(name: str, limits: dict[str, Any] | None, **disruption: str) -> dict[str, Any]:
+    spec = {"template": {"spec": {"requirements": []}}, "disruption": disruption} | (
+        {"limits": limits} if limits else {}
+    )
+    return {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": name}, "spec": spec}
+
+
+def labelled(name: str, label: str, value: str) -> dict[str, Any]:
+    one = node(name)
+    one["metadata"]["labels"][label] = value
+    return one
+
+
+def status(*groups: tuple[str, int, int]) -> dict[str, Any]:
+    listed = "".join(
+        f"- name: {name}\n  health: {{status: Healthy, cloudProviderTarget: 1, minSize: {least}, maxSize: {most}}}\n"
+        for name, least, most in groups
+    )
+    metadata = {"name": "cluster-autoscaler-status", "namespace": "kube-system"}
+    text = f"time: 2026-05-04 08:00:00\nautoscalerStatus: Running\nnodeGroups:\n{listed}"
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"status": text}}
+
+
+def test_a_node_pool_of_karpenter_grows_to_its_limits_and_loses_empty_nodes_when_it_says(tmp_path: Path) -> None:
+    pool = node_pool(
+        "spot", {"cpu": "100", "nvidia.com/gpu": 12}, consolidateAfter="1m30s", consolidationPolicy="WhenEmpty"
+    )
+    site = imported(tmp_path, pool, node("fix"), labelled("ip-1", "karpenter.sh/nodepool", "spot"))
+    nodes = {one.name: one for one in load_config(site).build_cluster().nodes}
+    assert set(nodes) == {"fix", "ip-1", "spot-1", "spot-2"}  # 12 GPUs, 4 a node
+    rules = {name: one.on_demand for name, one in nodes.items() if one.on_demand is not None}
+    assert {name: (rule.up, rule.trigger, rule.min_nodes, rule.idle_s) for name, rule in rules.items()} == {
+        "ip-1": (True, "pending", 0, 90.0),
+        "spot-1": (False, "pending", 0, 90.0),
+        "spot-2": (False, "pending", 0, 90.0),
+    }
+
+
+def test_what_is_not_modelled_of_a_node_pool_is_said(tmp_path: Path) -> None:
+    items = [
+        node("fix"), labelled("ip-1", "karpenter.sh/nodepool", "open"),
+        node_pool("open", None, consolidateAfter="Never"), node_pool("empty", {"cpu": "64"}),
+    ]  # fmt: skip
+    (tmp_path / "nodes.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    ended = CliRunner().invoke(app, ["site", "import", str(tmp_path / "nodes.json"), "-o", str(tmp_path / "s.yaml")])
+    assert ended.exit_code == 0
+    assert "not modelled: NodePool open: it has no limits, so no nodes are added to those that exist" in ended.stdout
+    assert "not modelled: NodePool empty: it has no nodes, and no file states how large they are" in ended.stdout
+    assert "not modelled: NodePool open: every new node is like its first one; moving pods to empty a" in ended.stdout
+    (rule,) = [one.on_demand for one in load_config(tmp_path / "s.yaml").build_cluster().nodes if one.on_demand]
+    assert rule.idle_s is None
+
+
+@pytest.mark.parametrize(
+    ("label", "group"),
+    [
+        ("eks.amazonaws.com/nodegroup", "eks-blue-2ac5e1f0"),
+        (
+            "cloud.google.com/gke-nodepool",
+            "https://www.googleapis.com/compute/v1/zones/z/instanceGroups/gke-c-blue-12ab-grp",
+        ),
+        ("kubernetes.azure.com/agentpool", "aks-blue-1234-vmss"),
+    ],
+)
+def test_the_groups_of_a_cloud_s_autoscaler_have_the_sizes_of_its_status(
+    tmp_path: Path, label: str, group: str
+) -> None:
+    site = imported(
+        tmp_path, node("fix"), labelled("b", label, "blue"), labelled("g", label, "green"), status((group, 1, 3))
+    )
+    nodes = {one.name: one.on_demand for one in load_config(site).build_cluster().nodes}
+    of_group = {name: (rule.up, rule.min_nodes) for name, rule in nodes.items() if rule is not None}
+    assert len(nodes) == 5
+    assert of_group.pop("b") == (True, 1)
+    assert set(of_group.values()) == {(False, 1)}
+
+
+@pytest.mark.parametrize(
+    ("item", "message"),
+    [
+        (node_pool("p", {"cpu": "1"}, consolidateAfter="soon"), "whose consolidateAfter 'soon' is not a duration"),
+        (status(("a", 3, 2)), "are not numbers of nodes in order"),
+        ({**status(), "data": {"status": "Cluster-wide:\n  Health: [\n"}}, "whose status is not YAML"),
+    ],
+)
+def test_a_group_that_cannot_be_read_is_an_error(tmp_path: Path, item: dict[str, Any], message: str) -> None:
+    (tmp_path / "nodes.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": [node("fix"), item]}))
+    ended = CliRunner().invoke(app, ["site", "import", str(tmp_path / "nodes.json"), "-o", str(tmp_path / "s.yaml")])
+    assert ended.exit_code == 2
+    assert message in ended.output
+
+
 def imported(folder: Path, *items: dict[str, Any]) -> Path:
     (folder / "nodes.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}, indent=1))
     site = folder / "site.yaml"

@@ -120,7 +120,7 @@ def stops_of_random_choices(number: int) -> int:
     """The number of runs that random choices stopped or moved, on a random cluster."""
     rng = random.Random(f"acting {number}")
     scenario = ClusterScenario(
-        engine_cases.cluster_of(rng),
+        engine_cases.random_cluster(rng),
         engine_cases.jobs_of(rng),
         preemption=Preemption("resume" if number % 2 else "restart", restart_s=float(number)),
         admission=number % 3 == 0,

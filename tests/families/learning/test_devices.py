@@ -14,7 +14,7 @@ import torch
 
 from dagsim.errors import ConfigError
 from dagsim.families.learning.codecs.codec import CandidatesConfig, Observation
-from dagsim.families.learning.devices import device_named, device_of, moved, on_cpu
+from dagsim.families.learning.devices import device_named, device_of, on_cpu, on_device
 from dagsim.families.learning.nets import NETS
 from dagsim.families.learning.nets.actor import ObservationBatch, ObservationStore, chosen_rows
 from dagsim.families.learning.nets.row_nets import Critic, Sizes
@@ -55,15 +55,15 @@ def elsewhere(net: Any) -> Any:
 
 @pytest.mark.parametrize("name", ["scorer", "attention", "graph", "linear"])
 def test_a_net_learns_with_all_its_operands_on_its_device(name: str) -> None:
-    net, there = elsewhere(NETS.create(name).build(CandidatesConfig())), moved(batch(), ELSEWHERE)
+    net, there = elsewhere(NETS.create(name).build(CandidatesConfig())), on_device(batch(), ELSEWHERE)
     log_p, entropy = net.evaluate(there, CHOICES)
-    loss = policy_gradient_loss(log_p, entropy, moved(torch.ones(3), ELSEWHERE), 0.01)
+    loss = policy_gradient_loss(log_p, entropy, on_device(torch.ones(3), ELSEWHERE), 0.01)
     (loss + net.cross_entropy(there, CHOICES, 0.1).mean()).backward()
     assert {weight.grad.device for weight in net.parameters()} == {ELSEWHERE}
 
 
 def test_critics_and_the_nets_of_q_learning_learn_on_their_device() -> None:
-    there = moved(batch(), ELSEWHERE)
+    there = on_device(batch(), ELSEWHERE)
     actor = elsewhere(NETS.create("scorer").build(CandidatesConfig()))
     q = Duelling(actor, elsewhere(Critic(Sizes.of(CandidatesConfig(), "a critic"), 8)))(there)
     assert q[chosen_rows(there, CHOICES)].device == ELSEWHERE
@@ -90,7 +90,7 @@ def test_a_net_that_was_moved_scores_with_the_weights_it_has_now() -> None:
 def test_on_the_cpu_nothing_is_copied() -> None:
     net, here = NETS.create("scorer").build(CandidatesConfig()), batch()
     assert on_cpu(net) is net
-    assert moved(here, torch.device("cpu")) is here
+    assert on_device(here, torch.device("cpu")) is here
 
 
 @pytest.mark.skipif(torch.cuda.is_available() or torch.backends.mps.is_available(), reason="there is a GPU")

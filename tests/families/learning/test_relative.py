@@ -61,7 +61,7 @@ def played(scenario: ClusterScenario, by: float = 1.0) -> tuple[list[np.ndarray]
 def cases(number: int) -> tuple[Cluster, list[Job]]:
     """A random cluster, and jobs whose seconds are not 0 and differ."""
     rng = random.Random(f"relative {number}")
-    cluster, jobs = engine_cases.cluster_of(rng), engine_cases.jobs_of(rng)
+    cluster, jobs = engine_cases.random_cluster(rng), engine_cases.jobs_of(rng)
     tasks = lambda job: tuple(replace(task, work=rng.lognormvariate(5.0, 1.5)) for task in job.graph.tasks)  # noqa: E731
     return cluster, [replace(job, graph=TaskGraph(tasks(job), job.graph.edges)) for job in jobs]
 

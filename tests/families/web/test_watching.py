@@ -28,7 +28,7 @@ from dagsim.families.web import snapshots, watching
 from dagsim.families.web.asgi import application
 from dagsim.families.web.folder_pages import Results
 from dagsim.families.web.snapshots import Forecasted, ForecastSettings, Snapshots
-from dagsim.families.web.watching import Journal, Source, Watched, metrics
+from dagsim.families.web.watching import Journal, StateCommand, Watched, metrics
 
 T = 1_700_000_000.0
 
@@ -174,7 +174,7 @@ def test_kills_lose_nothing_that_was_written(tmp_path: Path) -> None:
     ],
 )
 def test_a_command_that_fails_is_said_and_survived(tmp_path: Path, script: str, problem: str) -> None:
-    source = Source(f'{sys.executable} -c "{script}"'.replace('{"jobs": []}', '{\\"jobs\\": []}'), 2.0, tmp_path)
+    source = StateCommand(f'{sys.executable} -c "{script}"'.replace('{"jobs": []}', '{\\"jobs\\": []}'), 2.0, tmp_path)
     source.call()
     assert problem in source.error
     assert bool(source.error) == bool(problem)
@@ -185,7 +185,7 @@ def test_a_command_that_fails_is_said_and_survived(tmp_path: Path, script: str, 
 def test_the_last_three_snapshots_of_a_command_are_kept_and_no_other_file_is_removed(tmp_path: Path) -> None:
     for name in (*(f"{1_600_000_000_000 + number}.json" for number in range(5)), "mine.json", "12.json"):
         (tmp_path / name).write_text("{}")
-    Source(f"{sys.executable} -c 'print(dict())'", 60.0, tmp_path).call()
+    StateCommand(f"{sys.executable} -c 'print(dict())'", 60.0, tmp_path).call()
     left = sorted(path.name for path in tmp_path.iterdir())
     assert left[:3] == ["12.json", "1600000000003.json", "1600000000004.json"]
     assert left[4:] == ["mine.json"]
@@ -193,13 +193,13 @@ def test_the_last_three_snapshots_of_a_command_are_kept_and_no_other_file_is_rem
 
 def test_a_command_needs_words(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be split"):
-        Source("squeue 'json", 60.0, tmp_path)
+        StateCommand("squeue 'json", 60.0, tmp_path)
     with pytest.raises(InputError, match="is empty"):
-        Source(" ", 60.0, tmp_path)
+        StateCommand(" ", 60.0, tmp_path)
 
 
 def test_a_command_has_no_shell(tmp_path: Path) -> None:
-    source = Source("echo {} ; touch made", 2.0, tmp_path)
+    source = StateCommand("echo {} ; touch made", 2.0, tmp_path)
     source.call()
     assert "printed no JSON" in source.error
     assert not Path("made").exists()

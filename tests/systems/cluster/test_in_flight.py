@@ -59,7 +59,7 @@ def test_the_compiled_engine_begins_in_the_middle_too() -> None:
 def test_a_policy_without_memory_goes_on_as_if_it_had_never_stopped() -> None:
     rng = random.Random("go on")
     for _ in range(10):
-        cluster, jobs = engine_cases.cluster_of(rng), engine_cases.jobs_of(rng)
+        cluster, jobs = engine_cases.random_cluster(rng), engine_cases.jobs_of(rng)
         jobs = [replace(job, graph=replace(job.graph, tasks=job.graph.tasks[:1], edges=())) for job in jobs]
         whole = drive(ClusterScenario(cluster, jobs).kernel(0), POLICIES.create("fifo"))
         begins_s = jobs[len(jobs) // 2].arrival_s + 0.5
@@ -78,7 +78,7 @@ def test_a_policy_without_memory_goes_on_as_if_it_had_never_stopped() -> None:
 def test_every_policy_plays_a_state_by_the_rules(policy: str) -> None:
     for number in (3,):
         rng = random.Random(f"middle {number}")
-        cluster = engine_cases.cluster_of(rng)
+        cluster = engine_cases.random_cluster(rng)
         jobs, begins_s = engine_cases.in_the_middle(rng, cluster, engine_cases.jobs_of(rng))
         schedule = drive(ClusterScenario(cluster, jobs, begins_s=begins_s).kernel(0), POLICIES.create(policy))
         assert violations(schedule, jobs) == []

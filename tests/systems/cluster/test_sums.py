@@ -65,7 +65,7 @@ def needs_nothing(name: str) -> bool:
 @pytest.mark.parametrize("policy", [name for name in POLICIES.names() if needs_nothing(name)])
 def test_no_policy_adds_fractions_with_sum(policy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(f"sums {policy}")
-    cluster, jobs = engine_cases.cluster_of(rng), engine_cases.jobs_of(rng)
+    cluster, jobs = engine_cases.random_cluster(rng), engine_cases.jobs_of(rng)
     scenario = ClusterScenario(cluster, jobs)
     monkeypatch.setattr(builtins, "sum", strict_sum)
     drive(scenario.kernel(1), POLICIES.create(policy))

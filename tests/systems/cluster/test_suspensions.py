@@ -5,8 +5,20 @@ from __future__ import annotations
 import pytest
 
 from dagsim.errors import ModelError
-from dagsim.model import Cluster, Job, JobSuspension, Kind, Node, NodePartition, QueueTree, Task, TaskGraph
-from dagsim.systems.cluster import ClusterKernel
+from dagsim.model import (
+    Cluster,
+    Elastic,
+    Job,
+    JobSuspension,
+    Kind,
+    Node,
+    NodePartition,
+    QueueTree,
+    Task,
+    TaskGraph,
+    gpu_type,
+)
+from dagsim.systems.cluster import ClusterKernel, Preemption
 from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.policies import POLICIES
 
@@ -68,6 +80,27 @@ def test_slurm_kills_a_suspended_job_when_it_has_run_for_its_limit() -> None:
     log = ClusterKernel(cluster, jobs, Models(queues=queues)).run(POLICIES.create("slurm-multifactor[kill=limit]")).log
     starts = {row.job: row.time_s for row in log if row.kind == Kind.STARTED}
     assert starts == {0: 0, 1: 140}
+
+
+def refused(jobs: list[Job], preemption: Preemption) -> None:
+    cluster = Cluster((Node("n", gpu_type("T4"), 4, cpus=8, memory_gb=64),))
+    models = Models(queues=QueueTree(suspensions=(JobSuspension("a", 20, 60),)), preemption=preemption)
+    with pytest.raises(ModelError, match="'a' cannot be suspended, because runs have phases or rates here"):
+        ClusterKernel(cluster, jobs, models).run(POLICIES.create("fifo"))
+
+
+def test_runs_with_phases_cannot_be_suspended() -> None:
+    refused([job("a", 0, 100, 8)], Preemption(restart_s=5.0))
+
+
+@pytest.mark.family("elastic")
+def test_elastic_runs_cannot_be_suspended() -> None:
+    from dagsim.families.elastic.goodput import BatchLimits, GoodputModel, GradientNoise, ThroughputModel
+    from dagsim.families.elastic.training_jobs import GoodputTraining
+
+    model = GoodputModel(ThroughputModel(*[0.1] * 6, gamma=1.5), GradientNoise(1.0, 1.0), BatchLimits(64, 512, 32, 64))
+    elastic = Elastic(1, 4, GoodputTraining({"": model}, samples=20_000), 1.0)
+    refused([job("a", 0, 100, 1), Job.single("b", Task("t", 60.0, 2, True, elastic=elastic), 5.0)], Preemption())
 
 
 def test_a_suspension_names_a_job_and_ends_after_it_begins() -> None:

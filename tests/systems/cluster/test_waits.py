@@ -34,8 +34,9 @@ from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.models.failures import Maintenance
 from dagsim.systems.cluster.policies import POLICIES
+from dagsim.systems.cluster.present_waits import Obstacles
 from dagsim.systems.cluster.scenario import ClusterScenario
-from dagsim.systems.cluster.waits import Obstacles, Stretch, binding_causes, causes_by_time
+from dagsim.systems.cluster.waits import Stretch, binding_causes, causes_by_time
 
 FIFO = "slurm-multifactor[order=basic,bf_interval_s=1,bf_resolution_s=1]"
 

@@ -10,13 +10,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dagsim.families.kubernetes.kube.node_columns import Bound, NodeColumns, PodKey
+from dagsim.families.kubernetes.kube.node_columns import BoundPod, NodeColumns, PodKey
 from dagsim.families.kubernetes.kube.objects import Pod
-from dagsim.families.kubernetes.kube.plugins import Filters, total
+from dagsim.families.kubernetes.kube.plugins import Filters, total_scores
 from dagsim.families.kubernetes.kube.profile import Profile
 
 
-class Waiting(NamedTuple):
+class WaitingPod(NamedTuple):
     """A pod that is waiting for a node."""
 
     key: PodKey
@@ -28,7 +28,7 @@ class Victims(NamedTuple):
     """The pods that preemption would evict from a node, most important first."""
 
     node: int
-    pods: Sequence[Bound]
+    pods: Sequence[BoundPod]
     violations: int
     """Number of these pods that a budget protects."""
 
@@ -43,7 +43,7 @@ class PodCycle:
         self.now = inf
         """The current time; pods that start now stay."""
 
-    def feasible(self, waiting: Waiting) -> np.ndarray:
+    def feasible(self, waiting: WaitingPod) -> np.ndarray:
         """Return the indices of the nodes on which the pod can run. A nominated pod is tried on its
         node first, and on the other nodes only if it does not fit there."""
         nominated = self.snapshot.nomination(waiting.key)
@@ -60,9 +60,9 @@ class PodCycle:
         same score. If only one node is feasible, no scores are computed."""
         if len(nodes) == 1:
             return int(nodes[0])
-        return int(nodes[np.argmax(total(self.profile, self.snapshot, pod, nodes))])
+        return int(nodes[np.argmax(total_scores(self.profile, self.snapshot, pod, nodes))])
 
-    def may_preempt(self, waiting: Waiting) -> bool:
+    def may_preempt(self, waiting: WaitingPod) -> bool:
         """Return True if the pod may preempt others now, that is, if its policy allows preemption
         and no pods are already leaving its nominated node to make room for it."""
         if not (self.profile.preempts and waiting.pod.preempts):
@@ -73,7 +73,7 @@ class PodCycle:
         there = self.snapshot.pods[nominated].values()
         return not any(bound.priority < waiting.priority and bound.leaving for bound in there)
 
-    def candidates(self, waiting: Waiting) -> list[Victims]:
+    def candidates(self, waiting: WaitingPod) -> list[Victims]:
         """Return the nodes on which preemption would help, from best to worst, each with the
         victims there."""
         nodes = len(self.snapshot.nodes)
@@ -81,7 +81,7 @@ class PodCycle:
         looked_at = (self._victims_on(waiting, node) for node in np.flatnonzero(self._could_help(waiting)).tolist())
         return sorted(islice(filter(None, looked_at), most), key=_harm)
 
-    def _could_help(self, waiting: Waiting) -> np.ndarray:
+    def _could_help(self, waiting: WaitingPod) -> np.ndarray:
         """Return True for each node on which the pod would have enough of every resource if all
         pods of lower priority were gone; this quick test excludes most nodes."""
         snapshot, pod = self.snapshot, waiting.pod
@@ -102,7 +102,7 @@ class PodCycle:
         result: np.ndarray = could & enough.all(axis=0)
         return result
 
-    def _victims_on(self, waiting: Waiting, node: int) -> Victims | None:
+    def _victims_on(self, waiting: WaitingPod, node: int) -> Victims | None:
         """Return the smallest and least important set of pods that must be removed from the node
         for the pod to fit."""
         snapshot = self.snapshot
@@ -116,7 +116,7 @@ class PodCycle:
         for bound in lower:
             snapshot.remove(node, bound.key)
         removed = {bound.key: bound for bound in lower}
-        victims: list[Bound] = []
+        victims: list[BoundPod] = []
         violations = 0
         if self.filters.passes_with_nominated(*self._asked(waiting), node):
             lower.sort(key=_importance)
@@ -135,16 +135,16 @@ class PodCycle:
         return Victims(node, victims, violations) if victims else None
 
     @staticmethod
-    def _asked(waiting: Waiting) -> tuple[Pod, PodKey, float]:
+    def _asked(waiting: WaitingPod) -> tuple[Pod, PodKey, float]:
         return waiting.pod, waiting.key, waiting.priority
 
 
-def _importance(bound: Bound) -> tuple[float, float]:
+def _importance(bound: BoundPod) -> tuple[float, float]:
     """Return a key that sorts pods from the most important to the least: by priority, then by age."""
     return -bound.priority, bound.start_s
 
 
-def _protected(bound_pods: Sequence[Bound]) -> set[PodKey]:
+def _protected(bound_pods: Sequence[BoundPod]) -> set[PodKey]:
     """Return the pods whose disruption would violate a budget if the pods were removed in this
     order."""
     left: dict[str, int] = {}

@@ -14,8 +14,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from dagsim.errors import require
-from dagsim.families.kubernetes.kube.cycle import PodCycle, Victims, Waiting
-from dagsim.families.kubernetes.kube.node_columns import Bound, NodeColumns
+from dagsim.families.kubernetes.kube.cycle import PodCycle, Victims, WaitingPod
+from dagsim.families.kubernetes.kube.node_columns import BoundPod, NodeColumns
 from dagsim.families.kubernetes.kube.objects import GPUS, Pod, node_of, plain_pod, pod_of
 from dagsim.families.kubernetes.kube.profile import Profile, fit_arguments, read_profile
 from dagsim.families.kubernetes.terms import WHOLE_GPUS
@@ -205,7 +205,7 @@ class _Leaving(NamedTuple):
     gone."""
 
     until_s: float
-    pods: tuple[tuple[int, Bound], ...]
+    pods: tuple[tuple[int, BoundPod], ...]
 
 
 class NodeScorer:
@@ -268,12 +268,15 @@ class _State:
                 self.lost[machine.index] += count
 
     @staticmethod
-    def pods_of(run: Run) -> tuple[tuple[int, Bound], ...]:
+    def pods_of(run: Run) -> tuple[tuple[int, BoundPod], ...]:
         """Return the pods of a run with the node of each."""
         pod, priority = _pod(run.task), run.job.job.priority
         return tuple(
             [
-                (machine.index, Bound((run.id, machine.index, number), pod, priority, run.started_s, pod.terminating))
+                (
+                    machine.index,
+                    BoundPod((run.id, machine.index, number), pod, priority, run.started_s, pod.terminating),
+                )
                 for machine, count, *_ in run.held
                 for number in range(count)
             ]
@@ -294,7 +297,7 @@ class _State:
 
     def nominate(self, task: TaskState, node: int) -> None:
         """Reserve resources on a node for the task."""
-        self.snapshot.nominate(node, Bound(_key(task), _pod(task), task.job.job.priority, inf))
+        self.snapshot.nominate(node, BoundPod(_key(task), _pod(task), task.job.job.priority, inf))
 
     def nominations(self, view: ClusterView) -> dict[str, int]:
         """Return the nominated node of each job."""
@@ -348,7 +351,7 @@ class _State:
                     break
                 node = self.cycle.best(pod, np.array(room))
                 taken[node] = taken.get(node, 0) + 1
-                self.snapshot.add(node, Bound(("gang", number, node), pod, task.job.job.priority, inf))
+                self.snapshot.add(node, BoundPod(("gang", number, node), pod, task.job.job.priority, inf))
             for node in taken:
                 for key in [key for key in self.snapshot.pods[node] if key[0] == "gang"]:
                     self.snapshot.remove(node, key)
@@ -384,8 +387,8 @@ class _State:
         ]
         return iter(sorted(below, key=lambda run: (run.job.job.priority, -run.id)))
 
-    def _waiting(self, task: TaskState) -> Waiting:
-        return Waiting(_key(task), _pod(task), task.job.job.priority)
+    def _waiting(self, task: TaskState) -> WaitingPod:
+        return WaitingPod(_key(task), _pod(task), task.job.job.priority)
 
     def _allowed(self, nodes: np.ndarray, demand: DemandClass, type_: int | None) -> np.ndarray:
         """Return the nodes on which the kernel allows the demand to start, whether or not it fits

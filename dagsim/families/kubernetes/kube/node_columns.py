@@ -19,7 +19,7 @@ CPU, MEMORY = 0, 1
 """Rows of these resources."""
 
 
-class Bound(NamedTuple):
+class BoundPod(NamedTuple):
     """A pod on a node."""
 
     key: PodKey
@@ -55,11 +55,11 @@ class NodeColumns:
         self.requested = np.zeros(shape, np.int64)
         self.nonzero = np.zeros((2, len(self.nodes)), np.int64)
         """CPU and memory in use, including what is assumed for containers that request none."""
-        self.pods: list[dict[PodKey, Bound]] = [{} for _ in self.nodes]
+        self.pods: list[dict[PodKey, BoundPod]] = [{} for _ in self.nodes]
         self.count = np.zeros(len(self.nodes), np.int64)
         self.most_pods = np.full(len(self.nodes), _NO_LIMIT, np.int64)
         self.is_open = np.array([node.is_open for node in self.nodes], bool)
-        self.nominated: dict[int, dict[PodKey, Bound]] = {}
+        self.nominated: dict[int, dict[PodKey, BoundPod]] = {}
         """Nominated pods by node."""
         self.by_priority: dict[float, np.ndarray] = {}
         """Requested amounts of the pods with each priority; the last row holds their number."""
@@ -108,12 +108,12 @@ class NodeColumns:
             known = self._needs[pod] = amounts, all(name in self.row for name in pod.requests)
         return known
 
-    def add(self, index: int, bound: Bound) -> None:
+    def add(self, index: int, bound: BoundPod) -> None:
         """Put a pod on a node."""
         self.pods[index][bound.key] = bound
         self._change(index, bound, 1)
 
-    def remove(self, index: int, key: PodKey) -> Bound:
+    def remove(self, index: int, key: PodKey) -> BoundPod:
         """Remove a pod from its node."""
         bound = self.pods[index].pop(key)
         self._change(index, bound, -1)
@@ -123,7 +123,7 @@ class NodeColumns:
         """Mark a pod as terminating."""
         self.add(index, self.remove(index, key)._replace(leaving=True))
 
-    def _change(self, index: int, bound: Bound, sign: int) -> None:
+    def _change(self, index: int, bound: BoundPod, sign: int) -> None:
         pod = bound.pod
         self.requested[:, index] += sign * self.needs(pod)[0]
         self.nonzero[CPU, index] += sign * pod.nonzero[CPU]
@@ -139,7 +139,7 @@ class NodeColumns:
                 column = self._held.setdefault((kind, term, weight), np.zeros(len(self.nodes), np.int64))
                 column[index] += sign
 
-    def _count_priority(self, index: int, bound: Bound, sign: int) -> None:
+    def _count_priority(self, index: int, bound: BoundPod, sign: int) -> None:
         column = self.by_priority.get(bound.priority)
         if column is None:
             column = self.by_priority[bound.priority] = np.zeros((len(self.row) + 1, len(self.nodes)), np.int64)
@@ -159,7 +159,7 @@ class NodeColumns:
             self._counts[query] = column
         return column
 
-    def _answer(self, query: Query, bound: Bound) -> int:
+    def _answer(self, query: Query, bound: BoundPod) -> int:
         kind, subject = query
         if bound.leaving and kind == "spread":
             return 0
@@ -210,7 +210,7 @@ class NodeColumns:
             column = self._about_nodes[key] = compute()
         return column
 
-    def nominate(self, index: int, bound: Bound) -> None:
+    def nominate(self, index: int, bound: BoundPod) -> None:
         """Nominate a pod for a node."""
         self.nominated.setdefault(index, {})[bound.key] = bound
 

@@ -228,7 +228,7 @@ def scores(profile: Profile, snapshot: NodeColumns, pod: Pod, nodes: np.ndarray)
     return {name: weight * _SCORES[name](profile, snapshot, pod, nodes) for name, weight in profile.weights if weight}
 
 
-def total(profile: Profile, snapshot: NodeColumns, pod: Pod, nodes: np.ndarray) -> np.ndarray:
+def total_scores(profile: Profile, snapshot: NodeColumns, pod: Pod, nodes: np.ndarray) -> np.ndarray:
     """Return the sum of the weighted scores of the feasible ``nodes``."""
     sums = np.zeros(len(nodes), np.int64)
     for column in scores(profile, snapshot, pod, nodes).values():

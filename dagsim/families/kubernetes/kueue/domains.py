@@ -15,7 +15,13 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from dagsim.families.kubernetes.kueue.amounts import unit, whole
-from dagsim.families.kubernetes.kueue_objects import PodSet, ResourceFlavor, Topology, TopologyNode, TopologyRequest
+from dagsim.families.kubernetes.kueue_objects import (
+    KueueTopology,
+    PodSet,
+    ResourceFlavor,
+    TopologyNode,
+    TopologyRequest,
+)
 from dagsim.families.kubernetes.terms import HOSTNAME, Taint, Toleration
 
 Requests: TypeAlias = tuple[tuple[str, int], ...]
@@ -77,7 +83,7 @@ class Domain:
 class TopologyTree:
     """The domains of one flavor and the pods in them."""
 
-    def __init__(self, flavor: ResourceFlavor, topology: Topology, nodes: Iterable[TopologyNode]) -> None:
+    def __init__(self, flavor: ResourceFlavor, topology: KueueTopology, nodes: Iterable[TopologyNode]) -> None:
         self.name, self.keys = topology.name, topology.levels
         self._tolerations = flavor.tolerations
         self.by_host = bool(self.keys) and self.keys[-1] == HOSTNAME

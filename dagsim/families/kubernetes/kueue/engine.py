@@ -20,7 +20,7 @@ from dagsim.families.kubernetes.kueue.snapshot import ClusterQueueState, Snapsho
 from dagsim.families.kubernetes.kueue.victims import Preemptor, Victim
 from dagsim.families.kubernetes.kueue.workloads import (
     Assignment,
-    Choice,
+    FlavorChoice,
     Mode,
     SetAssignment,
     WorkloadState,
@@ -500,7 +500,7 @@ class Admission:
             for name, flavor in given.flavors.items():
                 slot = self.snapshot.slots.get((flavor, name))
                 if slot is not None:
-                    one.choices[name] = Choice(flavor, slot, Mode.FIT, 0)
+                    one.choices[name] = FlavorChoice(flavor, slot, Mode.FIT, 0)
                     held.usage[slot] = held.usage.get(slot, 0) + totals.get(name, 0)
             trees = [self.snapshot.trees[flavor] for flavor in given.flavors.values() if flavor in self.snapshot.trees]
             if given.domains is not None and trees:

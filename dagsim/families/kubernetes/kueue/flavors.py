@@ -12,7 +12,7 @@ from dagsim.families.kubernetes.kueue.domains import Placement, PodSetDemand, Re
 from dagsim.families.kubernetes.kueue.snapshot import ClusterQueueState, FlavorGroup, Snapshot
 from dagsim.families.kubernetes.kueue.workloads import (
     Assignment,
-    Choice,
+    FlavorChoice,
     Mode,
     SetAssignment,
     WorkloadState,
@@ -117,7 +117,7 @@ class FlavorSearch:
         for one in sets:
             for name, amount in one.totals.items():
                 requests[name] = requests.get(name, 0) + amount
-        choices: dict[str, Choice] = {}
+        choices: dict[str, FlavorChoice] = {}
         reasons: list[str] = []
         for name in sorted(requests):
             if name in choices or (not requests[name] and name not in queue.group_of):
@@ -138,13 +138,13 @@ class FlavorSearch:
     def _search(
         self, workload: WorkloadState, queue: ClusterQueueState, members: list[int], requests: dict[str, int],
         resource: str, so_far: Assignment,
-    ) -> tuple[dict[str, Choice], list[str]]:  # fmt: skip
+    ) -> tuple[dict[str, FlavorChoice], list[str]]:  # fmt: skip
         """Search the flavors of a group. Return the best flavor for each resource, and the reasons
         why other flavors do not fit."""
         number = queue.group_of[resource]
         group, rules = queue.groups[number], queue.spec.flavor_fungibility
         wanted = sorted((name, amount) for name, amount in requests.items() if name in group.resources)
-        best: dict[str, Choice] = {}
+        best: dict[str, FlavorChoice] = {}
         best_price = Price(NO_FIT, 1 << 30)
         reasons: list[str] = []
         at = -1
@@ -162,7 +162,7 @@ class FlavorSearch:
                     price = one
                 if price.cost == NO_FIT:
                     break
-                choices[name] = Choice(flavor, slot, _MODES[one.cost], one.borrowing)
+                choices[name] = FlavorChoice(flavor, slot, _MODES[one.cost], one.borrowing)
             if stops_search(price, rules):
                 best, best_price = choices, price
                 break

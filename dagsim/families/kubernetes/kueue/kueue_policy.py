@@ -525,9 +525,18 @@ class Kueue:
         flavors.
         """
         stuck: dict[str, list[TaskState]] = {}
+        lost: dict[str, list[TaskState]] = {}
         for place, task in tasks.ready.items():
             if task.waiting and (not self._claimed[place] or view.fits(task)):
-                stuck.setdefault(self._site.cluster_queue_of(task.job.job).name, []).append(task)
+                if queue := self._site.missing_queue(task):
+                    lost.setdefault(queue, []).append(task)
+                else:
+                    stuck.setdefault(self._site.cluster_queue_of(task.job.job).name, []).append(task)
+        for queue, waiting in lost.items():
+            name = waiting[0].job.job.id
+            jobs = len({task.job.number for task in waiting})
+            self._note(f"job {name!r} waits for LocalQueue {queue!r}, which does not exist ({jobs} waiting)")
+            yield from self._cancel(waiting)
         for name, waiting in stuck.items():
             pending = self._admission.pending[name]
             heads = [
@@ -543,6 +552,8 @@ class Kueue:
             others = len({task.job.number for task in waiting} - {first.job.number})
             if self._claimed[_place(first)]:
                 what = "was admitted to flavors on whose nodes it never fits"
+            elif (stop := self._site.stop_policy(name)) != "None":
+                what = f"waits, because stopPolicy is {stop}"
             else:
                 what = f"can never be admitted{f', and blocks {others} behind it' if pending.strict and others else ''}"
             self._note(f"job {first.job.job.id!r} {what} (ClusterQueue {name!r}, {others + 1} waiting)")

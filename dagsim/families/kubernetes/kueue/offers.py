@@ -18,7 +18,7 @@ from dagsim.families.kubernetes.kueue_objects import (
     KueueObjects,
     LocalQueue,
     PodSet,
-    Preemption,
+    QueuePreemption,
     ResourceFlavor,
     ResourceGroup,
     ResourceQuota,
@@ -99,6 +99,17 @@ class Site:
             asked = (f"{job.account}/{job.partition}", *names)
             queue = self._named[names] = next((self._names[name] for name in asked if name in self._names), "")
         return queue
+
+    def missing_queue(self, task: TaskState) -> str:
+        """Return the LocalQueue that the workload in a task's manifest names if it does not exist, and
+        otherwise an empty string."""
+        carried = self.workload(task)
+        named = "" if carried is None or carried.spec is None else carried.spec.queue
+        return "" if named in self._locals else named
+
+    def stop_policy(self, cluster_queue: str) -> str:
+        """Return the stop policy of a ClusterQueue."""
+        return self._queues[cluster_queue].stop_policy
 
     def workload(self, task: TaskState) -> Carried | None:
         """Return the workload in a task's manifest, or None if the manifest contains none, or if
@@ -324,7 +335,7 @@ def _objects_of(tree: tuple[QueueNode, ...]) -> KueueObjects:
                     parent,
                     "StrictFIFO" if node.order == "strict" else "BestEffortFIFO",
                     groups,
-                    Preemption(_POLICIES[node.within], _POLICIES[node.reclaim]),  # type: ignore[arg-type]
+                    QueuePreemption(_POLICIES[node.within], _POLICIES[node.reclaim]),  # type: ignore[arg-type]
                     weight=node.weight,
                 )
             )

@@ -22,7 +22,7 @@ class Mode(IntEnum):
 
 
 @dataclass(slots=True)
-class Choice:
+class FlavorChoice:
     """A flavor chosen for one resource. ``tried`` is the last flavor in its group that the search
     reached, or -1 at the end of the group; ``borrowing`` is the height of the subtree that provides
     the quota.
@@ -44,7 +44,7 @@ class SetAssignment:
     name: str
     count: int
     totals: dict[str, int]
-    choices: dict[str, Choice] = field(default_factory=dict)
+    choices: dict[str, FlavorChoice] = field(default_factory=dict)
     reasons: list[str] = field(default_factory=list)
     placement: Placement | None = None
 

@@ -43,7 +43,7 @@ def _resources(group: str, text: str) -> Iterator[Resource]:
         yield Resource(group, plural, kind, not cluster, short or "", tuple(subresources.split("/")[1:]))
 
 
-class Served(NamedTuple):
+class ServedVersion(NamedTuple):
     """One version of an API group, with its kinds by plural name."""
 
     group: str
@@ -85,9 +85,9 @@ _CATALOGUE = (
 )
 """Groups, their versions (an object has the same fields in each), and kinds."""
 
-GROUPS: dict[str, tuple[Served, ...]] = {
+GROUPS: dict[str, tuple[ServedVersion, ...]] = {
     group: tuple(
-        [Served(group, version, {one.plural: one for one in _resources(group, kinds)}) for version in versions]
+        [ServedVersion(group, version, {one.plural: one for one in _resources(group, kinds)}) for version in versions]
     )
     for group, versions, kinds in _CATALOGUE
 }
@@ -114,7 +114,7 @@ _MALFORMED = (TypeError, AttributeError, LookupError, ValueError, OverflowError)
 class ApiTarget(NamedTuple):
     """The object or the list to which a path refers."""
 
-    served: Served
+    served: ServedVersion
     resource: Resource
     namespace: str
     name: str
@@ -444,8 +444,8 @@ def _from_yaml(text: bytes) -> Any:
 
 
 def locate(path: str) -> ApiTarget | Manifest | str | None:
-    """Return what a path refers to: objects, or a constant response (discovery); None if it refers
-    to nothing.
+    """Return what a path refers to: objects, or a constant response (discovery), or None if it
+    refers to nothing.
     """
     match path.strip("/").split("/"):
         case ["healthz" | "readyz" | "livez", *_]:
@@ -474,7 +474,7 @@ def _group(name: str) -> Manifest:
     return {**head, "versions": versions, "preferredVersion": versions[0]}
 
 
-def _within(served: Served, rest: list[str]) -> ApiTarget | Manifest | None:
+def _within(served: ServedVersion, rest: list[str]) -> ApiTarget | Manifest | None:
     """Return what the end of a path refers to within a group and version."""
     if not rest or rest == [""]:
         return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": served.name,

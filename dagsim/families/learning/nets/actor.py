@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from dagsim.errors import ConfigError
 from dagsim.families.learning.codecs.codec import Observation
-from dagsim.families.learning.devices import moved
+from dagsim.families.learning.devices import on_device
 
 
 class ObservationBatch(NamedTuple):
@@ -80,7 +80,7 @@ def stack(observations: Sequence[Observation]) -> ObservationBatch:
 
 def chosen_rows(batch: ObservationBatch, choices: np.ndarray) -> Tensor:
     """Return (B,) int64: the row of each observation's choice, on the device of the batch."""
-    return batch.first + moved(torch.from_numpy(choices), batch.first.device)
+    return batch.first + on_device(torch.from_numpy(choices), batch.first.device)
 
 
 def segment_sum(values: Tensor, segment: Tensor, count: int) -> Tensor:

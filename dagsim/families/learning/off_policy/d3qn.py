@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from dagsim.families.learning.advantages import discounts, return_rms
-from dagsim.families.learning.devices import device_of, moved
+from dagsim.families.learning.devices import device_of, on_device
 from dagsim.families.learning.learner import LearnerContext
 from dagsim.families.learning.nets.actor import ObservationBatch, ScoreNet, chosen_rows, sample, scoring, segment_sum
 from dagsim.families.learning.off_policy import D3qnConfig, RainbowConfig
@@ -65,7 +65,7 @@ class QLearner(ABC, Generic[ConfigT, QT]):
             group["lr"] = lr
         losses = []
         for _ in range(config.updates):
-            drawn = moved(self.replay.draw(config.minibatch, rng), device_of(self.q))
+            drawn = on_device(self.replay.draw(config.minibatch, rng), device_of(self.q))
             loss, errors = self._loss(drawn, rng)
             self.optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from dagsim.families.learning.advantages import discounts, return_rms
-from dagsim.families.learning.devices import moved
+from dagsim.families.learning.devices import on_device
 from dagsim.families.learning.learner import LearnerContext
 from dagsim.families.learning.nets.actor import ObservationBatch, entropy, log_softmax, scoring, segment_sum
 from dagsim.families.learning.off_policy import SacConfig
@@ -77,7 +77,7 @@ class Sac:
                 group["lr"] = config.lr * (1 - 0.9 * progress)
         entropies, losses = [], []
         for _ in range(config.updates):
-            policy_entropy, loss = self._update(moved(self.replay.draw(config.minibatch, rng), context.device))
+            policy_entropy, loss = self._update(on_device(self.replay.draw(config.minibatch, rng), context.device))
             entropies.append(policy_entropy)
             losses.append(loss)
         return {

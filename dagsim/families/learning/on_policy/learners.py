@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dagsim.families.learning.devices import moved
+from dagsim.families.learning.devices import on_device
 from dagsim.families.learning.learner import LearnerContext
 from dagsim.families.learning.on_policy import PpoConfig, ReinforceConfig
 from dagsim.families.learning.on_policy.policy_gradient import Choices, PolicyGradient, shuffled
@@ -62,9 +62,9 @@ class Ppo(PolicyGradient[PpoConfig]):
         updates: list[Update] = []
         for _ in range(config.epochs):
             for rows in shuffled(batch.free, config.minibatch, rng):
-                log_p, entropy = net.evaluate(moved(batch.observations.batch(rows), device), batch.choices[rows])
+                log_p, entropy = net.evaluate(on_device(batch.observations.batch(rows), device), batch.choices[rows])
                 before = torch.from_numpy(batch.log_p[rows]), torch.from_numpy(batch.advantages[rows])
-                old_log_p, advantages = moved(before, device)
+                old_log_p, advantages = on_device(before, device)
                 update = policy_loss(log_p, entropy, old_log_p, advantages, config.clip, entropy_weight)
                 updates.append(update)
                 if update.kl > 1.5 * config.target_kl:
@@ -107,8 +107,8 @@ class Reinforce(PolicyGradient[ReinforceConfig]):
             self.optimizer.zero_grad()
             for begin in range(0, len(rows), _PART):
                 part = rows[begin : begin + _PART]
-                log_p, entropy = net.evaluate(moved(batch.observations.batch(part), device), batch.choices[part])
-                advantages = moved(torch.from_numpy(batch.advantages[part]), device)
+                log_p, entropy = net.evaluate(on_device(batch.observations.batch(part), device), batch.choices[part])
+                advantages = on_device(torch.from_numpy(batch.advantages[part]), device)
                 loss = policy_gradient_loss(log_p, entropy, advantages, entropy_weight)
                 (loss / len(rows)).backward()  # type: ignore[no-untyped-call]
                 entropies.append(float(entropy.detach().sum()))

@@ -32,14 +32,14 @@ POLICIES: Registry[ClusterPolicy] = Registry(
         Entry("easy-lxf", ".backfilling:easy_lxf", "EASY, most slowed down candidate first", _KNOWS),
         Entry(
             "conservative",
-            ".backfilling:Conservative",
+            ".conservative:Conservative",
             "conservative backfilling: a reservation for every task",
             _COSTLY,
         ),
         Entry("easy-events", ".backfilling:EasyEvents", "EASY with one pass per event, as in PYSS", _COSTLY),
         Entry(
             "committed",
-            ".backfilling:Committed",
+            ".committed:Committed",
             "based on RLScheduler: picks one task and waits until it fits",
             _COSTLY,
         ),

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from dagsim.model import Decision, Placement, Start
 from dagsim.systems.cluster.api import ALL, MICRO, ClusterView, DemandClass, Run, TaskState
+from dagsim.systems.cluster.policies.formulas import AHEAD
 from dagsim.systems.cluster.policies.orders import width
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing
 
@@ -38,7 +39,7 @@ def size(task: TaskState) -> float:
     return width(task) if task.demand.demand.gpus else task.demand.cpus / MICRO * (task.demand.gang or 1)
 
 
-def allowed(view: ClusterView, demand: DemandClass) -> int:
+def allowed_nodes(view: ClusterView, demand: DemandClass) -> int:
     """Return the nodes that their partition and their constraint allow to tasks with a demand, as a
     bit set; ``ALL`` if these are all nodes.
     """
@@ -67,9 +68,6 @@ def free(view: ClusterView, task: TaskState, nodes: int = ALL) -> float:
 
 Rule: TypeAlias = Literal["min-min", "max-min", "sufferage"]
 
-_AHEAD = 24
-"""Maximum number of tasks mapped before one must start, which bounds the cost of a decision."""
-
 
 class BatchMode:
     """Map ready tasks one by one, by their earliest completion times over the GPU types. The next
@@ -81,12 +79,13 @@ class BatchMode:
     Tasks with the same demand and the same speed ratios form a group, and only the shortest and the
     longest task in a group can be next. The queue of a GPU type consists of the times at which its
     GPUs are expected to become free. After 24 mapped tasks, the rest of the queue is left for the
-    next decision. Uses estimates; not preemptive. Costs O(24 x groups x types) per decision.
+    next decision. Uses estimates, and never preempts. Costs O(24 x groups x types) per decision.
     """
 
     def __init__(self, rule: Rule, placement: str | PlacementRule = "best-fit") -> None:
         self.rule = rule
-        self._place = placing(placement).place
+        self.placement = placing(placement)
+        self._place = self.placement.place
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         groups = view.index(self, _Groups)
@@ -94,7 +93,7 @@ class BatchMode:
             return
         lanes = free_times(view)
         passed: set[TaskState] = set()
-        for _ in range(_AHEAD):
+        for _ in range(AHEAD):
             best: _Choice | None = None
             for task in groups.heads(passed):
                 choice = self._choice(view, task, lanes)

@@ -11,7 +11,7 @@ from dagsim.model.log import Kind
 from dagsim.systems.cluster import ClusterKernel, Estimates
 from dagsim.systems.cluster.models import Models
 from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.policies.look_ahead import Profile, assign, plan_slots
+from dagsim.systems.cluster.policies.look_ahead import StepProfile, assign, plan_slots
 
 FIVE = ((0, 3, 2), (0, 1, 3), (0, 1, 4), (0, 3, 1), (0, 6, 1))
 """(arrival, seconds, GPUs) on 4 GPUs."""
@@ -34,7 +34,7 @@ def test_conservative_moves_everybody_up_when_a_run_ends_early():
 
 
 def test_a_profile_finds_the_first_gap_that_is_long_enough():
-    profile = Profile(0.0, 2.0)
+    profile = StepProfile(0.0, 2.0)
     profile.take(1.0, 3.0, 2.0)
     profile.take(5.0, 6.0, 1.0)
     assert profile.earliest(1.0, 1.0) == 0.0

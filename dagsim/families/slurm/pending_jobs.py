@@ -1,0 +1,305 @@
+"""The pending jobs of Slurm's scheduler, in the order in which it examines them."""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from heapq import heappop, heappush
+from math import inf
+from typing import NamedTuple
+
+from dagsim.families.slurm.holdings import Amounts, Holder, Holdings
+from dagsim.families.slurm.slurm_priority import PriorityBook, RankColumns
+from dagsim.model import NodePartition
+from dagsim.systems.cluster.api import ClusterState, DemandClass, Run, TaskState
+
+
+def may_fit(machines: ClusterState, demand: DemandClass) -> bool:
+    """Return True if a start may fit on the nodes. This is always True for a gang that may run on
+    several types, because a gang may combine them.
+    """
+    return bool(demand.gang and (len(demand.types) > 1 or not demand.demand.gpus)) or machines.fits(demand)
+
+
+class PendingJob(NamedTuple):
+    """A ready task in one partition, with all its sort keys except its priority."""
+
+    tier: int
+    order: int
+    piece: int
+    slot: int
+    """Slot of its priority in ``RankColumns``; -1 if all jobs have the same priority."""
+    task: TaskState
+    place: int
+    """Index of this partition among those in which the job may run; the job is listed once for
+    each."""
+    part: NodePartition
+    holders: tuple[Holder, ...]
+    """The holders against whose limits a start counts."""
+    amounts: Amounts
+    alone: bool
+    """True if the job does not share nodes."""
+    spread: bool
+    """True if each instance of a gang takes its own node."""
+    span: int
+    """The nodes of the partition, as a bit set."""
+    asked: tuple[tuple[float, tuple[int, ...]], ...]
+    """The starts that it may reserve: a time limit, and the groups of nodes with that limit."""
+    shares: tuple[tuple[int, int], ...] = ()
+    """Sets of nodes of which so many must be among its nodes."""
+    counts: tuple[tuple[int, int], ...] = ()
+    """For each feature that its constraint counts: the nodes, and the instances that a plan has to find
+    there."""
+    refused: bool = False
+    """True if the partition refuses the job's account, so that the job never starts there."""
+
+
+_BESIDE = 100
+"""Number of jobs at a limit that are listed beyond what the limit allows."""
+
+
+class PendingJobs:
+    """An index of the ready tasks (``ClusterView.index``) in the order in which they are examined:
+    by tier and priority, highest first, then by submission.
+
+    ``listing`` returns the entries for a new task, one per partition; ``ranks`` holds the priority
+    of each slot; ``eligible_s`` returns the time from which a task may start. ``changed`` tells whether a
+    task has been added since the last backfill, not counting tasks that may start only after
+    ``known_s``.
+
+    Cost: a binary search and a shift of the list per task added or removed, and O(n log n) when all
+    priorities change.
+    """
+
+    def __init__(
+        self,
+        listing: Callable[[TaskState], Sequence[PendingJob]],
+        ranks: RankColumns,
+        eligible_s: Callable[[TaskState], float],
+        *,
+        changed: bool = True,
+        known_s: float = -inf,
+    ) -> None:
+        self.listed: list[PendingJob] = []
+        self.arrived: list[TaskState] = []
+        """Tasks that became eligible since the last call."""
+        self.changed = changed
+        """True if a task has been added since the last backfill."""
+        self._known_s = known_s
+        self._listing, self._ranks, self._eligible_s = listing, ranks, eligible_s
+        self._later: list[tuple[float, int, int, TaskState]] = []
+        self._counted: set[TaskState] = set()
+        self._demands: dict[DemandClass, int] = {}
+        """Waiting tasks by demand; killed tasks may be among them."""
+        self._fitting: DemandClass | None = None
+        """A demand that fitted on the nodes at the last test."""
+        self._aside: dict[Holder, dict[Amounts, list[PendingJob]]] = {}
+
+    def any_fits(self, machines: ClusterState) -> bool:
+        """Return True if any waiting task may fit on the nodes, whatever the limits. O(demand
+        classes).
+        """
+        latest = self._fitting
+        if latest is not None and latest in self._demands and may_fit(machines, latest):
+            return True
+        for demand in self._demands:
+            if may_fit(machines, demand):
+                self._fitting = demand
+                return True
+        return False
+
+    def push(self, task: TaskState) -> None:
+        """Add a task that has become ready."""
+        if task not in self._counted:
+            self._counted.add(task)
+            self._demands[task.demand] = self._demands.get(task.demand, 0) + 1
+        heappush(self._later, (self._eligible_s(task), task.order, task.piece, task))
+
+    def started(self, run: Run, now: float) -> None:
+        """Stop counting a task once its last instance has started."""
+        task = run.task
+        if not task.waiting and task in self._counted:
+            self._counted.discard(task)
+            self._demands[task.demand] -= 1
+            if not self._demands[task.demand]:
+                del self._demands[task.demand]
+
+    def admit(self, now: float) -> Iterator[TaskState]:
+        """List the tasks that have become eligible; yield each of them before listing it."""
+        while self._later and self._later[0][0] <= now:
+            eligible_s, *_, task = heappop(self._later)
+            if task.waiting:
+                yield task
+                if task.waiting:
+                    for job in self._listing(task):
+                        insort(self.listed, job, key=self._key)
+                    self.changed = self.changed or eligible_s > self._known_s
+        self._known_s = -inf
+
+    def list_task(self, task: TaskState) -> None:
+        """List a task that is no longer among the ready ones."""
+        for job in self._listing(task):
+            self._list(job)
+
+    def next_s(self) -> float:
+        """Return the time at which the next task becomes eligible."""
+        while self._later and not self._later[0][3].waiting:
+            heappop(self._later)
+        return self._later[0][0] if self._later else inf
+
+    def set_aside(self, at: int, holder: Holder, amounts: Amounts) -> None:
+        """Remove a listed job until ``holder`` frees some of its limit."""
+        self._aside.setdefault(holder, {}).setdefault(amounts, []).append(self.listed.pop(at))
+
+    def after_s(self, holdings: Holdings, decay: float) -> float:
+        """Return the seconds until usage has decayed enough for a job that waits for a budget;
+        infinite if this will not happen for any job.
+        """
+        waits = [
+            holdings.budgets[holder].after_s(amounts, decay)
+            for holder, by_amounts in self._aside.items()
+            if holder in holdings.budgets
+            for amounts in by_amounts
+        ]
+        return min(waits, default=inf)
+
+    def hopeless(self, holdings: Holdings) -> list[int]:
+        """Return the numbers of the jobs that wait for a budget that will never suffice for them."""
+        lost = [
+            job.task.job.number
+            for holder, by_amounts in self._aside.items()
+            for amounts, jobs in by_amounts.items()
+            if holdings.never(holder, amounts)
+            for job in jobs
+            if job.task.waiting and not job.refused
+        ]
+        return list(dict.fromkeys(lost))
+
+    def drop_left(self, most: int) -> None:
+        """Remove jobs that no longer wait from the first ``most`` entries."""
+        first = self.listed[:most]
+        waiting = [job for job in first if job.task.waiting]
+        if len(waiting) < len(first):
+            self.listed[: len(first)] = waiting
+
+    def drop(self, at: int, *, several: bool) -> Iterator[tuple[PendingJob, int]]:
+        """Remove the job at index ``at``, which has started, and yield it with its index. If the job
+        may have entries in ``several`` partitions, yield all its entries, the last one first.
+        """
+        task = self.listed[at].task
+        places = [place for place, job in enumerate(self.listed) if job.task is task] if several else [at]
+        for place in reversed(places):
+            yield self.listed.pop(place), place
+
+    def recall(self, freed: Iterable[Holder], holdings: Holdings) -> None:
+        """List jobs again that waited for limits which now allow starts. For each demand, list
+        ``_BESIDE`` more jobs than the limit allows, because the first ones may not find nodes.
+        """
+        for holder in freed:
+            by_amounts = self._aside.get(holder)
+            if by_amounts is None:
+                continue
+            for amounts, jobs in list(by_amounts.items()):
+                room, _ = holdings.room((holder,), amounts)
+                jobs[:] = sorted([job for job in jobs if job.task.waiting], key=self._key)
+                count = int(min(room + _BESIDE, len(jobs))) if room else 0
+                for job in jobs[:count]:
+                    self._list(job)
+                del jobs[:count]
+                if not jobs:
+                    del by_amounts[amounts]
+
+    def rank_anew(self, book: PriorityBook, at_s: float) -> None:
+        """Sort all jobs by their priorities at ``at_s``."""
+        waiting = [job for job in self.listed if job.task.waiting]
+        waiting += [job for by in self._aside.values() for jobs in by.values() for job in jobs if job.task.waiting]
+        self._aside.clear()
+        places = self._ranks.rank([job.slot for job in waiting], book, at_s)
+        self.listed[:] = [waiting[place] for place in places]
+        self.changed = True
+
+    def _list(self, job: PendingJob) -> None:
+        insort(self.listed, job, key=self._key)
+        self.changed = True
+
+    def _key(self, job: PendingJob) -> tuple[int, float, int, int, int]:
+        priority = 0.0 if job.slot < 0 else self._ranks.latest(job.slot)
+        return -job.tier, -priority, job.order, job.piece, job.place
+
+
+class BackfillOutlook:
+    """The jobs that may still start in a backfill cycle. Free resources only shrink within a cycle,
+    so a job that cannot start once cannot start later. Each job is therefore checked once, from the
+    front. When no remaining job could start, no more reservations are needed.
+
+    ``tests`` of the jobs in ``listed`` are tested. A job that is not ``testable`` (because a limit
+    is reached) does not count. ``could`` returns True if a job may start now, and ``fits`` if it
+    fits on the free resources, whatever its limits.
+    """
+
+    def __init__(
+        self,
+        listed: Sequence[PendingJob],
+        tests: int,
+        testable: Callable[[PendingJob], bool],
+        could: Callable[[PendingJob], bool],
+        fits: Callable[[DemandClass], bool],
+    ) -> None:
+        self._listed, self._testable, self._could, self._fits = listed, testable, could, fits
+        self._next = 0
+        """Index before which no job can start."""
+        self._fitting = 0
+        """Index before which no job fits on the machines."""
+        self._end = tests
+        """Index after the last job that may be tested."""
+        self._passed: set[tuple[int, int, int]] = set()
+        """Jobs examined in advance that do not count, by order, piece and place."""
+
+    def removed(self, job: PendingJob, at: int) -> None:
+        """Record that the job at index ``at`` was removed from the list without a test."""
+        self._next -= at < self._next
+        self._fitting -= at < self._fitting
+        if self._passed and (key := (job.order, job.piece, job.place)) in self._passed:
+            self._passed.discard(key)
+            self._end -= 1
+
+    def started(self) -> None:
+        """Record that the current job was tested and started."""
+        self._end -= 1
+
+    @property
+    def hopeful_at(self) -> int:
+        """Index of the first job that could start, as last computed."""
+        return self._next
+
+    @property
+    def counts_all(self) -> bool:
+        """True if all jobs examined in advance count as tests."""
+        return not self._passed
+
+    def knows_no(self, at: int) -> bool:
+        """Return True if the job at an index is known to be unable to start."""
+        return at < self._next
+
+    def any_fits(self, at: int, left: int) -> bool:
+        """Return True if one of the ``left`` jobs from index ``at`` on fits on the free resources."""
+        place, last = max(self._fitting, at), min(at + left, len(self._listed))
+        while place < last and not self._fits(self._listed[place].task.demand):
+            place += 1
+        self._fitting = place
+        return place < last
+
+    def is_hopeful(self, at: int) -> bool:
+        """Return True if some job from index ``at`` on could start."""
+        place = max(self._next, at)
+        while place < min(self._end, len(self._listed)):
+            job = self._listed[place]
+            if not self._testable(job):
+                if (key := (job.order, job.piece, job.place)) not in self._passed:
+                    self._passed.add(key)
+                    self._end += 1
+            elif self._could(job):
+                break
+            place += 1
+        self._next = place
+        return place < min(self._end, len(self._listed))

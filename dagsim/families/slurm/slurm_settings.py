@@ -1,0 +1,143 @@
+"""The parameters of Slurm's scheduler as a policy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf
+
+from dagsim.errors import ConfigError
+from dagsim.families.slurm.priority_formulas import Weights
+from dagsim.families.slurm.slurm_priority import FairShare, PrioritySettings
+from dagsim.model import QueueTree
+
+_CHOICES = {
+    "order": ("multifactor", "basic"),
+    "preempt": ("off", "partition_prio", "qos"),
+    "kill": ("partition", "limit", "never"),
+    "bf_ties": ("wait", "fit"),
+    "gangs": ("packed", "distinct"),
+    "place": ("first", "best"),
+    "limits": ("safe", "used"),
+}
+_POSITIVE = ("sched_interval_s", "bf_interval_s", "queue_depth", "bf_resolution_s")
+_NOT_NEGATIVE = (
+    "requeue_delay_s",
+    "over_time_s",
+    "bf_window_s",
+    "bf_window_linear_s",
+    "bf_phase_s",
+    "calc_phase_s",
+    "sched_min_interval_s",
+    "bf_max_job_test",
+    "bf_max_job_user",
+    "bf_max_job_assoc",
+    "bf_max_job_part",
+    "bf_max_job_array_resv",
+)
+_OF_PRIORITIES = (
+    "max_age_s",
+    "half_life_s",
+    "calc_period_s",
+    "damping",
+    "favor_small",
+    "relative_size",
+    "max_tres",
+    "accrue_always",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SlurmSettings:
+    """The parameters of ``slurm-multifactor``, described in docs/reference/schedulers.md."""
+
+    order: str = "multifactor"
+    age: float = 1000.0
+    fair_share: float = 100_000.0
+    job_size: float = 1000.0
+    partition: float = 10_000.0
+    qos: float = 0.0
+    assoc: float = 0.0
+    tres_gpus: float = 0.0
+    tres_cpus: float = 0.0
+    tres_memory: float = 0.0
+    algorithm: FairShare = "tree"
+    damping: float = 1.0
+    half_life_s: float = 14 * 86400.0
+    max_age_s: float = 14 * 86400.0
+    calc_period_s: float = 300.0
+    calc_phase_s: float = 0.0
+    favor_small: bool = False
+    relative_size: bool = False
+    max_tres: bool = False
+    accrue_always: bool = False
+    queue_depth: int = 100
+    sched_interval_s: float = 60.0
+    sched_min_interval_s: float = 0.0
+    backfill: bool = True
+    bf_interval_s: float = 30.0
+    bf_phase_s: float = 0.0
+    bf_window_s: float = 86400.0
+    bf_window_linear_s: float = 0.0
+    bf_max_job_test: int = 100
+    bf_max_job_user: int = 0
+    bf_max_job_assoc: int = 0
+    bf_max_job_part: int = 0
+    bf_max_job_array_resv: int = 20
+    bf_resolution_s: float = 60.0
+    bf_ties: str = "wait"
+    preempt: str = "off"
+    requeue_delay_s: float = 121.0
+    limits: str = "safe"
+    kill: str = "partition"
+    over_time_s: float = 0.0
+    gangs: str = "packed"
+    place: str = "first"
+
+    def __post_init__(self) -> None:
+        for name, choices in _CHOICES.items():
+            if getattr(self, name) not in choices:
+                raise ConfigError(
+                    f"slurm-multifactor: {name} must be {' or '.join(choices)}, got {getattr(self, name)!r}"
+                )
+        for names, least, words in ((_POSITIVE, 5e-324, "above 0"), (_NOT_NEGATIVE, 0.0, "0 or more")):
+            for name in names:
+                if not least <= getattr(self, name) < inf:
+                    raise ConfigError(f"slurm-multifactor: {name} must be {words}, got {getattr(self, name)!r}")
+
+    def priorities(self) -> PrioritySettings:
+        """Return the settings that determine priorities.
+
+        Raises:
+            ConfigError: A value is out of range.
+        """
+        tres = {"gpus": self.tres_gpus, "cpus": self.tres_cpus, "memory_gb": self.tres_memory}
+        return PrioritySettings(
+            Weights(self.age, self.assoc, self.fair_share, self.job_size, self.partition, self.qos, tres),
+            fair_share=self.algorithm,
+            **{name: getattr(self, name) for name in _OF_PRIORITIES},
+        )
+
+    def origin_s(self, clock_s: float = 0.0) -> float:
+        """Return the time of the first priority calculation, at or before 0 s; the times of later
+        calculations are counted from it. ``clock_s`` is the time on the site's clock at 0 s.
+        """
+        phase_s = (self.calc_phase_s - clock_s) % self.calc_period_s if self.calc_phase_s else 0.0
+        return phase_s - self.calc_period_s if phase_s else 0.0
+
+    @property
+    def distinct(self) -> bool:
+        """True if all instances of a gang go to different nodes."""
+        return self.gangs == "distinct"
+
+
+def settings_of(queues: QueueTree) -> SlurmSettings:
+    """Return the parameters that the site uses.
+
+    Raises:
+        ConfigError: There is no such parameter, or its value is out of range.
+    """
+    unknown = [name for name in queues.scheduler if name not in SlurmSettings.__dataclass_fields__]
+    if unknown:
+        names = ", ".join(SlurmSettings.__dataclass_fields__)
+        raise ConfigError(f"queues.scheduler: slurm-multifactor has no parameter {unknown[0]!r}; allowed: {names}")
+    return SlurmSettings(**queues.scheduler)  # type: ignore[arg-type]

@@ -1,0 +1,495 @@
+"""Values of Slurm's configuration as dagsim's own: limits, partitions, QOS, reservations and the
+parameters of the scheduler.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from math import inf
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+from dagsim.errors import ModelError, TraceError
+from dagsim.model import (
+    Caps,
+    JobCaps,
+    NodePartition,
+    NodeReservation,
+    Qos,
+)
+from dagsim.traces.fields import Dirty, count, finite_number, memory_gb
+from dagsim.traces.sites import hosts, site_gpu
+from dagsim.traces.times import duration_s, is_unset, moment_s, span_s
+
+if TYPE_CHECKING:
+    from dagsim.families.slurm.slurm_site import SlurmSite
+
+
+_MOST = 2**32
+"""The largest value of Slurm's limits, which have 32 bits."""
+
+
+@contextmanager
+def naming(what: str) -> Iterator[None]:
+    """Turn the error about an unreadable value into a TraceError that starts with ``what``."""
+    try:
+        yield
+    except Dirty as error:
+        raise TraceError(f"{what}: {str(error).removeprefix('with ')}") from None
+
+
+def gres_gpus(text: str) -> tuple[tuple[str, int], ...]:
+    gpus: dict[str, int] = {}
+    for part in re.sub(r"\([^()]*\)", "", text).split(","):
+        kind, *rest = part.strip().split(":")
+        if kind == "gpu":
+            model = rest[0] if rest and not rest[0].isdecimal() else ""
+            size = rest[-1] if rest and rest[-1].isdecimal() else "1"
+            gpus[model] = gpus.get(model, 0) + count(size, "number of GPUs", 0)
+    return tuple([pair for pair in gpus.items() if pair[1]])
+
+
+def as_gres(gpus: Iterable[tuple[str, int]]) -> str:
+    return ",".join(f"gpu:{kind}:{size}" if kind else f"gpu:{size}" for kind, size in gpus)
+
+
+def hosts_of(text: str, where: str) -> tuple[str, ...]:
+    try:
+        return hosts(text)
+    except ValueError as error:
+        raise TraceError(f"{where}: {error}") from None
+
+
+def licences_of(text: str) -> Iterator[tuple[str, float]]:
+    for part in text.split(",") if not is_unset(text) else ():
+        name, _, number = part.strip().replace("=", ":").partition(":")
+        yield name, finite_number(number or "1", "licences")
+
+
+def shares_of(row: Mapping[str, str]) -> float:
+    text = row.get("fairshare", "1")
+    return float(text) if re.fullmatch(r"\d+", text) else 1.0
+
+
+def _minutes_s(text: str | None) -> float | None:
+    """Convert a time limit to seconds, from minutes or ``[DD-]HH:MM:SS``; None if there is no limit."""
+    if text is None or is_unset(text) or text.upper() in ("UNLIMITED", "INFINITE"):
+        return None
+    return 60.0 * float(text) if text.isdecimal() else _long_s(text)
+
+
+def _long_s(text: str) -> float:
+    """Convert a duration to seconds, such as ``7-0``, ``7-00:00``, ``1-02:03:04``, ``08:00`` or
+    minutes.
+    """
+    if text.isdecimal():
+        return 60.0 * float(text)
+    days, dash, rest = text.partition("-")
+    parts = [finite_number(part or "0", "duration") for part in (rest if dash else text).split(":")]
+    if dash:  # DD-HH, DD-HH:MM, DD-HH:MM:SS
+        hours, minutes, seconds = (*parts, 0.0, 0.0)[:3]
+        return finite_number(days, "duration") * 86400 + hours * 3600 + minutes * 60 + seconds
+    return duration_s(text, "duration") or 0.0
+
+
+_TRES = {"cpu": "cpus", "mem": "memory_gb", "gres/gpu": "gpus"}
+
+
+def caps_of(site: SlurmSite, tres: str, jobs: str = "", minutes: str = "") -> Caps:
+    if not site.enforces():
+        return Caps()
+    amounts: dict[str, Any] = {}
+    by_type: dict[str, float] = {}
+    for name, value in _stated_tres(tres):
+        if name.startswith("gres/gpu:"):
+            by_type[site_gpu(name.partition(":")[2], site.named)] = finite_number(value, name)
+        elif name == "node":
+            amounts["nodes"] = count(value, name, 0, _MOST)
+        elif name not in _TRES:
+            site.drop(f"a limit on {name}")
+        else:
+            amounts[_TRES[name]] = memory_gb(value) if name == "mem" else finite_number(value, name)
+    most = count(jobs, "limit of jobs", 0, _MOST) if jobs and jobs != "-1" else None
+    return Caps(**amounts, jobs=most, gpus_of=by_type, minutes=_minutes_of(site, minutes))
+
+
+def _stated_tres(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the names (in lower case) and values in a list such as ``cpu=96,node=2``, except unset
+    values.
+    """
+    for part in text.split(",") if text else ():
+        name, _, value = part.partition("=")
+        if value not in ("", "-1"):
+            yield name.strip().lower(), value
+
+
+def _first(row: Mapping[str, str], keys: Sequence[str]) -> str:
+    """Return the value of the first key that has one."""
+    return next((row[key] for key in keys if row.get(key)), "")
+
+
+def job_caps_of(site: SlurmSite, row: Mapping[str, str]) -> JobCaps:
+    """Return the limits for single jobs: MaxTRESPerJob, MaxNodes, MaxTRESMinsPerJob."""
+    if not site.enforces():
+        return JobCaps()
+    amounts: dict[str, float] = {}
+    for name, value in _stated_tres(_first(row, _PER_JOB)):
+        of = "nodes" if name == "node" else _TRES.get(name)
+        if of is None:
+            site.drop(f"a limit of one job on {name}")
+        else:
+            amounts[of] = memory_gb(value) if of == "memory_gb" else finite_number(value, name)
+    nodes = _first(row, _NODES_PER_JOB)
+    if nodes and nodes != "-1":
+        amounts["nodes"] = min(finite_number(nodes, "maxnodes"), amounts.get("nodes", inf))
+    return JobCaps(**amounts, minutes=_minutes_of(site, _first(row, _MINUTES_PER_JOB)))
+
+
+def _minutes_of(site: SlurmSite, text: str) -> dict[str, float]:
+    """Return the limits in a list of resource-minutes such as ``cpu=6000,mem=1024``, where ``mem`` is
+    in megabytes.
+    """
+    minutes: dict[str, float] = {}
+    for name, value in _stated_tres(text):
+        if name not in _TRES and name != "node":
+            site.drop(f"a limit on minutes of {name}")
+        else:
+            per = 1 / 1024 if name == "mem" else 1.0
+            minutes["nodes" if name == "node" else _TRES[name]] = finite_number(value, name) * per
+    return minutes
+
+
+def caps_of_user(site: SlurmSite, row: Mapping[str, str]) -> Caps:
+    jobs = [
+        count(text, "limit of jobs", 0, _MOST)
+        for text in (row.get("maxjobs"), row.get("grpjobs"))
+        if text and text != "-1"
+    ]
+    return caps_of(site, row.get("grptres", ""), str(min(jobs)) if jobs else "", row.get("grptresmins", ""))
+
+
+_IDLE = frozenset({"cluster", "parent", "parentname", "description", "organization", "coordinator", "coordinators",
+                   "adminlevel", "defaultaccount", "defaultwckey", "wckeys", "qos", "qoslevel", "defqos", "defaultqos",
+                   "id", "user", "account", "partition", "name", "classification", "grpsubmit", "grpsubmitjobs",
+                   "maxsubmit", "maxsubmitjobs", "maxsubmitpu", "maxsubmitjobsperuser", "maxsubmitpa",
+                   "maxsubmitjobsperaccount", "gracetime", "usagethres", "usage", "comment", "lineage",
+                   "flags", "preemptexempttime", "norm_shares", "normshares", "rawusage", "normusage", "effectvusage",
+                   "fairshare", "share", "levelfs", "grptresraw", "tresrunmins", "effectvusg", "normusg"})  # fmt: skip
+"""Settings of associations and QOS that have no effect on the starts of jobs that are in a log."""
+
+
+_PER_JOB = ("maxtresperjob", "maxtrespj", "maxtres")
+
+
+_NODES_PER_JOB = ("maxnodesperjob", "maxnodes")
+
+
+_MINUTES_PER_JOB = ("maxtresminsperjob", "maxtresminspj", "maxtresmins", "maxcpumins")
+
+
+OF_USERS = frozenset({"rawshares", "priority", "grptres", "grpjobs", "maxjobs", "grptresmins", *_PER_JOB,
+                       *_NODES_PER_JOB, *_MINUTES_PER_JOB})  # fmt: skip
+
+
+TOPMOST: frozenset[str] = frozenset()
+
+
+_OF_QOS = frozenset({"priority", "preempt", "preemptmode", "usagefactor", "grptres", "grpjobs", "maxwall",
+                     "maxwalldurationperjob", "maxtrespu", "maxtresperuser", "maxjobspu", "maxjobsperuser", "maxtrespa",
+                     "maxtresperaccount", "maxjobspa", "maxjobsperaccount", "grptresmins", *_PER_JOB,
+                     *_NODES_PER_JOB, *_MINUTES_PER_JOB})  # fmt: skip
+
+
+def drop_unused(site: SlurmSite, owner: str, row: Mapping[str, str], used: Collection[str]) -> None:
+    """Report the settings of an association or QOS that have values but no effect in dagsim."""
+    for key, value in row.items():
+        if value not in ("", "-1", "0", "00:00:00", "1.000000") and key not in used and key not in _IDLE:
+            site.drop(f"{owner}: {key}={value}")
+
+
+def partition_of(
+    site: SlurmSite, name: str, row: Mapping[str, str], qos: Mapping[str, Qos], names: set[str], whole: bool
+) -> NodePartition:
+    listed = row.get("nodes", "ALL")
+    nodes = () if listed.upper() == "ALL" else hosts_of("" if is_unset(listed) else listed, f"partition {name}")
+    if strangers := [node for node in nodes if node not in names]:
+        raise TraceError(f"partition {name}: no list of nodes contains {strangers[0]!r}; add slurm.conf")
+    for key, plain in _PLAIN_PARTITION.items():
+        if row.get(key, plain).upper() not in (plain, "NONE", "0"):
+            site.drop(f"partition {name}: {key}={row[key]}")
+    own = row.get("qos", "")
+    if own and own not in qos:
+        site.drop(f"partition {name}: qos={own}, which no file describes (add `sacctmgr -P show qos`)")
+    shared = row.get("oversubscribe") or row.get("shared") or "NO"
+    if shared.lower().startswith(("force", "yes")) and not shared.lower().endswith(":1"):
+        site.drop(f"partition {name}: oversubscribe={shared}: jobs do not share CPUs here")
+    mode = _mode(site, f"partition {name}", row.get("preemptmode") or site.conf.get("preemptmode", "off"))
+    tier = row.get("prioritytier") or row.get("priority") or "1"
+    factor = row.get("priorityjobfactor") or row.get("priority") or "1"
+    with naming(f"partition {name}"):
+        ranks = finite_number(factor, "priorityjobfactor"), count(tier, "prioritytier", 0, _MOST)
+        limit_s, default_s = (_minutes_s(row.get(key)) for key in ("maxtime", "defaulttime"))
+        billing = _billed(site, row.get("tresbillingweights", ""))
+        grace = row.get("gracetime", "0").removesuffix(" sec")
+        grace_s = finite_number(grace, "gracetime") if grace.isdecimal() else _long_s(grace)
+        most_nodes = row.get("maxnodes", "")
+        job_limits = JobCaps(nodes=None if _is_unlimited(most_nodes) else finite_number(most_nodes, "maxnodes"))
+    accounts, denied_accounts, allowed_qos, denied_qos = (
+        _names(row.get(key, "")) for key in ("allowaccounts", "denyaccounts", "allowqos", "denyqos")
+    )
+    return NodePartition(
+        name,
+        nodes,
+        *ranks,
+        limit_s,
+        default_s,
+        whole or "exclusive" in shared.lower(),
+        billing,
+        mode,
+        Caps(),
+        own if own in qos else "",
+        job_limits,
+        accounts,
+        denied_accounts,
+        allowed_qos,
+        denied_qos,
+        grace_s,
+        row.get("lln", "no").upper() == "YES",
+    )
+
+
+def _is_unlimited(text: str) -> bool:
+    return is_unset(text) or text.upper() in ("UNLIMITED", "INFINITE")
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """Return the names of accounts or QOS; ``ALL``, ``NONE`` and an unset value mean that there is no
+    rule.
+    """
+    return (
+        () if is_unset(text) or text.upper() in ("ALL", "NONE") else tuple([name.strip() for name in text.split(",")])
+    )
+
+
+_PLAIN_PARTITION = {"minnodes": "1", "maxcpuspernode": "UNLIMITED",
+                    "maxcpuspersocket": "UNLIMITED", "maxmempernode": "UNLIMITED", "maxmempercpu": "UNLIMITED",
+                    "exclusiveuser": "NO", "exclusivetopo": "NO", "reqresv": "NO",
+                    "state": "UP"}  # fmt: skip
+"""Partition keys that have no effect here, with the values for which they have none in Slurm."""
+
+
+_Mode: TypeAlias = Literal["off", "requeue", "cancel", "suspend"]
+
+
+_MODES: dict[str, _Mode] = {"requeue": "requeue", "cancel": "cancel", "suspend": "suspend"}
+
+
+def _mode(site: SlurmSite, owner: str, stated: str) -> _Mode:
+    """Return how jobs are preempted; for ``GANG,SUSPEND``, the second word decides."""
+    mode: _Mode = "off"
+    for word in stated.lower().split(","):
+        if word in _MODES:
+            mode = _MODES[word]
+        elif word not in ("off", "", "cluster"):
+            site.drop(f"{owner}: preemptmode={word}")
+    return mode
+
+
+def _billed(site: SlurmSite, weights: str) -> dict[str, float]:
+    """Parse TRESBillingWeights (by default 1 per CPU). The weight of memory may have a unit, and is
+    converted to a weight per GB.
+    """
+    billing: dict[str, float] = {"cpus": 1.0} if is_unset(weights) else {}
+    for part in weights.strip('"').split(",") if not is_unset(weights) else ():
+        name, _, weight = part.partition("=")
+        if name.lower() not in _TRES:
+            site.drop(f"TRESBillingWeights of {name}")
+            continue
+        number = finite_number(weight.rstrip("KMGTPkmgtp") or "0", "tresbillingweights")
+        per = memory_gb(f"1{weight[-1]}" if weight[-1:].isalpha() else "1M") if name.lower() == "mem" else 1.0
+        billing[_TRES[name.lower()]] = number / per
+    return billing
+
+
+def qos_of(site: SlurmSite, name: str, row: Mapping[str, str]) -> Qos:
+    drop_unused(site, f"QOS {name}", row, _OF_QOS)
+    flags = [flag for flag in row.get("flags", "").split(",") if flag and flag not in ("DenyOnLimit", "NoDecay")]
+    if flags:
+        site.drop(f"QOS {name}: flags {','.join(flags)}")
+    preempts = tuple([other for other in row.get("preempt", "").split(",") if other in site.qos])
+    stated = row.get("preemptmode", "")
+    mode = _mode(
+        site, f"QOS {name}", site.conf.get("preemptmode", "off") if stated.lower() in ("", "cluster") else stated
+    )
+    with naming(f"QOS {name}"):
+        return Qos(
+            name,
+            finite_number(row.get("priority") or "0", "priority"),
+            _minutes_s(_first(row, ("maxwall", "maxwalldurationperjob")) or None),
+            finite_number(row.get("usagefactor") or "1", "usagefactor"),
+            caps_of(site, row.get("grptres", ""), row.get("grpjobs", ""), row.get("grptresmins", "")),
+            caps_of(site, _first(row, ("maxtrespu", "maxtresperuser")), _first(row, ("maxjobspu", "maxjobsperuser"))),
+            caps_of(
+                site, _first(row, ("maxtrespa", "maxtresperaccount")), _first(row, ("maxjobspa", "maxjobsperaccount"))
+            ),
+            preempts,
+            mode,
+            job_caps_of(site, row),
+            _long_s(row.get("gracetime") or "0"),
+            "NoDecay" in row.get("flags", "").split(","),
+        )
+
+
+_REPEATED_S = {"HOURLY": 3600.0, "DAILY": 86400.0, "WEEKLY": 7 * 86400.0}
+
+
+def reservation_of(site: SlurmSite, name: str, row: Mapping[str, str]) -> NodeReservation | None:
+    flags = row.get("flags", "").split(",")
+    for flag in ("WEEKDAY", "WEEKEND", "FLEX", "REPLACE"):
+        if flag in flags:
+            site.drop(f"reservation {name}: flag {flag}")
+    every_s = next((seconds for flag, seconds in _REPEATED_S.items() if flag in flags), None)
+    if is_unset(row.get("nodes", "")):
+        site.drop(f"reservation {name}: it has no nodes")
+        return None
+    if any(not is_unset(row.get(key, "")) for key in ("licenses", "features")):
+        site.drop(f"reservation {name}: its licences or features")
+    try:
+        start_s, end_s = span_s(row.get("starttime", ""), row.get("endtime", ""), row.get("duration", ""), site.zone)
+        if start_s is None or end_s is None:
+            raise Dirty("without a start or an end")
+        if end_s <= start_s:
+            site.drop(f"reservation {name}: it ends ({row['endtime']}) before it starts ({row['starttime']}); left out")
+            return None
+        accounts, users = (
+            tuple([one for one in row.get(key, "").split(",") if not is_unset(one)]) for key in ("accounts", "users")
+        )
+        return NodeReservation(
+            name,
+            hosts_of(row["nodes"], f"reservation {name}"),
+            start_s,
+            end_s,
+            every_s,
+            site.log.made_s.get(name),
+            "MAGNETIC" in flags,
+            accounts,
+            users,
+        )
+    except (Dirty, ModelError) as error:
+        raise TraceError(f"reservation {name}: {error}") from None
+
+
+_WEIGHTS = {"age": "age", "assoc": "assoc", "fair_share": "fairshare", "job_size": "jobsize",
+            "partition": "partition", "qos": "qos"}  # fmt: skip
+
+
+_FLAGS = {"accrue_always": "ACCRUE_ALWAYS", "relative_size": "SMALL_RELATIVE_TO_TIME", "max_tres": "MAX_TRES"}
+
+
+_PLAIN = frozenset({"bf_continue", "bf_running_job_reserve", "kill_invalid_depend", "nohold_on_prolog_fail",
+                    "bf_yield_interval", "bf_yield_sleep", "max_rpc_cnt", "sched_max_job_start", "batch_sched_delay",
+                    "enable_user_top", "bf_busy_nodes", "bf_max_time"})  # fmt: skip
+"""SchedulerParameters that have no effect on the starts of jobs here."""
+
+
+_PLAIN_CONF = {"preemptexempttime": ("-1", "00:00:00", "none"), "preemptparameters": (), "completewait": ("0", "0 sec"),
+               "prioritysitefactorplugin": (), "mcsplugin": ("mcs/none",), "burstbuffertype": (),
+               "federationparameters": (), "nodefeaturesplugins": (), "dependencyparameters": (), "topologyparam": (),
+               "resvoverrun": ("0", "0 min")}  # fmt: skip
+"""slurm.conf keys that affect the starts of jobs but are not modelled, with the values for which
+they have no effect."""
+
+
+def scheduler_of(site: SlurmSite) -> dict[str, Any]:
+    """Return the parameters of ``slurm-multifactor`` that follow from slurm.conf, with Slurm's
+    defaults (slurm.conf(5)) for keys that are not set.
+
+    Raises:
+        TraceError: A value cannot be read.
+    """
+    conf = site.conf
+    with naming("slurm.conf"):
+        return _scheduler_of(site, conf)
+
+
+def _scheduler_of(site: SlurmSite, conf: Mapping[str, str]) -> dict[str, Any]:
+    flags = [flag for flag in conf.get("priorityflags", "").upper().split(",") if flag]
+    settings: dict[str, Any] = {
+        "order": "basic" if "basic" in conf.get("prioritytype", "multifactor") else "multifactor"
+    }
+    settings |= {
+        ours: finite_number(conf.get(f"priorityweight{name}") or "0", f"priorityweight{name}")
+        for ours, name in _WEIGHTS.items()
+    }
+    for part in (conf.get("priorityweighttres") or "").split(","):
+        name, _, weight = part.partition("=")
+        if name and not is_unset(name):
+            ours = {"cpu": "tres_cpus", "mem": "tres_memory", "gres/gpu": "tres_gpus"}.get(name.lower())
+            if ours is None:
+                site.drop(f"PriorityWeightTRES of {name}")
+            else:
+                settings[ours] = finite_number(weight, "priorityweighttres")
+    settings["max_age_s"] = _long_s(conf.get("prioritymaxage") or "7-0")
+    settings["half_life_s"] = _long_s(conf.get("prioritydecayhalflife") or "7-0")
+    period = conf.get("prioritycalcperiod") or "5"
+    settings["calc_period_s"] = (
+        60.0 * finite_number(period, "prioritycalcperiod") if period.isdecimal() else _long_s(period)
+    )
+    # slurmctld first calculates priorities when it starts
+    boot_s = moment_s(boot, "boot_time", site.zone) if not is_unset(boot := conf.get("boot_time", "")) else None
+    if (calculated_s := site.log.calculated_s or boot_s) is not None:
+        settings["calc_phase_s"] = calculated_s
+    settings["damping"] = finite_number(conf.get("fairsharedampeningfactor") or "1", "fairsharedampeningfactor")
+    settings["algorithm"] = "classic" if "NO_FAIR_TREE" in flags else "tree"
+    settings["favor_small"] = conf.get("priorityfavorsmall", "no").lower() in ("yes", "1")
+    settings |= {ours: flag in flags for ours, flag in _FLAGS.items()}
+    for flag in flags:
+        if flag not in (*_FLAGS.values(), "NO_FAIR_TREE", "FAIR_TREE"):
+            site.drop(f"PriorityFlags={flag}")
+    if (conf.get("priorityusageresetperiod") or "none").lower() != "none":
+        site.drop(f"PriorityUsageResetPeriod={conf['priorityusageresetperiod']}")
+    for key, plain in _PLAIN_CONF.items():
+        if (value := conf.get(key, "")) and not is_unset(value) and value.lower() not in plain:
+            site.drop(f"{key}={value}")
+    settings["backfill"] = "builtin" not in conf.get("schedulertype", "sched/backfill")
+    settings["preempt"] = {"preempt/partition_prio": "partition_prio", "preempt/qos": "qos"}.get(
+        conf.get("preempttype", ""), "off"
+    )
+    if settings["preempt"] != "off" or site.outages:
+        expires = re.search(r"cred_expire=(\d+)", conf.get("authinfo", ""))
+        settings["requeue_delay_s"] = float(int(expires[1]) if expires else 120) + 1.0
+    if "safe" not in conf.get("accountingstorageenforce", "safe").lower():
+        settings["limits"] = "used"
+    over = conf.get("overtimelimit") or "0"
+    if over.upper() in ("UNLIMITED", "INFINITE"):
+        settings["kill"] = "never"
+    else:
+        settings["over_time_s"] = 60.0 * finite_number(over.split()[0], "overtimelimit")
+    settings["gangs"] = "distinct"
+    settings["place"] = "best"
+    return settings | _scheduler_parameters(site, conf.get("schedulerparameters") or "")
+
+
+def _scheduler_parameters(site: SlurmSite, text: str) -> dict[str, Any]:
+    parts = [part.strip().partition("=") for part in text.split(",") if part.strip()]
+    stated = {name: value for name, _, value in parts}
+    seconds = {"bf_interval": ("bf_interval_s", 30.0, 1.0), "bf_window": ("bf_window_s", 1440.0, 60.0),
+               "bf_resolution": ("bf_resolution_s", 60.0, 1.0), "sched_interval": ("sched_interval_s", 60.0, 1.0),
+               "bf_window_linear": ("bf_window_linear_s", 0.0, 1.0),
+               "sched_min_interval": ("sched_min_interval_s", 2.0, 1e-6)}  # fmt: skip
+    counts = {"bf_max_job_test": ("bf_max_job_test", 500), "default_queue_depth": ("queue_depth", 100),
+              "bf_max_job_user": ("bf_max_job_user", 0), "bf_max_job_assoc": ("bf_max_job_assoc", 0),
+              "bf_max_job_part": ("bf_max_job_part", 0),
+              "bf_max_job_array_resv": ("bf_max_job_array_resv", 20)}  # fmt: skip
+    settings: dict[str, Any] = {}
+    for name, (ours, default, unit) in seconds.items():
+        settings[ours] = finite_number(str(stated.pop(name, default)), name) * unit
+    if settings["sched_min_interval_s"] < 0.001:
+        settings["sched_min_interval_s"] = 0.0  # Slurm's default of 2 microseconds is negligible
+    for name, (ours, least) in counts.items():
+        settings[ours] = count(str(stated.pop(name, least)), name, 0, _MOST)
+    for name, value in stated.items():
+        if name not in _PLAIN:
+            site.drop(f"SchedulerParameters={name}{'=' if value else ''}{value}")
+    return settings
