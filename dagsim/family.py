@@ -99,7 +99,7 @@ def required(name: str, group: str) -> Any:
     """Return what a family offers under a name in a group.
 
     Raises:
-        UnknownName: No family that is present offers it; the message names the missing family.
+        UnknownName: No family that is present offers it. The message names the missing family.
     """
     answer = offered(name, group)
     if answer is None:
@@ -125,7 +125,7 @@ def refuse_missing(group: str, name: str) -> None:
 
 
 def missing_family(group: str, name: str) -> str:
-    """Return a text that names the family of ``name`` if its folder is missing; otherwise an empty
+    """Return a text that names the family of ``name`` if its folder is missing, or else an empty
     text.
     """
     for family, names in all_names().items():

@@ -198,8 +198,8 @@ def _module_at(path: Path) -> object:
 
 
 def _loaded(file: Path) -> str | None:
-    """Return the name of the module that was imported from ``file``; None if there is none, or if another
-    file has taken its name since then."""
+    """Return the name of the module that was imported from ``file``, or None if there is none, or
+    if another file has taken its name since then."""
     name = _BY_PATH.get(file, "")
     return name if getattr(sys.modules.get(name), "__file__", None) == str(file) else None
 
@@ -213,8 +213,8 @@ def name_of(cls: type) -> str:
 
 
 def source_file(name: str) -> Path | None:
-    """Return the file that contains the code called ``name``; None if there is no source file. Does
-    not import anything.
+    """Return the file that contains the code called ``name``, or None if there is no source file.
+    Does not import anything.
     """
     if _is_path(name):
         file = Path(name.rpartition(":")[0]).expanduser()
@@ -231,7 +231,7 @@ def source_file(name: str) -> Path | None:
 
 
 def source_sha256(name: str) -> str | None:
-    """Return the SHA-256 of the file that contains ``name``, as hex digits; None if there is no
+    """Return the SHA-256 of the file that contains ``name``, as hex digits, or None if there is no
     such file."""
     file = source_file(name)
     return None if file is None else sha256(file.read_bytes()).hexdigest()

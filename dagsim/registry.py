@@ -118,7 +118,7 @@ class Registry(Generic[T]):
         that ``spec`` leaves out.
 
         Raises:
-            UnknownName: There is no such name, module, attribute or parameter; the message suggests
+            UnknownName: There is no such name, module, attribute or parameter. The message suggests
                 the nearest one.
             ConfigError: ``spec`` cannot be parsed, or a parameter is missing.
         """
@@ -318,8 +318,8 @@ _SAID = {
 
 
 def _kinds(annotation: object) -> tuple[str, ...]:
-    """Return the names in an annotation that are in ``_KINDS``; empty if the annotation allows any
-    other type.
+    """Return the names in an annotation that are in ``_KINDS``. The result is empty if the
+    annotation allows any other type.
     """
     text = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
     parts = tuple(part.strip() for part in text.split("|"))

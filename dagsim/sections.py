@@ -4,9 +4,14 @@ a class, and the other keys are its fields. Systems describe their settings with
 
 from __future__ import annotations
 
+import ast
+import inspect
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
+from itertools import pairwise
+from textwrap import dedent
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, ValidationInfo
@@ -73,6 +78,28 @@ class Section(BaseModel):
     """A section of the configuration. It is immutable and does not accept unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+
+def field_texts(cls: type) -> dict[str, str]:
+    """Return the texts below the fields of a dataclass and of its bases, from their source code. A
+    field without such a text gets the sentences of the class's docstring that name it."""
+    sentences = re.split(r"(?<=\.)\s+(?=[A-Z`])|\n\n|\n(?=- )", inspect.getdoc(cls) or "")
+    texts = {
+        field.name: " ".join(
+            " ".join(text.removeprefix("- ").split()) for text in sentences if f"``{field.name}``" in text
+        )
+        for field in fields(cls)
+    }
+    texts = {name: text.removeprefix(f"``{name}`` is ") for name, text in texts.items() if text and text[-1] != ":"}
+    texts = {name: text[0].upper() + text[1:] for name, text in texts.items()}
+    for base in reversed([base for base in cls.__mro__ if is_dataclass(base)]):
+        (definition,) = ast.parse(dedent(inspect.getsource(base))).body
+        assert isinstance(definition, ast.ClassDef)
+        for field, below in pairwise(definition.body):
+            match field, below:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    texts[name] = inspect.cleandoc(text)
+    return texts
 
 
 @dataclass(frozen=True)

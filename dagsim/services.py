@@ -52,17 +52,18 @@ class FamilyService(Generic[_P, _R]):
         """Return the function that the family offers.
 
         Raises:
-            UnknownName: The family is missing; the message names it.
+            UnknownName: The family is missing. The message names it.
         """
         function: Callable[_P, _R] = required(self._name, "services")
         return function
 
     def offered(self) -> Callable[_P, _R] | None:
-        """Return the function that the family offers; None if the family is missing."""
+        """Return the function that the family offers, or None if the family is missing."""
         return offered(self._name, "services")
 
     def missing(self) -> str:
-        """Return a text that names the missing family; empty if the family is present."""
+        """Return a text that names the missing family. The result is empty if the family is
+        present."""
         return missing_family("services", self._name)
 
 
@@ -187,7 +188,7 @@ def ray_rollouts(ray: Any, config: Config, factory: Any, lockstep: int) -> Any:
 
 @FamilyService
 def training_events(folder: Path) -> Any:
-    """Return a TensorBoard writer; None if it is not installed."""
+    """Return a TensorBoard writer, or None if it is not installed."""
 
 
 @FamilyService

@@ -20,12 +20,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-GUIDES = ("docs/tutorial.md", "docs/workloads.md", "docs/forecast.md", "docs/operators-sample.md", "docs/kubernetes.md")
+GUIDES = (
+    "docs/tutorial.md",
+    "docs/workloads.md",
+    "docs/forecast.md",
+    "docs/forecast-accuracy.md",
+    "docs/operators-sample.md",
+    "docs/kubernetes.md",
+)
 WIDTH = 100
 _BLOCK = re.compile(r"(?:<!-- file: (\S+) -->\n)?```(\w*)\n(.*?)```", re.DOTALL)
 _CLOCKS = (
     (re.compile(r"\d{8}T\d{6}Z(-[\w-]+)-[0-9a-f]{6}"), r"20260101T120000Z\1-0a1b2c"),  # the time, and a hash
-    (re.compile(r"(?m)^\d+ of \d+ runs? done; .*\n"), ""),
+    (re.compile(r"(?m)^simulating .* of \d+ runs? done\n"), ""),
     (re.compile(r"(?m)^answer \d+: .*\n"), ""),  # how many early answers there are depends on the machine
     (re.compile(r"(?m)[ \t]+$"), ""),
 )

@@ -26,6 +26,7 @@ from dagsim.metrics import glossary
 from dagsim.metrics.standings import lower_is_better
 from dagsim.registry import Registry
 from dagsim.systems.cluster.policies import POLICIES
+from dagsim.workload.distributions import Distribution
 
 ROOT = Path(__file__).parent.parent
 MODULES = ("dagsim", "dagsim.systems.seam", "dagsim.testing", "dagsim.model", "dagsim.model.log", "dagsim.errors")
@@ -177,6 +178,9 @@ def _of_type(part: Mapping[str, Any]) -> str:
     return "{...}"
 
 
+_DISTRIBUTIONS = [f"[`{kind.__name__}`](#{kind.__name__.lower()})" for kind in get_args(get_args(Distribution)[0])]
+
+
 def _type(part: Mapping[str, Any]) -> str:
     if "$ref" in part:
         name = part["$ref"].rpartition("/")[2]
@@ -190,7 +194,10 @@ def _type(part: Mapping[str, Any]) -> str:
         return ", ".join(f"`{value}`" for value in part["enum"])
     union = part.get("anyOf") or part.get("oneOf")
     if union:
-        return " or ".join(dict.fromkeys(map(_type, union)))
+        names = list(dict.fromkeys(map(_type, union)))
+        if len(others := [name for name in names if name not in _DISTRIBUTIONS]) <= len(names) - len(_DISTRIBUTIONS):
+            names = ["[distribution](../workloads.md#arrivals-shapes-and-distributions)", *others]
+        return " or ".join(names)
     kind = part.get("type", "any")
     if kind == "object" and isinstance(part.get("additionalProperties"), dict) and part["additionalProperties"]:
         return f"mapping of names to {_type(part['additionalProperties'])}"

@@ -22,16 +22,21 @@ import command
 
 from dagsim.errors import InputError
 from dagsim.families.elastic.genetic import PolluxSearch
-from dagsim.families.elastic.pollux_policies import AttainedServiceQueues, OptimusOracle
 from dagsim.families.elastic.profiles import TrainingProfile, read_applications
-from dagsim.families.elastic.resizing import IntervalAllocation, elastic_job_of
-from dagsim.families.elastic.stepping import ElasticPolicy
-from dagsim.families.elastic.training_jobs import ElasticJob, read_workload
+from dagsim.families.elastic.training_jobs import ElasticJob
 from dagsim.model import Cluster, Kind
 from dagsim.systems.cluster.scenario import ClusterScenario
 
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
-from stepped_cluster import SteppedCluster
+from stepped_cluster import (
+    AttainedServiceQueues,
+    ElasticPolicy,
+    IntervalAllocation,
+    OptimusOracle,
+    SteppedCluster,
+    elastic_job_of,
+    read_workload,
+)
 
 POLICIES: dict[str, Callable[[], ElasticPolicy]] = {
     "tiresias": AttainedServiceQueues,

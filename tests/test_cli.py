@@ -175,7 +175,7 @@ def test_replay_scales_to_a_load_and_takes_a_window(tmp_path: Path) -> None:
 def test_replay_makes_a_cluster_for_a_trace_without_machines(tmp_path: Path) -> None:
     result = fine("replay", "-t", TRACE, "--out", tmp_path / "one", "--no-plots")
     assert "cluster: sized (" in result.stdout
-    assert "assumed work: duration_s" in result.stdout
+    assert "assumption about run times: duration_s" in result.stdout
     folder = run_folder(tmp_path / "one")
     assert folder.lines()[0].workload["trace"]["options"]["time_scale"] == 1.0
     fine("eval", "--config", folder.path, "--out", tmp_path / "two", "--no-plots")
@@ -406,7 +406,7 @@ def test_agents_that_come_with_dagsim_run_by_name(tmp_path: Path) -> None:
 def test_one_trace_has_no_interval_and_says_why(tmp_path: Path) -> None:
     shown = fine("replay", "-t", TRACE, "--algo", "sjf", "--seeds", 3, "--out", tmp_path / "a", "--no-plots").stdout
     assert "one run, because seeds have no effect here" in shown
-    assert "One trace is one sample: no intervals." in shown
+    assert "One log is only one sample, so there are no intervals." in shown
     table = fine("replay", "-t", TRACE, "-a", "sjf", "--reference", "fifo", "--out", tmp_path / "b", "--no-plots")
     assert "no interval and no verdict" in " ".join(table.stdout.split())
     refused = dagsim("replay", "-t", TRACE, "-a", "sjf", "--blocks", 5, "--out", tmp_path / "c", "--no-plots")

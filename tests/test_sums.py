@@ -16,7 +16,6 @@ WHOLE_NUMBERS = {
     "families/capacity/machines.py": {"sum(_gpus(group, gpus.type) for group in chosen)"},
     "families/capacity/size_search.py": {"sum(group.count * group.gpus for group in cluster.groups)", "sum(nodes)"},
     "families/capacity/whatif.py": {"sum(count for count, _ in groups)"},
-    "families/elastic/pollux_policies.py": {"sum(counts.values())"},
     "families/elastic/profiles.py": {"sum(placement)"},
     "families/elastic/resizing.py": {"sum(count for _, count in held)", "sum(one.free.values())"},
     "families/elastic/tasks.py": {"sum(gpus)"},

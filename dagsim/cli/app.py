@@ -351,8 +351,8 @@ def _sentence(error: Any, group: Any) -> str:
 
 
 def _named(error: Any) -> str:
-    """Return the option or argument that an error is about, as the user would write it; empty if it is
-    unknown.
+    """Return the option or argument that an error is about, as the user would write it. The result
+    is empty if it is unknown.
     """
     if error.param_hint is not None:
         hint = error.param_hint if isinstance(error.param_hint, str) else " / ".join(error.param_hint)
@@ -457,8 +457,8 @@ def main() -> None:
 
 
 def _unusable() -> str:
-    """Describe what is wrong with the working folder or the command line as a whole; empty if
-    nothing is wrong."""
+    """Describe what is wrong with the working folder or the command line as a whole. The result is
+    empty if nothing is wrong."""
     try:
         texts = (*sys.argv[1:], str(Path.cwd()))
     except FileNotFoundError:

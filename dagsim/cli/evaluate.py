@@ -86,7 +86,7 @@ def baseline(
             "--policy",
             "-a",
             metavar="NAME",
-            help="Run only this scheduler; repeatable. Mine=NAME calls it Mine in all results.",
+            help="Run only this scheduler (repeatable). Mine=NAME calls it Mine in all results.",
         ),
     ] = None,
     reference: Annotated[

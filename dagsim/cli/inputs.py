@@ -83,7 +83,7 @@ def config_schema() -> None:
     """
     from dagsim.config.schema import json_schema
 
-    say(*json.dumps(json_schema(), indent=2).splitlines())
+    say(*json.dumps(json_schema(described=True), indent=2).splitlines())
 
 
 workload_app = App(help="Describe and save workloads.", no_args_is_help=True)

@@ -95,7 +95,7 @@ ConfigFile = Annotated[
 ]
 Settings = Annotated[
     list[str] | None,
-    _experiment("--set", "-s", metavar="KEY=VALUE", help="Change one key of the configuration; repeatable."),
+    _experiment("--set", "-s", metavar="KEY=VALUE", help="Change one key of the configuration (repeatable)."),
 ]
 Jobs = Annotated[
     str | None,
@@ -249,7 +249,7 @@ Read = Annotated[
     list[str] | None,
     _of_trace(
         metavar="KEY=VALUE",
-        help=f"Option for the reader; repeatable: {', '.join(READ_KEYS)} (docs/reference/traces.md).",
+        help=f"Option for the reader (repeatable): {', '.join(READ_KEYS)} (docs/reference/traces.md).",
     ),
 ]
 
@@ -292,7 +292,7 @@ _CARBON = (
     "CSV file with the grams of CO2 per kWh for each hour (columns time,value), which adds the kg of CO2 to the table."
 )
 Carbon = Annotated[Path | None, typer.Option(metavar="CSV", help=_CARBON)]
-# commands with 28 other options do not list these two (docs/operators.md has them)
+# commands with 28 other options do not list these two (docs/costs.md has them)
 UnlistedCarbon = Annotated[Path | None, typer.Option("--carbon", metavar="CSV", help=_CARBON, hidden=True)]
 
 

@@ -431,7 +431,7 @@ def tell_failures(folder: Store) -> int:
 
 
 def _over_time(folder: Store) -> OverTime | None:
-    """Return the comparison over blocks of jobs in one run; None if it was not requested."""
+    """Return the comparison over blocks of jobs in one run, or None if it was not requested."""
     blocks = (folder.manifest["plan"] or {}).get("blocks")
     if blocks is None:
         return None

@@ -31,7 +31,7 @@ from dagsim.metrics.own import value_name
 from dagsim.metrics.summary import glossary
 from dagsim.model import Cluster
 from dagsim.registry import choices, nearest
-from dagsim.sections import Foreign, Later, Registered, kind_of
+from dagsim.sections import Foreign, Later, Registered, field_texts, kind_of
 from dagsim.systems import DEFAULT_SYSTEM, SYSTEMS, system_named
 from dagsim.systems.default import DefaultSystem, TopKeys
 from dagsim.systems.seam import Scenario, System
@@ -378,16 +378,37 @@ def config_hash(config: Config) -> str:
 
 
 @cache
-def json_schema() -> dict[str, Any]:
+def json_schema(*, described: bool = False) -> dict[str, Any]:
     """Return the JSON Schema of the configuration for use in editors (``# yaml-language-server:
-    $schema=...``).
+    $schema=...``). With ``described``, the keys of dataclasses have descriptions, too, which are read
+    from the source code.
     """
-    schema: dict[str, Any] = _any_of(Config.model_json_schema())
+    from pydantic.json_schema import GenerateJsonSchema
+
+    schema: dict[str, Any] = _any_of(
+        Config.model_json_schema(schema_generator=_described() if described else GenerateJsonSchema)
+    )
     for kind in ("Synthetic", "Sessions"):
         schema["$defs"][kind]["properties"]["preset"] = {"enum": list(WORKLOADS)}
     schema["$defs"]["Sessions"]["required"].remove("kinds")  # a preset provides them
     schema["properties"]["workload"]["anyOf"].append({"type": "string"})
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def _described() -> Any:
+    """Return a generator of JSON Schemas that describes the fields of dataclasses by the texts below
+    them."""
+    from pydantic.json_schema import GenerateJsonSchema
+
+    class Described(GenerateJsonSchema):
+        def dataclass_schema(self, schema: Any) -> dict[str, Any]:
+            found = super().dataclass_schema(schema)
+            for name, text in field_texts(schema["cls"]).items():
+                if name in found.get("properties", {}):
+                    found["properties"][name].setdefault("description", text)
+            return found
+
+    return Described
 
 
 def _validate(document: yaml.Document, *, own: bool = False) -> Config:

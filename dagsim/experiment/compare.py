@@ -141,7 +141,8 @@ class CellGroup:
     at: Mapping[str, str]
     """The labels that they share, by the short names of the other axes."""
     standings: tuple[PolicyResult, ...]
-    """One row for each value of the compared axis, best first; empty if no seed has all values."""
+    """One row for each value of the compared axis, best first. It is empty if no seed has all
+    values."""
     metrics: Mapping[str, Mapping[str, float]]
     """The mean of each metric, by label."""
 
@@ -398,8 +399,8 @@ def explained_waits(
 
 
 def obstacle(folder: Store, schedule: Schedule, policy: str, job: int) -> str:
-    """Describe what prevents a job in a run from ever starting, even if nothing else runs; empty if
-    nothing does.
+    """Describe what prevents a job in a run from ever starting, even if nothing else runs. The
+    result is empty if nothing does.
 
     Raises:
         InputError: The run belongs to another system, or its trace is missing or has changed.

@@ -66,7 +66,7 @@ class CellRun:
     id: str = ""
     """The id of the run's cell in a grid."""
     error: str = ""
-    """The reason why it failed; empty if it did not."""
+    """The reason why it failed. It is empty if it did not."""
     timing: Mapping[str, Any] = field(default_factory=dict)
     """Its line in ``timing.jsonl``."""
     tables: Mapping[str, tuple[bytes, bytes]] = field(default_factory=dict)

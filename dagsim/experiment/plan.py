@@ -129,7 +129,7 @@ class SweepGrid:
 
     name: str
     base: Path | None
-    """A file; ``None`` for the defaults."""
+    """A file, or ``None`` for the defaults."""
     axes: tuple[Axis, ...]
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Keys that are the same in all cells, besides the base."""
@@ -458,7 +458,7 @@ class Plan:
     """The configuration that all cells share."""
     cells: tuple[Cell, ...]
     grid: SweepGrid | None = None
-    """The grid from which the cells come; None for policies on seeds."""
+    """The grid from which the cells come, or None for policies on seeds."""
     about: Mapping[str, Any] = field(default_factory=dict)
     """Additional values that the command needs to continue the plan."""
     label: str | None = None

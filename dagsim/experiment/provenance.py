@@ -154,7 +154,8 @@ def digested_files(package: Path) -> list[Path]:
 
 
 def _code_changed(recorded: Mapping[str, Any]) -> str:
-    """Describe how the simulation code differs from that in a manifest; empty if it is the same."""
+    """Describe how the simulation code differs from that in a manifest. The result is empty if it
+    is the same."""
     code = recorded.get("code_sha256")
     if code == code_digest():
         return ""

@@ -387,8 +387,8 @@ class Store(ABC):
             raise
 
     def _note(self, *, stopped: bool) -> str:
-        """Describe what the folder has kept, and name the command that continues the run; empty if
-        nothing was kept.
+        """Describe what the folder has kept, and name the command that continues the run. The
+        result is empty if nothing was kept.
         """
         command = self.manifest["command"]
         if command == "train":

@@ -110,5 +110,6 @@ def read_log(folder: Path, iterations: int | None = None) -> list[dict[str, floa
 
 
 def _events(folder: Path) -> Any:
-    """Open a TensorBoard writer; ``None`` if it is not installed (``pip install -e ".[tensorboard]"``)."""
+    """Open a TensorBoard writer, or ``None`` if it is not installed (``pip install -e
+    ".[tensorboard]"``)."""
     return services.training_events(folder / "tensorboard")

@@ -54,7 +54,7 @@ def incomplete_jobs(schedule: Schedule, unfinished: Mapping[int, str]) -> list[I
 
 def incomplete_facts(schedule: Schedule, unfinished: Mapping[int, str]) -> dict[str, Any]:
     """Return the incomplete jobs and the number of all jobs as plain values under the key
-    ``incomplete``; empty if all jobs completed.
+    ``incomplete``. The result is empty if all jobs completed.
     """
     reasons = incomplete_jobs(schedule, unfinished)
     if not reasons:
@@ -65,8 +65,8 @@ def incomplete_facts(schedule: Schedule, unfinished: Mapping[int, str]) -> dict[
 
 
 def incomplete_sentence(facts: Iterable[Mapping[str, Any]]) -> str:
-    """Return one sentence about the incomplete jobs of all runs, whose facts are ``facts``; empty if
-    no job is incomplete. Runs without the key ``incomplete`` contribute no jobs.
+    """Return one sentence about the incomplete jobs of all runs, whose facts are ``facts``. The
+    result is empty if no job is incomplete. Runs without the key ``incomplete`` contribute no jobs.
     """
     runs = [fact["incomplete"] for fact in facts if "incomplete" in fact]
     if not runs:

@@ -269,7 +269,7 @@ def seeds_for_mean(n: int, largest_job: float = 0.0) -> float:
 
 def samples_needed(seeds_needed: float, n: int, unit: str) -> float:
     """Return how many samples an interval from ``n`` of them needs: ``seeds_needed``, or at least
-    300 for windows; 0 if ``n`` is enough.
+    300 for windows, or 0 if ``n`` is enough.
     """
     return max(seeds_needed, ENOUGH_WINDOWS) if unit == "window" and n < ENOUGH_WINDOWS else seeds_needed
 

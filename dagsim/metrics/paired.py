@@ -70,7 +70,7 @@ class Paired:
     differ: int
     """Number of seeds on which the two values differ."""
     farthest_sd: float
-    """Distance of the most unusual log ratio from the mean, in standard deviations; 0 if all are
+    """Distance of the most unusual log ratio from the mean, in standard deviations, or 0 if all are
     equal.
     """
     seeds_needed: int
@@ -369,7 +369,7 @@ class Look:
     ending: Ending
     n: int
     more: int
-    """Seeds to add before the next check; 0 if the comparison has ended."""
+    """Seeds to add before the next check, or 0 if the comparison has ended."""
     half_width: float
     """Half-width of the interval, as a fraction: 0.02 if it extends from 1 / 1.02 to 1.02 times the
     ratio.
@@ -377,7 +377,7 @@ class Look:
     needs: float
     """Estimate of the seeds needed, from the spread so far, or infinite if no seed differs."""
     approximate: str = ""
-    """Number of seeds that the interval needs, in words; empty if ``n`` is enough."""
+    """Number of seeds that the interval needs, in words. It is empty if ``n`` is enough."""
 
     def __str__(self) -> str:
         return "; approximate: ".join(filter(None, (self._state(), self.approximate)))

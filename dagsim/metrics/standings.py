@@ -89,7 +89,7 @@ class PolicyResult:
     policy: str
     mean: Mean
     pair: Paired | None
-    """Comparison with the reference; None if a value is 0, negative or missing."""
+    """Comparison with the reference, or None if a value is 0, negative or missing."""
     p: float
     """Holm's p over the table; NaN if nothing was tested."""
     alike: tuple[str, ...]
@@ -130,8 +130,8 @@ class PolicyResult:
 
     @property
     def seeds_needed(self) -> int:
-        """Number of seeds or windows that the interval needs; 0 if there are enough or there is no
-        interval."""
+        """Number of seeds or windows that the interval needs, or 0 if there are enough or there is
+        no interval."""
         if self.pair is None or self.sample is Sample.TRACE or not isfinite(self.pair.low):
             return 0
         return int(samples_needed(self.pair.seeds_needed, self.n, self.sample))
@@ -188,7 +188,7 @@ def mean(lines: Iterable[RunMetrics], metric: str) -> Mean:
 
 def largest_share(lines: Iterable[RunMetrics], metric: str) -> float:
     """Return the share of the largest job in the sum of a per-job ``metric``, as a geometric mean
-    over seeds; 0 if unknown.
+    over seeds, or 0 if unknown.
     """
     name, runs = metric.rpartition(".")[0], list(lines)
     mean, p95, p99 = (_column(runs, f"{name}.{part}") for part in ("mean", "p95", "p99"))

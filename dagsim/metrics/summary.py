@@ -279,7 +279,7 @@ class Summary:
     by_tenant: Annotated[dict[str, JobGroup], "", "per tenant"]
     by_gpu: Annotated[dict[str, GpuGroup], "", "per GPU type"]
     on_demand: Annotated[OnDemandUse | None, "", ""] = None
-    """Use of the nodes that are powered on demand; None if there are none."""
+    """Use of the nodes that are powered on demand, or None if there are none."""
     own: Annotated[Mapping[str, float], "", "metrics of your own (dagsim.metrics.own)"] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, int | float | str | None]:
@@ -434,7 +434,7 @@ def check_metric(name: str, own: Iterable[str] = ()) -> None:
     run. ``own`` contains the user's metrics.
 
     Raises:
-        InputError: There is no such metric; the message suggests the nearest.
+        InputError: There is no such metric. The message suggests the nearest.
     """
     names = [*(term.name for term in glossary()), *own]
     group, _, bare = name.rpartition("].")

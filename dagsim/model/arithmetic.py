@@ -93,7 +93,7 @@ def check_whole(name: str, value: object) -> None:
     """Check that a value is a whole number. Truth values are not accepted.
 
     Raises:
-        ModelError: The value has another type; the message starts with ``name``.
+        ModelError: The value has another type. The message starts with ``name``.
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
         raise ModelError(f"{name} must be a whole number, got {value!r}")

@@ -47,7 +47,8 @@ class OnDemand:
     """Seconds from the beginning of a boot until the node is up, or several such times, of which each
     boot draws one."""
     idle_s: float | None = 600.0
-    """Seconds without a task after which the node is powered down (``SuspendTime``); None for never."""
+    """Seconds without a task after which the node is powered down (``SuspendTime``), or None for
+    never."""
     shutdown_s: float = 0.0
     """Seconds that powering down takes, during which nothing can be placed on the node (``SuspendTimeout``)."""
     trigger: Literal["placed", "pending"] = "placed"
@@ -72,7 +73,7 @@ class OnDemand:
     """Seconds after which a boot has failed (``ResumeTimeout``). The node is then down, and its tasks
     return to the queue."""
     repair_s: float | None = None
-    """Seconds until a node whose boot failed is repaired; None for never."""
+    """Seconds until a node whose boot failed is repaired, or None for never."""
 
     __pydantic_config__ = {"extra": "forbid"}
 

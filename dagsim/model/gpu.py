@@ -207,7 +207,7 @@ def gpu_type(name: str) -> GpuType:
     """Look up a GPU type in the catalogue. ``A100`` and ``V100`` mean the smaller memory size.
 
     Raises:
-        ModelError: There is no such type; the message lists the known ones.
+        ModelError: There is no such type. The message lists the known ones.
     """
     try:
         return GPU_TYPES[canonical(name)]

@@ -165,8 +165,8 @@ class JobFacts(NamedTuple):
     tasks: tuple[str, ...]
     """Names of its tasks, by ``Record.task``."""
     parents: tuple[tuple[int, ...], ...] = ()
-    """For each task, the tasks that must end before it starts; empty if the record does not contain
-    them.
+    """For each task, the tasks that must end before it starts. It is empty if the record does not
+    contain them.
     """
 
 
@@ -456,7 +456,7 @@ class Schedule:
         code that reads it relies on this.
 
         Raises:
-            ValueError: No simulation could have written it; the message names the first wrong row
+            ValueError: No simulation could have written it. The message names the first wrong row
                 (counted from 0) or the job.
         """
         rows, jobs = self.log.rows(), FactColumns.of(self.jobs)

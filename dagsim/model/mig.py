@@ -44,7 +44,7 @@ class MigPart(NamedTuple):
 
 
 Layout = tuple[MigPart, ...]
-"""The parts of a GPU by start; empty if it is not partitioned."""
+"""The parts of a GPU by start. It is empty if it is not partitioned."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """Maximum resources held at the same time; None means no limit. ``jobs`` counts runs, ``nodes``
+    """Maximum resources held at the same time. None means no limit. ``jobs`` counts runs, ``nodes``
     counts distinct nodes, and ``gpus_of`` limits GPUs by type. ``minutes`` limits ``gpus``,
     ``cpus``, ``memory_gb`` or ``nodes`` multiplied by minutes. Both the amount already used and the
     amount that current runs may still use until their time limits count.
@@ -50,7 +50,7 @@ class Caps:
 
 @dataclass(frozen=True, slots=True)
 class JobCaps:
-    """Maximum resources of a single job; None means no limit. ``minutes`` limits ``gpus``,
+    """Maximum resources of a single job. None means no limit. ``minutes`` limits ``gpus``,
     ``cpus``, ``memory_gb`` or ``nodes`` multiplied by the minutes of the job's time limit. A job
     that requests more never starts.
 
@@ -106,6 +106,7 @@ class QueueNode:
     """
 
     name: str
+    """Name of the account or queue."""
     weight: float = 1.0
     priority: float = 0.0
     users: Mapping[str, float] = field(default_factory=dict)
@@ -123,6 +124,7 @@ class QueueNode:
     within: Literal["never", "lower-priority", "lower-or-newer-equal-priority"] = "never"
     aliases: tuple[str, ...] = ()
     children: tuple[QueueNode, ...] = ()
+    """The accounts or queues below it."""
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -172,6 +174,7 @@ class NodePartition:
     """
 
     name: str
+    """Name by which jobs request the partition."""
     nodes: tuple[str, ...] = ()
     priority: float = 1.0
     tier: int = 1
@@ -181,6 +184,7 @@ class NodePartition:
     billing: Mapping[str, float] = field(default_factory=dict)
     preempt: Literal["off", "requeue", "cancel", "suspend"] = "off"
     limits: Caps = field(default_factory=Caps)
+    """Limits for all runs in the partition together."""
     qos: str = ""
     job_limits: JobCaps = field(default_factory=JobCaps)
     accounts: tuple[str, ...] = ()
@@ -213,15 +217,24 @@ class Qos:
     """
 
     name: str
+    """Name by which jobs request the QOS."""
     priority: float = 0.0
+    """Priority factor of its jobs."""
     max_time_s: float | None = None
+    """Time limit of its jobs, in seconds."""
     usage_factor: float = 1.0
+    """Factor by which the usage of its jobs counts."""
     limits: Caps = field(default_factory=Caps)
     user_limits: Caps = field(default_factory=Caps)
+    """Limits for each user in the QOS."""
     account_limits: Caps = field(default_factory=Caps)
+    """Limits for each account in the QOS."""
     preempts: tuple[str, ...] = ()
+    """Names of the QOS whose jobs it preempts."""
     preempt: Literal["off", "requeue", "cancel", "suspend"] = "off"
+    """What happens to a run of this QOS that is preempted."""
     job_limits: JobCaps = field(default_factory=JobCaps)
+    """Limits for each job."""
     grace_s: float = 0.0
     keeps_usage: bool = False
 
@@ -258,7 +271,9 @@ class NodeReservation:
     """
 
     name: str
+    """Name by which jobs request the reservation."""
     nodes: tuple[str, ...]
+    """Names of the reserved nodes."""
     start_s: float
     end_s: float
     every_s: float | None = None
@@ -301,6 +316,7 @@ class NodeOutage:
     """
 
     nodes: tuple[str, ...]
+    """Names of the nodes."""
     start_s: float
     end_s: float | None = None
     kind: Literal["drain", "down"] = "drain"
@@ -326,7 +342,9 @@ class JobSuspension:
 
     job: str
     start_s: float
+    """When the job was suspended."""
     end_s: float
+    """When it was resumed."""
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -379,11 +397,17 @@ class QueueTree:
 
     tree: tuple[QueueNode, ...] = ()
     partitions: tuple[NodePartition, ...] = ()
+    """The partitions of the site."""
     qos: tuple[Qos, ...] = ()
+    """The qualities of service."""
     reservations: tuple[NodeReservation, ...] = ()
+    """The reservations of nodes."""
     outages: tuple[NodeOutage, ...] = ()
+    """Times at which nodes were out of service."""
     suspensions: tuple[JobSuspension, ...] = ()
+    """Times at which jobs were suspended."""
     licences: Mapping[str, float] = field(default_factory=dict)
+    """Number of each licence."""
     scheduler: Mapping[str, bool | float | str] = field(default_factory=dict)
     kueue: Annotated[Any, Later("queues.kueue")] | None = None
 

@@ -40,7 +40,7 @@ class Chart:
     line: float | None = None
     """A value to compare with: 1 for a ratio, or the bound of a target."""
     across: str = ""
-    """The quantity on the other axis; empty if the chart has rows."""
+    """The quantity on the other axis. It is empty if the chart has rows."""
     joined: bool = False
     """True if all marks except today's lie on one curve."""
     ratio: bool = False

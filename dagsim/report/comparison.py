@@ -201,7 +201,10 @@ def _notes(ranked: Sequence[PolicyResult]) -> Iterator[str]:
     if len(ranked) < 2:
         return
     if sample is Sample.TRACE:
-        yield "One trace is one sample: no interval and no verdict. Windows of the trace give both (--windows)."
+        yield (
+            "One log is only one sample, so there are no intervals and no verdicts. Windows of the log give both "
+            "(--windows)."
+        )
         return
     if any(result.pair is not None for result in ranked):
         yield _method(ranked, sample)
@@ -217,9 +220,9 @@ def _method(ranked: Sequence[PolicyResult], sample: Sample) -> str:
         {frozenset({standing.policy, *standing.alike}) for standing in ranked if standing.pair and isfinite(standing.p)}
     )
     return (
-        f"ratio: to {reference}, geometric mean over the {sample}s; interval: Student's t on the logs, "
-        f"uncorrected; won: {sample}s on which it did better; "
-        f"verdict: p < 0.05{f' by Holm over {tests} comparisons' if tests > 1 else ''}."
+        f"ratio: relative to {reference} (geometric mean over the {sample}s). interval: Student's t on the logarithms, "
+        f"for each row alone. won: {sample}s on which the policy did better. "
+        f"verdict: p < 0.05{f', corrected for {tests} comparisons (Holm)' if tests > 1 else ''}."
     )
 
 
@@ -255,11 +258,12 @@ def sweep_table(
     title = ", ".join(filter(None, [f"sweep {name}", workload, f"{len(rows):,} points", count]))
     notes: tuple[str, ...] = ()
     if sample is Sample.TRACE:
-        notes = ("One trace is one sample: no interval and no verdict.",)
+        notes = ("One log is only one sample, so there are no intervals and no verdicts.",)
     elif n:
         method = (
-            f"ratio: to the reference of the group on the same {sample}s, geometric mean; interval: Student's t on the "
-            "logs, uncorrected; verdict: p < 0.05 by Holm over the whole table."
+            f"ratio: relative to the reference of the group on the same {sample}s (geometric mean). interval: "
+            "Student's t on the logarithms, for each row alone. verdict: p < 0.05, corrected for all rows of the table "
+            "(Holm)."
         )
         notes = (method, *_caveats(results, sample, n))
     return Grid(title, tuple(heads), rows, notes, (*range(len(others) + 1), len(others) + 4))

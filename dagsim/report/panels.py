@@ -58,8 +58,8 @@ _MOST_LINKS = 5
 
 
 def links_over_time(cols: ScheduleColumns, usage: Sequence[LinkUse]) -> list[Panel]:
-    """Return the busiest links over time, as shares of their bandwidth; empty if nothing was
-    sent."""
+    """Return the busiest links over time, as shares of their bandwidth. The result is empty if
+    nothing was sent."""
     steps = {use.link.name: link_steps(cols, use) for use in busiest(usage, _MOST_LINKS)}
     return [Panel("Busiest links of the network", "share of the bandwidth", steps)] if steps else []
 
@@ -93,7 +93,7 @@ class Learning:
     unit: str
     runs: Mapping[str, tuple[Floats, Floats]]
     samples: Floats
-    """Samples in the common range; empty if the runs share none, or with a single run."""
+    """Samples in the common range. It is empty if the runs share none, or with a single run."""
     mean: Floats
     low: Floats
     high: Floats

@@ -77,8 +77,8 @@ _IF_ANY = (
 )
 """Metrics that are shown only if one of them is not 0."""
 
-_LOAD = "of all GPUs at full speed; utilization: share of GPUs held"
-_CPU_LOAD = "of all CPU cores"
+_LOAD = "arriving work / capacity of all GPUs; utilization: share of GPUs that tasks hold"
+_CPU_LOAD = "arriving work / capacity of all CPU cores"
 """Definitions of the offered load (``workload.load``) by GPUs, or by CPU cores if their load is
 higher. A policy reaches it if it keeps all of them busy.
 """
@@ -129,13 +129,13 @@ def _tells_something(name: str, lines: Sequence[RunMetrics]) -> bool:
 
 def _summary_notes(n: int, sample: Sample, largest_job: float) -> Iterator[str]:
     if sample is Sample.TRACE:
-        yield "One trace is one sample: no intervals."
+        yield "One log is only one sample, so there are no intervals."
     elif 1 < n < ENOUGH_SEEDS:
         yield f"Too few {sample}s for intervals: {n} of {ENOUGH_SEEDS}."
     elif n > 1:
         needed = samples_needed(seeds_for_mean(n, largest_job), n, sample)
-        approximate = f" Approximate: {enough_seeds(needed, sample)}." if needed else ""
-        yield f"Intervals: of the mean, Student's t on its logarithm.{approximate}"
+        approximate = f" They are approximate: {enough_seeds(needed, sample)}." if needed else ""
+        yield f"Intervals are for the mean (Student's t on its logarithm).{approximate}"
 
 
 def observed_table(policy: str, waits: Mapping[str, Any], tenants: int = _TENANTS) -> Grid:
@@ -296,8 +296,33 @@ def workload_notes(workloads: Sequence[Mapping[str, Any]]) -> list[str]:
             f"{name} {plain_text(value)}" for name, value in values if name in heeded and value != usual.get(name)
         ]
         notes += [f"options: {', '.join(chosen)}"] if chosen else []
-        notes += [f"assumed {question}: {answer}" for question, answer in trace["assumptions"].items()]
+        notes += _assumed(trace["assumptions"])
     return notes
+
+
+_SUBJECTS = {
+    "work": "run times",
+    "demand": "requested resources",
+    "gang": "gangs",
+    "tenant": "tenants",
+    "arrival": "arrival times",
+    "estimate": "time limits",
+    "limits": "time limits",
+    "priority": "priorities",
+    "terms": "constraints and dependencies",
+    "not listed": "missing jobs",
+    "survivors": "missing jobs",
+    "instant": "the time of the snapshot",
+    "start": "start times",
+    "gpu type": "GPU types",
+    "gpu types": "GPU types",
+    "gpus": "GPUs",
+}
+"""Subjects of a reader's assumptions in sentences, where they differ from those in JSON."""
+
+
+def _assumed(assumptions: Mapping[str, str]) -> list[str]:
+    return [f"assumption about {_SUBJECTS.get(subject, subject)}: {text}" for subject, text in assumptions.items()]
 
 
 def _beginnings(workloads: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -422,7 +447,7 @@ def trace_notes(info: TraceInfo) -> list[str]:
     busy = ", ".join(f"{number(value)} {name}" for name, value in info.mean_busy().items() if value)
     load = info.workload.load
     notes = [*info.audit.sentences(urgent=False), f"trace ({info.trace.format}): {info.trace.report}"]
-    notes += [f"assumed {question}: {answer}" for question, answer in info.trace.assumptions.items()]
+    notes += _assumed(info.trace.assumptions)
     if busy:
         notes.append(f"average demand if no job had to wait: {busy}")
     if info.own and load is not None:

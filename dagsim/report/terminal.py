@@ -124,7 +124,8 @@ def _plan_lines(*, every_run: bool) -> Watch:
         nonlocal last_s, last
         now_s, run = time.monotonic(), f"{step.policy}, seed {step.seed}"
         if now_s - last_s >= LINE_S or (every_run and run != last):
-            tell_progress(f"{step.done} of {count_of(step.runs, 'run')} done; {run}: {count_of(step.jobs, 'job')}")
+            done = f"{step.done} of {count_of(step.runs, 'run')} done"
+            tell_progress(f"simulating {run}: {count_of(step.jobs, 'job')} so far; {done}")
             last_s, last = now_s, run
 
     return watch

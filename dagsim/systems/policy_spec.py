@@ -94,8 +94,8 @@ class PolicySpec:
         return self.kind in (PolicyKind.MODEL, PolicyKind.NAMED) and self.name in agent_names()
 
     def words(self) -> list[str]:
-        """Return the words of the command that starts a program; empty if the user starts the
-        program.
+        """Return the words of the command that starts a program. The result is empty if the user
+        starts the program.
         """
         words = (self.address if self.name == "exec" else str(self.params.get("start", ""))).split()
         return words + [str(self.params[name]) for name in ("binary", "config") if self.params.get(name)]
@@ -109,7 +109,8 @@ class PolicySpec:
 
 
 def agent_names() -> tuple[str, ...]:
-    """Return the names of all trained agents; empty if the family that trains agents is missing."""
+    """Return the names of all trained agents. The result is empty if the family that trains agents
+    is missing."""
     return () if (known := services.names_of_agents.offered()) is None else known()
 
 

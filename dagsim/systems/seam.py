@@ -291,7 +291,7 @@ class System:
     @property
     def episode_jobs(self) -> int | None:
         """Number of jobs in a simulation, if ``kernel(jobs=...)`` can restrict it to the first
-        jobs; otherwise None.
+        jobs, or else None.
         """
         return None
 
@@ -316,7 +316,7 @@ class System:
 
     def faster_engine(self, policy: str, engine: EngineUse, wall_s: float) -> str:
         """Return a hint for the user if another engine could have run a simulation that took
-        ``wall_s`` seconds; otherwise an empty text.
+        ``wall_s`` seconds, or else an empty text.
         """
         return ""
 
@@ -412,8 +412,8 @@ class Scenario(System, ABC):
         return policy
 
     def why_no_episodes(self, codec: CodecSettings, terms: Mapping[str, float]) -> str:
-        """Return the reason why a compiled engine cannot run many episodes at once; empty if it
-        can.
+        """Return the reason why a compiled engine cannot run many episodes at once. The result is
+        empty if it can.
         """
         return f"episodes of the system {self.system!r} are not compiled"
 
@@ -453,7 +453,7 @@ class Conversation(Generic[ViewT, DecisionT]):
         """Send the policy's decisions until the end.
 
         Raises:
-            IllegalDecision, Stalled: Raised by the kernel; the message also names the policy.
+            IllegalDecision, Stalled: Raised by the kernel. The message also names the policy.
         """
         if getattr(policy, "clairvoyant", False) and isinstance(self.kernel, HidesTruth):
             self.kernel.show_truth()
@@ -472,7 +472,7 @@ class Conversation(Generic[ViewT, DecisionT]):
 
 
 def decisions_of(answer: object, now: float) -> Iterator[Any]:
-    """Yield the decisions in a policy's answer; ``None`` means no decision.
+    """Yield the decisions in a policy's answer. ``None`` means no decision.
 
     Raises:
         IllegalDecision: The answer is not iterable, or is itself a decision.

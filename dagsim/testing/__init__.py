@@ -147,7 +147,7 @@ def check_policy(policy: ClusterPolicy | Callable[[], ClusterPolicy], workloads:
     again: ``dagsim.testing.random_case(3).play(policy)``.
 
     Raises:
-        AssertionError: A rule is broken; the message names the rule and the workload.
+        AssertionError: A rule is broken. The message names the rule and the workload.
         IllegalDecision, Stalled: A decision is impossible, or the policy waits although nothing is
             pending.
     """
@@ -207,7 +207,7 @@ def check_codec(make: Callable[[], Any], workloads: int = 4) -> None:
       are equal until a task ends.
 
     Raises:
-        AssertionError: A rule is broken; the message names it and the workload.
+        AssertionError: A rule is broken. The message names it and the workload.
         IllegalDecision, Stalled: A choice decodes to an impossible decision, or to waiting although nothing is pending.
     """
     _check_blind_codec(make)
@@ -227,7 +227,7 @@ def check_network(network: Network, workloads: int = 4) -> None:
     must a fork that runs beside it.
 
     Raises:
-        AssertionError: A rule is broken; the message names the rule and the workload.
+        AssertionError: A rule is broken. The message names the rule and the workload.
     """
     for seed in range(workloads):
         jobs, where = list(_jobs(seed)), f"(random workload {seed})"

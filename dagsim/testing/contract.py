@@ -41,7 +41,7 @@ def check_system(scenario: Scenario, policy: str | None = None, seed: int = 1) -
       jobs.
 
     Raises:
-        AssertionError: A rule is broken; the message names it.
+        AssertionError: A rule is broken. The message names it.
     """
     _check_scenario(scenario, policy)
     name = policy or scenario.policies.names()[0]
@@ -180,7 +180,7 @@ def check_env(make: Any, seed: int = 1, steps: int = 300) -> None:
     Each episode consists of random legal actions, and is followed for at most ``steps`` steps.
 
     Raises:
-        AssertionError: A rule is broken; the message names it.
+        AssertionError: A rule is broken. The message names it.
     """
     episodes, is_made = [], hasattr(make, "step")
     for number in (seed, seed, seed + 1):

@@ -27,7 +27,7 @@ def violations(
     whole: bool = True,
     sharing: bool = False,
 ) -> list[str]:
-    """Describe every impossible event in the log; empty if there is none.
+    """Describe every impossible event in the log. The result is empty if there is none.
 
     The rules are:
 

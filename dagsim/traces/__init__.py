@@ -46,7 +46,7 @@ def reader(name: str) -> Reader:
     """Return the reader of the format called ``name``; ``csv`` means ``plain``.
 
     Raises:
-        UnknownName: There is no such format; the message suggests the nearest.
+        UnknownName: There is no such format. The message suggests the nearest.
     """
     return READERS.create("plain" if name == "csv" else name)
 

@@ -133,7 +133,7 @@ class BatchReader(Reader):
         return {
             "work": "from start to end of the run, however it ended",
             "demand": self.demand,
-            "tenant": f"the {options.tenant or 'account, else the user'} (tenant)",
+            "tenant": f"the {options.tenant or 'account, or else the user'} (--read tenant=)",
         }
 
 

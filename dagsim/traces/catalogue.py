@@ -57,7 +57,7 @@ def published_trace(name: str) -> PublishedTrace:
     """Return the published trace called ``name``.
 
     Raises:
-        UnknownName: There is no such trace; the message suggests the nearest.
+        UnknownName: There is no such trace. The message suggests the nearest.
     """
     if name not in CATALOGUE:
         raise UnknownName(f"unknown trace {name!r}{choices(name, CATALOGUE)} (dagsim trace list)")

@@ -618,7 +618,7 @@ def _blocks(file: Source) -> Iterator[tuple[int, bytes]]:
     LF.
 
     Raises:
-        TraceError: The data is damaged or not UTF-8; the message names the line.
+        TraceError: The data is damaged or not UTF-8. The message names the line.
     """
     rest, line, start = b"", 1, True
     try:

@@ -31,7 +31,7 @@ def elements(source: Source, key: str) -> Iterator[tuple[int, dict[str, Any]]]:
 
     Raises:
         TraceError: The text is not JSON, an element is not an object, or an object has a name twice,
-            with different values; the message names ``file:line``.
+            with different values. The message names ``file:line``.
     """
     for number, element in values(source, key):
         if not isinstance(element, dict):

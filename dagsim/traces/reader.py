@@ -109,7 +109,7 @@ class Reader(Protocol):
 
     def nearly(self, source: Source) -> str | None:
         """Return why the source almost matches this format but does not, and the command that would
-        help; otherwise None.
+        help, or else None.
         """
         return None
 
@@ -175,8 +175,8 @@ class Reader(Protocol):
         return ()
 
     def submissions(self, source: Source, options: TraceOptions) -> Submissions | None:
-        """Return every submission apart from what became of it; None if the format does not state
-        what was requested.
+        """Return every submission apart from what became of it, or None if the format does not
+        state what was requested.
         """
         return None
 

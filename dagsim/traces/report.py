@@ -52,7 +52,7 @@ class Contradiction:
 
 CONTRADICTIONS: Mapping[str, str] = {
     "impossible": "ran in the log and can never run here",
-    "stuck": "wait and can never run here",
+    "stuck": "are waiting and can never run here",
     "rules": "ran in the log although the rules of the site would never let them start",
     "smaller nodes": "held more of a node than it has here",
     "nodes": "ran on nodes that the cluster lacks",

@@ -35,6 +35,7 @@ class TraceFile:
     """A file or a folder; variables such as ``$DAGSIM_DATA`` are replaced."""
     format: str | None = None
     options: TraceOptions = field(default_factory=TraceOptions)
+    """How to read the trace (``--read``, ``dagsim list readers``)."""
     window: int | None = None
     """Number of consecutive jobs to take for each seed instead of all; training, validation and
     report use separate parts of the trace (``seeds.part_of``). The trace is then held in memory.

@@ -31,7 +31,7 @@ class TraceOptions:
     """Options for reading a trace. With the defaults, the trace is read as recorded.
 
     Raises:
-        ConfigError: A value is out of range; the message names option, value and range.
+        ConfigError: A value is out of range. The message names option, value and range.
     """
 
     gpus_per_task: float | None = None

@@ -119,8 +119,8 @@ _KINDS = tuple(
 
 
 def unread_kind(source: Source) -> UnreadKind | None:
-    """Return the kind of file that the source is, if dagsim recognises it as a kind that it does not
-    read; otherwise None.
+    """Return the kind of file that the source is, if dagsim recognises it as a kind that it does
+    not read, or else None.
     """
     lines = source.head(80)
     for kind in _KINDS:

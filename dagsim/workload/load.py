@@ -137,7 +137,7 @@ class Load:
     """
     by_types: tuple[TypeLoad, ...] = ()
     """Load of all types together and, before it, if some tasks may not use all types, of each type
-    and of each set of types that tasks are confined to; empty if the period is 0.
+    and of each set of types that tasks are confined to. It is empty if the period is 0.
     """
 
     @property

@@ -337,7 +337,7 @@ def read_jobs(path: Path) -> Iterator[Job]:
 
     Raises:
         TraceError: The file cannot be read, has a different format or version, or contains an
-            invalid line; the message names ``file:line`` and the field. The error is raised at the
+            invalid line. The message names ``file:line`` and the field. The error is raised at the
             line
             where reading stops.
     """

@@ -59,11 +59,17 @@ class SessionKind:
     work: Quantiles
     jobs: Quantiles = _ALONE
     instances: Distribution = _ONE
+    """Instances of each task."""
     gang: bool = True
+    """True if the instances of a task start together."""
     gpus: Distribution = _ONE
+    """GPUs per instance."""
     cpus: Distribution = _NONE
+    """CPU cores per instance."""
     memory_gb: Distribution = _NONE
+    """Memory per instance in GB."""
     priority: float = 0.0
+    """Priority of the jobs; larger is more urgent."""
 
     __pydantic_config__ = _FORBID
 
@@ -123,12 +129,16 @@ class Sessions:
     """
 
     kinds: tuple[SessionKind, ...]
+    """The kinds of sessions."""
     rates: Rates = _STEADY
+    """Rate of sessions by hour of the day and day of the week, and its fluctuations."""
     gaps_s: Quantiles = _UP_TO_A_MINUTE
+    """Seconds between two jobs in a session."""
     alike: float = 0.8
     tenants: int = 0
     zipf: float = 1.0
     shape: Shape = _SINGLE
+    """The DAG of each job."""
     count: int = 20_000
     load: float = 0.9
     load_mode: Literal["exact", "expected"] = "expected"

@@ -80,12 +80,14 @@ class Independent:
 
     work: Distribution = _SECONDS
     instances: Distribution = GANGS
+    """Number of instances of each task."""
     gang: bool = True
     gpus: Distribution = _ONE
     cpus: Distribution = _NONE
     memory_gb: Distribution = _NONE
     models: tuple[str, ...] = MEASURED_MODELS
     gpu_types: tuple[str, ...] | None = None
+    """GPU types that each task may use."""
     requested_factor: Distribution | None = None
     kind: Literal["independent"] = "independent"
 

@@ -108,7 +108,9 @@ class Synthetic:
     load: float = 0.9
     load_mode: Literal["exact", "expected"] = "exact"
     arrivals: Arrivals = _BURSTY
+    """When jobs arrive."""
     shape: Shape = _SINGLE
+    """The DAG of each job."""
     sizes: Sizes = _INDEPENDENT
     priority: Distribution | None = None
     tenants: tuple[str, ...] = ()

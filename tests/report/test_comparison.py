@@ -55,7 +55,7 @@ def test_a_table_fits_80_columns_and_cuts_no_name() -> None:
 def test_a_table_says_workload_n_and_method() -> None:
     text = " ".join(printed(comparison_table(standings(lines()), workload="heterogeneous")).split())
     assert "4 policies, heterogeneous, 6 seeds; lowest mean JCT first" in text
-    assert "geometric mean over the seeds; interval: Student's t on the logs" in text
+    assert "(geometric mean over the seeds). interval: Student's t on the logarithms" in text
     alone = standings([line for line in lines() if line.policy == "fifo"])
     assert printed(comparison_table(alone)).startswith("1 policy, 6 seeds")
     assert "verdict: p < 0.05." in text  # two of three rows never vary: one test, nothing for Holm to do
@@ -71,7 +71,7 @@ def test_equal_rows_are_printed_as_one() -> None:
 def test_few_seeds_and_one_trace_have_no_verdict() -> None:
     assert "too few seeds for a verdict: 4 of 5." in printed(comparison_table(standings(lines(4))))
     grid = comparison_table(standings(lines(1), sample=Sample.TRACE))
-    assert "One trace is one sample" in printed(grid)
+    assert "One log is only one sample" in printed(grid)
     assert {row[3] for row in grid.rows} == {"-"}
 
 

@@ -31,7 +31,7 @@ app.add_typer(bench_app, name="bench")
 
 
 Tasks = Annotated[
-    list[str] | None, typer.Option("--task", metavar="NAME", help="Run only this task; repeatable (default: all).")
+    list[str] | None, typer.Option("--task", metavar="NAME", help="Run only this task (repeatable; default: all).")
 ]
 
 

@@ -67,8 +67,8 @@ def whatif_table(
 
 def _whatif_notes(choices: Sequence[Alternative], demand: Load, begins: Beginning) -> Iterator[str]:
     yield (
-        f"Every row is one continuous run of all jobs, {begins.text}. wait, energy: over all "
-        "jobs. ratio: to the first row, with its 95% interval in the long run at the same "
+        f"Every row is one continuous simulation of all jobs, {begins.text}. wait, energy: over all "
+        "jobs. ratio: relative to the first row, with a 95% interval for the long run at the same "
         "demand. verdict: p < 0.05, corrected by Holm's method."
     )
     short = [choice.change.longer for choice in choices if choice.verdict == "log too short"]

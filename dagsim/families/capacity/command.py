@@ -50,7 +50,7 @@ Prices_ = Annotated[
     list[str] | None,
     typer.Option(
         metavar="TYPE=PRICE,...|YAML|CSV",
-        help=f"{_PRICES}a CSV of hourly prices per kWh (columns time,value) adds the cost of energy; repeatable.",
+        help=f"{_PRICES}a CSV of hourly prices per kWh (columns time,value) adds the cost of energy (repeatable).",
     ),
 ]
 
@@ -102,7 +102,7 @@ Accept_ = Annotated[
         metavar="A100=H200[:SPEED]",
         help=(
             "Let jobs that request the first GPU type also use the second, at a relative speed, on all "
-            "clusters except today's; repeatable."
+            "clusters except today's (repeatable)."
         ),
     ),
 ]
@@ -119,14 +119,14 @@ def whatif(
         typer.Option(
             metavar="16xH200[:PARTITION][@DATE]",
             help=(
-                "GPUs to add on new nodes, optionally from a date or time onwards (@14d); repeatable. With "
+                "GPUs to add on new nodes, optionally from a date or time onwards, as in @14d (repeatable). With "
                 "16xH200,boot=300,idle=600, at most this many GPUs on nodes that are powered up for waiting jobs and "
                 "down when idle, as a separate alternative; also shutdown=, price= (per GPU hour), trigger=pending."
             ),
         ),
     ] = None,
     remove: Annotated[
-        list[str] | None, typer.Option(metavar="8xT4", help="GPUs to remove, in whole nodes; repeatable.")
+        list[str] | None, typer.Option(metavar="8xT4", help="GPUs to remove, in whole nodes (repeatable).")
     ] = None,
     cloud: Annotated[
         list[str] | None, typer.Option(hidden=True, help="Earlier spelling of --add 16xH200,boot=300.")
@@ -145,7 +145,7 @@ def whatif(
         typer.Option(
             metavar="FILE",
             help="A file with Kueue objects (YAML or JSON), such as a ClusterQueue with a different quota. They "
-            "replace the objects with the same names. Each file is one alternative; repeatable.",
+            "replace the objects with the same names. Each file is one alternative (repeatable).",
         ),
     ] = None,
     growth: Growth = None,
@@ -222,7 +222,7 @@ def plan_capacity(
             metavar="'wait_s.p95<4h'",
             help=(
                 "Target: a metric, < or >, and a bound. It applies to all jobs or, with a prefix such as "
-                "account[NAME]. or partition[NAME]., to some of them; repeatable."
+                "account[NAME]. or partition[NAME]., to some of them (repeatable)."
             ),
         ),
     ],

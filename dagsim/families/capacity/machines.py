@@ -36,7 +36,7 @@ class GpuCount(NamedTuple):
     """Partition of the nodes to add or remove; empty for the partitions of similar nodes, or for
     any."""
     when: str = ""
-    """Date or time at which the GPUs arrive; empty if they are there from the beginning."""
+    """Date or time at which the GPUs arrive. It is empty if they are there from the beginning."""
 
     def __str__(self) -> str:
         return f"{self.number}x{self.type}{self.partition and ':'}{self.partition}{self.when and '@'}{self.when}"

@@ -254,7 +254,7 @@ class SizePlan(NamedTuple):
     demand: Load
     """Load of the jobs on today's cluster."""
     fit: Fit | None
-    """Today's simulated waits beside the recorded ones; None if the log has no starts."""
+    """Today's simulated waits beside the recorded ones, or None if the log has no starts."""
     beginning: Beginning
 
 

@@ -160,7 +160,7 @@ class LogDemand:
         """Reject a metric for a group, such as a partition, to which no job in the log belongs.
 
         Raises:
-            InputError: There is no such group; the message lists those in the log.
+            InputError: There is no such group. The message lists those in the log.
         """
         tenants = () if self._jobs.tenant is None else tuple(sorted(set(self._jobs.tenant.tolist())))
         unknown = JobSeries({}, np.zeros(0, np.int64), tenants, labels=self.labels).unknown_group(metric)
@@ -219,7 +219,7 @@ class LogDemand:
 
     @property
     def span_s(self) -> float:
-        """Seconds from the beginning of the run to the last arrival; 0 if no job arrives later."""
+        """Seconds from the beginning of the run to the last arrival, or 0 if no job arrives later."""
         return 0.0 if self.is_snapshot else self._arrivals.span_s
 
     @property
@@ -442,8 +442,8 @@ class OnDemandMonth:
 
     @classmethod
     def of(cls, trial: Trial, section: ClusterSection) -> OnDemandMonth | None:
-        """Return the use in a run on a cluster; None if the cluster has no nodes that are powered on
-        demand.
+        """Return the use in a run on a cluster, or None if the cluster has no nodes that are
+        powered on demand.
         """
         groups = [(group.count, group.on_demand) for group in section.groups if group.on_demand is not None]
         hours = (trial.run.metrics.get("horizon_s") or 0.0) / 3600
@@ -480,7 +480,7 @@ class Alternative:
     change: Change
     verdict: str
     on_demand: OnDemandMonth | None = None
-    """Use of nodes that are powered on demand; None if there are none."""
+    """Use of nodes that are powered on demand, or None if there are none."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return flat values that are safe for JSON."""
@@ -625,7 +625,7 @@ def _label(at: Mapping[str, str]) -> str:
 
 
 class Shift(NamedTuple):
-    """The waits of a job today and in an alternative; infinite if it does not start."""
+    """The waits of a job today and in an alternative, or infinity if it does not start."""
 
     job: str
     queue: str
@@ -634,7 +634,7 @@ class Shift(NamedTuple):
 
     @property
     def sooner_s(self) -> float:
-        """Seconds that the job gains; 0 if it starts in neither case."""
+        """Seconds that the job gains, or 0 if it starts in neither case."""
         return 0.0 if self.today_s == self.wait_s else self.today_s - self.wait_s
 
 
@@ -651,8 +651,8 @@ def shifts_of(choice: Alternative, today: Alternative, demand: LogDemand) -> lis
 
 
 def _cost(trial: Trial, section: ClusterSection, use: OnDemandMonth | None, prices: Prices) -> float | None:
-    """Return the monthly cost of a cluster: of all GPUs that are always on, of the hours of the other
-    GPUs, and of the energy; None if there are no prices.
+    """Return the monthly cost of a cluster: of all GPUs that are always on, of the hours of the
+    other GPUs, and of the energy, or None if there are no prices.
     """
     if not prices:
         return None

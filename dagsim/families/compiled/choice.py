@@ -102,8 +102,8 @@ def is_installed() -> bool:
 
 
 def why_broken() -> str:
-    """Return why an installed numba cannot be imported, such as a NumPy that is too new; empty if
-    it can be."""
+    """Return why an installed numba cannot be imported, such as a NumPy that is too new. The result
+    is empty if it can be."""
     try:
         import numba  # noqa: F401
     except ImportError as error:
@@ -161,8 +161,8 @@ def plan_for(policy: str, preemption: Preemption) -> EnginePlan:
 
 
 def why_not(scenario: ClusterScenario, policy: str, observed: bool = False) -> str:
-    """Return a reason against the compiled engine that does not depend on the jobs; empty if there is
-    none.
+    """Return a reason against the compiled engine that does not depend on the jobs. The result is
+    empty if there is none.
     """
     if scenario.engine == "simpy":
         return "asked for"
@@ -174,8 +174,8 @@ def why_not(scenario: ClusterScenario, policy: str, observed: bool = False) -> s
 
 def why_not_live(scenario: ClusterScenario) -> str:
     """Return why the compiled engine cannot be used for episodes (``episodes.side_by_side``), where
-    decisions are made one by one; empty if it can be. For a trace, one window is read to inspect
-    its columns.
+    decisions are made one by one. The result is empty if it can be. For a trace, one window is read
+    to inspect its columns.
     """
     if scenario.engine == "simpy":
         return "asked for"
@@ -196,7 +196,8 @@ def why_not_live(scenario: ClusterScenario) -> str:
 
 
 def unplayable(jobs: JobArrays) -> str:
-    """Return the reason why some jobs cannot run in the compiled engine; empty if there is none."""
+    """Return the reason why some jobs cannot run in the compiled engine. The result is empty if
+    there is none."""
     if jobs.eligible_s is not None and (jobs.eligible_s > jobs.arrival_s).any():
         return "the compiled engine does not support jobs that may not start when they arrive"
     if any_depends(jobs):
@@ -295,7 +296,8 @@ def _few(tasks: int) -> str:
 
 
 def too_much(scene: EngineScenario, loop: str) -> str:
-    """Return a reason against the compiled engine that only the jobs reveal; empty if there is none."""
+    """Return a reason against the compiled engine that only the jobs reveal. The result is empty if
+    there is none."""
     from dagsim.families.compiled.memory import NAMED_GPUS
 
     work, classes, nodes = scene.work, scene.classes, scene.nodes
@@ -312,8 +314,8 @@ def too_much(scene: EngineScenario, loop: str) -> str:
 
 
 def _feature(scenario: ClusterScenario, observed: bool) -> str:
-    """Describe the first feature of the scenario that the engine does not support; empty if there is
-    none.
+    """Describe the first feature of the scenario that the engine does not support. The result is
+    empty if there is none.
     """
     nodes = scenario.cluster.nodes
     amounts = [ordered_sum(node.cpus for node in nodes), ordered_sum(node.memory_gb for node in nodes)]
@@ -337,7 +339,7 @@ def _feature(scenario: ClusterScenario, observed: bool) -> str:
 
 
 def _unknown(scenario: ClusterScenario, policy: str) -> str:
-    """Return why the engine does not support the policy; empty if it does."""
+    """Return why the engine does not support the policy. The result is empty if it does."""
     try:
         plan_for(policy, scenario.preemption)
     except DagsimError as error:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def warm(
     policy: Annotated[
         list[str] | None,
-        typer.Option("--policy", "-a", metavar="NAME", help="Compile only what this scheduler needs; repeatable."),
+        typer.Option("--policy", "-a", metavar="NAME", help="Compile only what this scheduler needs (repeatable)."),
     ] = None,
     quiet: Quiet = False,
 ) -> None:

@@ -225,8 +225,8 @@ def _address(array: Any) -> int:
 
 
 def _read(path: Path) -> tuple[str, bytes] | None:
-    """Return the symbol and the object code in a file; None if there is no such file, or if it is
-    damaged or belongs to an untrusted user.
+    """Return the symbol and the object code in a file, or None if there is no such file, or if it
+    is damaged or belongs to an untrusted user.
     """
     try:
         if not _is_trusted(path):

@@ -2,8 +2,7 @@
 size.
 
 ``goodput.py`` models how fast a job learns, ``profiles.py`` reads measured applications, and
-``training_jobs.py`` combines both into a job with progress. ``stepping.py`` runs such jobs as
-Pollux's simulator does, under the policies in ``pollux_policies.py`` and Pollux's own search in
-``genetic.py``. ``sia.py`` is Sia's integer program. ``tasks.py`` gives tasks of any workload a
+``training_jobs.py`` combines both into a job with progress. ``genetic.py`` is Pollux's search, and
+``sia.py`` is Sia's integer program. ``tasks.py`` gives tasks of any workload a
 range of GPUs, and the policies of ``resizing.py`` choose among them.
 """

@@ -11,6 +11,7 @@ the search has a single objective.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import Protocol
@@ -19,8 +20,30 @@ import numpy as np
 
 from dagsim.errors import require
 from dagsim.families.elastic.goodput import BatchLimits, GoodputModel
-from dagsim.families.elastic.stepping import Allocations, EqualNodes
 from dagsim.families.elastic.training_jobs import ElasticJob
+
+Allocations = dict[str, list[int]]
+"""Node of each replica, by job. Jobs without replicas may be absent."""
+
+
+class EqualNodes:
+    """A cluster of equal nodes, and the current ``allocations``."""
+
+    def __init__(self, nodes: int, gpus_per_node: int) -> None:
+        self.nodes, self.gpus_per_node = nodes, gpus_per_node
+        self.allocations: Allocations = {}
+
+    @property
+    def gpus(self) -> int:
+        """Number of GPUs."""
+        return self.nodes * self.gpus_per_node
+
+    def free_gpus(self, allocations: Allocations) -> Counter[int]:
+        """Return the free GPUs of each node that has any, by node."""
+        taken = Counter(node for replicas in allocations.values() for node in replicas)
+        free = {node: self.gpus_per_node - taken[node] for node in range(self.nodes)}
+        return Counter({node: count for node, count in free.items() if count > 0})
+
 
 _RESTART_S = 30
 _LEAST_SPEEDUP = 1e-3

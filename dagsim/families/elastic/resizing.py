@@ -1,6 +1,4 @@
-"""Policies that choose the GPUs of elastic tasks: those in Pollux's simulator, Sia, and dagsim's
-own policy.
-"""
+"""Policies that choose the GPUs of elastic tasks: Pollux, Sia, and dagsim's own policy."""
 
 from __future__ import annotations
 
@@ -9,43 +7,23 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import groupby
-from math import ceil, floor, inf
+from math import ceil, inf
 from typing import NamedTuple
 
 import numpy as np
 
 from dagsim.errors import ConfigError
-from dagsim.families.elastic.genetic import PolluxSearch
+from dagsim.families.elastic.genetic import EqualNodes, PolluxSearch
 from dagsim.families.elastic.goodput import BatchLimits, GoodputModel
-from dagsim.families.elastic.pollux_policies import AttainedServiceQueues, OptimusOracle
 from dagsim.families.elastic.sia import Configuration, choose_configurations
-from dagsim.families.elastic.stepping import ElasticPolicy, EqualNodes, SteppedJob
-from dagsim.families.elastic.training_jobs import ElasticJob, GoodputProgress, MeasuredTraining, Training
-from dagsim.model import Decision, Elastic, Job, Placement, Preempt, Share, Start, Task, Wait
+from dagsim.families.elastic.training_jobs import GoodputProgress, Training
+from dagsim.model import Decision, Elastic, Placement, Preempt, Share, Start, Wait
 from dagsim.systems.cluster.api import ClusterView, Run, TaskState
 from dagsim.systems.cluster.policies.placement import placing, start_of
 
-ELASTIC_POLICIES = {"tiresias": AttainedServiceQueues, "optimus": OptimusOracle, "pollux": PolluxSearch}
-"""The policies that ``IntervalAllocation`` can run, by name."""
-_MOST_REPLICAS = 64
 _LEAST_GAP_S = 1e-3
 _UNKNOWN = 1e-4
 """Goodput in Sia's program of a configuration that a job may not have yet."""
-
-
-def elastic_job_of(
-    job: ElasticJob, policy: ElasticPolicy, *, restart_s: float | None = None, whole_seconds: bool = False
-) -> Job:
-    """Return a measured application as a job of the kernel.
-
-    The policy decides whether the job keeps its user's batch. By default, ``restart_s`` is taken
-    from the application. With ``whole_seconds``, epochs end as in Pollux's simulator.
-    """
-    training = MeasuredTraining(job, policy.batch(job), whole_seconds)
-    restart_s = job.profile.application.restart_s if restart_s is None else restart_s
-    elastic = Elastic(1, max(_MOST_REPLICAS, job.replicas), training, restart_s)
-    task = Task("train", training.start().total, job.replicas, gang=True, model=job.profile.name, elastic=elastic)
-    return Job.single(job.name, task, job.arrival_s)
 
 
 class _ElasticTask:
@@ -68,7 +46,7 @@ class _ElasticTask:
 
     @property
     def domains(self) -> tuple[int, ...]:
-        """Sets of nodes, one of which must contain all GPUs of the task; empty if they may be
+        """Sets of nodes, one of which must contain all GPUs of the task. There are none if they may be
         anywhere.
         """
         terms = self.piece.demand.terms
@@ -246,7 +224,7 @@ class Pollux(_Resizing):
         return super()._state(view, tasks), [task.arrival_s < view.now for task in tasks]
 
     def _allocate(self, view: ClusterView, tasks: list[_ElasticTask]) -> Iterator[Decision]:
-        cluster = _equal_nodes(view)
+        cluster = equal_nodes(view)
         _refuse_levels("pollux", [task.piece for task in tasks])
         if any(run.task.training is None for run in view.running.values() if run.gpus):
             raise ConfigError(
@@ -404,74 +382,6 @@ class EftResize(_Resizing):
         return values
 
 
-class IntervalAllocation:
-    """Lets a policy for elastic jobs make all allocations every ``interval_s`` seconds.
-
-    ``policy`` is ``tiresias``, ``optimus`` or ``pollux``, or an ``ElasticPolicy``. It supports only
-    tasks with ``MeasuredTraining``, on equal nodes. A task whose nodes change is preempted and
-    started again, so that all simultaneous changes fit. Preemptive. ``tiresias`` and ``optimus``
-    are as published with Pollux, and are checked by ``scripts/validate_pollux.py --kernel``;
-    ``pollux`` is based on Pollux (Qiao et al., OSDI 2021).
-
-    Raises:
-        ConfigError: There is no such policy, or the interval is not positive; or, raised during a
-            simulation, there are other tasks or unequal nodes, which the policy does not support.
-    """
-
-    def __init__(self, policy: str | ElasticPolicy = "optimus", interval_s: int = 60) -> None:
-        if isinstance(policy, str) and policy not in ELASTIC_POLICIES:
-            raise ConfigError(f"elastic policy must be one of {', '.join(ELASTIC_POLICIES)}, got {policy!r}")
-        _check_interval("elastic policy", interval_s)
-        self.policy: ElasticPolicy = ELASTIC_POLICIES[policy]() if isinstance(policy, str) else policy
-        self.interval_s = interval_s
-        self._jobs: dict[int, SteppedJob] = {}
-        self._cluster: EqualNodes | None = None
-        self._decided_s = -1.0
-
-    def decide(self, view: ClusterView) -> Iterator[Decision]:
-        now = view.now
-        if not (view.ready or view.running):
-            return
-        # the simulator makes its first decision after one interval
-        if now % self.interval_s or now in (0.0, self._decided_s):
-            yield Wait((floor(now / self.interval_s) + 1) * self.interval_s)
-            return
-        self._decided_s = now
-        waiting = {task.order: task for task in view.ready}
-        runs = {run.task.order: run for run in view.running.values()}
-        jobs = {order: self._job(order, waiting, runs) for order in sorted({*waiting, *runs})}
-        names = {job.job.name: order for order, job in jobs.items()}
-        self._jobs = jobs
-        cluster = self._cluster = self._cluster or _equal_nodes(view)
-        cluster.allocations = {name: nodes for name, nodes in cluster.allocations.items() if name in names}
-        allocations = self.policy.allocate(int(now), {job.job.name: job for job in jobs.values()}, cluster)
-        changed = [name for name in names if allocations.get(name, []) != cluster.allocations.get(name, [])]
-        cluster.allocations = allocations
-        for name in changed:
-            if run := runs.get(names[name]):
-                yield Preempt(run.id)
-        waiting = {task.order: task for task in view.ready}
-        for name in changed:
-            if nodes := allocations.get(name):
-                shares = tuple([Share(node, len(list(replicas))) for node, replicas in groupby(nodes)])
-                jobs[names[name]].restarts += 1
-                yield Start(waiting[names[name]], shares)
-        yield Wait(now + self.interval_s)
-
-    def _job(self, order: int, waiting: dict[int, TaskState], runs: dict[int, Run]) -> SteppedJob:
-        """Return the task in the form that the policy expects."""
-        task = waiting[order] if order in waiting else runs[order].task
-        if not isinstance(task.training, Training):
-            raise ConfigError(
-                "elastic policies from Pollux's simulator support only measured applications; "
-                f"{task.name} is a different task "
-                "(elastic: {profiles: ...})"
-            )
-        job = self._jobs.get(order) or SteppedJob(task.training.job, task.training.batch)
-        job.training = task.training
-        return job
-
-
 def _refuse_levels(policy: str, tasks: Iterable[TaskState]) -> None:
     """Reject tasks whose GPUs must be close together in the network."""
     for task in tasks:
@@ -489,7 +399,12 @@ def _check_interval(policy: str, interval_s: float) -> None:
         raise ConfigError(f"{policy}: interval_s must be positive, got {interval_s!r}")
 
 
-def _equal_nodes(view: ClusterView) -> EqualNodes:
+def equal_nodes(view: ClusterView) -> EqualNodes:
+    """Return the nodes of the cluster for a policy that needs nodes of one size and type.
+
+    Raises:
+        ConfigError: The nodes differ.
+    """
     sizes = {(machine.gpus, machine.type) for machine in view.machines.list}
     if len(sizes) != 1:
         counts = sorted({gpus for gpus, _ in sizes})
@@ -718,7 +633,7 @@ def _packed(
     kept: set[int],
     nodes: _Nodes,
 ) -> dict[int, Placement] | None:
-    """Place the tasks that are not kept, largest first, on the fullest nodes on which they fit;
+    """Place the tasks that are not kept, largest first, on the fullest nodes on which they fit, or
     None if one does not fit."""
     size, free = nodes.size, dict(nodes.free)
     for task in tasks:

@@ -150,7 +150,7 @@ class EpisodeReward(NamedTuple):
 
 
 def too_large(scene: EngineScenario) -> str:
-    """Return why an episode would not fit into its arrays; empty if it fits."""
+    """Return why an episode would not fit into its arrays. The result is empty if it fits."""
     least_s, wide = scene.work.best_s, scene.classes.table.gpus * np.maximum(scene.classes.table.gang, 1)
     gpu_s = np.where(np.isinf(least_s), 0.0, least_s) * np.maximum(wide, 1.0)[scene.work.rows.kind]
     if gpu_s.sum() >= MOST_GPU_SECONDS:

@@ -45,8 +45,8 @@ def clipped_log_ratio(seconds: float, here_s: float) -> float:
 
 @inner
 def freed_in_s(e: EpisodeState, gpus: float, type_: int) -> float:
-    """Return the seconds until ``gpus`` GPUs of the type are expected to have been released; 0 if no
-    GPUs are needed.
+    """Return the seconds until ``gpus`` GPUs of the type are expected to have been released, or 0
+    if no GPUs are needed.
     """
     if gpus <= 0:
         return 0.0

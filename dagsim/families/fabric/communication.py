@@ -18,7 +18,7 @@ from dagsim.systems.cluster.models.runtime import _ByType
 
 @dataclass(frozen=True, slots=True)
 class ModelTraffic:
-    """Traffic per step by the name of the model. ``default`` applies to all other gangs; None means
+    """Traffic per step by the name of the model. ``default`` applies to all other gangs. None means
     that they send nothing.
 
     A task's work is only its compute time. The time for what its gang sends is added, wherever the

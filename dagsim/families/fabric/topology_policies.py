@@ -265,7 +265,7 @@ class EasyOnNodes(Easy):
 
     The reservation holds the nodes that the rule would choose at the first expected end after which
     the task fits, judging only by GPUs. It remains until the task starts or is overdue. Uses
-    estimates; not preemptive. Cost: ``Easy``, O(nodes) per start, and O(nodes log running) per
+    estimates, and never preempts. Cost: ``Easy``, O(nodes) per start, and O(nodes log running) per
     reservation.
     """
 
@@ -373,7 +373,7 @@ class Defrag(EasyOnNodes):
     (``expected_moves_s``), and, without a checkpoint, the lost work. The gain is the time that the
     gang would lose to communication if it were spread (``expected_rate``). A gang that may not be
     spread gains its whole time, but no more than it would wait. Gains and costs are multiplied by
-    the number of GPUs. At most ``most_moves`` runs move at once. Uses estimates; preemptive. Cost:
+    the number of GPUs. At most ``most_moves`` runs move at once. Uses estimates, and preempts. Cost:
     ``Easy``, and O(running + nodes) for each gang that waits or would be spread.
 
     Raises:

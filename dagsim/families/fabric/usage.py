@@ -271,8 +271,8 @@ def _stored(
 
 
 def link_traffic(schedule: Schedule, jobs: list[Job], models: Models) -> list[LinkUse]:
-    """Return the traffic on the links of the shared network in a simulation of ``jobs``; empty if
-    there is no shared network.
+    """Return the traffic on the links of the shared network in a simulation of ``jobs``. The result
+    is empty if there is no shared network.
     """
     if not isinstance(models.network, SharedNetwork):
         return []

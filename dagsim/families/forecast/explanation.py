@@ -58,7 +58,7 @@ class Ahead(NamedTuple):
 
     @property
     def part(self) -> str:
-        """The part of the priority that puts most of these jobs ahead; empty if no part does."""
+        """The part of the priority that puts most of these jobs ahead. It is empty if no part does."""
         gains = {name: theirs - own for name, (own, theirs) in self.parts.items()}
         best = max(gains, key=gains.__getitem__, default="")
         return best if best and gains[best] > 0 else ""
@@ -80,7 +80,8 @@ class Sooner(NamedTuple):
     change: JobChange
     median_s: float
     sooner_s: float
-    """Seconds by which that is sooner than without the change; infinite if it would not start without it."""
+    """Seconds by which that is sooner than without the change, or infinity if it would not start
+    without it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +94,13 @@ class Explanation:
     hindrance: Hindrance
     """The cause by the rules of the site, without the scheduler's reason."""
     stated: str
-    """The reason that the scheduler stated; empty if it stated none."""
+    """The reason that the scheduler stated. It is empty if it stated none."""
     ahead: Ahead
     limit_start_s: float
     """Seconds until it starts if all jobs run to their limits and nobody else comes."""
     median_s: float
-    """Median of the seconds until it starts, over futures with drawn run times; infinite if half of them do not
-    start it.
+    """Median of the seconds until it starts, over futures with drawn run times, or infinity if half
+    of them do not start it.
     """
     frees: Sequence[Freeing]
     changes: Sequence[Sooner]
@@ -466,13 +467,13 @@ def _ahead(present: Present, task: TaskState, listing: dict[str, Listed], log: J
 
 def _turn(ahead: Ahead, partition: str) -> str:
     """Describe which jobs are ahead of a job."""
-    where = f" of the partition {partition}" if partition else ""
+    where = f" in the partition {partition}" if partition else ""
     jobs = f"{count_of(ahead.same_group, 'job')}{where}"
-    others = f"{count_of(ahead.others, 'job')} of partitions that share its nodes"
+    others = f"{count_of(ahead.others, 'job')} in partitions that share its nodes"
     if not ahead.same_group:
         return f"waits for its turn: {others} {'are' if ahead.others > 1 else 'is'} ahead of it"
     are = "are" if ahead.same_group > 1 else "is"
-    why = f", most of all by {ahead.part}" if ahead.part else ""
+    why = f", mainly because of {ahead.part}" if ahead.part else ""
     more = f", and {others}" if ahead.others else ""
     return f"waits for its turn: {jobs} {are} ahead of it{why}{more}"
 

@@ -137,7 +137,7 @@ class Player:
 
     def obstacle(self, job: int, t: float) -> str:
         """Describe what prevents the job at an index of the log from ever starting after time
-        ``t``, even if nothing else runs; empty if nothing does."""
+        ``t``, even if nothing else runs. The result is empty if nothing does."""
         words = self._hindered.get(job)
         if words is None:
             self._obstacles = self._obstacles or Obstacles(self._estimated, self._policy)

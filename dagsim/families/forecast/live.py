@@ -207,7 +207,9 @@ class Question(NamedTuple):
             log = log.beside(_history(history, file.options, _stamp(history)), t)
         log = replace(log, jobs=accepting(log.jobs, scenario.accept, scenario.runtime, scenario.cluster.gpu_types))
         played_by = policy or policy_of(config)
-        remarks.append(f"{played_by} simulates the futures{_unknown(scenario, played_by, history is not None)}")
+        remarks.append(
+            f"the futures are simulated under {played_by}{_unknown(scenario, played_by, history is not None)}"
+        )
         forecaster = Forecaster(Player(scenario, played_by, log), futures, arrivals, config.seed, baselines=False)
         return cls(log, forecaster, t, listing or None, scenario, remarks)
 
@@ -280,7 +282,7 @@ def _unknown(scenario: ClusterScenario, policy: str, has_history: bool) -> str:
     unknown = forgotten(decider)
     if not has_history and (remembers := getattr(decider, "remembers", "")):
         unknown.append(f"{remembers} (--history provides it)")
-    return f"; it does not know {' and '.join(unknown)} before the snapshot" if unknown else ""
+    return f", without information on {' and '.join(unknown)} before the snapshot" if unknown else ""
 
 
 def _remarks(log: JobLog, cluster: Cluster) -> list[str]:

@@ -49,7 +49,7 @@ class PlannedJob:
         """Parse a request such as ``gpus=8,type=H100,time_limit=12h``.
 
         Raises:
-            InputError: A key or value is not allowed; the message names it.
+            InputError: A key or value is not allowed. The message names it.
         """
         values: dict[str, str] = {}
         for part in text.split(","):

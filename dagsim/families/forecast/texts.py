@@ -34,8 +34,10 @@ def _interval(quantiles_s: Sequence[float]) -> str:
 
 def basis(answer: Prospect[Any]) -> str:
     """Describe the basis of a forecast: its futures, and the earlier times that calibrate it."""
-    several = count_of(answer.futures, "future")
-    return f"{several}, calibrated at {answer.instants} earlier times" if answer.calibrated else several
+    several = count_of(answer.futures, "simulated future")
+    if not answer.calibrated:
+        return several
+    return f"{several}, calibrated on forecasts for {count_of(answer.instants, 'earlier time')}"
 
 
 def _chance(chance: float) -> str:
@@ -82,7 +84,7 @@ def without_sentence(without: Sequence[WithoutForecast]) -> str:
             else []
         ),
     ]
-    return f"{', '.join(words)}: {'it gets' if len(without) == 1 else 'they get'} no forecast"
+    return f"{', '.join(words)}, so {'it gets' if len(without) == 1 else 'they get'} no forecast"
 
 
 def shapes_grid(answer: Prospect[ExpectedShape]) -> Grid:
@@ -136,7 +138,8 @@ def why_sentences(answer: Explanation) -> list[str]:
         lines.append(f"{limit.owner[:1].upper()}{limit.owner[1:]}{told}.")
     if answer.limit_start_s < inf:
         lines.append(
-            f"If all jobs run to their limits and nobody else comes, it starts in {span(answer.limit_start_s)}."
+            f"If all jobs run to their time limits and no other job is submitted, it starts in "
+            f"{span(answer.limit_start_s)}."
         )
     if answer.frees:
         first = answer.frees[0]
@@ -153,10 +156,10 @@ def why_sentences(answer: Explanation) -> list[str]:
 def _help(answer: Explanation) -> str:
     """Name the single change that lets a job start soonest."""
     best, basis_ = answer.best, f"median of {count_of(answer.futures, 'future')}"
-    as_is = f"in {span(answer.median_s)}" if answer.median_s < inf else "in none of the futures of a week"
+    as_is = f"in {span(answer.median_s)}" if answer.median_s < inf else "in none of the simulated weeks"
     if best is None:
-        return f"As it is, it starts {as_is} ({basis_}); no single change that was tried is sooner."
-    return f"With {best.change} it would start in {span(best.median_s)}; as it is, {as_is} ({basis_})."
+        return f"Unchanged, it starts {as_is} ({basis_}). None of the changes that were tried makes it start sooner."
+    return f"With {best.change}, it would start in {span(best.median_s)}. Unchanged, it starts {as_is} ({basis_})."
 
 
 def why_grids(answer: Explanation, top: int) -> Iterator[Grid]:

@@ -101,7 +101,7 @@ def _read_nodes(source: Source) -> Cluster:
     """Read the cluster from a node list.
 
     Raises:
-        TraceError: A row is not a valid node; the message names ``file:line``.
+        TraceError: A row is not a valid node. The message names ``file:line``.
     """
     nodes = []
     for place, (name, model, gpus, cpus) in read_rows(source, ReadReport(strict=True), _NODES, header=True):

@@ -70,7 +70,7 @@ class CentreLog(Reader):
     """Columns that only this format has, together."""
     limit_unit_s: ClassVar[float] = 1.0
     memory_unit_gb: ClassVar[float | None] = 1.0
-    """GB in a unit of memory; ``None`` for texts like ``256G``."""
+    """GB in a unit of memory, or ``None`` for texts like ``256G``."""
     memory_per_node: ClassVar[bool] = False
     gpus_of_node: ClassVar[float] = 0.0
     """GPUs per node, if the table does not state GPUs."""

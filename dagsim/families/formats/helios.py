@@ -73,7 +73,7 @@ def read_capacity(source: Source, gpu: str) -> Cluster:
     """Read the cluster on the last day of a table ``date, <vc> ..., total``.
 
     Raises:
-        TraceError: There is no such row; the message names ``file:line``.
+        TraceError: There is no such row. The message names ``file:line``.
     """
     names: list[str] = []
     last: list[int] = []

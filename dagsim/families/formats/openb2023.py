@@ -83,7 +83,7 @@ def read_openb_nodes(source: Source) -> Cluster:
     """Read the cluster from a node list (``sn, cpu_milli, memory_mib, gpu, model``).
 
     Raises:
-        TraceError: A row is not a valid node; the message names ``file:line``.
+        TraceError: A row is not a valid node. The message names ``file:line``.
     """
     nodes = []
     for place, (name, cpu, memory, gpus, model) in read_rows(

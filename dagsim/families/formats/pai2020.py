@@ -155,8 +155,8 @@ class _Tables:
         return cls(job, task, _table(source, "instance"), tags)
 
     def joined(self, report: ReadReport) -> Iterator[_Joined]:
-        """Return the rows of all tables except the instances, held in memory; empty if there are no
-        tasks.
+        """Return the rows of all tables except the instances, held in memory. The result is empty
+        if there are no tasks.
         """
         task = list(self._read(self.task, "task", report))
         job = list(self._read(self.job, "job", report)) if self.job else []

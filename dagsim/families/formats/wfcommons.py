@@ -119,7 +119,7 @@ def _tasks(
 
 def _ids_by_reference(listed: list[Any]) -> dict[str, str]:
     """Return the ids of tasks by their unique names, if more of the references to parents and
-    children are names than ids; otherwise an empty dictionary.
+    children are names than ids, or else an empty dictionary.
     """
     items = _dicts(listed)
     names = Counter(str(item.get("name")) for item in items)

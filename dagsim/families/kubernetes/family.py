@@ -11,13 +11,13 @@ FAMILY = Family(
                 "kueue",
                 ".kueue.kueue_policy:Kueue",
                 "based on Kueue: quotas, borrowing and reclaim in cohorts",
-                ("preemptive",),
+                ("preemptive", "costly"),
             ),
             Entry(
                 "kube-default",
                 ".kube.kube_default:KubeDefault",
                 "based on kube-scheduler: by priority, on the best node",
-                ("preemptive",),
+                ("preemptive", "costly"),
             ),
         ),
         "programs": (

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from dagsim.errors import TraceError
-from dagsim.families.kubernetes.kueue_manifests import duration_s
+from dagsim.families.kubernetes.kueue_manifests import go_duration_s
 from dagsim.families.kubernetes.pods import object_kind, whole_gpus
 from dagsim.families.kubernetes.terms import HOSTNAME, quantity, units
 from dagsim.families.site.node_lists import FoundNode, NodeFormat
@@ -231,7 +231,7 @@ def _sizes(least: str, most: str) -> tuple[int, int]:
 def _seconds(text: Any) -> float:
     """Parse a Go duration."""
     try:
-        return duration_s("consolidateAfter", text, 0.0)
+        return go_duration_s("consolidateAfter", text, 0.0)
     except TraceError:
         raise Dirty(f"whose consolidateAfter {text!r:.40} is not a duration such as 30s, or Never") from None
 

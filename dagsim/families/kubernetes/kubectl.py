@@ -93,7 +93,7 @@ class Kubernetes(Reader):
                 else "pulling images does not count"
             ),
             "start": "observed when the last pod of a gang, or the first of others, was bound; Kueue: when admitted",
-            "tenant": f"the {options.tenant or 'queue, else the namespace'} (tenant)",
+            "tenant": f"the {options.tenant or 'queue, or else the namespace'} (--read tenant=)",
         }
 
 
@@ -158,7 +158,7 @@ class KubernetesNow(Kubernetes):
             "instant": "a second after the last event that the objects state",
             "work": "the limit (activeDeadlineSeconds, maximumExecutionTimeSeconds); else twice the age of a running "
             "job, and for a waiting one the median of the running ones",
-            "tenant": f"the {options.tenant or 'queue, else the namespace'} (tenant)",
+            "tenant": f"the {options.tenant or 'queue, or else the namespace'} (--read tenant=)",
         }
 
 

@@ -11,14 +11,13 @@ from typing import Any
 from dagsim.errors import InputError, TraceError
 from dagsim.families.kubernetes.kueue_manifests import KINDS, full_name, with_objects
 from dagsim.families.kubernetes.kueue_objects import KueueObjects
-from dagsim.families.kubernetes.kueue_site import READ_KEYS, manifests_in
+from dagsim.families.kubernetes.kueue_site import READ_KEYS, VERSIONS, manifests_in
 from dagsim.model import QueueTree
 from dagsim.registry import nearest
 from dagsim.traces.documents import list_in, object_in, text_in
 from dagsim.traces.source import Source
 
 _GROUPS = ("kueue.x-k8s.io", "config.kueue.x-k8s.io")
-_VERSIONS = ("v1beta2", "v1beta1", "v1alpha1")
 _QUOTA_KEYS = ("name", "nominalQuota", "borrowingLimit", "lendingLimit")
 _MOST_NAMED = 3
 
@@ -64,10 +63,10 @@ def _notes(manifests: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         group, _, number = version.partition("/")
         if group not in _GROUPS:
             raise TraceError(
-                f"{kind} {name!r}: apiVersion must be {_GROUPS[0]}/{_VERSIONS[0]} or an older version, got {version!r}"
+                f"{kind} {name!r}: apiVersion must be {_GROUPS[0]}/{VERSIONS[0]} or an older version, got {version!r}"
             )
-        if number not in _VERSIONS:
-            yield f"{kind} {name!r}: the version {number!r} is unknown, and read as {_VERSIONS[0]}"
+        if number not in VERSIONS:
+            yield f"{kind} {name!r}: the version {number!r} is unknown, and read as {VERSIONS[0]}"
         if not name and kind != "Configuration":
             raise TraceError(f"a {kind} has no metadata.name")
         if (kind, name) in there:

@@ -294,8 +294,8 @@ def _admission_fair_sharing(configuration: Mapping[str, Any]) -> AdmissionFairSh
         return None
     weights = object_in(section, "resourceWeights")
     return AdmissionFairSharing(
-        duration_s("usageHalfLifeTime", section.get("usageHalfLifeTime"), 0.0),
-        duration_s("usageSamplingInterval", section.get("usageSamplingInterval"), 300.0),
+        go_duration_s("usageHalfLifeTime", section.get("usageHalfLifeTime"), 0.0),
+        go_duration_s("usageSamplingInterval", section.get("usageSamplingInterval"), 300.0),
         {name: _number("Configuration", "resourceWeights", weight) for name, weight in weights.items()},
     )
 
@@ -413,7 +413,7 @@ def _moment(where: str, text: Any) -> float:
     return moment
 
 
-def duration_s(key: str, value: Any, default: float) -> float:
+def go_duration_s(key: str, value: Any, default: float) -> float:
     """Parse a Go duration (``1h30m``) as seconds."""
     if value is None:
         return default

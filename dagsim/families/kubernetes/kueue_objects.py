@@ -62,7 +62,7 @@ class TopologyNode:
 
 @dataclass(frozen=True, slots=True)
 class ResourceQuota:
-    """The quota for a resource in a flavor; None means that there is no limit."""
+    """The quota for a resource in a flavor. None means that there is no limit."""
 
     nominal: float
     borrowing_limit: float | None = None
@@ -197,7 +197,7 @@ class AdmissionFairSharing:
 @dataclass(frozen=True, slots=True)
 class KueueObjects:
     """Everything that an administrator configures. ``fair_sharing`` lists the strategies for
-    preemption with fair sharing; None means classic preemption.
+    preemption with fair sharing. None means classic preemption.
 
     Raises:
         ModelError: Two objects have the same name, cohorts form a cycle, or the ClusterQueue of a

@@ -40,6 +40,7 @@ from dagsim.traces.sites import site_gpu
 from dagsim.traces.source import Source
 
 _GROUP = "kueue.x-k8s.io"
+VERSIONS = ("v1beta2", "v1beta1", "v1alpha1")
 _OTHER_QUEUES = {"scheduling.volcano.sh": "Volcano", "scheduling.run.ai": "KAI"}
 """Groups of queues that are not modelled."""
 _MOST_CHARACTERS = 20_000_000
@@ -262,7 +263,8 @@ class KueueSite(ImportedSite):
                 yield f"{namespace}/{queue}" if namespace else queue, manifest
 
     def _affected(self, local_queues: Collection[str]) -> str:
-        """Describe how many workloads are in some LocalQueues; empty if no file has workloads."""
+        """Describe how many workloads are in some LocalQueues. The result is empty if no file has
+        workloads."""
         queues = [queue for queue, _ in self._unfinished()]
         number = sum(queue in local_queues for queue in queues)
         return f" ({number:,} of {len(queues):,} workloads)" if queues else ""
@@ -300,7 +302,7 @@ class KueueSite(ImportedSite):
 
     def _types_of(self, flavor: ResourceFlavor, named: Mapping[str, str]) -> tuple[str, ...]:
         """Return the GPU types of a flavor's nodes, according to the flavor's labels, to the nodes
-        with these labels, or to the flavor's name; empty if nothing suggests GPUs.
+        with these labels, or to the flavor's name. The result is empty if nothing suggests GPUs.
         """
         labels = flavor.node_labels
         site_names = [labels[label] for label in _LABELS if label in labels][:1]
@@ -352,6 +354,8 @@ def read_kueue_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> Kueu
                 group = text_in(element, "apiVersion").partition("/")[0]
                 if group not in (_GROUP, f"config.{_GROUP}") or not (name or kind == "Configuration"):
                     continue
+                if (version := text_in(element, "apiVersion").partition("/")[2]) not in VERSIONS:
+                    site.drop(f"apiVersion {version!r:.40}: unknown, and read as {VERSIONS[0]}")
                 kinds[kind] += 1
                 others = site.objects.setdefault(kind, {})
                 _refuse_another(source, others.get(full_name(element)), element)

@@ -77,7 +77,7 @@ class Estimator(Protocol):
     other."""
 
     witness: WitnessFactory | None
-    """Build the witness that takes notes during an episode; ``None`` if no notes are needed."""
+    """Build the witness that takes notes during an episode, or ``None`` if no notes are needed."""
 
     def estimate(
         self, episodes: Sequence[EpisodeSteps], store: Observations, time_constant_s: float, rng: np.random.Generator

@@ -53,7 +53,7 @@ class Checkpoint:
     about: Mapping[str, Any]
     """Provenance for human readers: workload, cluster, seed, iterations, validation score."""
     bounds: ObservationBounds | None = None
-    """Bounds of the features seen in training; ``None`` if they were not recorded."""
+    """Bounds of the features seen in training, or ``None`` if they were not recorded."""
     system: str = DEFAULT_SYSTEM
 
     def save(self, path: Path) -> None:

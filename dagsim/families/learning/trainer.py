@@ -127,8 +127,8 @@ class TrainingRun:
         self._where = on or f"local:{workers}"
         self.reference = self.train.reference
         self.engine_reason = ""
-        """Why episodes do not run in the compiled engine; empty if they do. The engine does not
-        change the result."""
+        """Why episodes do not run in the compiled engine. It is empty if they do. The engine does
+        not change the result."""
         self._factory = self._factory_of(self.train)
         self._tell = tell or (lambda progress: None)
         self.reference_jct_s = 1.0
@@ -353,8 +353,8 @@ class TrainingRun:
             self._archive.prune(replay)
 
     def _resumed(self) -> dict[str, Any] | None:
-        """Return the checkpoint; ``None`` if training was stopped before it wrote one, in which case
-        nothing is lost.
+        """Return the checkpoint, or ``None`` if training was stopped before it wrote one, in which
+        case nothing is lost.
         """
         if not self._checkpoint.exists() and not has_rows(self.folder.path):
             return None

@@ -105,7 +105,7 @@ class Pbs(Reader):
         return {
             "work": f"the wall time of {which}",
             "arrival": f"{options.arrival or 'ctime'} (arrival); it could start from etime on",
-            "tenant": f"the {options.tenant or 'account, else the user'} (tenant)",
+            "tenant": f"the {options.tenant or 'account, or else the user'} (--read tenant=)",
             "demand": "the requested chunks, each on one node",
         }
 
@@ -241,7 +241,7 @@ def _states_gpus(fields: Mapping[str, str]) -> bool:
 
 def _gpus_submitted(fields: Mapping[str, str]) -> int:
     """Return the total number of GPUs that the arguments of qsub request: ``-l select=2:ngpus=4``,
-    ``-l nodes=1:ppn=8:gpus=2`` or ``-l ngpus=2``; 0 if they request none. PBS Pro wraps each
+    ``-l nodes=1:ppn=8:gpus=2`` or ``-l ngpus=2``, or 0 if they request none. PBS Pro wraps each
     argument in a tag.
     """
     text = re.sub(r"<[^>]*>", " ", fields.get("submit_args") or fields.get("Submit_arguments") or "")
@@ -355,8 +355,8 @@ class Qstat(Pbs):
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         return {
-            "work": "every job takes its time limit, a year without one; real jobs often end earlier",
-            "tenant": f"the {options.tenant or 'account, else the user'} (tenant)",
+            "work": "every job runs to its time limit, or for a year without one; real jobs often end earlier",
+            "tenant": f"the {options.tenant or 'account, or else the user'} (--read tenant=)",
             "dates": f"dates of qstat are in {options.timezone or 'UTC'} (--read timezone=)",
         }
 
@@ -368,7 +368,7 @@ def _parents(job: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _hold_of(job: Mapping[str, str]) -> str:
-    """Return Slurm's name for the reason why a job is held; empty if it is not."""
+    """Return Slurm's name for the reason why a job is held. The result is empty if it is not."""
     if job.get("job_state") != "H":
         return ""
     return "JobHeldUser" if "u" in job.get("Hold_Types", "u") else "JobHeldAdmin"

@@ -177,7 +177,7 @@ class ComputationGraph:
 
     def pass_id(self, number: int) -> str:
         """Return the id of a pass operation. If ids are ``1..n``, the mirror of ``k`` is ``2n + 1 -
-        k``; otherwise the mirror of ``id`` is ``id'``.
+        k``, or else the mirror of ``id`` is ``id'``.
         """
         count = len(self.ops)
         op = self.ops[number % count]

@@ -32,13 +32,14 @@ class JobOutcome(NamedTuple):
 
     job: RampJob
     degrees: tuple[int, ...] = ()
-    """Degrees that were offered; empty if no decision was made."""
+    """Degrees that were offered. It is empty if no decision was made."""
     degree: int = 0
     """The decision."""
     reason: RejectReason | None = None
     """Why the job was rejected."""
     outlook: Outlook | None = None
-    """Servers and time of the job, even if the time was too long; None if it was never placed."""
+    """Servers and time of the job, even if the time was too long, or None if it was never placed.
+    """
     completed_s: float | None = None
 
     @property

@@ -81,8 +81,8 @@ class JobRow(NamedTuple):
 
 
 def cause(outcome: JobOutcome) -> str | None:
-    """Return why a job was blocked: ``declined``, ``no_place``, ``too_slow``, or ``unfinished`` if it
-    was still running at the end; None if it was not blocked.
+    """Return why a job was blocked: ``declined``, ``no_place``, ``too_slow``, or ``unfinished`` if
+    it was still running at the end, or None if it was not blocked.
     """
     if outcome.reason is not None:
         return _CAUSES[outcome.reason]

@@ -60,7 +60,7 @@ class PartitionedGraph(NamedTuple):
     edges: tuple[PieceEdge, ...]
     """Forward edges, backward edges, joins."""
     sync_bytes: tuple[float, ...]
-    """Bytes that each ordered pair of pieces of an operation's mirror exchanges; 0 if it is not
+    """Bytes that each ordered pair of pieces of an operation's mirror exchanges, or 0 if it is not
     split."""
 
     @property

@@ -38,7 +38,7 @@ def read_graph(path: Path, time_unit: TimeUnit | None = None) -> ComputationGrap
     the same.
 
     Raises:
-        TraceError: The file cannot be read; the message starts with ``file:line``.
+        TraceError: The file cannot be read. The message starts with ``file:line``.
         ModelError: A cost is negative, there is a cycle, or an edge leads to an unknown operation.
     """
     readers: dict[str, Callable[[Path, TimeUnit | None], ComputationGraph]] = {

@@ -211,7 +211,7 @@ class Way(NamedTuple):
 
     degree: int
     servers: int
-    """Bit mask of its servers; 0 if the job is rejected or the placer chooses."""
+    """Bit mask of its servers, or 0 if the job is rejected or the placer chooses."""
     jct_s: float
 
 

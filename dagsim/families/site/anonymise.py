@@ -38,7 +38,8 @@ class Names:
         self._count: dict[str, int] = {}
 
     def new(self, kind: str, old: str) -> str:
-        """Return the pseudonym of ``old`` among names of its kind; empty if ``old`` is empty."""
+        """Return the pseudonym of ``old`` among names of its kind. The result is empty if ``old``
+        is empty."""
         if not old:
             return old
         if (kind, old) not in self._new:

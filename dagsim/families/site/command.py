@@ -33,7 +33,7 @@ def site_import(
         list[str] | None,
         typer.Option(
             metavar="SITE=TYPE",
-            help="GPU type that a name used by the site stands for, such as a100=A100-80; repeatable.",
+            help="GPU type that a name used by the site stands for, such as a100=A100-80 (repeatable).",
         ),
     ] = None,
     timezone: Annotated[

@@ -42,7 +42,7 @@ class FoundNode:
     manifest: str = ""
     """The parts of a Kubernetes node that kube-scheduler reads; see ``Node.manifest``."""
     on_demand: OnDemand | None = None
-    """When it is powered up and down; None if it is always up."""
+    """When it is powered up and down, or None if it is always up."""
 
     def of_group(self, name: str, rule: OnDemand) -> FoundNode:
         """Return a node of the same kind that is powered by a rule and is not there yet."""
@@ -76,7 +76,7 @@ class ImportedSite:
 
     @property
     def cluster_name(self) -> str:
-        """The name of the cluster; empty if no file states it."""
+        """The name of the cluster. It is empty if no file states it."""
         return ""
 
     def drop(self, what: str) -> None:

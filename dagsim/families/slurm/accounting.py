@@ -105,7 +105,7 @@ def _resources(text: str) -> Resources:
 
 
 def licences_or_none(tres: str) -> tuple[tuple[str, int], ...]:
-    """Return the licences in a list of resources; empty if the list cannot be read."""
+    """Return the licences in a list of resources. The result is empty if the list cannot be read."""
     try:
         return resources(tres).licences
     except Dirty:

@@ -49,7 +49,7 @@ class ControllerLog:
 
     @property
     def boot_s(self) -> float | None:
-        """The median time that jobs waited for nodes to boot; None if no job had to wait."""
+        """The median time that jobs waited for nodes to boot, or None if no job had to wait."""
         return round(median(self.boots_s), 1) if self.boots_s else None
 
 

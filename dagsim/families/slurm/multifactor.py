@@ -42,8 +42,8 @@ _RESERVED = 1 << 20
 
 
 def rules_of_site(view: ClusterView) -> SlurmWaits | None:
-    """Return the rules for partitions, QOS and accounts at a site; None if its queues are not Slurm
-    queues.
+    """Return the rules for partitions, QOS and accounts at a site, or None if its queues are not
+    Slurm queues.
     """
     queues = view.queues
     if queues is None or queues.has_quota or not (queues.partitions or queues.qos or queues.tree):
@@ -178,7 +178,7 @@ class SlurmMultifactor:
         """The parameters; if there are none, the site's parameters apply."""
         self._now = inf
         self._some_fit: bool | None = None
-        """True if some pending job may fit on the nodes; None if that has to be computed."""
+        """True if some pending job may fit on the nodes, or None if that has to be computed."""
         self._main_s = -inf
         """Time of the last main loop."""
         self._more = True
@@ -820,8 +820,8 @@ class SlurmMultifactor:
         return passed
 
     def _together(self, task: TaskState) -> str:
-        """Return the name shared by the tasks that must start together with this one; empty if it
-        starts alone.
+        """Return the name shared by the tasks that must start together with this one. The result is
+        empty if it starts alone.
         """
         request = task.job.job.request
         return "" if request is None else request.together
@@ -1140,8 +1140,8 @@ class SlurmMultifactor:
     def _chosen_without(
         self, view: ClusterView, task: TaskState, part: NodePartition, nodes: int, freed: FreedNodes, gone: set[int]
     ) -> int:
-        """Return the nodes on which the task would start if the runs ``gone`` had ended; 0 if it would
-        still not fit.
+        """Return the nodes on which the task would start if the runs ``gone`` had ended, or 0 if it
+        would still not fit.
         """
         demand, rules, machines = task.demand, self._rules, view.machines.list
         alone = rules.alone(task.job, part)

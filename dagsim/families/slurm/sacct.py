@@ -196,22 +196,22 @@ class Sacct(Reader):
         return read_submissions(source, options)
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
-        which = "all attempts together" if options.protocol == "all-attempts" else "its last attempt"
+        which = "all attempts of a job together" if options.protocol == "all-attempts" else "the last attempt of a job"
         answers = {
-            "work": f"seconds that {which} ran, without suspensions; a job arrives when it was first submitted",
-            "tenant": f"the {options.tenant or 'account, else the user'} (tenant)",
-            "demand": f"what was {options.demand or 'allocated'}, even over the nodes; any GPU type but where one was "
-            "asked for",
+            "work": f"the seconds that {which} ran, without suspensions; a job arrives when it was first submitted",
+            "tenant": f"the {options.tenant or 'account, or else the user'} (--read tenant=)",
+            "demand": f"what was {options.demand or 'allocated'}, in equal parts on each node; any GPU type, unless "
+            "the job requested one",
             "not listed": "sacct leaves out jobs that never became eligible",
         }
         if not is_json(source):
-            answers["dates"] = f"times without an offset are in {options.timezone or 'UTC'} (timezone)"
+            answers["dates"] = f"times without an offset are in {options.timezone or 'UTC'} (--read timezone=)"
             names = set(map(str.lower, options.named_columns())) or _column_names(source)
             if "submitline" not in names:
                 stated = [name for name in ("Constraints", "Reservation") if name.lower() in names]
                 answers["terms"] = (
-                    f"{' and '.join(stated) or 'none'}: the log has no column SubmitLine, which holds constraints, "
-                    "licences, dependencies, array limits and further partitions of a job"
+                    f"{' and '.join(stated) or 'none'}, because the log has no column SubmitLine, which holds "
+                    "constraints, licences, dependencies, array limits and further partitions of a job"
                 )
         return answers
 
@@ -318,7 +318,7 @@ _EXAMPLE = _Times(dict(zip(_MOMENTS, np.array([[1.0], [1.0], [2.0], [12.0]]), st
 
 
 def _nodes_of_tres(text: str) -> int:
-    """Return the number of nodes in a list of resources; 0 if it is not stated."""
+    """Return the number of nodes in a list of resources, or 0 if it is not stated."""
     stated = _NODES_OF_TRES.search(text)
     return int(stated[1]) if stated else 0
 
@@ -642,7 +642,7 @@ class _Reading:
         return self.dated[0]
 
     def job(self, time: float, rows: dict[int, list[str]]) -> tuple[Job, int] | None:
-        """Build a job from its rows, and return it with their number; ``None`` if it has to be
+        """Build a job from its rows, and return it with their number, or ``None`` if it has to be
         dropped.
         """
         attempts: list[_Attempt] = []

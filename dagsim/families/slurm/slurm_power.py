@@ -85,7 +85,7 @@ def power_rules(
 
 
 def _rate(conf: Mapping[str, str], key: str, nodes: int) -> int:
-    """Return how many nodes may change per minute; 0 if that is no fewer than all of them."""
+    """Return how many nodes may change per minute, or 0 if that is no fewer than all of them."""
     text = conf.get(key, "").partition(" ")[0]
     rate = int(text) if text.isdecimal() else _RATES[key]
     return rate if rate < nodes else 0

@@ -50,8 +50,8 @@ def is_squeue(source: Source) -> bool:
 
 
 def _form_of(source: Source) -> str:
-    """Return the format of a queue listing: ``json``, ``scontrol`` or ``squeue``; empty if the source
-    is no such listing.
+    """Return the format of a queue listing: ``json``, ``scontrol`` or ``squeue``. The result is
+    empty if the source is no such listing.
     """
     head = "\n".join(source.head(1 << 16))
     if head.lstrip().startswith("{"):
@@ -72,8 +72,8 @@ _QUEUE_NEEDS = (("SUBMIT_TIME",), ("TIME_LIMIT",), ("NODES",), ("CPUS", "TRES_AL
 
 
 def lacking_columns(source: Source) -> str:
-    """Return the required columns that are missing from the text of ``squeue``; empty if none is
-    missing, or if the source is something else.
+    """Return the required columns that are missing from the text of ``squeue``. The result is empty
+    if none is missing, or if the source is something else.
     """
     if _form_of(source) != "squeue":
         return ""
@@ -295,7 +295,7 @@ def _whole(text: str) -> int | None:
 
 
 def _moment(text: str, zone: ZoneInfo | None) -> int | None:
-    """Convert a date in text to whole seconds, as in JSON; None if it is not set or not a date."""
+    """Convert a date in text to whole seconds, as in JSON, or None if it is not set or not a date."""
     try:
         moment = moment_s(text, "", zone)
     except Dirty:

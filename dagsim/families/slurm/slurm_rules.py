@@ -249,10 +249,10 @@ class SlurmRules:
                 if amounts[what] > limit + SLACK:
                     reason = f"{owner}Max{_RESOURCES[what]}PerJob"
                     reason = "PartitionNodeLimit" if (owner, what) == ("Partition", "nodes") else reason
-                    yield f"{reason} ({limit:g}) < {amounts[what]:g}: {words}"
+                    yield f"{reason} ({limit:,g}) < {amounts[what]:,g}: {words}"
             for what, limit in limits.minutes.items():
                 if (asked := amounts[what] * amounts["limit_s"] / 60) > limit + SLACK:
-                    yield f"{owner}Max{_RESOURCES[what]}MinutesPerJob ({limit:g}) < {asked:g}: {words}"
+                    yield f"{owner}Max{_RESOURCES[what]}MinutesPerJob ({limit:,g}) < {asked:,g}: {words}"
 
     def refusal(self, job: Job, part: NodePartition) -> str:
         """Describe why a partition refuses a job's account; empty if it does not."""
@@ -506,15 +506,15 @@ class SlurmWaits:
         for holder, what, limit, amount in rules.holdings.exceeded(holders, rules.least(task, part)):
             plain = holder[2:] if holder[0] == "gpus" else holder
             reason = _REASONS[plain[0]].format(_RESOURCES[what])
-            yield f"{reason} ({limit:g}) < {amount:g}: {_named(holder)}"
+            yield f"{reason} ({limit:,g}) < {amount:,g}: {_named(holder)}"
         yield from rules.barred(task, part)
         requested_s = min(view.requested_s(task) or (inf,))
         if part.max_time_s is not None and part.max_time_s < requested_s < inf:
-            yield f"PartitionTimeLimit ({part.max_time_s:g} s) < {requested_s:g} s: the partition {part.name}"
+            yield f"PartitionTimeLimit ({part.max_time_s:,g} s) < {requested_s:,g} s: the partition {part.name}"
         for qos in dict.fromkeys((rules.quality(task.job).name, part.qos)):
             most_s = rules.qos[qos].max_time_s if qos in rules.qos else None
             if most_s is not None and most_s < requested_s < inf:
-                yield f"QOSMaxWallDurationPerJob ({most_s:g} s) < {requested_s:g} s: the QOS {qos}"
+                yield f"QOSMaxWallDurationPerJob ({most_s:,g} s) < {requested_s:,g} s: the QOS {qos}"
         if not rules.holds(view, task, nodes):
             yield f"the partition {part.name}, even when idle, is too small for it{f' on {gpu}' if gpu else ''}"
 

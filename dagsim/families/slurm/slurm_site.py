@@ -31,7 +31,7 @@ from dagsim.families.slurm.slurm_site_values import (
     caps_of,
     caps_of_user,
     drop_unused,
-    gpus_of,
+    gres_gpus,
     hosts_of,
     job_caps_of,
     licences_of,
@@ -286,7 +286,7 @@ class SlurmSite(ImportedSite):
                 finite_number(fields.get(key, least), key)
                 for key, least in (("realmemory", "1"), ("memspeclimit", "0"))
             )
-            gpus = self._gpus_of(name, gpus_of(fields.get("gres", "")))
+            gpus = self._gpus_of(name, gres_gpus(fields.get("gres", "")))
             weight = finite_number(fields.get("weight", "1"), "weight")
         return FoundNode(
             name,

@@ -39,7 +39,7 @@ def naming(what: str) -> Iterator[None]:
         raise TraceError(f"{what}: {str(error).removeprefix('with ')}") from None
 
 
-def gpus_of(text: str) -> tuple[tuple[str, int], ...]:
+def gres_gpus(text: str) -> tuple[tuple[str, int], ...]:
     gpus: dict[str, int] = {}
     for part in re.sub(r"\([^()]*\)", "", text).split(","):
         kind, *rest = part.strip().split(":")

@@ -339,7 +339,7 @@ class NodeChoice:
         shares: Sequence[tuple[int, int]] = (),
         idlest: bool = False,
     ) -> int:
-        """Return the nodes in ``counts`` as a bit set; 0 if the instances do not fit."""
+        """Return the nodes in ``counts`` as a bit set, or 0 if the instances do not fit."""
         counts = self.counts(nodes, room, free, wanted, spread=spread, shares=shares, idlest=idlest)
         return sum([1 << node for node in counts])
 
@@ -429,7 +429,7 @@ class NodeChoice:
         shares: Sequence[tuple[int, int]] = (),
         idlest: bool = False,
     ) -> Placement | None:
-        """Return the choice made by ``counts`` as a placement; None if the instances do not fit."""
+        """Return the choice made by ``counts`` as a placement, or None if the instances do not fit."""
         counts = self.counts(nodes, room, free, wanted, spread=spread, shares=shares, idlest=idlest)
         return tuple([Share(node, counts[node]) for node in sorted(counts)]) or None
 

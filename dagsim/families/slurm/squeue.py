@@ -71,8 +71,8 @@ class Squeue(Sacct):
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
         return {
-            "work": "every job takes its time limit, a year without one; real jobs often end earlier",
-            "tenant": f"the {options.tenant or 'account, else the user'} (tenant)",
-            "demand": f"what was {options.demand or 'allocated'} (waiting jobs: requested), even over the nodes; any "
-            "GPU type but where one was asked for",
+            "work": "every job runs to its time limit, or for a year without one; real jobs often end earlier",
+            "tenant": f"the {options.tenant or 'account, or else the user'} (--read tenant=)",
+            "demand": f"what was {options.demand or 'allocated'} (waiting jobs: requested), in equal parts on each "
+            "node; any GPU type, unless the job requested one",
         }

@@ -86,7 +86,7 @@ class SparkKernel:
         """Drive the simulation with ``policy`` until every job is complete (or until ``until_s``).
 
         Raises:
-            IllegalDecision: The policy chose a stage that cannot be chosen; the message names the
+            IllegalDecision: The policy chose a stage that cannot be chosen. The message names the
                 stage.
             Stalled: The policy leaves everything idle although no further job will arrive.
         """

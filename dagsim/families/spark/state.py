@@ -37,7 +37,7 @@ class ExecutorPool:
 class Executor:
     """An executor, which runs one task at a time.
 
-    ``last`` is the stage of its current or latest task; ``None`` means that the executor is fresh.
+    ``last`` is the stage of its current or latest task. ``None`` means that the executor is fresh.
     """
 
     __slots__ = ("job", "last", "number", "pool", "running", "speed", "type")
@@ -96,8 +96,8 @@ class StageState:
         self.waiting: list[Executor] = []
         """Executors that were sent ahead and wait for the stage's parents (not in parity)."""
         self.todo: list[float] = []
-        """Durations of the tasks still to start, with the next one last; empty if durations are
-        drawn."""
+        """Durations of the tasks still to start, with the next one last. It is empty if durations
+        are drawn."""
         self.waves: Waves | None = None
         self.coins: list[float] = []
         if isinstance(durations, RecordedDurations):
@@ -179,8 +179,8 @@ def total_work_ms(job: SparkJobState) -> float:
 
 
 def first_stage(choice: Iterable[StageState]) -> StageState | None:
-    """Return the first stage in ``choice`` that can run at once. If none can, return the first stage;
-    ``None`` if ``choice`` is empty.
+    """Return the first stage in ``choice`` that can run at once. If none can, return the first
+    stage, or ``None`` if ``choice`` is empty.
     """
     first = None
     for stage in choice:

@@ -47,7 +47,7 @@ class RunState:
     done: int
     """Finished runs, iterations (of a training run) or cells (of a sweep)."""
     total: int
-    """Planned number of runs, iterations or cells; 0 if unknown."""
+    """Planned number of runs, iterations or cells, or 0 if unknown."""
     unit: str
     result: str
     """Best result so far, as text."""

@@ -133,7 +133,7 @@ def lacking(chosen: Chosen) -> list[str]:
 
 def reproduction(chosen: Chosen) -> list[str]:
     """Return one sentence per policy on how well its waits reproduce those in the log, overall and
-    for the account that is furthest off; empty if the log has no starts.
+    for the account that is furthest off. The result is empty if the log has no starts.
     """
     return [
         _reproduced(run.line.policy, waits)
@@ -197,7 +197,8 @@ def run_tables(
 
 
 def links(cols: ScheduleColumns, usage: Sequence[LinkUse]) -> str:
-    """Return a table of the busiest links in the shared network; empty if nothing was sent."""
+    """Return a table of the busiest links in the shared network. The result is empty if nothing was
+    sent."""
     rows = []
     for use in busiest(usage, _MOST_LINKS):
         whole = use.bytes / use.link.bandwidth

@@ -152,8 +152,8 @@ _HOST = re.compile(r"(?:\[([0-9a-f:.]+)\]|([^\s:,\[\]]*))(?::[0-9]*)?|([0-9a-f:]
 
 
 def host_of(header: str) -> str:
-    """Return the name in a ``Host`` header without its port; empty if the header is not a single
-    host."""
+    """Return the name in a ``Host`` header without its port. The result is empty if the header is
+    not a single host."""
     match = _HOST.fullmatch(header.strip().lower())
     return "" if match is None else next((name for name in match.groups() if name), "")
 

@@ -107,7 +107,7 @@ class Snapshots:
 
     @property
     def problem(self) -> str:
-        """Description of the last problem; empty if there is none."""
+        """Description of the last problem. It is empty if there is none."""
         return (self.source.error if self.source is not None else "") or self.latest.error or self._unrecorded
 
     @property

@@ -123,7 +123,7 @@ def _reasons(cols: ScheduleColumns, jobs: Ints, first_s: Floats, waits: Floats, 
 
 
 def _explained(cols: ScheduleColumns, job: int, explain: Explain | None) -> list[str] | None:
-    """List the shares of the wait by cause, as ``dagsim why`` does; None if they are not known."""
+    """List the shares of the wait by cause, as ``dagsim why`` does, or None if they are not known."""
     if explain is None:
         return None
     reasons = wait_reasons(cols, job)

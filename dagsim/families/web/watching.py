@@ -318,7 +318,7 @@ class StateCommand:
             raise InputError("--command: the command is empty; example: --command 'squeue --json'")
         self._every_s, self._folder = every_s, folder
         self.error = ""
-        """The reason that the last call gave no snapshot; empty if it gave one."""
+        """The reason that the last call gave no snapshot. It is empty if it gave one."""
         self.failures = 0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="snapshots", daemon=True)

@@ -685,7 +685,7 @@ def _users_of(queues: QueueTree) -> Mapping[str, Collection[str]]:
     return {} if listed is None else listed(queues)
 
 
-_NUMBER = re.compile(r"(?<=< )([\d.e+]+)(?=:| s:)")
+_NUMBER = re.compile(r"(?<=< )([\d.,e+]+)(?=:| s:)")
 
 
 def _without_number(reason: str) -> tuple[str, float]:
@@ -693,7 +693,7 @@ def _without_number(reason: str) -> tuple[str, float]:
     found = _NUMBER.findall(reason)
     if len(found) != 1:
         return reason, 0.0
-    return _NUMBER.sub("{}", reason), float(found[0])
+    return _NUMBER.sub("{}", reason), float(found[0].replace(",", ""))
 
 
 def _with_range(reason: str, asked: tuple[float, float] | None) -> str:

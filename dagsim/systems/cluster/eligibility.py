@@ -40,7 +40,7 @@ class Eligibility(Forked):
         self._kernel = kernel
         self._admission = kernel.models.admission
         self.dependencies = Dependencies() if depends else None
-        """Conditions between jobs, and limits of arrays; None if no job can have any."""
+        """Conditions between jobs, and limits of arrays, or None if no job can have any."""
         self._held: list[tuple[float, int, JobState]] = []
         """Jobs that wait for a time: a heap by time and number."""
         self._condition_s = inf

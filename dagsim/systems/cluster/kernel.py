@@ -186,7 +186,7 @@ class ClusterKernel(Forked):
         self._away = 0
         """Number of nodes that are down."""
         self._lasting: int | None = None
-        """The nodes that are up or will come back, as a bit set; None if it has to be
+        """The nodes that are up or will come back, as a bit set, or None if it has to be
         recomputed."""
         self.stuck = dict[int, str]()
         """Jobs, by number, with a task that was taken out of the queue because it can never start,
@@ -202,12 +202,12 @@ class ClusterKernel(Forked):
         self.eligibility = Eligibility(self, depends=depends) if depends or models.admission else None
         """Jobs that have arrived and may not start yet; None until there can be any."""
         self.life: Life | None = Life(self, cluster) if Life.is_needed(models, cluster) else None
-        """Phases and rates of runs; None if every run is a single timeout."""
+        """Phases and rates of runs, or None if every run is a single timeout."""
         self._observe(observers)
         self.on_demand = OnDemandNodes.of(self)
-        """Power states of nodes; None if all nodes are always on."""
+        """Power states of nodes, or None if all nodes are always on."""
         self.suspensions = None if self.queues is None else Suspensions.of(self, origin_s)
-        """Jobs that are suspended for a time; None if there are none."""
+        """Jobs that are suspended for a time, or None if there are none."""
         self._set_clock()
         if begins_s:
             recall_past(self, left)

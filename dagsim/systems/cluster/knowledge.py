@@ -70,23 +70,24 @@ class Knowledge:
 
     def __str__(self) -> str:
         source = "log" if self.of_log else "workload"
-        noise = f" x log-normal noise (sigma {self.sigma:g})" if self.kind == "noisy" else ""
+        noise = f" with log-normal noise (sigma {self.sigma:g})" if self.kind == "noisy" else ""
         if self.kind == "hidden":
-            return "policies know: nothing of run times (all tasks seem equally long)"
+            return "policies know nothing about run times (all tasks seem equally long)"
         if self.is_hindsight:
             share = _percent(self.limited, self.jobs)
             return (
-                f"hindsight: policies know: true run times{noise}, and not the limits that {share} of the log's jobs "
-                "have (--set estimates.kind=predicted)"
+                f"hindsight: policies know the true run times{noise} instead of the time limits that {share} of the "
+                "jobs in the log have (--set estimates.kind=predicted)"
             )
         if self.kind in ("exact", "noisy"):
-            return f"policies know: true run times{noise}"
-        ended = ", and the run times of ended jobs" if self.kind == "forecast" else ""
+            return f"policies know the true run times{noise}"
+        ended = ", and the run times of finished jobs" if self.kind == "forecast" else ""
         if not self.limited and not ended:
-            return f"policies know: true run times (the {source} has no limits)"
+            return f"policies know the true run times (the {source} has no time limits)"
         without = "a week" if ended else "the limit of their partition, or a year"
-        rest = "" if self.limited == self.jobs else f"; the others have {without}"
-        return f"policies know: limits of the {source} ({_percent(self.limited, self.jobs)} of jobs{rest}){ended}"
+        rest = "" if self.limited == self.jobs else f"; for the others, they assume {without}"
+        share = _percent(self.limited, self.jobs)
+        return f"policies know the time limits in the {source} ({share} of the jobs{rest}){ended}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the counts and the line as plain data."""

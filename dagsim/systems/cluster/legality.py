@@ -221,7 +221,8 @@ def resident(kernel: Simulation, decision: Kill) -> tuple[JobState, RejectReason
 
 
 def _why_not_ready(kernel: Simulation, task: TaskState) -> str:
-    """Return the reason why the task cannot start in this simulation now; empty if it can start."""
+    """Return the reason why the task cannot start in this simulation now. The result is empty if it
+    can start."""
     if task in kernel.frontier.ready:
         return ""
     number = task.job.number

@@ -527,7 +527,7 @@ class ClusterState(Forked):
         return demand.nodes & self._cpu_levels()[type_].having(_cores(demand.cpus))
 
     def fit(self, demand: DemandClass, type_: int, waiting: int) -> Placement | None:
-        """Return a placement on ``type_`` by best fit; ``None`` if nothing fits. Independent
+        """Return a placement on ``type_`` by best fit, or ``None`` if nothing fits. Independent
         instances go to a single machine, as many as fit there. A gang goes to the fullest single
         machine on which all of it fits, or else to as few machines as possible.
         """

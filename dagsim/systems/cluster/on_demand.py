@@ -106,7 +106,7 @@ class OnDemandNodes(Forked):
         """True if boots take their expected time, in a fork without more information than a policy."""
         scans_s = [rule.scan_s for rule in self._rules.values() if rule.trigger == "pending"]
         self._scanned = min(scans_s, default=0.0)
-        """Seconds between two scans for pending tasks; 0 if no node boots for them."""
+        """Seconds between two scans for pending tasks, or 0 if no node boots for them."""
         self._scan_s = inf
         """Time of the next scan, if one is due."""
         for node in self._rules:
@@ -116,7 +116,7 @@ class OnDemandNodes(Forked):
 
     @classmethod
     def of(cls, kernel: ClusterKernel) -> OnDemandNodes | None:
-        """Return the power states of a kernel's nodes; None if no node is powered on demand."""
+        """Return the power states of a kernel's nodes, or None if no node is powered on demand."""
         on_demand = any(node.on_demand is not None for node in kernel.schedule.cluster.nodes)
         return cls(kernel) if on_demand else None
 

@@ -318,7 +318,7 @@ def check_in_flight(job: Job, run: InFlight, demand: DemandClass | None, machine
     never run.
 
     Raises:
-        ModelError: A node does not exist, or the run does not fit; the message names the job and
+        ModelError: A node does not exist, or the run does not fit. The message names the job and
             the node.
     """
     where, nodes = f"job {job.id!r} is in flight on node", [share.node for share in run.placement]

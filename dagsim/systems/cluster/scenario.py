@@ -173,7 +173,8 @@ class ClusterWorld(GpuCluster, Scenario):
         """
 
     def why_no_episodes(self, codec: CodecSettings, terms: Mapping[str, float]) -> str:
-        """Return the reason why its episodes cannot run in the compiled engine; empty if they can."""
+        """Return the reason why its episodes cannot run in the compiled engine. The result is empty
+        if they can."""
         scenario, why = self.world(0), services.why_no_episodes.offered()
         if why is None:
             return "asked for" if scenario.engine == "simpy" else f"it {services.why_no_episodes.missing()}"
@@ -290,8 +291,8 @@ class ClusterScenario(Models, ClusterWorld):
             raise refused_engine(why)
 
     def _why_simpy(self, policy: str, *, observed: bool = False) -> str:
-        """Return the reason for using the SimPy kernel, as far as it is known without jobs; empty
-        if there is none.
+        """Return the reason for using the SimPy kernel, as far as it is known without jobs. The
+        result is empty if there is none.
         """
         if self.engine == "simpy":
             return "asked for"
@@ -480,8 +481,8 @@ class ClusterScenario(Models, ClusterWorld):
         return jobs_at(self._accepted(earlier), begins_s, begins_s, self.cluster, self.runtime)
 
     def _why_empty(self, file: TraceFile) -> str:
-        """Return the reason why windows of a trace begin on an empty cluster; empty if they do
-        not."""
+        """Return the reason why windows of a trace begin on an empty cluster. The result is empty
+        if they do not."""
         if file.options.load is not None or file.options.time_scale != 1:
             return "their arrivals are scaled"
         if self._sequences.why_empty is None:

@@ -89,7 +89,7 @@ class NodeGroup(Section):
     """Seconds to create a GPU partition (MIG). If set, fractions of GPUs are partitions according
     to NVIDIA's table."""
     on_demand: OnDemand | None = None
-    """When its nodes are powered up and down (docs/operators.md). Default: they are always up."""
+    """When its nodes are powered up and down (docs/costs.md). Default: they are always up."""
     manifest: Mapping[str, Any] = {}
     """Additional information that a scheduler reads about each node, in the scheduler's own form:
     for Kubernetes ``metadata.labels``, ``spec.taints``, ``spec.unschedulable``, ``status.images``
@@ -149,6 +149,7 @@ class ClusterSection(Section):
     """The cluster, which consists of groups of identical nodes or of the machines in a trace."""
 
     name: str = "cluster"
+    """Name of the cluster in tables."""
     from_trace: bool = False
     """Use the machines that the trace lists, including when they come and leave; ``groups`` stay
     empty.
@@ -158,6 +159,7 @@ class ClusterSection(Section):
         NodeGroup(name="v100-16", gpu="V100-16", gpus=8, cpus=96, memory_gb=1024),
         NodeGroup(name="t4", count=2, gpu="T4", gpus=8, cpus=96, memory_gb=1024),
     )
+    """The groups of nodes."""
     accept: Mapping[str, Mapping[str, Annotated[float, Field(gt=0, allow_inf_nan=False)] | None]] = {}
     """GPU types that jobs from a trace may use in addition to those that they name, with their
     relative speeds: ``{A100-40: {H200: 1.8}}``. ``null`` leaves the speed to the runtime model.
@@ -434,13 +436,13 @@ class DescribedCluster(GpuCluster):
 
     @property
     def measured(self) -> tuple[int, int | None] | None:
-        """The range of jobs, in order of arrival, that metrics count; None for all."""
+        """The range of jobs, in order of arrival, that metrics count, or None for all."""
         measured: tuple[int, int | None] | None = self.keys.workload.measure
         return measured
 
     def faster_engine(self, policy: str, engine: EngineUse, wall_s: float) -> str:
-        """Return a hint for the user if a long simulation could have run in the compiled engine;
-        otherwise an empty text.
+        """Return a hint for the user if a long simulation could have run in the compiled engine, or
+        else an empty text.
         """
         hint = services.faster_engine.offered()
         return "" if hint is None else hint(self.scenario, policy, engine, wall_s)

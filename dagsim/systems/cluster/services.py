@@ -27,18 +27,18 @@ def compiled(
 
 @FamilyService
 def why_not_compiled(scenario: ClusterScenario, policy: str, observed: bool = False) -> str:
-    """Return the reason against the compiled engine that is known without jobs; empty if there is
-    none."""
+    """Return the reason against the compiled engine that is known without jobs. The result is empty
+    if there is none."""
 
 
 @FamilyService
 def faster_engine(scenario_of: Callable[[], ClusterScenario], policy: str, engine: EngineUse, wall_s: float) -> str:
-    """Return a hint after a long run in SimPy; empty if there is nothing to say."""
+    """Return a hint after a long run in SimPy. The result is empty if there is nothing to say."""
 
 
 @FamilyService
 def why_no_episodes(scenario: ClusterScenario, codec: CodecSettings, terms: Mapping[str, float]) -> str:
-    """Return the reason against compiled episodes; empty if there is none."""
+    """Return the reason against compiled episodes. The result is empty if there is none."""
 
 
 @FamilyService

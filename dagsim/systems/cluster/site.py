@@ -32,7 +32,7 @@ class Terms(NamedTuple):
     nodes: int
     """The nodes of its partitions that satisfy its constraint, as a bit set."""
     limit_s: float = 0.0
-    """Its time limit; 0 if the site has no reservations."""
+    """Its time limit, or 0 if the site has no reservations."""
     reservation: int = -1
     """Number of the reservation that it runs in."""
     licences: tuple[tuple[str, int], ...] = ()

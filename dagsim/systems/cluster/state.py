@@ -76,7 +76,7 @@ class JobState(Forked):
         self.service_gpu_s = 0.0
         """GPU-seconds that its ended runs have held."""
         self.queued_s: float | None = None
-        """When it began to wait only because of its array limit; None if it never did."""
+        """When it began to wait only because of its array limit, or None if it never did."""
         self.has_limits = False
         """True if policies know the time limits of its tasks, but not the true durations."""
         self.shows_truth = False

@@ -135,7 +135,7 @@ class ClusterView:
 
     @property
     def gpu_types(self) -> tuple[GpuType | None, ...]:
-        """The GPU types of the cluster, in the order of ``TaskState.seconds``; ``None`` for CPU
+        """The GPU types of the cluster, in the order of ``TaskState.seconds``, or ``None`` for CPU
         machines.
         """
         return self._machines.types
@@ -201,7 +201,7 @@ class ClusterView:
 
     @property
     def sharing(self) -> Sharing | None:
-        """The model of the rates at which runs share GPUs (``Join``); None if runs cannot share
+        """The model of the rates at which runs share GPUs (``Join``), or None if runs cannot share
         GPUs.
         """
         return self._simulation.sharing
@@ -252,9 +252,9 @@ class ClusterView:
         return self._machines.fits(task.demand)
 
     def fit(self, task: TaskState, type_: int | None = None) -> Placement | None:
-        """Return a placement of the task's waiting instances by best fit; ``None`` if they do not
-        fit. The placement uses ``type_`` or, if that is None, the fastest type on which the task
-        fits. Among equally fast types, it uses the one with the fuller machine. Independent
+        """Return a placement of the task's waiting instances by best fit, or ``None`` if they do
+        not fit. The placement uses ``type_`` or, if that is None, the fastest type on which the
+        task fits. Among equally fast types, it uses the one with the fuller machine. Independent
         instances go to a single machine, as many as fit there.
         """
         demand, machines = task.demand, self._machines
@@ -306,7 +306,7 @@ class ClusterView:
 
     def requested_s(self, task: TaskState) -> tuple[float, ...] | None:
         """Return the time limit that the user requested for an instance of the task, in seconds, by
-        type; ``None`` if the user requested none.
+        type, or ``None`` if the user requested none.
         """
         return self._simulation.requested_s(task)
 

@@ -177,7 +177,9 @@ class Plain(Reader):
         return _task_blocks(columns, rows, report, most)
 
     def assumptions(self, source: Source, options: TraceOptions) -> dict[str, str]:
-        answers = {"work": "duration_s, or end_s - start_s, measured on the job's gpu_type where it has exactly one"}
+        answers = {
+            "work": "duration_s, or else end_s - start_s, measured on the job's gpu_type if it names exactly one"
+        }
         columns = _columns(source, options)
         if not columns.has("gpus") and "gpus" not in columns.constants:
             answers["gpus"] = "none: the table has no column for them"

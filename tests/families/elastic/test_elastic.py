@@ -6,11 +6,9 @@ from dataclasses import replace
 
 import pytest
 from elastic_cases import job
-from stepped_cluster import SteppedCluster
+from stepped_cluster import AttainedServiceQueues, IntervalAllocation, OptimusOracle, SteppedCluster, elastic_job_of
 
 from dagsim.errors import ConfigError
-from dagsim.families.elastic.pollux_policies import AttainedServiceQueues
-from dagsim.families.elastic.resizing import IntervalAllocation, elastic_job_of
 from dagsim.families.elastic.tasks import SHIPPED_MODELS, ElasticTasks
 from dagsim.families.fabric.fat_tree import FatTree
 from dagsim.families.fabric.shared_network import SharedNetwork
@@ -40,7 +38,7 @@ def test_jobs_end_when_they_do_in_polluxs_simulator() -> None:
 
 def test_without_whole_seconds_epochs_end_when_their_work_is_done() -> None:
     work = [elastic_job_of(job("a", batch=10), AttainedServiceQueues())]
-    schedule = ClusterScenario(cluster(4), work).kernel(0).run(IntervalAllocation("tiresias"))
+    schedule = ClusterScenario(cluster(4), work).kernel(0).run(IntervalAllocation(AttainedServiceQueues()))
     # The job starts at 60 s and restarts for 30 s; 200 iterations of .1 s follow.
     assert schedule.ended_s == pytest.approx(110.0)
 
@@ -58,12 +56,7 @@ def test_without_whole_seconds_epochs_end_when_their_work_is_done() -> None:
 )
 def test_what_the_policies_cannot_play_is_refused(sizes: tuple[int, ...], work: Job, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        ClusterScenario(cluster(*sizes), [work]).kernel(0).run(IntervalAllocation("optimus"))
-
-
-def test_an_unknown_elastic_policy_is_refused_with_those_there_are() -> None:
-    with pytest.raises(ConfigError, match="one of tiresias, optimus, pollux, got 'sia'"):
-        IntervalAllocation("sia")
+        ClusterScenario(cluster(*sizes), [work]).kernel(0).run(IntervalAllocation(OptimusOracle()))
 
 
 MIXED = Cluster(

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 from elastic_cases import job, profile
-from stepped_cluster import SteppedCluster
+from stepped_cluster import AttainedServiceQueues, OptimusOracle, SteppedCluster, SteppedJob, read_workload
 
 from dagsim.errors import ModelError, TraceError
-from dagsim.families.elastic.pollux_policies import AttainedServiceQueues, OptimusOracle
-from dagsim.families.elastic.stepping import Allocations, SteppedJob
-from dagsim.families.elastic.training_jobs import ElasticJob, Training, read_workload, split_batch
+from dagsim.families.elastic.genetic import Allocations
+from dagsim.families.elastic.training_jobs import ElasticJob, Training, split_batch
 
 
 class Fixed:

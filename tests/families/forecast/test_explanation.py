@@ -88,7 +88,7 @@ def test_jobs_ahead_are_counted_with_the_part_of_the_priority_that_puts_them_the
     assert answer["ahead"]["same_partition"] == 3
     assert answer["ahead"]["most_by"] == "QOS"
     assert answer["ahead"]["parts"]["QOS"] == {"own": 100, "ahead": 1000}
-    assert "3 jobs of the partition day are ahead of it, most of all by QOS" in answer["sentence"]
+    assert "3 jobs in the partition day are ahead of it, mainly because of QOS" in answer["sentence"]
 
 
 def test_the_next_in_line_waits_for_resources(tmp_path: Path) -> None:
@@ -201,7 +201,7 @@ def test_the_table_says_what_the_json_says(tmp_path: Path) -> None:
     assert answer["sentence"] in text
     assert "With 2 instead of 4 GPUs it would start in" in text
     assert "Running jobs that free what it needs" in text
-    assert "If all jobs run to their limits and nobody else comes, it starts in 55 min." in text
+    assert "If all jobs run to their time limits and no other job is submitted, it starts in 55 min." in text
 
 
 def test_contradictions_of_the_snapshot_and_the_site_come_before_the_answer(tmp_path: Path) -> None:

@@ -768,7 +768,7 @@ def test_a_snapshot_of_kueue(tmp_path: Path) -> None:
     )
     words = ["eta", "--state", str(tmp_path / "now.json"), "--config", str(tmp_path / "site.yaml"), "--json"]
     result = CliRunner().invoke(app, words, catch_exceptions=False)
-    assert "kueue simulates the futures" in result.stderr
+    assert "the futures are simulated under kueue" in result.stderr
     (row,) = json.loads(result.stdout)["jobs"]
     assert (row["job"], row["kind"], row["waits_for"]) == ("lab/waits", "limited", "quota")
     assert 0 < row["median_s"] <= 1800  # two GPUs are idle, but the quota is three
@@ -789,7 +789,7 @@ def test_pages_of_the_queue_and_of_a_back_test(
     assert "AssocMaxJobsLimit" in text
     assert "default-src &#x27;none&#x27;" in text
     audit = ClusterScenario(scenario.cluster, list(some_jobs().jobs())).audit()
-    known = "policies know: limits of the log (100% of jobs)"
+    known = "policies know the time limits in the log (100% of the jobs)"
     scores = {"audit": audit.to_dict(), "knowledge": known, **backtest.to_dict()}
     scores["by_partition"]["<script>alert(1)</script>"] = scores["by_partition"].pop("all")
     text = backtest_page("<b>", scores)

@@ -337,12 +337,12 @@ def test_settings_that_are_not_modelled_are_counted_by_workloads(tmp_path: Path)
     gated = workload("gated", "c", 1)
     gated["spec"]["preemptionGates"] = [{"name": "other.example/gate"}]
     queues = [*QUEUES, cluster_queue("odd", 1, admissionChecksStrategy={"admissionChecks": [{"name": "x"}]})]
-    file = dump(
-        tmp_path, gated, workload("lost", "x", 2), local_queue("o", "odd"), workload("o", "o", 3), queues=queues
-    )
+    newer = local_queue("o", "odd") | {"apiVersion": "kueue.x-k8s.io/v2"}
+    file = dump(tmp_path, gated, workload("lost", "x", 2), newer, workload("o", "o", 3), queues=queues)
     result = CliRunner().invoke(app, ["site", "import", file, "--out", str(tmp_path / "site.yaml")])
     for line in (
         "not modelled: nodes: no file lists them",
+        "not modelled: apiVersion 'v2': unknown, and read as v1beta2",
         "not modelled: ClusterQueue odd: admissionChecksStrategy (1 of 3 workloads)",
         "not modelled: Workload: preemptionGates (1 of 3 workloads)",
         "not modelled: Workload: LocalQueue bio/x, which is in no file, so that they are never admitted (1 of 3",

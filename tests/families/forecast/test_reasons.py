@@ -292,7 +292,7 @@ queues:
         ({"cpus": 34, "node_count": 3}, "QOSMaxCpuPerUser (32) < 34: the user kit in the QOS cap"),
         ({"cpus": 42, "node_count": 3, "partition": "night"}, "AssocGrpCpu (40) < 42: the account geo"),
         ({"tres_req_str": "cpu=8,mem=120G,node=2", "node_count": 2}, "MaxMemoryPerAccount (100) < 120"),
-        ({"time_limit": 180}, "PartitionTimeLimit (7200 s) < 10800 s: the partition day"),
+        ({"time_limit": 180}, "PartitionTimeLimit (7,200 s) < 10,800 s: the partition day"),
         ({"tres_req_str": "cpu=8,mem=2G,node=1,license/cad=3"}, "Licenses: cad (2) < 3"),
         ({"resv_name": "past", "state_reason": "Reservation"}, "Reservation: 'past' is over"),
         ({"cpus": 20}, "the cluster, idle, has no room for 20 CPUs, 2 GB"),

@@ -5,14 +5,16 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from math import inf
 from types import SimpleNamespace
 
 import pytest
 from recorded_policy import RecordedPolicy
 
-from dagsim.errors import ConfigError
+from dagsim.errors import ConfigError, UnknownName
 from dagsim.families.slurm import slurm_backfill, slurm_priority
-from dagsim.families.slurm.holdings import Amounts, Holdings
+from dagsim.families.slurm.holdings import Amounts, Holdings, UsageBefore
+from dagsim.families.slurm.multifactor import SlurmMultifactor
 from dagsim.families.slurm.pending_jobs import BackfillOutlook
 from dagsim.families.slurm.priority_formulas import Weights
 from dagsim.families.slurm.slurm_backfill import NodePlan, RunTable
@@ -312,6 +314,18 @@ def test_a_qos_stops_those_that_it_names() -> None:
     assert got["urgent"] == 2
     without = [job("firm", 0, 10, 4, qos="firm"), job("firm2", 0, 10, 4, qos="firm"), jobs[2]]
     assert starts(played(without, "slurm-multifactor[preempt=qos]", queues=QueueTree(qos=qos)))["urgent"] == 10
+
+
+def test_usage_before_the_simulation_makes_another_policy() -> None:
+    waiting = [job(user, at_s, 5, 4, user=user, account="lab") for at_s, user in ((1, "ada"), (2, "bo"))]
+    jobs = [job("long", 0, 10, 4, user="cy", account="lab"), *waiting]
+    policy = SlurmMultifactor(fair_share=1000, age=0, job_size=0, partition=0, calc_period_s=1, backfill=False)
+    later = policy.beginning(UsageBefore({"lab/ada": 1e6}), inf)
+    plain, charged = (starts(ClusterScenario(cluster(1), jobs).kernel(0).run(one)) for one in (policy, later))
+    assert (plain["ada"], plain["bo"], charged["ada"], charged["bo"]) == (10, 15, 15, 10)
+    assert isinstance(POLICIES.create("slurm-multifactor"), SlurmMultifactor)
+    with pytest.raises(UnknownName, match="usage"):
+        POLICIES.create("slurm-multifactor[usage=1]")
 
 
 def test_who_has_used_more_than_a_fair_share_waits() -> None:

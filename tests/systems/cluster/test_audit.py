@@ -274,7 +274,7 @@ def broken(**of: object) -> dict[str, tuple[int, tuple[str, ...]]]:
         ({"gpus": 4.0}, "AssocMaxGRESPerJob (2) < 4: the account physics"),
         ({"cpus": 1.0, "partition": "own"}, "AllowAccounts (biology) without physics: the partition own"),
         ({"cpus": 1.0, "partition": "own", "account": "biology", "qos": "low"}, "DenyQos (low): the partition own"),
-        ({"cpus": 1.0, "limit": 9000.0}, "PartitionTimeLimit (7200 s) < 9,000 s: the partition main"),
+        ({"cpus": 1.0, "limit": 9000.0}, "PartitionTimeLimit (7,200 s) < 9,000 s: the partition main"),
         ({"cpus": 1.0, "limit": 700.0, "qos": "low"}, "QOSMaxWallDurationPerJob (600 s) < 700 s: the QOS low"),
         ({"cpus": 1.0, "request": Request(partitions=("own", "main"))}, None),
         ({"cpus": 40.0, "limit": 7200.0, "gpus": 2.0}, None),

@@ -83,3 +83,15 @@ def test_amounts_beyond_the_first_64_go_by_the_next_lower_one() -> None:
     index.moved(0b01, 48 * MICRO, 12 * MICRO)
     assert index.having(30 * MICRO) == 0b10
     assert index.having(64 * MICRO) == index.having(63 * MICRO)  # the 65th amount is not distinguished
+
+
+def test_a_task_holds_on_nodes_whatever_runs_there_now() -> None:
+    state = ClusterState(Cluster.of({"V100": 8}, per_node=4))
+    one, wide = state.compile(Demand(3.0), 0), state.compile(Demand(3.0), 2)
+    state.take(state.list[0], one, 1, None)
+    state.take_down(state.list[1])
+    opened = (wide.nodes, wide.opened)
+    assert [state.holds(one, nodes) for nodes in (0b00, 0b01, 0b10, 0b11)] == [False, True, True, True]
+    assert [state.holds(wide, nodes) for nodes in (0b01, 0b10, 0b11)] == [False, False, True]
+    assert (wide.nodes, wide.opened) == opened
+    assert not state.fits(wide)

@@ -178,14 +178,26 @@ def with_limit(job: Job, limit_s: float | None) -> Job:
 @pytest.mark.parametrize(
     ("kind", "limited", "line"),
     [
-        ("predicted", 100, "policies know: limits of the log (100% of jobs)"),
-        ("predicted", 97, "limits of the log (97% of jobs; the others have the limit of their partition, or a year)"),
-        ("predicted", 0, "policies know: true run times (the log has no limits)"),
-        ("exact", 0, "policies know: true run times"),
-        ("exact", 97, "hindsight: policies know: true run times, and not the limits that 97% of the log's jobs have"),
-        ("noisy", 0, "policies know: true run times x log-normal noise (sigma 0.5)"),
-        ("noisy", 100, "hindsight: policies know: true run times x log-normal noise (sigma 0.5), and not the limits"),
-        ("hidden", 97, "policies know: nothing of run times"),
+        ("predicted", 100, "policies know the time limits in the log (100% of the jobs)"),
+        (
+            "predicted",
+            97,
+            "(97% of the jobs; for the others, they assume the limit of their partition, or a year)",
+        ),
+        ("predicted", 0, "policies know the true run times (the log has no time limits)"),
+        ("exact", 0, "policies know the true run times"),
+        (
+            "exact",
+            97,
+            "hindsight: policies know the true run times instead of the time limits that 97% of the jobs in the log",
+        ),
+        ("noisy", 0, "policies know the true run times with log-normal noise (sigma 0.5)"),
+        (
+            "noisy",
+            100,
+            "hindsight: policies know the true run times with log-normal noise (sigma 0.5) instead of the time limits",
+        ),
+        ("hidden", 97, "policies know nothing about run times"),
     ],
 )
 def test_one_line_says_what_policies_know(kind: str, limited: int, line: str) -> None:
@@ -193,8 +205,8 @@ def test_one_line_says_what_policies_know(kind: str, limited: int, line: str) ->
 
 
 def test_only_all_is_100_percent() -> None:
-    assert "(99.9% of jobs;" in str(Knowledge("predicted", 0.5, 100_000, 99_999, of_log=True))
-    assert "(0.1% of jobs;" in str(Knowledge("predicted", 0.5, 100_000, 1, of_log=True))
+    assert "(99.9% of the jobs;" in str(Knowledge("predicted", 0.5, 100_000, 99_999, of_log=True))
+    assert "(0.1% of the jobs;" in str(Knowledge("predicted", 0.5, 100_000, 1, of_log=True))
 
 
 def test_windows_are_counted_together() -> None:
@@ -211,7 +223,7 @@ CSV = "id,arrival_s,gpus,duration_s,estimate_s\na,0,4,100,300\nb,1,4,50,{limit}\
 def test_a_replay_says_what_policies_know(tmp_path: Path, limit: str, share: str) -> None:
     (tmp_path / "log.csv").write_text(CSV.format(limit=limit))
     (tmp_path / "c.yaml").write_text("cluster: {groups: [{name: n, gpu: T4, gpus: 4}]}\n")
-    line = f"policies know: limits of the log ({share} of jobs"
+    line = f"policies know the time limits in the log ({share} of the jobs"
     command = ["replay", "--trace", str(tmp_path / "log.csv"), "--config", str(tmp_path / "c.yaml"), "--algo", "easy"]
     said = CliRunner().invoke(app, [*command, "--no-plots", "-o", str(tmp_path / "text")])
     assert line in said.output.replace("\n", " ")
@@ -229,4 +241,4 @@ def test_true_run_times_of_a_log_with_limits_are_headed_as_hindsight(tmp_path: P
     (tmp_path / "log.csv").write_text(CSV.format(limit="300"))
     command = ["replay", "--trace", str(tmp_path / "log.csv"), "--algo", "easy", "--no-plots", "-o", str(tmp_path)]
     said = CliRunner().invoke(app, [*command, "--set", "estimates.kind=exact"])
-    assert said.output.startswith("hindsight: policies know: true run times, and not the limits")
+    assert said.output.startswith("hindsight: policies know the true run times instead of the time limits")

@@ -101,7 +101,7 @@ def read_profile(path: Path, name: str = "") -> Profile:
     YAML or JSON.
 
     Raises:
-        ConfigError: The file cannot be read, or a setting is wrong; the message names the file and the key.
+        ConfigError: The file cannot be read, or a setting is wrong. The message names the file and the key.
     """
     from yaml import YAMLError, safe_load
 
@@ -122,7 +122,7 @@ def profile_of(document: Mapping[str, Any], where: str, name: str = "") -> Profi
     KubeSchedulerConfiguration.
 
     Raises:
-        ConfigError: A setting is wrong; the message names it.
+        ConfigError: A setting is wrong. The message names it.
     """
     profiles = list_in(document, "profiles") or [{}]
     names = [text_in(entry, "schedulerName") or "default-scheduler" for entry in profiles]

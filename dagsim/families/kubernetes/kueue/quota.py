@@ -36,7 +36,7 @@ _NO_SHARE = BorrowedShare((False, 0.0), ())
 
 
 class QuotaNode:
-    """A queue or a cohort. Lists are indexed by slot; None means that there is no limit."""
+    """A queue or a cohort. Lists are indexed by slot. None means that there is no limit."""
 
     def __init__(self, name: str, weight: float, slots: int, *, is_queue: bool) -> None:
         self.name, self.weight, self.is_queue = name, weight, is_queue

@@ -444,8 +444,8 @@ def _from_yaml(text: bytes) -> Any:
 
 
 def locate(path: str) -> ApiTarget | Manifest | str | None:
-    """Return what a path refers to: objects, or a constant response (discovery); None if it refers
-    to nothing.
+    """Return what a path refers to: objects, or a constant response (discovery), or None if it
+    refers to nothing.
     """
     match path.strip("/").split("/"):
         case ["healthz" | "readyz" | "livez", *_]:

@@ -6,6 +6,7 @@ from bisect import insort
 from collections.abc import Hashable
 from math import exp, inf, log
 
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.api import ClusterView, ExpectedFree, Run, TaskState
 from dagsim.systems.cluster.policies.orders import width
 
@@ -102,7 +103,7 @@ class Belief(ExpectedFree):
         """Return the GPU-seconds that the runs of the task's job have held."""
         job, now = task.job, self._view.now
         current = [run.gpus * (now - run.started_s) for run in self._runs.values() if run.task.job is job]
-        return job.service_gpu_s + sum(current)
+        return job.service_gpu_s + ordered_sum(current)
 
     def typical_s(self, task: TaskState) -> float:
         """Return the expected seconds of a task of this kind on its fastest type."""

@@ -81,7 +81,9 @@ class NodeFailures:
     """
 
     mean_up_s: float
+    """Mean seconds from a repair to the next failure."""
     mean_down_s: float
+    """Mean seconds of a repair."""
     kind: Literal["node_failures"] = "node_failures"
     rack: int = 1
 
@@ -124,7 +126,9 @@ class SpotCapacity:
     """
 
     mean_up_s: float
+    """Mean seconds for which a node is available."""
     mean_down_s: float
+    """Mean seconds for which it is taken."""
     notice_s: float = 120.0
     nodes: tuple[int, ...] | None = None
     kind: Literal["spot"] = "spot"
@@ -203,6 +207,7 @@ class Maintenance:
     """Named nodes are out of service from ``start_s`` to ``end_s`` (``inf`` means for good)."""
 
     nodes: tuple[int, ...]
+    """Numbers of the nodes."""
     start_s: float
     end_s: float
     kind: Literal["maintenance"] = "maintenance"
@@ -258,6 +263,7 @@ class FailureLog:
     """
 
     path: str
+    """The CSV file."""
     kind: Literal["failure_log"] = "failure_log"
 
     __pydantic_config__ = {"extra": "forbid"}

@@ -21,7 +21,7 @@ _NOTHING = Served()
 
 def las(quantum_s: float = 60.0, placement: str | PlacementRule = "best-fit", lead: float = 0.0) -> Rounds:
     """Least attained service first: the job that has run for the fewest seconds comes first. Jobs
-    are ranked again every ``quantum_s``. Uses no estimates; preemptive. Cost: ``Rounds`` (Nuyens
+    are ranked again every ``quantum_s``. Uses no estimates, and preempts. Cost: ``Rounds`` (Nuyens
     and Wierman 2008, as foreground-background).
 
     With ``lead``, a run only gives way to a job that has received less than 1 - ``lead`` times as
@@ -32,7 +32,7 @@ def las(quantum_s: float = 60.0, placement: str | PlacementRule = "best-fit", le
 
 def las_2d(quantum_s: float = 60.0, placement: str | PlacementRule = "best-fit", lead: float = 0.0) -> Rounds:
     """Two-dimensional LAS: the job that has received the fewest GPU-seconds comes first. Jobs are
-    ranked again every ``quantum_s``. Uses no estimates; preemptive. Cost: ``Rounds`` (Tiresias, Gu
+    ranked again every ``quantum_s``. Uses no estimates, and preempts. Cost: ``Rounds`` (Tiresias, Gu
     et al., NSDI 2019).
 
     With ``lead``, a run only gives way to a job that has received less than 1 - ``lead`` times as
@@ -49,7 +49,7 @@ def tiresias(
 ) -> Rounds:
     """Discretised 2D-LAS: a job moves down one level each time its GPU-seconds pass one of
     ``thresholds``. Within a level, jobs run first come, first served. A job that has waited
-    ``promote`` times as long as it has run returns to the top level. Uses no estimates; preemptive.
+    ``promote`` times as long as it has run returns to the top level. Uses no estimates, and preempts.
     Cost: ``Rounds`` (based on Tiresias, Gu et al., NSDI 2019).
 
     Levels are recomputed every ``quantum_s`` seconds.

@@ -24,7 +24,7 @@ from dagsim.systems.cluster.api import (
     Run,
     TaskState,
 )
-from dagsim.systems.cluster.policies.batch_mode import NEARLY, Key, Ready, allowed, free, held, size
+from dagsim.systems.cluster.policies.batch_mode import NEARLY, Key, Ready, allowed_nodes, free, held, size
 from dagsim.systems.cluster.policies.formulas import slowed
 from dagsim.systems.cluster.policies.orders import by_arrival
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing
@@ -212,7 +212,7 @@ def unheld(view: ClusterView, task: TaskState, ended: Sequence[Holding]) -> floa
     """Return the number of free GPUs (or cores) on the nodes that a task may use, without those that
     ``ended`` counts as held.
     """
-    nodes = allowed(view, task.demand)
+    nodes = allowed_nodes(view, task.demand)
     return free(view, task, nodes) - ordered_sum([run.on(nodes) for run in ended])
 
 
@@ -411,7 +411,7 @@ def _reservation(view: ClusterView, expected: ExpectedFree, head: TaskState, typ
     and the resources left over at that time.
     """
     demand, machines, now, running = head.demand, view.machines, view.now, view.running
-    nodes, licences = allowed(view, demand), () if demand.terms is None else demand.terms.licences
+    nodes, licences = allowed_nodes(view, demand), () if demand.terms is None else demand.terms.licences
     count = demand.gang or 1
     up = [m for m in machines.list if m.type == type_ and m.up and nodes >> m.index & 1]
     idle = machines.idle_gpus(type_) if nodes == ALL else sum(machine.idle for machine in up)
@@ -540,7 +540,7 @@ class EasyEvents:
         """Return the reservation for ``head``, whose amounts of each type are not used, and the GPUs
         (or cores) on its nodes that are left over at that time.
         """
-        nodes, site = allowed(view, head.demand), view.machines.site
+        nodes, site = allowed_nodes(view, head.demand), view.machines.site
         wanted = () if head.demand.terms is None or site is None else head.demand.terms.licences
         left = {name: site.licences[name] - count for name, count in wanted if site is not None}
         idle = unheld(view, head, late)

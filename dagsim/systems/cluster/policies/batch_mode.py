@@ -38,7 +38,7 @@ def size(task: TaskState) -> float:
     return width(task) if task.demand.demand.gpus else task.demand.cpus / MICRO * (task.demand.gang or 1)
 
 
-def allowed(view: ClusterView, demand: DemandClass) -> int:
+def allowed_nodes(view: ClusterView, demand: DemandClass) -> int:
     """Return the nodes that their partition and their constraint allow to tasks with a demand, as a
     bit set; ``ALL`` if these are all nodes.
     """
@@ -81,7 +81,7 @@ class BatchMode:
     Tasks with the same demand and the same speed ratios form a group, and only the shortest and the
     longest task in a group can be next. The queue of a GPU type consists of the times at which its
     GPUs are expected to become free. After 24 mapped tasks, the rest of the queue is left for the
-    next decision. Uses estimates; not preemptive. Costs O(24 x groups x types) per decision.
+    next decision. Uses estimates, and never preempts. Costs O(24 x groups x types) per decision.
     """
 
     def __init__(self, rule: Rule, placement: str | PlacementRule = "best-fit") -> None:

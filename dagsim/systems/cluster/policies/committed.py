@@ -14,7 +14,7 @@ from dagsim.model import Decision, Placement, Start
 from dagsim.model.arithmetic import ordered_sum
 from dagsim.systems.cluster.api import ALL, ClusterView, Run, TaskState
 from dagsim.systems.cluster.policies.backfilling import Holding, unheld
-from dagsim.systems.cluster.policies.batch_mode import NEARLY, Key, Ready, allowed, free, held, size
+from dagsim.systems.cluster.policies.batch_mode import NEARLY, Key, Ready, allowed_nodes, free, held, size
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing
 
 
@@ -260,7 +260,7 @@ class Committed:
         capacity = free(view, queue[0]) + ordered_sum([held(run) for run in view.running.values()])
 
         def fits_at_s(task: TaskState) -> float:
-            nodes = allowed(view, task.demand)
+            nodes = allowed_nodes(view, task.demand)
             there = ends if nodes == ALL else ends_on(nodes)
             return _fits_at_s(view.now, unheld(view, task, ended), there, size(task))
 

@@ -84,7 +84,7 @@ class Qssf:
     """The task with the least predicted GPU time comes first. The prediction is a mean over past
     tasks with the same tenant, model and GPUs, or else over all past tasks. Recent tasks have a
     higher weight: each new duration multiplies the weights of the older ones by ``memory``. Until
-    the first task has ended, tasks run first come, first served. Uses no estimates; not preemptive.
+    the first task has ended, tasks run first come, first served. Uses no estimates, and never preempts.
     O(log n) (Helios, Hu et al., SC 2021, section 4.2; Helios predicts with gradient boosting on
     more columns than all traces have).
     """

@@ -329,7 +329,7 @@ class Tetris:
     - ``e = srpt x mean a / mean p`` over all pairs that could start now.
 
     The job with the least remaining work represents its demand class. Gangs are placed by best fit.
-    Uses estimates (none if ``srpt=0``); not preemptive. Costs O(demand classes x types) per
+    Uses estimates (none if ``srpt=0``), and never preempts. Costs O(demand classes x types) per
     decision (Grandl et al., SIGCOMM 2014).
     """
 

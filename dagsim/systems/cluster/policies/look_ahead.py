@@ -49,7 +49,7 @@ class EftWait:
     With these defaults, the policy performs best on average among 26 heuristics over ten workloads
     (``results/agents/matrix.csv``).
 
-    On a single GPU type, ``task`` is SJF. Uses estimates; not preemptive. Costs O(speed profiles x
+    On a single GPU type, ``task`` is SJF. Uses estimates, and never preempts. Costs O(speed profiles x
     types) per decision, plus O(GPUs needed) per ``eta``. A speed profile is a set of tasks with the
     same speed ratios between types. The rule is TetriSched's plan-ahead (Tumanov et al., EuroSys
     2016) reduced to one alternative.
@@ -289,7 +289,7 @@ class Rollout:
     current jobs in the fork. The candidate with the smallest sum of completion times is carried
     out. Ties go to waiting.
 
-    Uses estimates; not preemptive. Costly by definition: ``width`` + 1 simulations of the jobs in
+    Uses estimates, and never preempts. Costly by definition: ``width`` + 1 simulations of the jobs in
     the system per decision.
 
     Raises:
@@ -385,7 +385,7 @@ class AlloX:
 
     ``window`` limits the number of tasks that are considered. Of these, 25% are the tasks that have
     waited longest, so that no task starves, and the others are the tasks with the least GPU time.
-    Uses estimates; not preemptive. Costly by definition: an assignment of window x (lanes x places)
+    Uses estimates, and never preempts. Costly by definition: an assignment of window x (lanes x places)
     takes about 1 ms (based on AlloX, Le et al., EuroSys 2020; Bruno, Coffman and Sethi 1974).
     """
 

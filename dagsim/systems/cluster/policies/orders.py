@@ -489,7 +489,7 @@ def graham(order: object = (), placement: str | PlacementRule = "best-fit") -> O
 
     ``order`` lists names of tasks, which apply to all jobs: ``graham[order=[t1,t3,t2]]``. Tasks
     that are not in the list come after those in the list, first come, first served. Uses no
-    estimates; not preemptive. Cost: O(log n) per decision. The makespan is at most 2 - 1/m times
+    estimates, and never preempts. Cost: O(log n) per decision. The makespan is at most 2 - 1/m times
     the optimum on m identical machines. Graham's anomalies (1966) may occur: more machines, shorter
     tasks or fewer edges can make the schedule longer.
     """

@@ -31,7 +31,7 @@ class EnergySaver:
     being too slow. A task may use types on which it takes at most ``slowdown`` times as long as on
     its fastest type. Of the types on which it fits now, it uses the one with the least energy:
     seconds x GPUs x (busy - idle watts). If it fits on none of them, the task waits, as long as
-    anything is still pending. Uses estimates; not preemptive. Cost: O(groups x types) per decision,
+    anything is still pending. Uses estimates, and never preempts. Cost: O(groups x types) per decision,
     where the tasks in a group have the same demand and the same speed ratios (bounded-slowdown
     energy saving as in Auxo and Zeus; You et al., NSDI 2023).
 
@@ -58,7 +58,7 @@ class EnergySaver:
 class PowerCap:
     """The shortest pair of a task and a GPU type comes first, below a power cap. A task does not
     start if it would raise the total busy watts of all GPUs above ``watts``. A task that exceeds
-    the cap by itself starts when nothing else is running. Uses estimates; not preemptive. Cost:
+    the cap by itself starts when nothing else is running. Uses estimates, and never preempts. Cost:
     O(types x log n) per decision.
 
     Raises:
@@ -100,7 +100,7 @@ class CheapHours:
     ``series`` is a CSV file with prices or carbon intensities (``dagsim.metrics.tariff``). Without
     one, energy costs half as much at night (22 to 6 h). ``begins`` is the ISO date that corresponds
     to 0 s in a run with generated jobs (default: the first date in the series). With
-    ``repeats=false``, a run that outlasts the series is rejected. Uses estimates; not preemptive.
+    ``repeats=false``, a run that outlasts the series is rejected. Uses estimates, and never preempts.
     As long as GPUs are not scarce, the energy costs are the lowest possible. Cost: O((changes of
     the series within the slack + booked tasks) x booked tasks) per task, and O(log n) per decision
     (temporal shifting: Wiesner et al., Middleware 2021).

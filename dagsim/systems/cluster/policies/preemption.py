@@ -20,7 +20,7 @@ Weight: TypeAlias = Callable[[TaskState], float]
 class LeastRemaining:
     """The task with the least ``weight x remaining seconds`` comes first. A ready task that does
     not fit displaces the runs for which this product is largest, as long as it is larger for each
-    of them than for the task on their type. Uses estimates; preemptive. Cost: O(log n) per
+    of them than for the task on their type. Uses estimates, and preempts. Cost: O(log n) per
     decision, plus O(weights + log running) for each run that might be stopped. Its counterpart in
     the compiled engine is ``compiled.srtf``.
     """
@@ -204,7 +204,7 @@ class FreedNodes:
 
 
 def srtf(placement: str | PlacementRule = "best-fit") -> LeastRemaining:
-    """Shortest remaining time first. Uses estimates; preemptive. Cost: ``LeastRemaining`` (Schrage
+    """Shortest remaining time first. Uses estimates, and preempts. Cost: ``LeastRemaining`` (Schrage
     1968, for one machine).
     """
     return LeastRemaining(_one, placement)
@@ -212,7 +212,7 @@ def srtf(placement: str | PlacementRule = "best-fit") -> LeastRemaining:
 
 def srsf(placement: str | PlacementRule = "best-fit") -> LeastRemaining:
     """Shortest remaining service first, where service is GPUs x remaining time (two-dimensional
-    SRTF). Uses estimates; preemptive. Cost: ``LeastRemaining`` (the baseline with known durations
+    SRTF). Uses estimates, and preempts. Cost: ``LeastRemaining`` (the baseline with known durations
     in Tiresias, Gu et al., NSDI 2019).
     """
     return LeastRemaining(width, placement)

@@ -340,7 +340,7 @@ class RoundRobin:
     whole (Ousterhout 1982).
 
     A run whose slice is over continues as long as no other task needs its place. If the next task
-    cannot use the free resources yet, later tasks may use them. Uses no estimates; preemptive.
+    cannot use the free resources yet, later tasks may use them. Uses no estimates, and preempts.
     Cost: O(log running + demand classes) per decision, plus O(runs whose slice is over) if the next
     task does not fit.
 
