@@ -197,8 +197,8 @@ def training_sweep(grid: SweepGrid, output: SweepOutput, *, dry_run: bool) -> No
 
 
 @FamilyService
-def training_overlap(config: Config, seeds: Iterable[int], checkpoint: Path) -> str | None:
-    """Return a warning if the runs use windows on which the agent was trained."""
+def training_caveats(config: Config, seeds: Iterable[int], checkpoint: Path) -> list[str]:
+    """Return warnings if the runs use windows on which the agent was trained, or knowledge that it never had."""
 
 
 @FamilyService

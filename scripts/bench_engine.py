@@ -1,12 +1,12 @@
 """From which number of tasks the compiled engine is faster: processor seconds of whole commands in both engines.
 
-    python scripts/bench_engine.py [--jobs 500,4000,16000] [--repeats 5] [--json] [--out FILE]
+    python scripts/bench_engine.py [--policy NAME ...] [--jobs 500,4000,16000] [--repeats 5] [--json] [--out FILE]
 
 Every loop of the compiled engine plays under one of its policies, in the command ``dagsim eval`` on one seed of the
 workload ``steady`` with so many single-task jobs, in a process of its own. The engines run in turn, and the least of
 the repeats counts. A line through the sizes gives microseconds for each task; the difference of the two lines at no
 tasks is what it costs to load the engine, and where they meet it begins to pay. ``--out
-dagsim/families/compiled/costs.json`` is what ``engine: auto`` goes by.
+dagsim/families/compiled/costs.json`` is what ``engine: auto`` goes by; with ``--policy``, other loops keep their costs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from math import ceil
 import command
 import numpy as np
 
-from dagsim.families.compiled.choice import EXAMPLES, plan_for
+from dagsim.families.compiled.choice import EXAMPLES, costs, plan_for
 from dagsim.systems.cluster.models.failures import Preemption
 
 MARGIN = 1.25
@@ -64,17 +64,18 @@ def costs_of(policy: str, sizes: list[int], repeats: int) -> dict[str, object]:
 
 def work(options: command.Options, say: command.Say) -> dict[str, object]:
     """Measure all loops."""
-    results: dict[str, object] = {}
-    for policy in EXAMPLES:
+    results: dict[str, object] = dict(costs()) if options.policy else {}
+    for policy in options.policy or EXAMPLES:
         subprocess.run([sys.executable, "-m", "dagsim", "warm", "--algo", policy, "--quiet"], check=True)
         loop = plan_for(policy, Preemption()).loop
-        results[loop] = costs = costs_of(policy, options.jobs, options.repeats)
-        say({loop: costs})
+        results[loop] = costs_of(policy, options.jobs, options.repeats)
+        say({loop: results[loop]})
     return results
 
 
 if __name__ == "__main__":
     parser = command.arguments(__doc__, out=True)
+    parser.add_argument("--policy", action="append", choices=EXAMPLES, help="only its loop; repeatable")
     parser.add_argument("--jobs", type=command.numbers, default=[500, 4000, 16000], help="numbers of jobs")
     parser.add_argument("--repeats", type=command.at_least_one, default=5, help="commands for each number and engine")
     sys.exit(command.run(parser, work))

@@ -59,7 +59,7 @@ def both(number: int, kind: str) -> tuple[Schedule, Schedule]:
     """Return the schedules of one case from the SimPy kernel and from the compiled engine."""
     rng = random.Random(f"{kind} {number}")
     (cluster, jobs), policy, begins_s = case_of(rng), policy_of(rng, kind), 0.0
-    if kind == "middle":
+    if kind.startswith("middle"):
         jobs, begins_s = engine_cases.in_the_middle(rng, cluster, jobs)
     estimates = Estimates(rng.choice(("exact", "exact", "noisy", "predicted", "hidden")))
     stops = Preemption(

@@ -10,6 +10,7 @@ simulator on the same policies, or if two policies whose measured means differ b
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from math import ceil
@@ -19,11 +20,14 @@ from typing import Any, NamedTuple
 
 import command
 
-from dagsim.families.elastic.batches import SAMPLES, EpochTraining, batch_schedule, epoch_table
+from dagsim.families.elastic.batches import EpochTraining
 from dagsim.families.gavel.deployed import DeployedGavel
 from dagsim.model import Cluster, Elastic, Job, Task, gpu_type
 from dagsim.model.log import Kind
 from dagsim.systems.cluster.scenario import ClusterScenario
+
+sys.path.append(str(Path(__file__).parents[1] / "tests"))
+from shockwave_jobs import SAMPLES, batch_schedule, epoch_table
 
 POLICIES = {
     "allox": "allox_gangs",

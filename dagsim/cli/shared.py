@@ -244,17 +244,20 @@ def _warn_of_changes(source: str | None, config: Config, policies: Sequence[str]
         say(f"warning: this run does not repeat {source}: {change}", err=True)
 
 
-def _warn_of_overlap(plan: Plan) -> None:
-    """Warn if agents run on windows from the part of a trace on which they were trained."""
+def _warn_of_agents(plan: Plan) -> None:
+    """Warn if agents run on windows from the part of a trace on which they were trained, or where durations
+    are hidden and were not in training.
+    """
     from dagsim.experiment.provenance import provenance
 
-    trace = plan.config.trace_file
-    if trace is None or trace.window is None:
+    trace, estimates = plan.config.trace_file, getattr(plan.config, "estimates", None)
+    hidden = estimates is not None and estimates.kind == "hidden"
+    if not hidden and (trace is None or trace.window is None):
         return
     seeds = sorted({cell.seed for cell in plan.cells})
     for policy, fact in provenance(plan.config, {cell.policy: None for cell in plan.cells})["checkpoints"].items():
-        if overlap := services.training_overlap(plan.config, seeds, Path(fact["file"])):
-            say(f"warning: {policy}: {overlap}", err=True)
+        for caveat in services.training_caveats(plan.config, seeds, Path(fact["file"])):
+            say(f"warning: {policy}: {caveat}", err=True)
 
 
 class Kept(NamedTuple):
@@ -299,7 +302,7 @@ def run_policies(
         seeds = seeds_for(config, rule_for(config).start)
     plan = Plan.of(command, config, policies, seeds, about=about, label=label, name=output.name)
     check_plan(plan)
-    _warn_of_overlap(plan)
+    _warn_of_agents(plan)
     where = output.where()
     store = Store.begin(output.out, plan, argv=["dagsim", *sys.argv[1:]])
     return carried(store, plan, where, watched=output.watched)

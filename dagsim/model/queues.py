@@ -275,7 +275,9 @@ class NodeReservation:
     nodes: tuple[str, ...]
     """Names of the reserved nodes."""
     start_s: float
+    """When it begins."""
     end_s: float
+    """When it ends."""
     every_s: float | None = None
     known_s: float | None = None
     magnetic: bool = False

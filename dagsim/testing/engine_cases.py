@@ -23,17 +23,20 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "strict": ("fifo",),
     "orders": ("fifo-fit", "ljf", "edf", "llf", "priority", "critical-path", "f1", "f2", "f3", "f4"),
     "typed": ("sjf", "saf", "wspt"),
+    "waits": ("hrrn", "wfp3", "unicef", "themis"),
+    "mapping": ("min-min", "max-min", "sufferage"),
     "jobs": ("srpt-work", "scpt", "sjf-cp"),
     "srtf": ("srtf", "srsf"),
     "las": ("las", "2d-las"),
     "easy": ("easy", "easy-sjf", "easy-lxf"),
     "middle": ("fifo", "priority", "sjf", "srpt-work", "srtf", "las", "2d-las", "easy", "easy-sjf", "easy-lxf"),
+    "middle-waits": ("hrrn", "themis", "min-min", "sufferage"),
     "episodes": (),
     "relative": (),
 }
-"""Policies by the kind of their order; those of ``middle`` begin with instances in flight and waiting jobs.
-``episodes`` (with the codec ``candidates``) and ``relative`` make random choices, and compare observations
-and rewards as well.
+"""Policies by the kind of their order; those of ``middle`` and ``middle-waits`` begin with instances in flight
+and waiting jobs. ``episodes`` (with the codec ``candidates``) and ``relative`` make random choices, and compare
+observations and rewards as well.
 """
 
 

@@ -135,13 +135,20 @@ class Sessions:
     gaps_s: Quantiles = _UP_TO_A_MINUTE
     """Seconds between two jobs in a session."""
     alike: float = 0.8
+    """Share of a session's jobs that take about the same time."""
     tenants: int = 0
+    """Number of tenants."""
     zipf: float = 1.0
+    """Exponent of the number of sessions by tenant; 0 means that all tenants submit equally many."""
     shape: Shape = _SINGLE
     """The DAG of each job."""
     count: int = 20_000
+    """Number of jobs."""
     load: float = 0.9
+    """Total work of the jobs, divided by the capacity of the cluster during the time in which they arrive."""
     load_mode: Literal["exact", "expected"] = "expected"
+    """``exact``: every generated workload has exactly this load. ``expected``: the load is right on
+    average over seeds."""
     measure: Measure | None = None
     """Range of jobs by arrival that metrics count, ``[first, last]``; default: all."""
     kind: Literal["sessions"] = "sessions"

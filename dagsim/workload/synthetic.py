@@ -105,17 +105,26 @@ class Synthetic:
     """
 
     count: int = 100
+    """Number of jobs."""
     load: float = 0.9
+    """Total work of the jobs, divided by the capacity of the cluster during the time in which they arrive."""
     load_mode: Literal["exact", "expected"] = "exact"
+    """``exact``: every generated workload has exactly this load. ``expected``: all seeds have the
+    same arrival rate, so the load is right on average."""
     arrivals: Arrivals = _BURSTY
     """When jobs arrive."""
     shape: Shape = _SINGLE
     """The DAG of each job."""
     sizes: Sizes = _INDEPENDENT
+    """Work, instances, GPUs, cores, memory and models of each task."""
     priority: Distribution | None = None
+    """Priorities of the jobs (default: those in ``sizes``, or else 0)."""
     tenants: tuple[str, ...] = ()
+    """Names of the owners, who are equally likely."""
     slack: Distribution | None = None
+    """Deadline of a job, as a multiple of the time that it needs alone on the fastest GPUs."""
     output_gb: Distribution | None = None
+    """Amount of data on each edge of the DAG, in GB."""
     measure: Measure | None = None
     """Range of jobs by arrival that metrics count, ``[first, last]``; default: all."""
     kind: Literal["synthetic"] = "synthetic"

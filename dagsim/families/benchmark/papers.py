@@ -339,6 +339,12 @@ def _scripted(name: str, title: str, source: str, *files: str) -> Paper:
     return Paper(title, files, source, _by_scripts(name))
 
 
+def _rltune(files: dict[str, Path]) -> Iterator[PaperFigure]:
+    from dagsim.families.benchmark.rltune import figures
+
+    yield from figures(files)
+
+
 _ELASTIC = "golden/elastic"
 
 PAPERS: dict[str, Paper] = {
@@ -397,6 +403,12 @@ PAPERS: dict[str, Paper] = {
         "Lublin: data/ in https://github.com/DIR-LAB/deep-batch-scheduler (gzip them)",
         _rlscheduler,
         whole=False,
+    ),
+    "rltune": Paper(
+        "RLTune (Dongare et al., SoCC 2025): its largest gains, and those of heuristics on Philly",
+        ("philly_pollux.csv.gz",),
+        "sia-simulator/traces/philly.csv in https://github.com/siasosp23/artifacts (gzip it under this name)",
+        _rltune,
     ),
     "stg": Paper(
         "Standard Task Graph set (Tobita and Kasahara 2002): highest level first against the optima",

@@ -12,8 +12,8 @@ everything that the engine does not support, and ``choice`` gives the reason.
   classes are row numbers.
 - ``reading``: converts jobs, cluster and models to columns.
 - ``node_trees``: finds the next node. ``rules``: completions, arrivals, starts, and binary heaps.
-- One loop per kind of policy, with its queues: ``list_scheduling``, ``job_keys``, ``easy``,
-  ``srtf``, ``las``. Each names its twin, the policy that it copies.
+- One loop per kind of policy, with its queues: ``list_scheduling``, ``longest_wait``, ``mapping``,
+  ``job_keys``, ``easy``, ``srtf``, ``las``. Each names its twin, the policy that it copies.
 - ``policies.formulas``: computations shared by a policy and its loop, written once for both.
 - ``drive``: chooses the loop, calls it, and enlarges its arrays. ``jit`` and ``pointers``: compile
   all this with numba; ``warming`` does so ahead of time.

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 INSTALL = "the compiled engine needs numba: pip install -e '.[fast]' in the checkout"
 
-EXAMPLES = ("fifo", "srpt-work", "easy", "srtf", "las")
+EXAMPLES = ("fifo", "hrrn", "min-min", "srpt-work", "easy", "srtf", "las")
 """A policy for each compiled loop, as an example."""
 
 BESIDE = "not compiled yet: it is being compiled beside this run"

@@ -15,6 +15,8 @@ from dagsim.families.compiled.easy import RANKS, advance_easy, new_easy
 from dagsim.families.compiled.job_keys import JOB_KEYS, advance_jobs, new_job_order
 from dagsim.families.compiled.las import advance_las, new_las
 from dagsim.families.compiled.list_scheduling import KeyColumns, advance_list, key_columns, sample_columns
+from dagsim.families.compiled.longest_wait import advance_waits, new_waits
+from dagsim.families.compiled.mapping import advance_mapping, new_mapping
 from dagsim.families.compiled.memory import (
     BEST,
     CONSOLIDATE,
@@ -36,8 +38,9 @@ from dagsim.systems.cluster.models.runtime import Estimates, Recorded
 from dagsim.systems.cluster.policies import placement
 from dagsim.systems.cluster.policies.attained import ByGpuSeconds, BySeconds
 from dagsim.systems.cluster.policies.backfilling import Easy
+from dagsim.systems.cluster.policies.batch_mode import BatchMode
 from dagsim.systems.cluster.policies.job_orders import JobOrdered
-from dagsim.systems.cluster.policies.orders import Ordered, TypedOrdered, fifo
+from dagsim.systems.cluster.policies.orders import LongestWait, Ordered, TypedOrdered, fifo
 from dagsim.systems.cluster.policies.preemption import LeastRemaining
 from dagsim.systems.cluster.policies.rounds import Rounds
 from dagsim.systems.cluster.stalled import why_endless
@@ -52,6 +55,8 @@ _PLACEMENTS: Mapping[type, int] = {
 _LOOPS: Mapping[type, str] = {
     Ordered: "advance_list",
     TypedOrdered: "advance_list",
+    LongestWait: "advance_waits",
+    BatchMode: "advance_mapping",
     JobOrdered: "advance_jobs",
     Easy: "advance_easy",
     LeastRemaining: "advance_srtf",
@@ -84,7 +89,7 @@ def plan_of(policy: object, *, keeps: bool = True) -> EnginePlan:
     """
     loop = _LOOPS.get(type(policy))
     match policy:
-        case Ordered() | TypedOrdered() if loop:
+        case Ordered() | TypedOrdered() | LongestWait() if loop:
             key_columns(policy, sample_columns())
         case LeastRemaining():
             key_columns(policy.order, sample_columns())
@@ -146,7 +151,7 @@ def is_warm(plan: EnginePlan) -> bool:
 
 def whole_log(scene: EngineScenario, plan: EnginePlan) -> tuple[np.ndarray, float]:
     """Return the whole log, and its end time."""
-    if not scene.facts:
+    if not scene.jobs:
         return np.empty(0, ROW), scene.work.begins_s
     loop = _loop(scene, plan)
     log = np.empty(rows_at_first(scene), ROW)
@@ -201,6 +206,10 @@ def _loop(scene: EngineScenario, plan: EnginePlan) -> Loop:
     s = new_state(work, classes, scene.nodes, key_columns(order, columns), plan.placement)
     s.clock.phase = RECALL if work.begins_s else MOVE
     match policy:
+        case LongestWait():
+            return Loop(s, advance_waits, new_waits(s, key_columns(policy, columns)))
+        case BatchMode():
+            return Loop(s, advance_mapping, new_mapping(s, work, classes, policy.rule))
         case JobOrdered():
             return Loop(s, advance_jobs, new_job_order(work, JOB_KEYS[policy.make_key]))
         case Easy():
@@ -219,7 +228,7 @@ def _loop(scene: EngineScenario, plan: EnginePlan) -> Loop:
 
 def rows_at_first(scene: EngineScenario) -> int:
     """Return the initial number of rows in the log: enough for one run per task on one node."""
-    return 2 * len(scene.work.truth) + 2 * len(scene.facts) + len(scene.nodes.table) + 2
+    return 2 * len(scene.work.truth) + 2 * scene.jobs + len(scene.nodes.table) + 2
 
 
 def _check(loop: Loop) -> None:

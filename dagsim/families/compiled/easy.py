@@ -43,8 +43,9 @@ from dagsim.families.compiled.rules import (
     start,
     steps,
 )
-from dagsim.systems.cluster.policies.backfilling import by_order, most_slowed_first, shortest_first, slowness
+from dagsim.systems.cluster.policies.backfilling import by_order, most_slowed_first, shortest_first
 from dagsim.systems.cluster.policies.formulas import slowed
+from dagsim.systems.cluster.policies.orders import slowness
 from dagsim.workload.arrays import distinct_rows, places_of
 
 BY_ORDER, BY_LENGTH, BY_SLOWDOWN = range(3)
@@ -95,7 +96,7 @@ class Groups(NamedTuple):
 def new_groups(work: Work, rank: int) -> Groups:
     """Return the groups before any task is ready: one per profile and number of instances."""
     best_s, waiting = work.best_s, work.waiting
-    profile = _profiles(work, best_s)
+    profile = profiles(work, best_s, 9)
     pairs, group = distinct_rows(np.stack([profile, waiting], axis=1))
     sizes = np.bincount(group, minlength=len(pairs))
     widths = np.array([1 << int(size - 1).bit_length() for size in sizes], np.int64)
@@ -132,16 +133,16 @@ def new_groups(work: Work, rank: int) -> Groups:
     )
 
 
-def _profiles(work: Work, best_s: np.ndarray) -> np.ndarray:
+def profiles(work: Work, best_s: np.ndarray, digits: int) -> np.ndarray:
     """Return (n,) int64: the profile of each task. Tasks with one profile have the same demand
-    class and the same ratios, to 9 digits; tasks of zero length have equal ratios."""
+    class and the same ratios, to so many digits; tasks of zero length have equal ratios."""
     ratios = np.zeros_like(work.seconds)
     long = best_s > 0
     with np.errstate(invalid="ignore"):
         ratios[long] = work.seconds[long] / best_s[long][:, None]
     raw, which = distinct_rows(ratios)
     numbers: dict[tuple[float, ...], int] = {}
-    rounded = [tuple([round(ratio, 9) for ratio in row]) for row in raw.tolist()]
+    rounded = [tuple([round(ratio, digits) for ratio in row]) for row in raw.tolist()]
     alike = np.array([numbers.setdefault(row, len(numbers)) for row in rounded], np.int64)[which]
     return places_of(work.rows.kind.astype(np.int64) * (2 * len(numbers) + 2) + 2 * alike + long)
 

@@ -193,6 +193,10 @@ def outer(function: Callable[..., Any]) -> Outer:
     return Outer(function)
 
 
+# Record arrays look up every attribute in Python; these are NumPy's own.
+_flags, _dtype, _ndim, _shape = (vars(np.ndarray)[name].__get__ for name in ("flags", "dtype", "ndim", "shape"))
+
+
 def words_of(value: Any, forms: list[Form], words: list[int]) -> None:
     """Append the forms and the words of a value. These are the address and the lengths of an array, the
     address of a record, or the forms and words of all members of a tuple.
@@ -200,16 +204,16 @@ def words_of(value: Any, forms: list[Form], words: list[int]) -> None:
     Raises:
         TypeError: The value is none of these, or is not contiguous.
     """
-    if isinstance(value, np.ndarray) and value.flags.c_contiguous:
-        forms.append((value.dtype, value.ndim))
+    if isinstance(value, np.ndarray) and _flags(value).c_contiguous:
+        forms.append((_dtype(value), _ndim(value)))
         words.append(_address(value))
-        words += value.shape
+        words += _shape(value)
     elif isinstance(value, tuple):
         for member in value:
             words_of(member, forms, words)
     elif isinstance(value, np.void):
         forms.append((value.dtype, -1))
-        words.append(value.__array_interface__["data"][0])
+        words.append(np.frombuffer(value, np.uint8).ctypes.data)  # its __array_interface__ is 50 times as slow
     else:
         form = "strided array" if isinstance(value, np.ndarray) else type(value).__name__
         raise TypeError(f"compiled functions accept only contiguous arrays and records, got a {form}")

@@ -8,6 +8,7 @@ first task of each heap is examined.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
 from math import inf
 from types import SimpleNamespace
@@ -29,7 +30,7 @@ from dagsim.families.compiled.memory import (
 )
 from dagsim.families.compiled.node_trees import choose, fits, fits_on
 from dagsim.families.compiled.rules import DECIDE, MOVE, move_on, origin_of, pop, push, ready_at_s, start, steps
-from dagsim.systems.cluster.policies.orders import Ordered, TypedOrdered
+from dagsim.systems.cluster.policies.orders import LongestWait, Ordered, TypedOrdered
 
 
 class KeyColumns:
@@ -55,6 +56,11 @@ class KeyColumns:
     def rank_s(self) -> np.ndarray:
         """(n,) float64: the longest path from the start of the task to the end of the job."""
         return upward_rank(self._work, self.best_s)
+
+    @cached_property
+    def ideal_s(self) -> np.ndarray:
+        """(n,) float64: the longest path through the job of the task."""
+        return ideal_s(self._work, self.rank_s)[self._work.rows.job]
 
 
 class AllTasks:
@@ -84,19 +90,31 @@ class AllTasks:
             weight=pick(columns.weight),
             deadline_s=None if place is not None and deadline_s == inf else deadline_s,
         )
-        self.job = SimpleNamespace(job=job)
+        self.job = _AllJobs(job, lambda: pick(columns.ideal_s))
 
     @property
     def rank_s(self) -> Any:
         return self._pick(self._columns.rank_s)
 
 
+class _AllJobs:
+    """The jobs of all tasks at once, like ``AllTasks``."""
+
+    def __init__(self, job: Any, ideal_s: Callable[[], Any]) -> None:
+        self.job, self._ideal_s = job, ideal_s
+
+    @property
+    def ideal_s(self) -> Any:
+        return self._ideal_s()
+
+
 _SAMPLE = 64
 """Number of tasks whose individual keys are compared with those computed for all tasks at once."""
 
 
-def key_columns(order: Ordered | TypedOrdered, columns: KeyColumns) -> np.ndarray:
-    """Return (n, 1 or types) float64: the keys of an order, smaller first.
+def key_columns(order: Ordered | TypedOrdered | LongestWait, columns: KeyColumns) -> np.ndarray:
+    """Return (n, 1 or types) float64: the keys of an order, smaller first. For ``LongestWait``, return the
+    rate and, if it has one, ``since``.
 
     Raises:
         ConfigError: The key cannot be computed for all tasks at once, or differs from that of a
@@ -106,6 +124,8 @@ def key_columns(order: Ordered | TypedOrdered, columns: KeyColumns) -> np.ndarra
     def ask(task: Any) -> list[Any]:
         if isinstance(order, TypedOrdered):
             return [order.key(task, type_) for type_ in range(columns.seconds.shape[1])]
+        if isinstance(order, LongestWait):
+            return [key(task) for key in (order.rate, order.since) if key is not None]
         return [order.static_key(task)]
 
     count = len(columns.best_s)

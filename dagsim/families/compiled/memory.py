@@ -281,10 +281,13 @@ _PER_RUN = {
     *("ends", "runs", "holds", "ended", "starts"),  # State
     *("chosen", "doomed"),  # RoomSearch
     *("heaps", "aside", "aside_of"),  # Ends, Srtf
+    *("by_end", "lanes"),  # MappingState
     *("groups", "ratios", "active"),  # Groups
     *("ranked", "number", "standing", "next_run", "previous_run"),  # State of las
 }
 """Arrays that double when a state grows, by field name."""
+_PER_TYPE = {"heaps", "by_end", "lanes"}
+"""Arrays among these in which each type (of ``held``) has a range of the same length."""
 _PER_TASK = {
     *("tasks", "todo", "truth", "seconds", "key", "origin", "work_left", "fresh"),  # State
     *("next_task", "previous_task", "inside"),  # LasQueues
@@ -328,8 +331,7 @@ def grown(state: Any, pieces: int) -> Any:
         if isinstance(value, tuple):
             changes[name] = grown(value, pieces)
         elif name in _PER_RUN:
-            # Several heaps share one array, in which each has a range of the same length.
-            changes[name] = _longer(value, 2.0, 0, len(state.held) if name == "heaps" else 1)
+            changes[name] = _longer(value, 2.0, 0, len(state.held) if name in _PER_TYPE else 1)
         elif name in _PER_TASK and pieces:
             changes[name] = _longer(value, 1.0, pieces)
     return state._replace(**changes)

@@ -4,10 +4,10 @@ on parts of the SimPy kernel.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from math import inf, nan
-from typing import NamedTuple
 
 import numpy as np
 
@@ -39,13 +39,24 @@ _MOST = 1 << 62
 """More than any node in the engine has; a class that requests more is rejected in any case."""
 
 
-class EngineScenario(NamedTuple):
+@dataclass(frozen=True)
+class EngineScenario:
     """A scenario without its policy, as columns."""
 
     work: Work
     classes: Classes
     nodes: EmptyNodes
-    facts: Sequence[JobFacts]
+    describe: Callable[[], Sequence[JobFacts]] = tuple
+
+    @cached_property
+    def facts(self) -> Sequence[JobFacts]:
+        """The facts about the jobs, which only a schedule needs."""
+        return self.describe()
+
+    @property
+    def jobs(self) -> int:
+        """Number of jobs."""
+        return len(self.work.jobs.arrival_s)
 
 
 def read_scenario(
@@ -85,11 +96,11 @@ def read_scenario(
     past = _past(jobs, columns, [demands[number] for number in kind.tolist()] if jobs.in_flight else [], machines)
     child_of = child[np.argsort(parent, kind="stable")].astype(np.int32)
     work = Work(columns, rows, child_of, truth, truth, order, past, jobs.begins_s)
-    facts = _facts_of(jobs, work, classes)
+    describe = partial(_facts_of, jobs, work, classes)
     if estimates.kind == "predicted":
         stated = seconds_of(replace(jobs, work=_claims(jobs, work)), runtime, machines.types)
         work = work._replace(seconds=_limits(jobs, stated, queues), has_limits=True)
-    return EngineScenario(_estimated(work, estimates, seed), classes, nodes, facts)
+    return EngineScenario(_estimated(work, estimates, seed), classes, nodes, describe)
 
 
 def _past(jobs: JobArrays, columns: Jobs, demands: Sequence[DemandClass], machines: ClusterState) -> np.recarray:

@@ -18,11 +18,14 @@ import sys
 import threading
 from contextlib import suppress
 
-from dagsim import processes
+from dagsim import processes, services
 from dagsim.errors import ConfigError
 from dagsim.families.compiled import jit
 from dagsim.files import Lock
 from dagsim.systems.policy_spec import PolicySpec
+
+EPISODES = "episodes"
+"""Stands for environments in place of the name of a policy."""
 
 OFF = "DAGSIM_WARM"
 """The environment variable that, set to 0, keeps runs from starting a compilation."""
@@ -31,7 +34,7 @@ _started: dict[str, subprocess.Popen[bytes] | None] = {}
 
 
 def warm_beside(policy: str) -> bool:
-    """Start compiling what a policy needs, in another process. Return True if this call or an earlier
+    """Start compiling what a policy (or ``EPISODES``) needs, in another process. Return True if this call or an earlier
     one has started such a process.
     """
     name = PolicySpec.parse(policy).name
@@ -98,7 +101,10 @@ def compile_for(policy: str) -> int:
     if not lock.claim():
         return 0
     try:
-        compile_loop(plan_for(policy, Preemption()))
+        if policy == EPISODES:
+            services.compile_episodes()
+        else:
+            compile_loop(plan_for(policy, Preemption()))
     except (ConfigError, OSError):
         return 1
     return 0

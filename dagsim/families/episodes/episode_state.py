@@ -269,7 +269,7 @@ def scratch(nodes: int) -> np.recarray:
 
 def whole_log_of(scene: EngineScenario) -> np.recarray:
     """Return a log with space for all rows of an episode."""
-    rows = 2 * len(scene.facts) + 2 * int(scene.work.rows.instances.sum()) + len(scene.nodes.table) + 2
+    rows = 2 * scene.jobs + 2 * int(scene.work.rows.instances.sum()) + len(scene.nodes.table) + 2
     return np.zeros(rows, ROW).view(np.recarray)
 
 

@@ -10,6 +10,7 @@ FAMILY = Family(
         "services": (
             Entry("why_no_episodes", ".offer:why_no_episodes"),
             Entry("compiled_episodes", ".offer:compiled_episodes"),
+            Entry("episodes_at_hand", ".offer:at_hand"),
             Entry("compile_episodes", ".side_by_side:compile_episodes"),
         ),
         "policies": (

@@ -270,4 +270,4 @@ class Lookout:
         zeros = np.zeros(len(every))
         columns = Jobs(arrival_s, zeros, first, zeros, zeros + inf, zeros + 1.0)
         work = Work(columns, rows, child, seconds, seconds, order, np.array(past, PAST).view(np.recarray), now)
-        return EngineScenario(work, self._classes, nodes, ())
+        return EngineScenario(work, self._classes, nodes)

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dagsim.errors import ConfigError
+from dagsim.families.compiled import jit
 from dagsim.families.compiled.choice import why_not_live
+from dagsim.families.compiled.warming import EPISODES, warm_beside
 from dagsim.families.learning.codecs.codec import CandidatesConfig, RelativeConfig
 from dagsim.families.learning.columns import ColumnReward
 from dagsim.registry import Spec
@@ -36,6 +38,18 @@ def compiled_episodes(
         return CompiledEpisodes(scenario, count, codec, reward, recorded=recorded, own=own)
     except ConfigError as error:
         return f"the codec {codec.kind!r}: {error}"
+
+
+def at_hand() -> bool:
+    """Return True if the code of compiled episodes can be loaded; otherwise, begin to compile it in
+    another process."""
+    from dagsim.families.episodes.side_by_side import are_warm
+
+    if not jit.jitted():
+        return False
+    if not (warm := are_warm()):
+        warm_beside(EPISODES)
+    return warm
 
 
 def why_no_episodes(scenario: ClusterScenario, codec: CodecSettings, terms: Mapping[str, float]) -> str:

@@ -311,16 +311,21 @@ class Image:
         self.state = new_episode(scene, codec, terms, log)
         self.state.tally.recorded = recorded
         begin_episode(self.state)
-        words, offsets, size = [], [], 0
+        words: list[int] = []
+        offsets, size = [], 0
         pieces, values = [], []
         for value, moves in _members(self.state):
-            shape = value.shape if isinstance(value, np.ndarray) else ()
-            words += [0 if moves else value.ctypes.data, *shape]
+            shape: tuple[int, ...] = ()
+            plain = value
+            if isinstance(value, np.ndarray):
+                plain = np.ndarray.view(value, np.ndarray)  # record arrays look up every attribute in Python
+                shape = plain.shape
+            words += [0 if moves else plain.ctypes.data, *shape]
             offsets += [size if moves else -1, *[-1] * len(shape)]
             if moves:
-                pieces.append((size, value.tobytes()))
+                pieces.append((size, plain.tobytes()))
                 values.append(value)
-                size += -(-value.nbytes // _LINE_B) * _LINE_B
+                size += -(-len(pieces[-1][1]) // _LINE_B) * _LINE_B
         self.words, offset = np.array(words, np.int64), np.array(offsets, np.int64)
         self.places = {
             name: (begin, value)
@@ -633,6 +638,11 @@ def aligned(size: int) -> np.ndarray:
 
 _EPISODES = ("begin_episode", "advance_episodes", "observe_episodes", "fill_episodes")
 _TRIALS = ("begin_episode", "advance_episodes", "play_out_episodes", "propose_in", "recall_in")
+
+
+def are_warm() -> bool:
+    """Return True if the functions for episodes are already compiled."""
+    return all(map(jit.is_kept, _EPISODES))
 
 
 def compile_episodes(*, trials: bool = False) -> bool:

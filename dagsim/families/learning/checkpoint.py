@@ -31,10 +31,12 @@ from dagsim.files import replaced
 from dagsim.registry import Registry, nearest
 from dagsim.seeds import REPORT, part_of
 from dagsim.systems import DEFAULT_SYSTEM, all_systems
-from dagsim.systems.seam import Codec, CodecSettings, System, View
+from dagsim.systems.seam import Codec, CodecSettings, Scenario, System, View
 from dagsim.text import count_of
 
 _FORMAT = "dagsim-agent-3"
+HIDDEN = "hidden"
+"""The kind of estimates that tell policies nothing."""
 _BEFORE = ".".join(("dagsim", "agents", ""))
 """Prefix of the names of modules in older files."""
 _NETS_OF_ALGORITHMS = ("dagsim.families.learning.off_policy.rainbow:RainbowNetConfig",)
@@ -194,15 +196,39 @@ def load_agent(
     return AgentPolicy(Checkpoint.load(Path(checkpoint), system, codec=codec, net=net), sampled=sampled)
 
 
-def overlap(config: Config, seeds: Iterable[int], checkpoint: Path) -> str | None:
+def caveats(config: Config, seeds: Iterable[int], checkpoint: Path) -> list[str]:
+    """Return sentences that state how an experiment differs from what an agent was trained on, or
+    overlaps with it.
+    """
+    beside = checkpoint.with_suffix(".json")  # a shipped agent's settings are in a second file beside it
+    facts = json.loads(beside.read_text("utf-8")) if beside.is_file() else read_plain(checkpoint).get("about", {})
+    return [said for said in (_overlap(config, seeds, facts), _unfamiliar(config, facts)) if said is not None]
+
+
+def knowledge_of(scenario: Scenario) -> list[str]:
+    """Return what policies know about durations in a scenario: the kinds of its estimates, if it has any."""
+    estimates = getattr(scenario, "estimates", None)
+    return list(getattr(scenario, "knowledge", () if estimates is None else (estimates.kind,)))
+
+
+def _unfamiliar(config: Config, facts: Mapping[str, Any]) -> str | None:
+    """Return a sentence if durations are hidden, but were never hidden from the agent."""
+    known, here = facts.get("knowledge"), getattr(config, "estimates", None)
+    if not known or here is None or here.kind != HIDDEN or HIDDEN in known:
+        return None
+    return (
+        f"durations are hidden, but the agent was trained with estimates ({', '.join(known)}), so it may be no better "
+        "than a heuristic; dagsim train --set estimates.kind=hidden trains an agent for such jobs"
+    )
+
+
+def _overlap(config: Config, seeds: Iterable[int], facts: Mapping[str, Any]) -> str | None:
     """Return a sentence that states how many of an experiment's windows contain jobs with which an
     agent was trained or selected.
 
     Return None if no window contains such jobs.
     """
     trace = config.trace_file
-    beside = checkpoint.with_suffix(".json")  # a shipped agent's settings are in a second file beside it
-    facts = json.loads(beside.read_text("utf-8")) if beside.is_file() else read_plain(checkpoint).get("about", {})
     traces = facts.get("traces") or ()
     if (
         trace is None

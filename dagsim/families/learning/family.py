@@ -65,7 +65,7 @@ FAMILY = Family(
             Entry("shipped_agents", ".algorithms:shipped_agents"),
             Entry("ray_rollouts", ".ray_rollouts:RayRollouts"),
             Entry("training_events", ".learner:writer"),
-            Entry("training_overlap", ".checkpoint:overlap"),
+            Entry("training_caveats", ".checkpoint:caveats"),
             Entry("training_sweep", ".train_sweep:training_sweep"),
         ),
         "public": (

@@ -108,6 +108,13 @@ class MixtureScenario(ClusterWorld):
         """The paths of the traces."""
         return tuple([Path(trace.path) for trace in self.traces])
 
+    @property
+    def knowledge(self) -> tuple[str, ...]:
+        """The kinds of estimates that are drawn."""
+        shares = {"noisy": self.noisy, "hidden": self.hidden, "predicted": self.limited}
+        kinds = [kind for kind, share in shares.items() if share > 0]
+        return (*kinds, "exact") if sum(shares.values()) < 1 else tuple(kinds)
+
     def __post_init__(self) -> None:
         ranges = {"gpus": 1, "jobs": 1, "load": 1e-6, "sigma": 0, "noise": 0, "restart_s": 0}
         for name, least in ranges.items():

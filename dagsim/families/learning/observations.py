@@ -30,6 +30,15 @@ class Legal(NamedTuple):
     """The row that the last action selects, if waiting is legal."""
 
 
+class Parts(NamedTuple):
+    """An observation of one environment. All parts are float32 and share the memory of ``flat``."""
+
+    flat: np.ndarray
+    tokens: np.ndarray
+    context: np.ndarray
+    gpus: np.ndarray
+
+
 class Presets:
     """Builds the observations for one environment. Unused rows are 0 and masked."""
 
@@ -37,8 +46,9 @@ class Presets:
         self.config = config
         self._types = types
         features = config.codec.features
-        levelled = isinstance(config.codec, CandidatesConfig)
-        self._tokens = len(Levelled.token_features if levelled else features["tokens"])
+        self._levelled = isinstance(config.codec, CandidatesConfig)
+        self.tokens = len(Levelled.token_features if self._levelled else features["tokens"])
+        """Number of columns of a choice."""
         self._context = len(features["context"])
         self._gpus = len(features["gpus"])
         self.space = self._space()
@@ -46,24 +56,39 @@ class Presets:
     def observe(self, observation: Observation | None, legal: Legal, mask: np.ndarray) -> Any:
         """Return the observation in the form of the preset (without the graph), and a copy of the
         mask. The observation is 0 when the episode is over."""
-        begin = self.config.slots * self._tokens
-        end = begin + self._context
-        flat = np.zeros(end + self._types * self._gpus, np.float32)
-        tokens = flat[:begin].reshape(self.config.slots, self._tokens)
-        context, gpus = flat[begin:end], flat[end:].reshape(self._types, self._gpus)
+        parts = self.blank()
         if observation is not None:
             starts, wait = legal
+            _, tokens, context, gpus = parts
             tokens[:starts] = observation.tokens[:starts]
             if wait is not None:
                 tokens[-1] = observation.tokens[wait]
             context[:] = observation.context
             gpus[:] = observation.gpus
+        return self.form(parts, mask)
+
+    def blank(self) -> Parts:
+        """Return an observation of zeros, as one array and as views of its parts."""
+        begin = self.config.slots * self.tokens
+        end = begin + self._context
+        flat = np.zeros(end + self._types * self._gpus, np.float32)
+        tokens = flat[:begin].reshape(self.config.slots, self.tokens)
+        return Parts(flat, tokens, flat[begin:end], flat[end:].reshape(self._types, self._gpus))
+
+    def spread(self, gpus: np.ndarray) -> None:
+        """Repeat the first row for all GPU types (..., types, D) if the codec describes only one of
+        them."""
+        if not self._levelled:
+            gpus[..., 1:, :] = gpus[..., :1, :]
+
+    def form(self, parts: Parts, mask: np.ndarray) -> Any:
+        """Return an observation in the form of the preset, with a copy of the mask."""
         match self.config.observation:
             case "flat":
-                return flat
+                return parts.flat
             case "dict":
-                return {"observations": flat, "action_mask": mask.copy()}
-        return {"tokens": tokens, "context": context, "gpus": gpus, "action_mask": mask.copy()}
+                return {"observations": parts.flat, "action_mask": mask.copy()}
+        return {"tokens": parts.tokens, "context": parts.context, "gpus": parts.gpus, "action_mask": mask.copy()}
 
     def legal(self, observation: Observation | None) -> Legal:
         """Return the legal actions, or no actions when the episode is over."""
@@ -118,14 +143,14 @@ class Presets:
             return spaces.Box(-np.inf, np.inf, shape, np.float32)
 
         mask = spaces.Box(0, 1, (config.slots,), np.int8)
-        flat = box(config.slots * self._tokens + self._context + self._types * self._gpus)
+        flat = box(config.slots * self.tokens + self._context + self._types * self._gpus)
         match config.observation:
             case "flat":
                 return flat
             case "dict":
                 return spaces.Dict({"observations": flat, "action_mask": mask})
         parts: dict[str, spaces.Space[Any]] = {
-            "tokens": box(config.slots, self._tokens),
+            "tokens": box(config.slots, self.tokens),
             "context": box(self._context),
             "gpus": box(self._types, self._gpus),
             "action_mask": mask,

@@ -19,8 +19,9 @@ from dagsim.families.learning.vector_env import VectorSchedulingEnv, episode_see
 from dagsim.model import Decision, Kind
 from dagsim.model.log import Schedule
 from dagsim.sections import Registered
+from dagsim.systems.cluster import services
 from dagsim.systems.cluster.nodes import ClusterState
-from dagsim.systems.cluster.scenario import ClusterScenario, refused_engine
+from dagsim.systems.cluster.scenario import ClusterScenario, ClusterWorld, refused_engine
 from dagsim.systems.cluster.view import ClusterView
 from dagsim.systems.seam import Scenario
 
@@ -61,8 +62,17 @@ class SchedulingEnv(EpisodeEnv):
     def of(
         cls, scenario: Scenario, env: EnvConfig | None = None, render_mode: str | None = None, **settings: Any
     ) -> Any:
-        """Build the environment for a scenario; ``settings`` are fields of ``EnvConfig``."""
-        return cls(scenario, env or _config_of(scenario, settings), render_mode)
+        """Build the environment for a scenario; ``settings`` are fields of ``EnvConfig``. Its episodes
+        run in the compiled engine if the engine supports the configuration and was compiled before.
+        """
+        config = env or _config_of(scenario, settings)
+        at_hand = services.episodes_at_hand.offered()
+        if cls is SchedulingEnv and at_hand and _is_plain(config) and isinstance(scenario, ClusterWorld):
+            from dagsim.families.learning.compiled_env import CompiledSchedulingEnv
+
+            if not scenario.why_no_episodes(config.codec, config.reward) and at_hand():
+                return CompiledSchedulingEnv(scenario, config, render_mode)
+        return cls(scenario, config, render_mode)
 
     @classmethod
     def vector(
@@ -77,7 +87,7 @@ class SchedulingEnv(EpisodeEnv):
         own = {name: value for name, value in settings.items() if name != "render_mode"}
         config = env or _config_of(scenario, own)
         episodes: Any = "the compiled engine supports only the level task_type, and not the observation graph"
-        if config.level == "task_type" and config.observation != "graph":
+        if _is_plain(config):
             episodes = scenario.episodes(count, config.codec, config.reward, config.reward_scale)
         if not isinstance(episodes, str):
             render_mode = settings.get("render_mode")
@@ -149,13 +159,17 @@ class SchedulingEnv(EpisodeEnv):
             return action
         if action == self.config.slots - 1 and wait is not None:
             return wait
-        if not self._illegal:  # once per episode
+        self._count_illegal(action)
+        return 0
+
+    def _count_illegal(self, action: int) -> None:
+        """Count an illegal action, and warn about the first one in an episode."""
+        if not self._illegal:
             gymnasium.logger.warn(
                 f"action {action} is not legal now, so the first legal choice is taken; legal actions are "
                 "True in info['action_mask']"
             )
         self._illegal += 1
-        return 0
 
     def _new_codec(self) -> Any:
         codec = self.config.codec
@@ -198,6 +212,11 @@ def _mean_jct_s(schedule: Schedule) -> float:
         if row[0] == Kind.COMPLETED:
             jct_s[row[2]] = row[1] - schedule.jobs[row[2]].arrival_s
     return float(np.mean(jct_s))
+
+
+def _is_plain(config: EnvConfig) -> bool:
+    """Return True if the compiled engine has the actions and observations."""
+    return config.level == "task_type" and config.observation != "graph"
 
 
 def _config_of(scenario: Scenario, settings: Mapping[str, Any]) -> EnvConfig:

@@ -21,7 +21,7 @@ from dagsim.families.learning.observations import Presets
 _NO_ACTION = -(1 << 62)
 _FORGET = 4096
 """Steps of episodes that are over, after which their actions are forgotten."""
-_HIDDEN = 1 << 40
+HIDDEN = 1 << 40
 """The choice to wait; it is not a row of the observation."""
 
 
@@ -62,7 +62,8 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
         self._again, self._single, self.render_mode = again, single, render_mode
         self._mode = AutoresetMode(autoreset_mode)
         self.metadata = {**EpisodeEnv.metadata, "autoreset_mode": self._mode}
-        self.single_observation_space = Presets(config, types).space
+        self._presets = Presets(config, types)
+        self.single_observation_space = self._presets.space
         self.single_action_space = Discrete(config.slots)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
@@ -257,7 +258,7 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
         inside = (actions >= 0) & (actions < self.config.slots)
         legal = inside & (self._mask[live, np.where(inside, actions, 0)] > 0)
         self._illegal[live] += ~legal
-        choices = np.where(actions == self.config.slots - 1, _HIDDEN, actions)
+        choices = np.where(actions == self.config.slots - 1, HIDDEN, actions)
         self._rewards[live], self._terminated[live] = self._episodes.advance(live, np.where(legal, choices, 0))
         self._steps[live] += 1
         self._truncated[live] = (self._late() & ~self._terminated)[live]
@@ -265,11 +266,12 @@ class VectorSchedulingEnv(VectorEnv[Any, Any, Any]):
     def _observations(self) -> Any:
         """Return the observations of all episodes in the preset's form, in new arrays."""
         count, slots, features = self.num_envs, self.config.slots, self.config.codec.features
-        tokens = np.zeros((count, slots, len(features["tokens"]) + 1), np.float32)
+        tokens = np.zeros((count, slots, self._presets.tokens), np.float32)
         context = np.zeros((count, len(features["context"])), np.float32)
         gpus = np.zeros((count, self._types, len(features["gpus"])), np.float32)
         self._mask = np.zeros((count, slots), np.int8)
         self._episodes.fill(self._every, tokens, context, gpus, self._mask)
+        self._presets.spread(gpus)
         self._mask[self._terminated, -1] = 1  # see Presets.mask
         if self.config.observation == "candidates":
             return {"tokens": tokens, "context": context, "gpus": gpus, "action_mask": self._mask.copy()}

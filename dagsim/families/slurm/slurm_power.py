@@ -4,7 +4,8 @@ and booting take.
 The rules are those of slurm.conf(5) and of https://slurm.schedmd.com/power_save.html. A partition's
 SuspendTime, SuspendTimeout and ResumeTimeout replace the global values for its nodes; if a node is
 in several partitions, the largest value counts. SuspendExcNodes and SuspendExcParts may keep a
-number of their nodes up, as in ``a[1-9]:4``. No configuration file states how long a boot takes,
+number of their nodes up, as in ``a[1-9]:4``, and SuspendExcStates all nodes that are cloud nodes or
+dynamic nodes. No configuration file states how long a boot takes,
 but slurmctld's log shows it. Without a log, the boot time is ResumeTimeout, the longest time that a
 boot may take.
 """
@@ -53,11 +54,13 @@ def power_rules(
         return {}
     excluded = set(_excluded(conf.get("suspendexcnodes", ""), lambda text: _members(text, states)))
     excluded |= set(_excluded(conf.get("suspendexcparts", ""), lambda text: parts.get(text, ())))
+    kept = {word.upper() for word in re.split(r"[,\s]+", conf.get("suspendexcstates", "")) if not is_unset(word)}
+    excluded |= {node for node, state in states.items() if kept & _LASTING & _words(state)}
     rules: dict[str, OnDemand] = {}
     for node, state in states.items():
         rows = [(name, partitions[name]) for name, members in parts.items() if node in members]
         times = {key: _largest_s(conf, rows, key) for key in _DEFAULTS_S}
-        words = {_MARKS.sub("", word).upper() for word in state.split("+")}
+        words = _words(state)
         idle_s = None if node in excluded or times["suspendtime"] == inf else times["suspendtime"]
         if any(row.get("powerdownonidle", "no").upper() == "YES" for _, row in rows) and node not in excluded:
             idle_s = 0.0
@@ -79,9 +82,18 @@ def power_rules(
             f"resumetimeout={max(rule.mean_boot_s for rule in rules.values()):g} s: taken as the time that every boot "
             "takes, which no file states; add slurmctld.log, or set on_demand.boot_s"
         )
-    if rules and not is_unset(conf.get("suspendexcstates", "")):
-        drop(f"suspendexcstates={conf['suspendexcstates']}")
+    if rules and (passing := sorted(kept - _LASTING)):
+        drop(f"suspendexcstates: {', '.join(passing)}, as nodes leave these states")
     return rules
+
+
+_LASTING = frozenset({"CLOUD", "DYNAMIC_FUTURE", "DYNAMIC_NORM"})
+"""States that a node has as long as it exists."""
+
+
+def _words(state: str) -> set[str]:
+    """Return the words of a node's state without the marks of power saving."""
+    return {_MARKS.sub("", word).upper() for word in state.split("+")}
 
 
 def _rate(conf: Mapping[str, str], key: str, nodes: int) -> int:

@@ -694,7 +694,7 @@ class ClusterKernel(Forked):
         active, index = run.task.job, run.task.index
         task = active.tasks[index]  # the original task, not a resumed piece of it
         task.unfinished -= run.instances
-        active.changed()
+        active.changed(index)
         if task.unfinished and task.task.elastic is None:
             return
         task.unfinished = 0  # an elastic task is done as a whole, whatever its number of instances

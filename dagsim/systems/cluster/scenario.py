@@ -55,6 +55,7 @@ class _Sequences:
 
     def __init__(self) -> None:
         self._kept: OrderedDict[int, StoredJobs] = OrderedDict()
+        self._jobs = 0
         self.why_empty: str | None = None
         """The reason why windows begin on an empty cluster; None before the first."""
 
@@ -65,8 +66,9 @@ class _Sequences:
         jobs = self._kept.get(seed)
         if jobs is None:
             jobs = self._kept[seed] = StoredJobs(draw(seed))
-            while sum(map(len, self._kept.values())) > JOBS_KEPT:
-                self._kept.popitem(last=False)
+            self._jobs += len(jobs)
+            while self._jobs > JOBS_KEPT and self._kept:
+                self._jobs -= len(self._kept.popitem(last=False)[1])
         return jobs
 
 

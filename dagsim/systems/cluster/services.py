@@ -49,6 +49,12 @@ def compiled_episodes(
 
 
 @FamilyService
+def episodes_at_hand() -> bool:
+    """Return True if the code of compiled episodes can be loaded; otherwise, begin to compile it in
+    another process."""
+
+
+@FamilyService
 def listed_users(queues: QueueTree) -> Mapping[str, Collection[str]]:
     """Return the users of each account at a site whose scheduler lists all users; empty at other
     sites, where only the users are listed whose shares differ from the rest."""

@@ -9,6 +9,7 @@ from heapq import heappop, heappush
 from math import floor, inf
 from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
+import numpy as np
 from simpy import Environment
 from simpy.events import Event, Process
 
@@ -49,10 +50,16 @@ class Live(dict[KeyT, ValueT]):
         return list(super().items())
 
 
+_MANY = 64
+"""Number of tasks from which on a job keeps the terms of its remaining work."""
+
+
 class JobState(Forked):
     """A job in the system. ``number`` counts arrivals from 0."""
 
     __slots__ = {
+        "_stale": EMPTY,
+        "_terms": EMPTY,
         "_work_left_gpu_s": SAME,
         "has_limits": SAME,
         "ideal_s": SAME,
@@ -82,6 +89,10 @@ class JobState(Forked):
         self.shows_truth = False
         """True if the policy declared itself clairvoyant and may read true durations."""
         self._work_left_gpu_s: float | None = None
+        self._terms: np.ndarray | None = None
+        """The terms of this sum by task, kept only for jobs of ``_MANY`` tasks."""
+        self._stale: list[int] = []
+        """Tasks whose terms have to be computed again."""
         self.places: dict[int, dict[int, int]] = {}
         """For each finished task, the number of instances by node; kept only for a network."""
 
@@ -91,15 +102,29 @@ class JobState(Forked):
         together.
         """
         if self._work_left_gpu_s is None:
-            terms = [task.demand.width * task.unfinished * task.best_s for task in self.tasks]
-            self._work_left_gpu_s = ordered_sum(terms)
+            many = len(self.tasks) >= _MANY
+            self._work_left_gpu_s = self._sum_of_many() if many else ordered_sum(map(_gpu_s_left, self.tasks))
         return self._work_left_gpu_s
 
-    def changed(self) -> None:
-        """Discard cached sums, because the number of unfinished instances or their estimates have
-        changed.
+    def _sum_of_many(self) -> float:
+        """Return the same sum in one NumPy pass, which also adds from left to right."""
+        terms = self._terms
+        if terms is None:
+            terms = self._terms = np.array([_gpu_s_left(task) for task in self.tasks])
+        for index in self._stale:
+            terms[index] = _gpu_s_left(self.tasks[index])
+        self._stale.clear()
+        return float(np.add.accumulate(terms)[-1])
+
+    def changed(self, index: int | None = None) -> None:
+        """Discard cached sums, because the number of unfinished instances of a task has changed, or
+        (without ``index``) the estimates of all tasks.
         """
         self._work_left_gpu_s = None
+        if index is None:
+            self._terms = None
+        elif self._terms is not None:
+            self._stale.append(index)
 
     def rank(self) -> float:
         """Set the ``rank_s`` of every task from its ``best_s``. Return the critical path of the job
@@ -126,6 +151,10 @@ class JobState(Forked):
                 most = max(most, gpus)
         submitted = (job.id, job.arrival_s, job.priority, job.tenant, job.deadline_s, job.weight)
         return JobFacts(*submitted, self.ideal_s, gpu_s, float(most), job.graph.names, job.graph.parents)
+
+
+def _gpu_s_left(task: TaskState) -> float:
+    return task.demand.width * task.unfinished * task.best_s
 
 
 class TaskState(Forked):

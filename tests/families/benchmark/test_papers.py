@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from importlib import import_module
 from pathlib import Path
@@ -10,8 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from dagsim.cli import app
-from dagsim.families.benchmark import papers
+from dagsim.families.benchmark import papers, rltune
 from dagsim.families.benchmark.papers import PAPERS, Paper, PaperFigure
+
+_PHILLY = "timestamp,duration,num_gpus,gpu_time,cluster"
 
 
 def run(*args: str, code: int = 0) -> str:
@@ -52,6 +55,20 @@ def test_a_figure_that_differs_ends_with_1(tmp_path: Path, monkeypatch: pytest.M
     assert "1 of 2 figures differ by no more than is allowed" in shown
     facts = json.loads(run("mine", "--data", str(tmp_path), "--json", code=1))
     assert [figure["holds"] for figure in facts["figures"]] == [True, False]
+
+
+def test_the_setting_of_rltune_has_two_kinds_of_nodes(tmp_path: Path) -> None:
+    lines = [f"2017-10-{1 + n // 24:02} {n % 24:02}:00:00,{600 * (1 + n % 5)},{2 ** (n % 4)},0,vc" for n in range(300)]
+    (tmp_path / rltune.FILE).write_bytes(gzip.compress("\n".join([_PHILLY, *lines]).encode()))
+    cluster = rltune.cluster()
+    assert [sum(int(node.gpus) for node in cluster.nodes if node.gpus == gpus) for gpus in (2, 8)] == [32, 160]
+    assert len(set(cluster.gpu_types)) == 2
+    (sequence,) = rltune.sequences(tmp_path / rltune.FILE, seed=1, count=1)
+    assert len(sequence) == 256
+    assert (sequence[0].arrival_s, sequence[-1].arrival_s) == (0.0, 255 * 3600.0)
+    saved = rltune.gains(sequence, ("committed", "sjf"), "exact")
+    assert saved["committed"] == (0.0, 0.0, 0.0)
+    assert saved["sjf"].wait >= 0.0
 
 
 @pytest.mark.data

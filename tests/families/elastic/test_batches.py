@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 from scripting import run_script
+from shockwave_jobs import batch_schedule, epoch_table
 
 from dagsim.errors import ModelError
-from dagsim.families.elastic.batches import EpochTraining, batch_schedule, epoch_table
+from dagsim.families.elastic.batches import EpochTraining
 from dagsim.model import Cluster, Elastic, Job, Node, Task, gpu_type
 from dagsim.model.log import Kind
 from dagsim.systems.cluster.policies import POLICIES

@@ -72,3 +72,22 @@ def test_a_training_without_a_report_ends_without_one_after_a_resume_too(agent):
     ended = CliRunner().invoke(app, ["train", "--resume", str(folder)])
     assert ended.exit_code == 0, ended.output
     assert not (folder / "report.csv").exists()
+
+
+def test_an_agent_that_never_met_hidden_durations_says_so(log, agent, tmp_path):
+    hidden = ("--windows", "2x10", "--set", "estimates.kind=hidden", "--set", "workload.part=[0.8,1]")
+    ended = evaluated(log, agent, tmp_path / "hidden", *hidden)
+    assert ended.exit_code == 0, ended.output
+    assert "durations are hidden, but the agent was trained with estimates (predicted)" in ended.stderr
+    settings = ["workload.count=4", "estimates.kind=hidden", *TINY, "train.codec=candidates"]
+    other = train(None, settings, out=tmp_path / "runs", report=False).folder.path / "best.pt"
+    again = evaluated(log, other, tmp_path / "other", *hidden)
+    assert "durations are hidden" not in again.stderr
+
+
+def test_the_shipped_agent_says_that_it_was_trained_with_estimates(tmp_path):
+    words = ("eval", "--algo", "ppo", "--set", "workload.count=3", "--set", "estimates.kind=hidden", "--no-plots")
+    ended = CliRunner().invoke(app, [*words, "--out", str(tmp_path)])
+    assert "durations are hidden, but the agent was trained with estimates (exact, noisy)" in " ".join(
+        ended.stderr.split()
+    )

@@ -43,7 +43,7 @@ OWN = f"{__name__}:LateCompletions"
 def both(count: int, mode: str = "NextStep", **changes: Any) -> tuple[Any, Any]:
     """Environments of a small workload: compiled, and one after another."""
     compiled = gymnasium.make_vec(MADE, num_envs=count, config=WORKLOAD, settings=FEW, autoreset_mode=mode, **changes)
-    single = [lambda: make_env(WORKLOAD, FEW, **changes)] * count
+    single = [lambda: make_env(WORKLOAD, [*FEW, "engine=simpy"], **changes)] * count
     return compiled, SyncVectorEnv(single, autoreset_mode=mode)
 
 
@@ -81,6 +81,7 @@ def assert_equal(one: Any, other: Any) -> None:
         ("NextStep", {"max_steps": 20, "reward": {"job_seconds": 2.0}}),
         ("SameStep", {"horizon_s": 900.0}),
         ("SameStep", {"reward": {OWN: 2.0}}),
+        ("NextStep", {"codec": {"kind": "relative"}}),
     ],
     ids=str,
 )

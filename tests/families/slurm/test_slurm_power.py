@@ -64,6 +64,13 @@ def test_a_cloud_node_that_is_never_suspended_still_boots_once() -> None:
     assert set(rules({"suspendtime": "-1"}, partitions=endless)[0]) == {"c1", "c2"}
 
 
+def test_states_that_last_keep_their_nodes_up_and_others_are_not_modelled() -> None:
+    found, dropped = rules({"suspendtime": "600", "suspendexcstates": "CLOUD,DRAIN down"})
+    assert (found["c1"].idle_s, found["n1"].idle_s) == (None, 600.0)
+    assert dropped == ["suspendexcstates: DOWN, DRAIN, as nodes leave these states"]
+    assert rules({"suspendtime": "600", "suspendexcstates": "(null)"})[1] == []
+
+
 def test_a_node_in_several_partitions_has_their_largest_time_and_idle_power_down_is_at_once() -> None:
     more = PARTITIONS | {"long": {"nodes": "c[1-2]", "suspendtime": "700"}}
     assert rules({"suspendtime": "600"}, partitions=more)[0]["c1"].idle_s == 700.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from unittest.mock import patch
 
 import hypothesis.strategies as st
 from cases import clusters, job_lists, models, simulation
@@ -10,6 +11,7 @@ from hypothesis import given
 
 from dagsim.model import Cluster, Decision, Job
 from dagsim.model.arithmetic import ordered_sum
+from dagsim.systems.cluster import state
 from dagsim.systems.cluster.api import ClusterView
 from dagsim.systems.cluster.policies import POLICIES
 
@@ -33,8 +35,9 @@ def _check(view: ClusterView) -> None:
         assert active.work_left_gpu_s() == ordered_sum(terms)
 
 
-@given(clusters(), job_lists(), models(), st.sampled_from(["eft-wait", "srtf", "las"]))
+@given(clusters(), job_lists(), models(), st.sampled_from(["eft-wait", "srtf", "las"]), st.sampled_from([1, 64]))
 def test_the_work_left_is_always_that_of_the_unfinished_instances(
-    cluster: Cluster, jobs: list[Job], chosen: dict[str, object], policy: str
+    cluster: Cluster, jobs: list[Job], chosen: dict[str, object], policy: str, many: int
 ) -> None:
-    simulation(cluster, jobs, chosen).run(_Reading(policy))
+    with patch.object(state, "_MANY", many):  # jobs of so many tasks keep the terms
+        simulation(cluster, jobs, chosen).run(_Reading(policy))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from heapq import merge
 from math import inf
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -26,21 +26,11 @@ from dagsim.systems.cluster.api import (
 )
 from dagsim.systems.cluster.policies.batch_mode import NEARLY, Key, Ready, allowed_nodes, free, held, size
 from dagsim.systems.cluster.policies.formulas import slowed
-from dagsim.systems.cluster.policies.orders import by_arrival
+from dagsim.systems.cluster.policies.orders import by_arrival, slowness
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing
 
 RankColumn: TypeAlias = Callable[["AlikeTasks", float], np.ndarray]
 """Ranks all tasks of a group at once: (tasks,) float64, smaller first."""
-
-
-_SHORTEST_S = 1e-9
-"""Seconds that a task of zero length counts as."""
-
-
-def slowness(seconds: Any) -> Any:
-    """Return 1 / ``seconds``, for a number or for a column of numbers."""
-    longer_s = np.maximum(seconds, _SHORTEST_S) if isinstance(seconds, np.ndarray) else max(seconds, _SHORTEST_S)
-    return 1.0 / longer_s
 
 
 class AlikeTasks:

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 from dagsim.model import Decision, Placement, Start
 from dagsim.systems.cluster.api import ALL, MICRO, ClusterView, DemandClass, Run, TaskState
+from dagsim.systems.cluster.policies.formulas import AHEAD
 from dagsim.systems.cluster.policies.orders import width
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing
 
@@ -67,9 +68,6 @@ def free(view: ClusterView, task: TaskState, nodes: int = ALL) -> float:
 
 Rule: TypeAlias = Literal["min-min", "max-min", "sufferage"]
 
-_AHEAD = 24
-"""Maximum number of tasks mapped before one must start, which bounds the cost of a decision."""
-
 
 class BatchMode:
     """Map ready tasks one by one, by their earliest completion times over the GPU types. The next
@@ -86,7 +84,8 @@ class BatchMode:
 
     def __init__(self, rule: Rule, placement: str | PlacementRule = "best-fit") -> None:
         self.rule = rule
-        self._place = placing(placement).place
+        self.placement = placing(placement)
+        self._place = self.placement.place
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         groups = view.index(self, _Groups)
@@ -94,7 +93,7 @@ class BatchMode:
             return
         lanes = free_times(view)
         passed: set[TaskState] = set()
-        for _ in range(_AHEAD):
+        for _ in range(AHEAD):
             best: _Choice | None = None
             for task in groups.heads(passed):
                 choice = self._choice(view, task, lanes)

@@ -13,6 +13,13 @@ EARLY = 1e-9
 """Relative margin by which a round is checked early, so that rounding never makes it late."""
 CLOSE = 1e-12
 """Relative difference of the service of two jobs that rounding might undo until it has doubled."""
+AHEAD = 24
+"""Maximum number of tasks that ``BatchMode`` maps before one must start, which bounds the cost of a
+decision."""
+BLOCK = 512
+"""Number of waiting tasks in a block of ``LongestWait``."""
+ROUNDING = 1e-14
+"""Upper bound on the rounding error of its products, relative to their factors."""
 
 
 def instance_work(best_s: float, instances: int, gpus: float) -> float:

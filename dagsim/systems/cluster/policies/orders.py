@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from math import inf, log2, log10, nan, sqrt
 from operator import attrgetter
+from typing import Any
 
 import numpy as np
 
 from dagsim.errors import require
 from dagsim.model import Decision, Start
 from dagsim.systems.cluster.api import ClusterView, DemandClass, Key, TaskState, TypedKey
+from dagsim.systems.cluster.policies.formulas import BLOCK, ROUNDING
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing
 
 
@@ -219,12 +221,6 @@ def _root(value: float) -> float:
 Rate = Callable[[TaskState], float]
 """Weight of one second of waiting; must not change while the task waits."""
 
-_BLOCK = 512
-"""Number of rows in a block."""
-
-_ROUNDING = 1e-14
-"""Upper bound on the rounding error of the products, relative to their factors."""
-
 _SHORTEST_S = 1e-9
 """Seconds that a task of zero length counts as."""
 
@@ -234,15 +230,18 @@ class LongestWait:
     fits. The wait starts when the task became ready, or at the time returned by ``since``. Ties are
     broken first come, first served. Cost per decision, for each demand class that fits: a NumPy
     pass over at most 512 waiting tasks, plus one row for each further 512 tasks.
+
+    The compiled engine runs it if ``rate`` and ``since`` also work on columns, as in ``Ordered``.
     """
 
     def __init__(self, rate: Rate, placement: str | PlacementRule = "best-fit", since: Rate | None = None) -> None:
-        self._rate = rate
-        self._since = since or _ready_s
-        self._place = placing(placement).place
+        self.rate = rate
+        self.since = since
+        self.placement = placing(placement)
+        self._place = self.placement.place
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
-        index = view.index(self, lambda: _Waits(self._rate, self._since))
+        index = view.index(self, lambda: _Waits(self.rate, self.since or _ready_s))
         task = index.first(view)
         placement = None if task is None else self._place(view, task)
         if task is not None and placement is not None:
@@ -308,21 +307,35 @@ def _virtual_arrival(task: TaskState) -> float:
     return task.job.job.arrival_s - task.rank_s
 
 
-def _per_ideal_second(task: TaskState) -> float:
-    return 1.0 / max(task.job.ideal_s, _SHORTEST_S)
+def _per_ideal_second(task: TaskState) -> Any:
+    return slowness(task.job.ideal_s)
 
 
-def _per_second(task: TaskState) -> float:
-    return 1.0 / max(task.best_s, _SHORTEST_S)
+def slowness(seconds: Any) -> Any:
+    """Return 1 / ``seconds``, for a number or for a column of numbers."""
+    longer_s = np.maximum(seconds, _SHORTEST_S) if isinstance(seconds, np.ndarray) else max(seconds, _SHORTEST_S)
+    return 1.0 / longer_s
 
 
-def _wfp3(task: TaskState) -> float:
-    return float(np.cbrt(width(task))) * _per_second(task)  # the cube root preserves the order
+def _per_second(task: TaskState) -> Any:
+    return slowness(task.best_s)
+
+
+def _wfp3(task: TaskState) -> Any:
+    return np.cbrt(width(task)) * _per_second(task)  # the cube root preserves the order
 
 
 def _unicef(task: TaskState) -> float:
-    asked = log2(max(width(task), 1.0))
-    return _per_second(task) / asked if asked else 1e100 * _per_second(task)
+    """Return the weight of a second; that of a column is computed one by one, as in ``_log10``."""
+    wide, per_second = width(task), _per_second(task)
+    if isinstance(wide, np.ndarray):
+        return np.array([_per_doubling(*pair) for pair in zip(per_second.tolist(), wide.tolist(), strict=True)])
+    return _per_doubling(per_second, wide)
+
+
+def _per_doubling(per_second: float, wide: float) -> float:
+    asked = log2(max(wide, 1.0))
+    return per_second / asked if asked else 1e100 * per_second
 
 
 class _Waits:
@@ -361,9 +374,9 @@ class _Columns:
 
     def __init__(self) -> None:
         self._tasks: list[TaskState] = []
-        self._since = np.empty(_BLOCK)
-        self._rates = np.empty(_BLOCK)
-        self._order = np.empty(_BLOCK, np.int64)
+        self._since = np.empty(BLOCK)
+        self._rates = np.empty(BLOCK)
+        self._order = np.empty(BLOCK, np.int64)
         self._leader = np.full(1, -1)
         """First row of each block."""
         self._until = np.full(1, -inf)
@@ -383,14 +396,14 @@ class _Columns:
             self._change(slice(blocks // 2, None))
         self._tasks.append(task)
         self._since[rows], self._rates[rows], self._order[rows] = since, rate, task.order
-        self._change(rows // _BLOCK)
+        self._change(rows // BLOCK)
 
     def first(self, now: float) -> tuple[float, int, TaskState] | None:
         """Return the negated largest product, with its task and the order of that task, or ``None`` if
         no task is waiting.
         """
         while self._gone < len(self._tasks):
-            blocks = -(-len(self._tasks) // _BLOCK)
+            blocks = -(-len(self._tasks) // BLOCK)
             for block in np.flatnonzero((self._until[:blocks] <= now) & (self._looked_s[:blocks] != now)).tolist():
                 self._look_again(block, now)
             leaders = self._leader[:blocks]
@@ -405,7 +418,7 @@ class _Columns:
         """Find the row in the block that is first now, and the time until which it is certain to
         stay first.
         """
-        begin, end = block * _BLOCK, min((block + 1) * _BLOCK, len(self._tasks))
+        begin, end = block * BLOCK, min((block + 1) * BLOCK, len(self._tasks))
         since, rates = self._since[begin:end], self._rates[begin:end]
         products = (now - since) * rates
         row = self._first_of(np.arange(begin, end), products)
@@ -428,7 +441,7 @@ class _Columns:
 
     def _drop(self, row: int) -> None:
         self._since[row] = self._rates[row] = -1.0
-        self._change(row // _BLOCK)
+        self._change(row // BLOCK)
         self._gone += 1
         if 2 * self._gone > len(self._tasks):
             kept = np.flatnonzero(self._rates[: len(self._tasks)] >= 0)
@@ -450,12 +463,12 @@ def _leads_until(leader: int, since: np.ndarray, rates: np.ndarray, products: np
     if faster.any():  # rows with a higher rate overtake others where the lines cross
         gains = rates[faster] - rate
         cross_s = (rates[faster] * since[faster] - rate * since_s) / gains
-        unsure_s = _ROUNDING * rates[faster] * (np.abs(cross_s) + farthest_s) / gains
+        unsure_s = ROUNDING * rates[faster] * (np.abs(cross_s) + farthest_s) / gains
         until = float((cross_s - unsure_s).min())
     slower = others & ~faster
     if slower.any():  # rows with a lower rate only fall behind, but rounding errors grow with time
         gap = products[leader] - float(products[slower].max())
-        until = min(until, gap / (_ROUNDING * abs(rate)) - farthest_s)
+        until = min(until, gap / (ROUNDING * abs(rate)) - farthest_s)
     return until
 
 

@@ -1,0 +1,132 @@
+"""A single scheduling environment whose episodes run in the compiled engine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium.error import ResetNeeded
+
+from dagsim.families.learning.scheduling_env import SchedulingEnv
+from dagsim.families.learning.vector_env import HIDDEN
+from dagsim.model import Decision
+
+_ONE = np.zeros(1, np.int64)
+
+
+class CompiledSchedulingEnv(SchedulingEnv):
+    """A ``SchedulingEnv`` with the same observations, rewards and infos in less time. As soon as
+    anything asks for the simulation (``view``, ``simulation``, ``action_of``, ``render``), the episode
+    continues in the SimPy kernel, which first repeats its actions.
+    """
+
+    def __init__(self, *arguments: Any, **settings: Any) -> None:
+        self._in_kernel = True  # until an episode begins
+        self._kernel: Any = None
+        super().__init__(*arguments, **settings)
+        config = self.config
+        episodes = self.scenario.episodes(1, config.codec, config.reward, config.reward_scale)
+        self._episodes: Any = None if isinstance(episodes, str) else episodes
+        if self._episodes is not None and config.pool is not None:
+            self._episodes.keep(config.pool)
+        self._chosen, self._over = np.zeros(1, np.int64), True
+        self._mask = np.zeros(config.slots, np.int8)
+        (self._term,) = config.reward
+        self._cost = 0.0
+
+    @property
+    def simulation(self) -> Any:
+        """The kernel of the current episode, or ``None`` before the first."""
+        self._continue_in_kernel()
+        return self._kernel
+
+    @simulation.setter
+    def simulation(self, kernel: Any) -> None:
+        self._kernel = kernel
+
+    @property
+    def view(self) -> Any | None:
+        """Return the view that a heuristic would see now, or ``None`` when the episode is over."""
+        self._continue_in_kernel()
+        return super().view
+
+    def action_of(self, decision: Decision | None) -> int | None:
+        """Return the action that corresponds to a heuristic's decision (see ``SchedulingEnv``)."""
+        self._continue_in_kernel()
+        return super().action_of(decision)
+
+    def action_masks(self) -> np.ndarray:
+        """Return (slots,) bool: True for the actions that are currently legal."""
+        return super().action_masks() if self._in_kernel else self._mask.astype(bool)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Carry out the choice and advance to the next one (see ``SchedulingEnv``)."""
+        if self._in_kernel:
+            return super().step(action)
+        if self._over:
+            raise ResetNeeded("no episode is in progress; call reset() first")
+        self._steps += 1
+        self._actions.append(action)
+        self._chosen[0] = self._choice_of(int(action))
+        rewards, over = self._episodes.advance(_ONE, self._chosen)
+        reward, self._over = float(rewards[0]), bool(over[0])
+        self._cost = -reward
+        late = self.config.max_steps is not None and self._steps >= self.config.max_steps
+        truncated = not self._over and (late or self._episodes.now_s[0] >= self.config.horizon_s)
+        if self.render_mode == "human":
+            self.render()
+        observation, info = self._seen()
+        return observation, reward, self._over, bool(truncated), info
+
+    def _choice_of(self, action: int) -> int:
+        """Return the engine's choice for an action or, if the action is illegal, the first one."""
+        if not (0 <= action < len(self._mask) and self._mask[action]):
+            self._count_illegal(action)
+            return 0
+        return HIDDEN if action == len(self._mask) - 1 else action
+
+    def _begin(self, seed: int, **options: Any) -> None:
+        if self._episodes is None:  # its placement, for example, is not compiled
+            return super()._begin(seed)
+        self._in_kernel, self._kernel, self._episode = False, None, None
+        self._over = bool(self._episodes.begin(_ONE, [seed])[0])
+        self._cost = -float(self._episodes.first_rewards(1)[0])
+
+    def _seen(self) -> tuple[Any, dict[str, Any]]:
+        """Return the observation in the form of the preset, and the info."""
+        if self._in_kernel:
+            return super()._seen()
+        parts = self._presets.blank()
+        mask = self._mask = np.zeros(self.config.slots, np.int8)
+        self._episodes.fill(_ONE, parts.tokens[None], parts.context[None], parts.gpus[None], mask[None])
+        self._presets.spread(parts.gpus)
+        if self._over:
+            mask[-1] = 1  # see Presets.mask
+        info: dict[str, Any] = {
+            "action_mask": mask,
+            "illegal_actions": self._illegal,
+            "time_s": float(self._episodes.now_s[0]),
+            self._parts[self._term]: -self._cost,
+        }
+        if self._over:
+            info["mean_jct_s"] = float(np.mean(self._episodes.jct_s(0)))
+        return self._presets.form(parts, mask), info
+
+    def _continue_in_kernel(self) -> None:
+        """Begin the episode again in the SimPy kernel, and repeat its actions; do nothing if it is
+        there already.
+        """
+        if self._in_kernel:
+            return
+        self._in_kernel = True
+        assert self._seed is not None
+        illegal, self._illegal = self._illegal, 1  # the warning has been given
+        super()._begin(self._seed)
+        episode = self._episode
+        assert episode is not None
+        for action in self._actions:
+            self._legal = self._presets.legal(episode.observation)
+            self._choose(episode, action)
+            episode.reward()
+        self._legal = self._presets.legal(episode.observation)
+        self._illegal = illegal
