@@ -534,7 +534,7 @@ class _Injection:
                 Store.open(folder)
             except DagsimError as wrong:
                 yield f"its folder cannot be opened: {wrong}"
-        within = "" if folder is None else str(folder.relative_to(out))
+        within = "" if folder is None else _stable(str(folder.relative_to(out)))
         beside = {path: content for path, content in _files(out).items() if not within or not path.startswith(within)}
         parts = [path for path in beside if Path(path).name.startswith(".") and path.endswith(".part")]
         yield from self._half({path: beside[path] for path in beside if path not in parts}, out, whole)

@@ -199,7 +199,7 @@ def test_the_table_says_what_the_json_says(tmp_path: Path) -> None:
     words = ["why", "--state", str(tmp_path / "now.json"), "-c", str(tmp_path / "site.yaml"), "--samples", "3", "2"]
     text = " ".join(CliRunner().invoke(app, words, catch_exceptions=False).stdout.split())
     assert answer["sentence"] in text
-    assert "With 2 instead of 4 GPUs it would start in" in text
+    assert "With 2 instead of 4 GPUs, it would start in" in text
     assert "Running jobs that free what it needs" in text
     assert "If all jobs run to their time limits and no other job is submitted, it starts in 55 min." in text
 

@@ -266,7 +266,7 @@ class Committed:
 
         def score(task: TaskState) -> float:
             if self.score == _SOONEST:
-                return fits_at_s(task) + task.best_s * size(task) / capacity
+                return fits_at_s(task) + (task.best_s * size(task) / capacity if capacity else 0.0)
             return SCORES[self.score](task.best_s, size(task), task.job.job.arrival_s)
 
         candidates = nsmallest(self.width, queue, key=lambda task: (score(task), task.order, task.piece))

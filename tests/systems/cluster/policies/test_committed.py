@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from dagsim.errors import ConfigError
-from dagsim.model import Kind
+from dagsim.model import Cluster, Job, Kind, Node, Task, gpu_type
+from dagsim.systems.cluster import ClusterKernel
 from dagsim.systems.cluster.policies import POLICIES
 
 
@@ -39,6 +40,14 @@ def test_the_soonest_is_picked_by_its_start_and_its_area(run, rows, order):
     jobs = rows((0, 30, 1), (0, 2, 2), (0, 1, 2), (1, 4, 3), (1, 6, 2))
     assert order(run("committed[score=soonest]", jobs, 3)) == ["1", "2", "3", "5", "4"]
     assert order(run("committed[score=sjf]", jobs, 3)) == ["1", "2", "3", "4", "5"]
+
+
+def test_the_soonest_is_picked_where_nothing_can_be_free():
+    """A node without cores: a task of none is no part of the cluster's capacity of 0."""
+    cluster = Cluster((Node("a", gpu_type("T4"), 1, 0, 0),))
+    jobs = [Job.single("x", Task("t", 5, gpus=0, cpus=0)), Job.single("y", Task("t", 5, gpus=1, cpus=0))]
+    schedule = ClusterKernel(cluster, jobs).run(POLICIES.create("committed[score=soonest]"))
+    assert [row.time_s for row in schedule.log if row.kind == Kind.STARTED] == [0, 0]
 
 
 def test_the_smallest_area_is_picked_not_the_shortest(run, rows, order):
