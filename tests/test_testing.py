@@ -290,7 +290,7 @@ def test_a_policy_that_writes_into_live_state_is_caught() -> None:
 
 
 def test_a_policy_that_starves_long_tasks_is_caught() -> None:
-    with pytest.raises(Stalled, match=r"policy OnlyShort: .*decided nothing, although .* could start"):
+    with pytest.raises(Stalled, match=r"policy OnlyShort: .*returned no decision .*although .* could start"):
         check_policy(OnlyShort, workloads=0)
 
 

@@ -292,7 +292,7 @@ _CARBON = (
     "CSV file with the grams of CO2 per kWh for each hour (columns time,value), which adds the kg of CO2 to the table."
 )
 Carbon = Annotated[Path | None, typer.Option(metavar="CSV", help=_CARBON)]
-# commands with 28 other options do not list these two (docs/costs.md has them)
+# hidden in commands that have many options already; docs/costs.md explains it
 UnlistedCarbon = Annotated[Path | None, typer.Option("--carbon", metavar="CSV", help=_CARBON, hidden=True)]
 
 

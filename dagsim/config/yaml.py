@@ -294,7 +294,7 @@ def _step(holder: Any, word: str, path: Key, source: str) -> Any:
             return int(word)
         case list():
             allowed = f"an index in 0..{len(holder) - 1}" if holder else "none: the list is empty"
-            raise ConfigError(f"{source}: {at} is a list, so {word!r} does not select an entry; allowed: {allowed}")
+            raise ConfigError(f"{source}: {at} is a list and has no entry {word!r}; allowed: {allowed}")
     raise ConfigError(f"{source}: {at} is {holder!r}, which has no key {word!r}")
 
 

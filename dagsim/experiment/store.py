@@ -235,6 +235,8 @@ class Store(ABC):
         Raises:
             RunFolderError: As in ``open``.
         """
+        if path.is_file():
+            raise RunFolderError(f"{path}: a file, not a run folder")
         if not path.is_dir():
             raise RunFolderError(f"{path}: no such run folder")
         if not (path / "manifest.json").exists():

@@ -85,7 +85,7 @@ class Grid:
         # each divider, with its padding, takes two columns
         excess = sum(widths) + 2 * (len(widths) - 1) - available
         every = range(len(widths))
-        # shrink columns of text first, then all columns, and break words only last
+        # shrink columns of text first, then all columns, and break words only as a last resort
         for shrinkable, floors in ((self.texts, least), (every, least), (every, words)):
             while excess > 0 and (wide := [place for place in shrinkable if widths[place] > floors[place]]):
                 widths[max(wide, key=lambda place: widths[place])] -= 1

@@ -153,7 +153,7 @@ class Table:
     form: Form
     line: np.ndarray  # (n,) int64, as ``Source.where`` takes it
     values: dict[int, np.ndarray]  # (n,) float64 by column; NaN for texts that are not numbers
-    # (n,) object by column; number columns only keep the texts that are not numbers
+    # (n,) object by column; numeric columns keep only the entries that are not numbers
     words_of: dict[int, np.ndarray]
     # (n,) object: the line or its fields; ``None`` for rows from ``blocks`` and from Parquet or
     # Arrow files

@@ -18,7 +18,7 @@ _HOUR_S = 3600
 
 @dataclass(frozen=True, slots=True)
 class Percentiles:
-    """A summary of a distribution in seven numbers. Percentiles are values that occurred."""
+    """A summary of a distribution in seven numbers. Percentiles are observed values, without interpolation."""
 
     mean: float
     p50: float

@@ -260,7 +260,7 @@ class _Resource:
         )
 
     def scarcest(self) -> float:
-        """Return the largest ``confined`` over all sets of types."""
+        """Return the largest value of ``confined`` over all sets of types."""
         return max(map(self.confined, self._unions()), default=0.0)
 
     def _unions(self) -> Iterator[int]:

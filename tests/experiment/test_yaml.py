@@ -129,11 +129,11 @@ def test_a_setting_names_itself_as_the_source() -> None:
             "expected ',' or ']', but got '<stream end>'",
         ),
         ("a.b.c=1", "--set a.b.c=1: a.b is 1, which has no key 'c'"),
-        ("list.1.n=1", "--set list.1.n=1: list is a list, so '1' does not select an entry; allowed: an index in 0..0"),
-        ("list.n=1", "--set list.n=1: list is a list, so 'n' does not select an entry; allowed: an index in 0..0"),
+        ("list.1.n=1", "--set list.1.n=1: list is a list and has no entry '1'; allowed: an index in 0..0"),
+        ("list.n=1", "--set list.n=1: list is a list and has no entry 'n'; allowed: an index in 0..0"),
         (
             "none.0=1",
-            "--set none.0=1: none is a list, so '0' does not select an entry; allowed: none: the list is empty",
+            "--set none.0=1: none is a list and has no entry '0'; allowed: none: the list is empty",
         ),
     ],
 )

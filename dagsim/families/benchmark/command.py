@@ -162,7 +162,8 @@ def verify(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Repeat a sample of an entry's runs, and compare logs, metrics, hashes and scores. Exits with 1 on a difference.
+    """Repeat a sample of an entry's runs, and compare logs, metrics, hashes and scores. Exits with
+    status 1 if anything differs.
 
     Example: dagsim bench verify bench-mine-exact-dev.json --sample 2
     """

@@ -1,4 +1,4 @@
-"""Fit the rules of a Slurm site that no file states, on the first part of its log.
+"""Estimate settings of a Slurm site that no file states, on the first part of its log.
 
 The parameters of ``slurm-multifactor`` that ``queues.scheduler`` does not set are tried one after
 another. Then a GPU limit is tried for each account that waits longer in the log than in the

@@ -465,7 +465,7 @@ def calibrate_site(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Fit the rules of a Slurm site that no file states, on the first part of its log.
+    """Estimate settings of a Slurm site that no file states, on the first part of its log.
 
     Tries cycle lags, tie rules and hidden limits, and prints the error of the simulated waits on the rest of the log,
     with and without the fit.

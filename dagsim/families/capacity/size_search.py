@@ -96,14 +96,14 @@ class Target:
         above = not lower_is_better(metric) if free else match[2].startswith(">")
         bound = (-inf if above else inf) if free else bound
         group, _, of_group = metric.rpartition("].")
-        if match[4] and not of_group.partition(".")[0].endswith("_s"):
-            raise ConfigError(
-                f"--target {text!r}: {metric} is not a time, so its bound cannot have the unit {match[4]!r}"
-            )
         if of_group not in names and not group.startswith(_LISTED):
             raise ConfigError(
                 f"--target {text!r}: there is no metric {of_group!r}{nearest(of_group, names)} (bounds are usually on "
                 "wait_s.mean, wait_s.p95, jct_s.mean or bounded_slowdown.mean)"
+            )
+        if match[4] and not of_group.partition(".")[0].endswith("_s"):
+            raise ConfigError(
+                f"--target {text!r}: {metric} is not a time, so its bound cannot have the unit {match[4]!r}"
             )
         if above == lower_is_better(metric):
             raise ConfigError(
@@ -153,7 +153,7 @@ class Targets:
         """Read the texts like ``Target.read``.
 
         Raises:
-            ConfigError: There are no texts, or one of them is wrong.
+            ConfigError: No target is given, or one is invalid.
         """
         if not texts:
             raise ConfigError("--target: give at least one target, such as wait_s.p95<600")

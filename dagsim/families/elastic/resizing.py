@@ -272,8 +272,8 @@ class Sia(_Resizing):
 
     For elastic tasks (the key ``elastic``); other tasks start first, oldest first. Configurations
     are powers of two on one node, and whole nodes. A task may have at most twice as many GPUs as it
-    has run on. A restarting task keeps its configuration. The program is solved again only after a
-    task has arrived, has ended or may have more GPUs than before, and every ``renew_s`` seconds.
+    has run on. A restarting task keeps its configuration. The integer program is solved again when
+    a task arrives, ends or may have more GPUs than before, and otherwise every ``renew_s`` seconds.
     Preemptive. Based on Sia; the program is checked by ``scripts/validate_sia.py``.
 
     Raises:

@@ -66,9 +66,9 @@ def choose_configurations(
     jobs, width = goodputs.shape
     if width != len(options) or len(present) != jobs or len(restart_factors) != jobs:
         raise ModelError(
-            "Sia's program needs one goodput per job and configuration and one present configuration and restart "
-            f"factor per job, got {jobs} x {width} goodputs, {len(options)} configurations, {len(present)} "
-            f"present ones and {len(restart_factors)} restart factors"
+            "Sia's integer program needs goodputs of shape (jobs, configurations), and a present configuration and a "
+            f"restart factor for each job; got goodputs of shape ({jobs}, {width}), {len(options)} configurations, "
+            f"{len(present)} present ones and {len(restart_factors)} restart factors"
         )
     if not (goodputs > 0).all() or power >= 0:
         raise ModelError("Sia's program needs positive goodputs and a negative power")

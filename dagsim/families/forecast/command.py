@@ -222,10 +222,8 @@ def _forecast(
     if plan is None or names or output.page is not None:
         answers["jobs"] = queue = _refined(lambda early: question.answers(names, early), queue_grid, output.watched)
         if missing := sorted(names - {row.job for row in queue.rows} - {job.job for job in queue.without}):
-            waiting = [*(row.job for row in queue.rows), *(job.job for job in queue.without)]
             raise InputError(
-                f"{state}: job {missing[0]} is not waiting in this snapshot, which has "
-                f"{count_of(len(waiting), 'other waiting job')}"
+                f"{state}: job {missing[0]} is not waiting in this snapshot; without job ids, eta lists those that are"
             )
         if queue.without:
             say(f"{state.name}: {without_sentence(queue.without)}", err=True)

@@ -472,8 +472,9 @@ def _nodes_of(pieces: Iterable[PodRecord]) -> tuple[str, ...]:
 
 
 def _by_slot(pieces: list[PodRecord]) -> list[list[PodRecord]]:
-    """Return the attempts at each pod of a job. Attempts at one pod have the same index; without an
-    index, a pod that was created after another one had failed is the next attempt.
+    """Return the pods of a job, grouped by the slot that they fill. Pods with the same completion
+    index fill the same slot. Without an index, a pod that was created after another one failed
+    replaces it.
     """
     slots: dict[str, list[PodRecord]] = {}
     failed: list[tuple[float, str]] = []

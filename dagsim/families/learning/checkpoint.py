@@ -334,7 +334,7 @@ def _settings_from(registry: Registry[Any], settings: Mapping[str, Any], own: st
     if registry.is_own(kind) and own is None and kind not in _NETS_OF_ALGORITHMS:
         raise CodeNotAllowed(
             f"the {part} {kind!r} of the agent is code outside dagsim, but a checkpoint may only contain data. If "
-            f"you trust that code, name it yourself with the parameter {part}={kind} (docs/security.md)"
+            f"you trust that code, pass it explicitly as the parameter {part}={kind} (docs/security.md)"
         )
     if own not in (None, kind) and not registry.is_own(kind):
         raise ConfigError(f"the {part} of the agent is {kind!r}, which comes with dagsim, so leave out {own!r}")

@@ -174,7 +174,7 @@ class TorusBoxes:
         self, shape: tuple[int, ...] = (4, 4, 2), *, link_bytes_per_s: float = 25e9, hop_s: float = 1e-6
     ) -> None:
         if not shape or any(length < 1 for length in shape):
-            raise ConfigError(f"Torus: every length must be at least 1, got {shape!r}")
+            raise ConfigError(f"Torus: every dimension must be at least 1, got {shape!r}")
         if not (link_bytes_per_s > 0 and hop_s >= 0):
             raise ConfigError("Torus: link_bytes_per_s must be positive, hop_s 0 or more")
         self.shape = tuple(shape)

@@ -2,7 +2,7 @@
 
 Only fields known to be harmless are copied. A log becomes dagsim's own JSON Lines, or keeps its
 format if a family supports this (``anonymised``), and a list of nodes becomes rows of ``sinfo``.
-The files of a site become its configuration (``renamed_site``).
+The files of a site are replaced by a configuration with renamed entries (``renamed_site``).
 """
 
 from __future__ import annotations

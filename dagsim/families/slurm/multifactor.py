@@ -162,7 +162,7 @@ class SlurmMultifactor:
 
     __signature__ = signature(SlurmSettings)
     _idle_s: float
-    remembers = "usage by account and user"
+    remembers = "the usage by account and user"
 
     def __init__(self, usage: UsageBefore | None = None, coarse_after_s: float = inf, **settings: Any) -> None:
         """Set up the policy; ``settings`` are the fields of ``SlurmSettings`` by name. ``usage`` and

@@ -444,8 +444,8 @@ class NodePlan:
         from_s: float = -inf,
         wanted: int = 0,
     ) -> tuple[float, int] | None:
-        """Return the first time within the window at which a group of nodes can hold a start of
-        ``demand`` for ``limit_s``, with the first suitable nodes in the first such group.
+        """Return the first time within the backfill window at which some group of nodes can run
+        ``demand`` for ``limit_s``, and the first suitable nodes of the first such group.
 
         A gang takes one group. ``span`` holds the nodes in the partition. ``alone`` requires nodes
         without other users, and ``distinct`` requires one node per instance. ``shares`` lists sets

@@ -161,8 +161,8 @@ def naive_weighted_fair() -> WeightedFair:
 
 
 class ShortestFirst:
-    """Gives executors first to the job with the least work, at most ``cap`` (``None``: no cap), along
-    its critical path.
+    """Gives up to ``cap`` executors (``None``: no limit) to each job, least work first, to the stages
+    on its critical path.
 
     All executors of the source are assigned again at each decision. Once all jobs have reached the
     cap, it no longer applies.

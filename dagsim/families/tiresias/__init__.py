@@ -1,1 +1,1 @@
-"""The schedules of Tiresias' own simulator, reproduced decision by decision (Gu et al., NSDI 2019)."""
+"""The scheduling policies of Tiresias' own simulator, reproduced decision by decision (Gu et al., NSDI 2019)."""

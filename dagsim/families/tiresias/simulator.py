@@ -46,7 +46,7 @@ class _Served:
 
 
 class TiresiasEvents:
-    """The schedules of Tiresias' own simulator, applied at each arrival and end, and when a task is
+    """The scheduling policies of Tiresias' own simulator, applied at each arrival and end, and when a task is
     due to move to another queue.
 
     ``schedule`` is the name of one of the simulator's own schedules:

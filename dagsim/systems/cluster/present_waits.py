@@ -218,7 +218,7 @@ class Obstacles:
 
 
 def _too_large(task: Task, demand: DemandClass | None, where: str) -> str:
-    """Describe a demand that does not fit on ``where`` even when that is idle."""
+    """Describe a demand that does not fit on ``where`` even when it is idle."""
     if demand is not None and demand.rejected is RejectReason.NO_SUCH_GPU:
         return f"no node has GPUs of type {' or '.join(task.demand.gpu_types or ('any',))}"
     wanted = f"{task.instances} x ({demand_words(task.demand)})" if task.gang else demand_words(task.demand)

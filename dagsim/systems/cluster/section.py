@@ -205,7 +205,7 @@ class ClusterKeys(Section):
     either.
     """
     runtime: Runtime = Field(default_factory=lambda fields: _runtime_of(fields["workload"]))
-    """How work becomes seconds on each GPU type. Default: measured throughputs; for a trace, the
+    """How work is converted to run time on each GPU type. Default: measured throughputs; for a trace, the
     recorded seconds.
     """
     network: Annotated[Any, Registered(NETWORKS, "uniform")] | None = None

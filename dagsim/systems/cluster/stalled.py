@@ -162,7 +162,7 @@ def why_stalled(kernel: ClusterKernel) -> str:
     idle = f"at {kernel.now:g} s: {' and '.join(waiting)}, nothing runs and {pending}"
     if startable is not None or kernel.applicants:
         could = f", although {startable.name} could start" if startable is not None else ""
-        return f"{idle}, but the policy decided nothing{could}"
+        return f"the policy returned no decision {idle}{could}"
     return idle
 
 

@@ -114,7 +114,7 @@ def test_all_nodes_at_once_come_back_at_once() -> None:
 
 
 def test_a_policy_that_could_start_something_is_told_so() -> None:
-    with pytest.raises(Stalled, match="but the policy decided nothing, although j/t0 could start"):
+    with pytest.raises(Stalled, match=r"the policy returned no decision .*, although j/t0 could start"):
         ClusterKernel(gpus(1), [dag(1)]).run(Lazy())
 
 

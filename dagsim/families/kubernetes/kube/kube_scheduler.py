@@ -626,7 +626,7 @@ class _Session:
                 self._events.append(_Event("delete", key))
         elif value_at(change.object, "spec.nodeName") and not value_at(was, "spec.nodeName"):
             self._undecided.discard(key)
-            self._store.held.add(key)  # the kernel cannot stop a run at the moment when it started
+            self._store.held.add(key)  # the kernel cannot stop a run at the instant at which it starts
             self._events.append(_Event("bind", key, change.object["spec"]["nodeName"]))
         elif any(one.get("type") == "PodScheduled" for one in status.get("conditions") or ()):
             self._undecided.discard(key)

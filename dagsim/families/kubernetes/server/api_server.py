@@ -404,7 +404,7 @@ async def _answer(send: Send, code: int, content: Any) -> None:
 
 
 def _versioned(content: Any, target: ApiTarget) -> Any:
-    """Return an answer in the version that was requested."""
+    """Convert a response to the requested API version."""
     if not isinstance(content, dict) or content.get("kind") == "Status":
         return content
     head = {"apiVersion": target.served.name, "kind": content.get("kind") or target.resource.kind}

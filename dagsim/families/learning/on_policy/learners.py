@@ -33,8 +33,8 @@ class Update(NamedTuple):
 def policy_loss(
     log_p: Tensor, entropy: Tensor, old_log_p: Tensor, advantages: Tensor, clip: float, entropy_weight: float
 ) -> Update:
-    """Return the clipped surrogate (equation 7) minus ``entropy_weight`` x entropy. All tensors have
-    shape (B,).
+    """Return the loss: the negated clipped surrogate (Schulman et al. 2017, equation 7) minus
+    ``entropy_weight`` times the entropy. All tensors have shape (B,).
 
     ``kl`` estimates how far the policy has moved: E[(r - 1) - log r] (Schulman's note on the
     approximation of the KL divergence).

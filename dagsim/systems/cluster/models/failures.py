@@ -204,7 +204,7 @@ class _Failing:
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
-    """Named nodes are out of service from ``start_s`` to ``end_s`` (``inf`` means for good)."""
+    """The listed nodes are out of service from ``start_s`` to ``end_s`` (``inf`` means for good)."""
 
     nodes: tuple[int, ...]
     """Numbers of the nodes."""
