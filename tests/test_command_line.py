@@ -151,6 +151,7 @@ def test_a_file_with_a_mistake_in_its_name_or_of_another_kind_is_recognised(
     Path("first.yaml").write_text("seed: 3\n", encoding="utf-8")
     Path("rest.yaml").write_text("base: first.yaml\n", encoding="utf-8")
     Path("empty.yaml").touch()
+    Path("gpus.yaml").write_text("cluster: {groups: [{name: n, gpu: A100, gpus: 8}]}", encoding="utf-8")
     Path("tab.yaml").write_text("workload:\n\tcount: 3\n", encoding="utf-8")
     assert "--workload: jobs.cvs: no such file; did you mean 'jobs.csv'?" in said("eval", "--workload", "jobs.cvs")
     sweep = said("eval", "--config", "grid.yaml")
@@ -163,6 +164,7 @@ def test_a_file_with_a_mistake_in_its_name_or_of_another_kind_is_recognised(
         assert f"error: {file}: not a configuration, because it has none of its keys" in said("eval", "--config", file)
     assert "this is a configuration, not a log of jobs" in said("replay", "--trace", "first.yaml")
     assert "empty.yaml: fine (empty: every value is the default)" in said("config", "check", "empty.yaml", code=0)
+    assert "gpus.yaml: fine (A100 means A100-40)" in said("config", "check", "gpus.yaml", code=0)
     assert "tab.yaml:2:1: invalid YAML: YAML cannot be indented with tabs" in said("config", "check", "tab.yaml")
 
 

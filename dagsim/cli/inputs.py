@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -47,6 +48,7 @@ def config_check(
     from dagsim.config.yaml import read_yaml
     from dagsim.errors import CodeNotAllowed, ConfigError
     from dagsim.experiment.simulate import check
+    from dagsim.model.gpu import canonical
     from dagsim.own_code import own_names
 
     faults: list[str] = []
@@ -65,14 +67,27 @@ def config_check(
             faults += error.args
             continue
         path = find_config(file)
-        if path is not None and path.is_file() and read_yaml(path).value is None:
+        written = read_yaml(path).value if path is not None and path.is_file() else {}
+        short = ", ".join({f"{gpu} means {full}": 0 for gpu in _gpus_in(written) if (full := canonical(gpu)) != gpu})
+        if written is None:
             say(f"{file}: fine (empty: every value is the default)")
         elif unchecked:
             say(f"{file}: valid, but code outside dagsim was not checked: {', '.join(unchecked)}")
         else:
-            say(f"{file}: fine")
+            say(f"{file}: fine ({short})" if short else f"{file}: fine")
     if faults:
         raise ConfigError(*faults)
+
+
+def _gpus_in(value: object) -> Iterator[str]:
+    """Yield the GPU types that the groups of nodes in a configuration name."""
+    if isinstance(value, dict):
+        if isinstance(name := value.get("gpu"), str):
+            yield name
+        value = list(value.values())
+    if isinstance(value, list):
+        for part in value:
+            yield from _gpus_in(part)
 
 
 @config_app.command("schema")
