@@ -25,7 +25,7 @@ import command
 
 from dagsim.families.kubernetes.kube.kube_scheduler import KubeScheduler
 from dagsim.model import Cluster, Decision, Job, Node, Task
-from dagsim.systems.cluster import ClusterKernel
+from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.cluster.view import ClusterView
 
 FIRST_FIT = Path(__file__).parent.parent / "tests" / "families" / "kubernetes" / "first_fit_scheduler.py"
@@ -95,7 +95,7 @@ def _work(options: command.Options, say: command.Say) -> dict[str, float]:
     with TemporaryDirectory() as folder:
         binary = options.binary or small_scheduler(Path(folder), metrics=not options.still)
         watch = Stopwatch(KubeScheduler(binary))
-        ClusterKernel(cluster, jobs).run(watch)
+        ClusterScenario(cluster, jobs).kernel(0).run(watch)
     moments = watch.moments - _WARM
     names = ("real_ms", "dagsim_cpu_ms", "program_cpu_ms")
     figures = dict(zip(names, [round(1000 * spent / moments, 2) for spent in watch.spent], strict=True))

@@ -13,6 +13,7 @@ WHOLE_NUMBERS = {
     "families/benchmark/bench.py": {
         'sum( max(not_done(mine) - not_done(other), 0) for mine, other in zip(by_role["entry"], by_'
     },
+    "families/benchmark/rltune.py": {"sum(t.gpus * t.instances for t in job.graph.tasks)"},
     "families/capacity/machines.py": {"sum(_gpus(group, gpus.type) for group in chosen)"},
     "families/capacity/size_search.py": {"sum(group.count * group.gpus for group in cluster.groups)", "sum(nodes)"},
     "families/capacity/whatif.py": {"sum(count for count, _ in groups)"},

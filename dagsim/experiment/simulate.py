@@ -23,8 +23,7 @@ from dagsim.model.log import Schedule
 from dagsim.own_code import allowed
 from dagsim.systems import DEFAULT_SYSTEM, all_systems, system_named
 from dagsim.systems.policy_spec import PROGRAMS, PolicyKind, PolicySpec, agent_names
-from dagsim.systems.seam import Conversation, EngineUse, Policy, Scenario, System, View, decisions_of
-from dagsim.systems.statements import stated
+from dagsim.systems.seam import Conversation, EngineUse, Policy, Scenario, System, View, decisions_of, stated
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from dagsim.model.streams import stream
 from dagsim.systems.cluster import ClusterKernel, ClusterPolicy, Network, NodeFailures
 from dagsim.systems.cluster.policies import POLICIES
 from dagsim.systems.cluster.scenario import ClusterScenario
-from dagsim.systems.statements import misspelt
+from dagsim.systems.seam import misspelt
 from dagsim.testing.cases import (
     BLIND_UNTIL_S,
     Case,
@@ -141,7 +141,7 @@ def check_policy(policy: ClusterPolicy | Callable[[], ClusterPolicy], workloads:
       estimates (unless its class sets ``clairvoyant = True``);
     - change nothing except through decisions;
     - continue from a deep copy in a fork;
-    - have no attribute whose name is almost that of an optional one (``systems.statements``).
+    - have no attribute whose name is almost that of an optional one (``Statements`` in ``systems.seam``).
 
     The log must obey every rule of ``violations``. ``policy`` is a factory (such as a class), or a
     policy that can be deep-copied before its first decision. A case named in a message can be run

@@ -31,8 +31,7 @@ from dagsim.systems.cluster import (
 )
 from dagsim.systems.cluster.models.failures import FailureModel, Outages
 from dagsim.systems.cluster.scenario import ClusterScenario
-from dagsim.systems.seam import decisions_of
-from dagsim.systems.statements import stated
+from dagsim.systems.seam import decisions_of, stated
 from dagsim.testing.violations import as_recorded, stuck, violations
 
 

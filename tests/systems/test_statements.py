@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.statements import misspelt, stated
+from dagsim.systems.seam import misspelt, stated
 
 
 class Forgetful:

@@ -69,7 +69,7 @@ def sequences(path: Path, seed: int, count: int = SEQUENCES) -> list[list[Job]]:
     ]
 
 
-def measured(jobs: list[Job], policy: str, estimates: str) -> tuple[float, float, float]:
+def run_sequence(jobs: list[Job], policy: str, estimates: str) -> tuple[float, float, float]:
     """Return the mean completion time, the mean wait and the utilisation under a policy."""
     preemption = Preemption(restart_s=RESTART_S)
     scenario = ClusterScenario(cluster(), jobs, estimates=Estimates(estimates), preemption=preemption)  # type: ignore[arg-type]
@@ -79,10 +79,10 @@ def measured(jobs: list[Job], policy: str, estimates: str) -> tuple[float, float
 
 def gains(sequence: list[Job], policies: Sequence[str], estimates: str) -> dict[str, Gains]:
     """Return what each policy saves on a sequence."""
-    base = measured(sequence, _BASELINE, "exact")
+    base = run_sequence(sequence, _BASELINE, "exact")
     saved = {}
     for policy in policies:
-        jct_s, wait_s, utilization = measured(sequence, policy, estimates)
+        jct_s, wait_s, utilization = run_sequence(sequence, policy, estimates)
         saved[policy] = Gains(1 - jct_s / base[0], 1 - wait_s / base[1] if base[1] else 0.0, utilization / base[2] - 1)
     return saved
 

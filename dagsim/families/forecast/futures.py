@@ -27,8 +27,7 @@ from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.cluster.state import TaskState
 from dagsim.systems.cluster.view import ClusterView
 from dagsim.systems.cluster.waits import NextStep
-from dagsim.systems.seam import Conversation
-from dagsim.systems.statements import stated
+from dagsim.systems.seam import Conversation, stated
 from dagsim.workload.arrays import JobArrays, Labels, objects
 
 _OVERDUE_S = 60.0

@@ -28,7 +28,7 @@ from dagsim.model import Cluster, QueueTree
 from dagsim.systems.cluster.past import forgotten
 from dagsim.systems.cluster.scenario import ClusterScenario, cluster_scenario_of
 from dagsim.systems.cluster.waits import NextStep
-from dagsim.systems.statements import stated
+from dagsim.systems.seam import stated
 from dagsim.text import count_of, on_one_line
 from dagsim.traces import TraceOptions, format_of
 from dagsim.traces.documents import elements

@@ -203,7 +203,7 @@ def caveats(config: Config, seeds: Iterable[int], checkpoint: Path) -> list[str]
     return [said for said in (_overlap(config, seeds, facts), _unfamiliar(config, facts)) if said is not None]
 
 
-def knowledge_of(scenario: Scenario) -> list[str]:
+def kinds_of_estimates(scenario: Scenario) -> list[str]:
     """Return what policies know about durations in a scenario: the kinds of its estimates, if it has any."""
     estimates = getattr(scenario, "estimates", None)
     return list(getattr(scenario, "knowledge", () if estimates is None else (estimates.kind,)))

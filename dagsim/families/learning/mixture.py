@@ -13,6 +13,7 @@ import numpy as np
 
 from dagsim.errors import ConfigError, WorkloadError, require
 from dagsim.model import Cluster, GpuType, Node, gpu_type
+from dagsim.model.arithmetic import ordered_sum
 from dagsim.model.streams import stream
 from dagsim.systems.cluster.jobs import StoredJobs
 from dagsim.systems.cluster.kernel import ClusterKernel
@@ -113,7 +114,7 @@ class MixtureScenario(ClusterWorld):
         """The kinds of estimates that are drawn."""
         shares = {"noisy": self.noisy, "hidden": self.hidden, "predicted": self.limited}
         kinds = [kind for kind, share in shares.items() if share > 0]
-        return (*kinds, "exact") if sum(shares.values()) < 1 else tuple(kinds)
+        return (*kinds, "exact") if ordered_sum(shares.values()) < 1 else tuple(kinds)
 
     def __post_init__(self) -> None:
         ranges = {"gpus": 1, "jobs": 1, "load": 1e-6, "sigma": 0, "noise": 0, "restart_s": 0}

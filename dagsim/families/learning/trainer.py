@@ -39,7 +39,13 @@ from dagsim.experiment.simulate import measured
 from dagsim.experiment.store import Store
 from dagsim.experiment.training_log import Tracker, TrainingLog, has_rows
 from dagsim.families.learning.algorithms import TrainConfig, WarmStart, algorithm_name
-from dagsim.families.learning.checkpoint import Checkpoint, ObservationBounds, knowledge_of, read_plain, write_plain
+from dagsim.families.learning.checkpoint import (
+    Checkpoint,
+    ObservationBounds,
+    kinds_of_estimates,
+    read_plain,
+    write_plain,
+)
 from dagsim.families.learning.devices import device_named, on_cpu
 from dagsim.families.learning.episode import EpisodeFactory, RewardConfig
 from dagsim.families.learning.final_test import (
@@ -317,7 +323,7 @@ class TrainingRun:
             "cluster": str(kernel.schedule.cluster),
             "workload": workload_label(self.config),
             "traces": [digest(path) for path in self.config.whole_system.trace_paths],
-            "knowledge": knowledge_of(self.scenario),
+            "knowledge": kinds_of_estimates(self.scenario),
         }
         train, weights = self.train, self._best_weights
         return Checkpoint(

@@ -127,6 +127,7 @@ from dagsim.systems.cluster.site import SiteState, Terms, members
 from dagsim.systems.cluster.state import Index, JobState, Key, Queue, Run, RunIndex, TaskState, TypedKey, TypedQueue
 from dagsim.systems.cluster.view import NEVER_S, ClusterPolicy, ClusterView, ExpectedFree, Simulation
 from dagsim.systems.cluster.waits import NextStep, ReachedLimit, Standing
+from dagsim.systems.seam import stated
 
 __all__ = [
     "ALL",
@@ -158,4 +159,5 @@ __all__ = [
     "members",
     "nodes_by_name",
     "placement_on",
+    "stated",
 ]

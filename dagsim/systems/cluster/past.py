@@ -15,7 +15,7 @@ from dagsim.model import Demand, InFlight, Job
 from dagsim.systems.cluster.forks import Forked
 from dagsim.systems.cluster.nodes import ALL, Allotted, ClusterState, DemandClass, NodeState
 from dagsim.systems.cluster.state import JobState, Run, TaskState
-from dagsim.systems.statements import stated
+from dagsim.systems.seam import stated
 
 if TYPE_CHECKING:
     from dagsim.systems.cluster.kernel import ClusterKernel

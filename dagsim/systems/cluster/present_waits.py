@@ -30,7 +30,7 @@ from dagsim.systems.cluster.waits import (
     lacking_causes,
     rules_of_policy,
 )
-from dagsim.systems.statements import stated
+from dagsim.systems.seam import stated
 
 
 def _rules_of_site(view: ClusterView) -> WaitRules:

@@ -14,8 +14,7 @@ from dagsim.model import InFlight, Job, Kind, Record, RejectReason, Share
 from dagsim.model.log import Schedule
 from dagsim.systems.cluster.past import forgotten, parts_of
 from dagsim.systems.cluster.state import Past, Run
-from dagsim.systems.seam import Conversation
-from dagsim.systems.statements import stated
+from dagsim.systems.seam import Conversation, stated
 
 if TYPE_CHECKING:
     from dagsim.systems.cluster.kernel import ClusterKernel

@@ -36,8 +36,8 @@ from dagsim.systems.seam import (
     RewardTerm,
     Scenario,
     System,
+    stated,
 )
-from dagsim.systems.statements import stated
 from dagsim.workload.accept import Accept, accepting, asking
 from dagsim.workload.arrays import JobArrays
 from dagsim.workload.sessions import Sessions

@@ -22,7 +22,7 @@ from dagsim.systems.cluster.nodes import MICRO, NodeState
 from dagsim.systems.cluster.state import JobState, TaskState
 from dagsim.systems.cluster.view import ClusterView
 from dagsim.systems.policy_spec import PolicySpec
-from dagsim.systems.statements import stated
+from dagsim.systems.seam import stated
 
 Causes: TypeAlias = tuple[Cause, ...]
 """All causes that kept a job waiting at one time."""

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from dagsim.cli import app
 from dagsim.config.schema import load_config
 from dagsim.errors import TraceError
-from dagsim.families.kubernetes.kueue_objects import BorrowWithinCohort, Preemption, ResourceQuota
+from dagsim.families.kubernetes.kueue_objects import BorrowWithinCohort, QueuePreemption, ResourceQuota
 from dagsim.families.site.cluster_file import cluster_yaml
 from dagsim.families.site.node_lists import ImportedCluster
 from dagsim.families.site.site_import import read_site, site_files
@@ -167,7 +167,7 @@ def test_kueue_s_objects_are_cohorts_and_queues_with_quotas(tmp_path: Path) -> N
     assert group.flavors[0].resources["memory"] == ResourceQuota(64 * 2**30)
     assert group.flavors[0].resources["nvidia.com/gpu"] == ResourceQuota(8, 4, 2)
     assert vision.queueing_strategy == "StrictFIFO"
-    assert vision.preemption == Preemption("LowerPriority", "Any", BorrowWithinCohort("LowerPriority"))
+    assert vision.preemption == QueuePreemption("LowerPriority", "Any", BorrowWithinCohort("LowerPriority"))
     assert [(one.name, one.cluster_queue) for one in objects.local_queues] == [
         ("cats/main", "vision"),
         ("dogs/main", "speech"),

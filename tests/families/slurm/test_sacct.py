@@ -945,8 +945,8 @@ def test_a_log_without_lines_of_submission_says_what_it_lacks(tmp_path: Path) ->
     head = "JobIDRaw|State|Submit|Start|End|ElapsedRaw|NNodes|NCPUS|AllocTRES"
     row = "1|COMPLETED|1|2|5|3|1|1|cpu=1,node=1"
     for names, words in (
-        ("", "none: the log has no"),
-        ("|Constraints|Reservation", "Constraints and Reservation: the"),
+        ("", "none, because the log has no"),
+        ("|Constraints|Reservation", "Constraints and Reservation, because the"),
     ):
         (tmp_path / "log").write_text(f"{head}{names}\n{row}{'|' * names.count('|')}\n")
         assert open_trace(tmp_path / "log").assumptions["terms"].startswith(words)

@@ -14,13 +14,12 @@ import numpy as np
 
 from dagsim.errors import require
 from dagsim.model import Decision, Preempt, Start, Wait
-from dagsim.systems.cluster.api import ClusterView, DemandClass, JobState, Run, TaskState
+from dagsim.systems.cluster.api import ClusterView, DemandClass, JobState, Run, TaskState, stated
 from dagsim.systems.cluster.policies.formulas import EARLY, served_after
 from dagsim.systems.cluster.policies.job_orders import JobQueue
 from dagsim.systems.cluster.policies.orders import by_arrival
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing
 from dagsim.systems.cluster.policies.preemption import make_room
-from dagsim.systems.statements import stated
 
 
 class Rank(Protocol):
