@@ -41,7 +41,7 @@ RESTART_S = 60.0
 
 
 class Gains(NamedTuple):
-    """What a policy saves compared with the baseline on one sequence, as fractions."""
+    """Savings of a policy compared with the baseline on one sequence, as fractions."""
 
     jct: float
     wait: float

@@ -173,7 +173,7 @@ class Backlog:
 
 
 class Holding(NamedTuple):
-    """What a run holds, or held until its end."""
+    """Resources that a run holds, or held until its end."""
 
     end_s: float
     """Its expected end."""
@@ -181,7 +181,7 @@ class Holding(NamedTuple):
     """GPUs, or cores if it holds no GPUs."""
     id: int
     by_node: tuple[tuple[int, float], ...]
-    """These by the index of the node."""
+    """The same, by the index of the node."""
     licences: tuple[tuple[str, int], ...]
 
     @classmethod
