@@ -64,7 +64,7 @@ def test_no_jobs_cost_nothing() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"present": [None]}, "got 2 x 3 goodputs, 3 configurations, 1 present ones"),
+        ({"present": [None]}, r"goodputs of shape \(2, 3\), 3 configurations, 1 present ones and 2 restart factors"),
         ({"locked": [1]}, "job 1 is locked, but has no configuration"),
         ({"power": 0.5}, "positive goodputs and a negative power"),
         ({"present": [1, 1], "locked": [0, 1]}, "check that the locked jobs fit"),

@@ -112,7 +112,7 @@ def test_a_switch_places_wherever_enough_are_free() -> None:
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ("torus[shape=[0,2]]", "every length must be at least 1"),
+        ("torus[shape=[0,2]]", "every dimension must be at least 1"),
         ("switch[servers=0]", "servers must be at least 1, got 0"),
         ("switch[link_bytes_per_s=0]", "link_bytes_per_s must be positive"),
         ("fat_tree[leaves=0]", "must be at least 1"),
