@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
-from functools import partial
 from heapq import heappop, heappush
 from inspect import signature
 from itertools import chain
@@ -26,7 +25,7 @@ from dagsim.families.slurm.slurm_priority import (
 )
 from dagsim.families.slurm.slurm_rules import SlurmRules, SlurmWaits, account_of, user_of
 from dagsim.families.slurm.slurm_settings import SlurmSettings, settings_of
-from dagsim.families.slurm.slurm_times import NodeChoice
+from dagsim.families.slurm.slurm_times import Layout, NodeChoice
 from dagsim.model import Decision, Kill, NodePartition, Placement, Preempt, QueueTree, RejectReason, Share, Start, Wait
 from dagsim.model.arithmetic import bits, ordered_sum
 from dagsim.systems.cluster.api import ClusterView, DemandClass, NodeState, Run, Standing, TaskState
@@ -514,8 +513,8 @@ class SlurmMultifactor:
             jobs.append(
                 PendingJob(
                     tier, task.order, task.piece, slot, task, place, part, holders, amounts, alone,
-                    rules.spread(task.job), rules.nodes[part.name], self._questions(task, part), rules.shares(task),
-                    rules.counts(task), refused,
+                    rules.layout(task, part), rules.nodes[part.name], self._questions(task, part), rules.counts(task),
+                    refused,
                 )
             )  # fmt: skip
         return jobs
@@ -534,7 +533,7 @@ class SlurmMultifactor:
             job.qos,
             job.arrival_s,
             self._eligible_s(task) if task.job.queued_s is None else task.job.queued_s,
-            1 if job.request is not None and job.request.spread is False else instances,
+            self._rules.fewest_nodes(task) if job.request is not None and job.request.spread is False else instances,
             cpus * instances,
             memory_gb * instances,
             gpus * instances,
@@ -665,8 +664,7 @@ class SlurmMultifactor:
         job_scheduler.c).
         """
         terms, site = task.demand.terms, view.machines.site
-        wanted = (task.demand.gang or 1) if self._rules.spread(task.job) else 1
-        if nodes.bit_count() < wanted:
+        if nodes.bit_count() < self._rules.fewest_nodes(task):
             return True
         if terms is not None and site is not None:
             nodes &= site.open_between(terms, view.now, view.now + terms.limit_s)
@@ -915,9 +913,7 @@ class SlurmMultifactor:
         """Return True if a job that does not fit now asks for more nodes than its limits allow, so that
         it waits for the limits instead (``select_nodes``).
         """
-        task = job.task
-        wanted = (task.demand.gang or 1) if self._rules.spread(task.job) else 1
-        return self._is_full_of_nodes(job, range(wanted), planned=True)
+        return self._is_full_of_nodes(job, range(self._rules.fewest_nodes(job.task)), planned=True)
 
     def _is_full_of_nodes(self, job: PendingJob, nodes: Collection[int], *, planned: bool) -> bool:
         """Return True if a limit on different nodes forbids a start on ``nodes``."""
@@ -1048,17 +1044,9 @@ class SlurmMultifactor:
         rooms = {node: count for node in bits(nodes) if (count := machines[node].room(demand))}
         open_ = sum([1 << node for node in rooms])
         free = {node: _usable_cpus(machines[node], demand) for node in rooms}
-        spread = self._rules.spread(task.job)
         if demand.gang:
-            shares = self._rules.shares(task)
-            choose = partial(self._choice.placement, spread=spread, shares=shares, idlest=part.spreads)
-            placement = choose(open_, rooms, free, demand.gang)
-            most = part.job_limits.nodes
-            if placement is not None and most is not None and len(placement) > most:
-                largest = sorted(rooms, key=lambda node: (-rooms[node], node))[: int(most)]
-                placement = choose(sum([1 << node for node in largest]), rooms, free, demand.gang)
-            return placement
-        chosen = self._choice.nodes(open_, rooms, free, 1, spread=True, idlest=part.spreads)
+            return self._choice.placement(open_, rooms, free, demand.gang, self._rules.layout(task, part))
+        chosen = self._choice.nodes(open_, rooms, free, 1, Layout(spread=True, idlest=part.spreads))
         if not chosen:
             return None
         node = chosen.bit_length() - 1
@@ -1157,9 +1145,9 @@ class SlurmMultifactor:
                 if count := freed.room(node, demand):
                     room[node], free[node] = count, _usable_cpus(freed.node(node), demand)
             open_ = sum([1 << node for node in room])
-            spread = rules.spread(task.job) or not demand.gang
-            wanted, shares = demand.gang or 1, rules.shares(task)
-            if chosen := self._choice.nodes(open_, room, free, wanted, spread=spread, shares=shares):
+            layout = rules.layout(task, part)
+            layout = layout if demand.gang else layout._replace(spread=True)
+            if chosen := self._choice.nodes(open_, room, free, demand.gang or 1, layout):
                 return chosen
         return 0
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from dagsim.families.slurm.holdings import Amounts, Holder, Holdings
 from dagsim.families.slurm.slurm_priority import PriorityBook, RankColumns
+from dagsim.families.slurm.slurm_times import Layout
 from dagsim.model import NodePartition
 from dagsim.systems.cluster.api import ClusterState, DemandClass, Run, TaskState
 
@@ -39,14 +40,12 @@ class PendingJob(NamedTuple):
     amounts: Amounts
     alone: bool
     """True if the job does not share nodes."""
-    spread: bool
-    """True if each instance of a gang takes its own node."""
+    layout: Layout
+    """How its instances must lie on nodes."""
     span: int
     """The nodes of the partition, as a bit set."""
     asked: tuple[tuple[float, tuple[int, ...]], ...]
     """The starts that it may reserve: a time limit, and the groups of nodes with that limit."""
-    shares: tuple[tuple[int, int], ...] = ()
-    """Sets of nodes of which so many must be among its nodes."""
     counts: tuple[tuple[int, int], ...] = ()
     """For each feature that its constraint counts: the nodes, and the instances that a plan has to find
     there."""
