@@ -491,6 +491,7 @@ class SlurmMultifactor:
         account; compute its priority there if it has none yet.
         """
         jobs, rules, types = [], self._rules, task.demand.types
+        preempts = rules.quality(task.job) if self._set.preempt == "qos" else None
         gpu = self._gpu(types[0]) if len(types) == 1 and task.demand.demand.gpus else ""
         for place, part in enumerate(rules.parts(task.job)):
             refused = bool(rules.refusal(task.job.job, part))
@@ -514,7 +515,7 @@ class SlurmMultifactor:
                 PendingJob(
                     tier, task.order, task.piece, slot, task, place, part, holders, amounts, alone,
                     rules.layout(task, part), rules.nodes[part.name], self._questions(task, part), rules.counts(task),
-                    refused,
+                    refused, preempts,
                 )
             )  # fmt: skip
         return jobs
@@ -597,7 +598,8 @@ class SlurmMultifactor:
         rules, listed = self._rules, pending.listed
         most = inf if view.now >= self._sweep_s else self._set.queue_depth
         self._sweep_s = inf
-        blocked, at, tested = 0, 0, 0
+        blocked = rules.off_limits(view, [(job.task, job.part) for job in listed if self._room(job)[0] > 0])
+        at, tested = 0, 0
         closed: set[str] = set()
         full: set[int] = set()
         """Reservations in which a job did not fit."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from dagsim.families.slurm.holdings import Amounts, Holder, Holdings
 from dagsim.families.slurm.slurm_priority import PriorityBook, RankColumns
 from dagsim.families.slurm.slurm_times import Layout
-from dagsim.model import NodePartition
+from dagsim.model import NodePartition, Qos
 from dagsim.systems.cluster.api import ClusterState, DemandClass, Run, TaskState
 
 
@@ -51,6 +51,13 @@ class PendingJob(NamedTuple):
     there."""
     refused: bool = False
     """True if the partition refuses the job's account, so that the job never starts there."""
+    quality: Qos | None = None
+    """Its QOS if a QOS may preempt others."""
+
+    def preempts(self, other: PendingJob) -> bool:
+        """Return True if the QOS of the job may preempt the other one's."""
+        own, its = self.quality, other.quality
+        return own is not None and its is not None and its.name in own.preempts
 
 
 _BESIDE = 100
@@ -59,7 +66,8 @@ _BESIDE = 100
 
 class PendingJobs:
     """An index of the ready tasks (``ClusterView.index``) in the order in which they are examined:
-    by tier and priority, highest first, then by submission.
+    by tier and priority, highest first, then by submission. Before that, a job whose QOS may
+    preempt another one's goes before that job (``sort_job_queue2``).
 
     ``listing`` returns the entries for a new task, one per partition; ``ranks`` holds the priority
     of each slot; ``eligible_s`` returns the time from which a task may start. ``changed`` tells whether a
@@ -131,7 +139,7 @@ class PendingJobs:
                 yield task
                 if task.waiting:
                     for job in self._listing(task):
-                        insort(self.listed, job, key=self._key)
+                        self._insert(job)
                     self.changed = self.changed or eligible_s > self._known_s
         self._known_s = -inf
 
@@ -214,11 +222,35 @@ class PendingJobs:
         waiting += [job for by in self._aside.values() for jobs in by.values() for job in jobs if job.task.waiting]
         self._aside.clear()
         places = self._ranks.rank([job.slot for job in waiting], book, at_s)
-        self.listed[:] = [waiting[place] for place in places]
+        self.listed[:] = self._lifted([waiting[place] for place in places])
         self.changed = True
 
+    def _insert(self, job: PendingJob) -> None:
+        """List a job behind those that go before it."""
+        if job.quality is None:
+            insort(self.listed, job, key=self._key)
+            return
+        key, at = self._key(job), len(self.listed)
+        while at and not self.listed[at - 1].preempts(job):
+            before = self.listed[at - 1]
+            if not job.preempts(before) and self._key(before) < key:
+                break
+            at -= 1
+        self.listed.insert(at, job)
+
+    def _lifted(self, jobs: list[PendingJob]) -> list[PendingJob]:
+        """Move each job before the first one that its QOS may preempt."""
+        names = {job.quality.name for job in jobs if job.quality is not None}
+        lifted: list[PendingJob] = []
+        for job in jobs:
+            at = len(lifted)
+            if job.quality is not None and names.intersection(job.quality.preempts):
+                at = next((place for place, other in enumerate(lifted) if job.preempts(other)), at)
+            lifted.insert(at, job)
+        return lifted
+
     def _list(self, job: PendingJob) -> None:
-        insort(self.listed, job, key=self._key)
+        self._insert(job)
         self.changed = True
 
     def _key(self, job: PendingJob) -> tuple[int, float, int, int, int]:

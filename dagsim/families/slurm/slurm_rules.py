@@ -386,6 +386,29 @@ class SlurmRules:
         nodes = sum([1 << at for at, node in enumerate(self._machines) if node.name in request.nodes])
         return nodes if nodes.bit_count() >= self.fewest_nodes(task) else 0
 
+    def off_limits(self, view: ClusterView, jobs: Iterable[tuple[TaskState, NodePartition]]) -> int:
+        """Return the nodes on which the main loop starts nothing because magnetic reservations that
+        have not begun attract some of the ``jobs``. Slurm tests such a job within the reservation
+        first, finds that the reservation is not usable yet, and then leaves the reservation's nodes
+        and the nodes that the job names to nobody (``ESLURM_RESERVATION_NOT_USABLE`` in
+        job_scheduler.c). It does not test jobs with more nodes than the reservation has in their
+        partition, or heterogeneous jobs.
+        """
+        site, off = view.machines.site, 0
+        if site is None or not site.magnets:
+            return 0
+        for task, part in jobs:
+            terms, request = task.demand.terms, task.job.job.request
+            if terms is None or not task.waiting or (request is not None and request.together):
+                continue
+            for number in terms.welcome:
+                period = site.held(number, view.now)
+                if period is None or not period.known_s <= view.now < period.start_s:
+                    continue
+                if (period.nodes & self.nodes[part.name]).bit_count() >= self.fewest_nodes(task):
+                    off |= period.nodes | self.named(task)
+        return off
+
     def _limit(self, queues: QueueTree) -> None:
         for node, above in queues.walk():
             self._above[node.name] = (node.name, *above)
