@@ -55,7 +55,7 @@ class GpuType:
                 raise ModelError(f"GPU type {self.name!r}: {name} must be positive or left out, got {rate!r}")
         if not 0 <= self.idle_watts <= self.tdp_watts:
             raise ModelError(
-                f"GPU type {self.name!r}: idle_watts must lie in 0..tdp_watts ({self.tdp_watts}), got {self.idle_watts!r}"
+                f"GPU type {self.name!r}: idle_watts must be 0 to tdp_watts ({self.tdp_watts}), got {self.idle_watts!r}"
             )
         if self.nvlink_gb_s < 0:
             raise ModelError(f"GPU type {self.name!r}: nvlink_gb_s must not be negative, got {self.nvlink_gb_s!r}")

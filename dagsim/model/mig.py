@@ -66,8 +66,8 @@ class MigTable:
         """Return the position at which the next partition with this profile would be used, and
         whether a free partition with this profile exists there. Return None if it does not fit.
 
-        A free partition with the profile is used first. A new partition replaces free ones. Among
-        its possible positions, the one that leaves space for the largest profiles is chosen.
+        A free partition with the profile is used first. A new partition replaces free partitions.
+        Among its possible positions, the one that leaves space for the largest profiles is chosen.
         """
         return _opening(self, layout, profile)
 

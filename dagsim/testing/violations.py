@@ -61,8 +61,8 @@ def as_recorded(task: Task, gpu: GpuType | None) -> float:
 
 
 def stuck(schedule: Schedule, jobs: Sequence[Job]) -> list[str]:
-    """Return the unfinished ready tasks that could not run on any node that is up at the end, even if
-    all nodes were empty. A simulation may only end before all jobs have left if there are such
+    """Return the unfinished ready tasks that could not run on any node that is up at the end, even
+    if all nodes were empty. A simulation may end before all jobs have left only if there are such
     tasks.
     """
     reading = _Reading(schedule, jobs, None)

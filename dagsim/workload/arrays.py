@@ -138,8 +138,8 @@ def _filled(columns: Sequence[np.ndarray | None], sizes: Sequence[int], none: fl
 
 
 def _numbers(values: Iterable[float | None], none: float) -> np.ndarray | None:
-    """Return the values as an array, with ``none`` in place of missing ones, or ``None`` if all are
-    missing.
+    """Return the values as an array, with ``none`` in place of missing values, or ``None`` if all
+    are missing.
     """
     listed = list(values)
     distinct = set(listed)
@@ -514,9 +514,9 @@ class JobArrays:
         return demands
 
     def hours(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return two arrays (J,) float64: the GPU-hours and core-hours of each job, provided that its
-        work is in seconds. They are multiples of 2^-20 h (3 ms), so that their sums are exact in
-        any order.
+        """Return two arrays (J,) float64: the GPU-hours and core-hours of each job, provided that
+        its work is in seconds. These hours are multiples of 2^-20 h (3 ms), so that their sums are
+        exact in any order.
         """
         job = np.repeat(np.arange(len(self)), np.diff(self.first))
         amount = self.work * self.instances / 3600
@@ -621,8 +621,8 @@ def places_of(column: np.ndarray) -> np.ndarray:
 
 
 def ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Return the indices in several ranges, one after the other. For example, ranges that start at
-    (2, 7) with sizes (3, 2) give 2, 3, 4, 7, 8.
+    """Return the indices in several ranges, concatenated. For example, ranges that start at (2, 7)
+    with sizes (3, 2) give 2, 3, 4, 7, 8.
     """
     ends = np.cumsum(sizes)
     total = int(ends[-1]) if len(ends) else 0

@@ -59,8 +59,8 @@ class Bursty:
 
     def __post_init__(self) -> None:
         require(self.bursts >= 1, "arrivals bursty: bursts must be at least 1", self.bursts, WorkloadError)
-        require(0 <= self.share <= 1, "arrivals bursty: share must lie in 0..1", self.share, WorkloadError)
-        require(0 < self.width < 1, "arrivals bursty: width must lie between 0 and 1", self.width, WorkloadError)
+        require(0 <= self.share <= 1, "arrivals bursty: share must be between 0 and 1", self.share, WorkloadError)
+        require(0 < self.width < 1, "arrivals bursty: width must be above 0 and below 1", self.width, WorkloadError)
 
     def times(self, rng: np.random.Generator, count: int, span_s: float) -> np.ndarray:
         centres = rng.random(self.bursts)
@@ -114,7 +114,7 @@ class Diurnal:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """All jobs arrive at time 0, whatever the load."""
+    """All jobs arrive at 0 s, whatever the load."""
 
     kind: Literal["batch"] = "batch"
 

@@ -214,8 +214,8 @@ def _kind(
 
 
 def _values(drawn: Sequence[float]) -> Distribution:
-    """Return the most frequent values with their weights, or quantiles if there are many values; a
-    single value is a constant.
+    """Return a constant if there is a single value, the most frequent values with their weights if
+    these are most of the values, and otherwise quantiles.
     """
     common = Counter(map(float, drawn)).most_common(_VALUES)
     if len(common) == 1:

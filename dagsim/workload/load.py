@@ -223,7 +223,7 @@ class _Resource:
             self.busy_s[types] = self.busy_s.get(types, 0.0) + amount / speed
 
     def add_all(self, amount: np.ndarray, seconds: np.ndarray) -> None:
-        """Add all tasks at once, using the same operations in the same order as ``add``."""
+        """Add all tasks in one step, using the same operations in the same order as ``add``."""
         speed, types = np.zeros(len(amount)), np.zeros(len(amount), np.int64)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             for place, units in enumerate(self.capacity):
@@ -264,8 +264,8 @@ class _Resource:
         return max(map(self.confined, self._unions()), default=0.0)
 
     def _unions(self) -> Iterator[int]:
-        """Yield the sets that may be the scarcest, which are unions of overlapping sets. The combined
-        load of disjoint sets lies between their loads, so such unions are left out.
+        """Yield the sets that may be the scarcest, which are unions of overlapping sets. The
+        combined load of disjoint sets is between their loads, so such unions are left out.
         """
         yield from (unions := dict.fromkeys(self.busy_s))
         fresh = list(unions)
@@ -312,8 +312,8 @@ class LoadMeter:
             self._tidy = 2 * len(self._latest) + 64
 
     def add_arrays(self, jobs: JobArrays, seconds: np.ndarray) -> None:
-        """Add all of ``jobs`` at once. The totals are the same as if the jobs were added one by one.
-        ``seconds`` are (n, GPU types).
+        """Add all of ``jobs`` in one step. The totals are the same as if the jobs were added one by
+        one. ``seconds`` are (n, GPU types).
         """
         self.arrivals.add_all(jobs.arrival_s)
         self._gpus.add_all(jobs.instances * jobs.asked("gpus"), seconds)

@@ -420,7 +420,7 @@ def _opened(path: Path) -> Iterator[Iterator[str]]:
 
 @contextmanager
 def _writing(path: Path, *, compressed: bool) -> Iterator[IO[str]]:
-    """Open a text file for writing. If it is compressed, it stores no name or time, so that equal jobs
+    """Open a text file for writing. A compressed file stores no name or time, so that equal jobs
     give equal bytes.
     """
     with path.open("wb") as raw:

@@ -39,7 +39,7 @@ class Forked:
     """State that changes during a simulation. Every subclass declares its fields in ``__slots__``.
 
     Raises:
-        TypeError: The slots of a subclass are not a dictionary whose values are ``SAME``,
+        TypeError: The ``__slots__`` of a subclass are not a dictionary whose values are ``SAME``,
             ``COPIED``, ``AHEAD`` or ``EMPTY``.
     """
 

@@ -64,7 +64,7 @@ class FreeIndex(Forked):
 
     def first(self, least: int) -> int:
         """Return the machine with the smallest free amount that is at least ``least``, or -1 if
-        there is none. Among equal machines, the lowest number wins.
+        there is none. Among equal machines, it is the one with the lowest number.
         """
         used = self.used >> least << least
         if not used:
@@ -163,7 +163,7 @@ class EnoughIndex(Forked):
 
     def ask(self, amount: int, free: Iterable[tuple[int, int]]) -> None:
         """Keep a set for ``amount`` from now on. ``free`` contains the bit and the free amount of
-        each machine. Costs O(machines) if the amount is new.
+        each machine. The cost is O(machines) if the amount is new.
         """
         place = bisect_left(self._amounts, amount)
         if len(self._amounts) < _AMOUNTS and self._amounts[place : place + 1] != [amount]:

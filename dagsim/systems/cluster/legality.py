@@ -243,8 +243,8 @@ def _why_not_ready(kernel: Simulation, task: TaskState) -> str:
 def _allotted(
     kernel: Simulation, task: TaskState, waiting: int, placement: object, machines: Sequence[NodeState]
 ) -> list[Allotted]:
-    """Return the shares in a placement of ``waiting`` instances on ``machines``. Each share is
-    checked by itself, and then all of them together.
+    """Return the shares in a placement of ``waiting`` instances on ``machines``. First, each share
+    is checked individually, and then all shares together.
     """
     if not isinstance(placement, tuple | list):
         _refuse_start(kernel, task, f"{placement!r} is not a placement; give a tuple of Share, as view.fit(task) does")

@@ -67,7 +67,7 @@ class Life(Forked):
 
     @staticmethod
     def is_needed(models: Models, cluster: Cluster) -> bool:
-        """Return True if runs may be more than one timeout, even if no task is elastic."""
+        """Return True if runs may consist of more than one timeout, even if no task is elastic."""
         preemption = models.preemption
         costs = preemption.restart_s or preemption.checkpoint_s_per_gb or preemption.checkpoint_interval_s is not None
         others = (models.setup, models.network, models.sharing, models.communication)
@@ -336,7 +336,7 @@ class Life(Forked):
 
     def keeps_state(self, run: Run, again: TaskState, kind: int, kept: KeptWork, notice_s: float) -> bool:
         """Let a stopped run send its state to the storage, if there is one. Return True if the
-        piece ``again`` becomes ready only later.
+        piece ``again`` does not become ready immediately.
         """
         if self._transfers is None or not self.by_network or kept is not KeptWork.ALL:
             return False
@@ -393,8 +393,8 @@ class Life(Forked):
         return least
 
     def place_elastic(self, task: TaskState, shares: list[Allotted], training: TrainingState | None) -> None:
-        """Give an elastic task the size of its placement. The task continues with the state
-        ``training``, by default its own.
+        """Let an elastic task have as many instances as its placement. The task continues with the
+        state ``training``, which defaults to the task's own state.
         """
         assert task.task.elastic is not None
         task.training = training or placed(self._kernel, task, shares)

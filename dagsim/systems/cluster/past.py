@@ -31,7 +31,7 @@ def past_of(jobs: Sequence[Job], begins_s: float) -> Iterator[tuple[float, int, 
     """Yield arrivals, starts and ends before ``begins_s`` in the order in which they happened, each
     with its time and the number of its job. Among simultaneous events, completed runs come first,
     then failed runs, then arrivals, and then preemptions and starts. Each group is in the order of
-    the log's rows if that is known; otherwise, it is sorted by job.
+    the log's rows if that order is known; otherwise, it is sorted by job.
 
     Raises:
         ModelError: The jobs are not in order of arrival, or a run starts at the beginning or later.
@@ -70,11 +70,11 @@ class PastEvents:
     """The events before the beginning of a simulation, for the indexes and listeners of policies
     (``Frontier.build``).
 
-    This object listens to the kernel until the beginning is over, and then repeats all events:
-    which tasks became ready, which runs started and ended, and when. Listeners with an attribute
-    ``remembers`` also receive the events of the jobs that had ``left``. These jobs are not part of
-    the simulation, so their numbers and those of their runs are negative. ``jobs`` are those of the
-    simulation that arrived before the beginning.
+    This object listens to the kernel until the kernel has processed the beginning, and then repeats
+    all events: which tasks became ready, which runs started and ended, and when. Listeners with an
+    attribute ``remembers`` also receive the events of the jobs that had ``left``. These jobs are
+    not part of the simulation, so their numbers and those of their runs are negative. ``jobs`` are
+    the jobs of the simulation that arrived before the beginning.
     """
 
     def __init__(
@@ -242,7 +242,7 @@ def parts_of(policy: object) -> Iterator[object]:
 
 
 def unknown_past(kernel: ClusterKernel, policy: object) -> list[str]:
-    """Return sentences about the parts of the past that a policy does not know, for a simulation
+    """Return sentences about the parts of the past that are unknown to a policy, for a simulation
     that began in the middle of a log.
     """
     begins_s = kernel.schedule.begins_s
@@ -363,8 +363,8 @@ def _room_for_run(machine: NodeState, demand: DemandClass) -> int:
 
 
 def may_mix_types(job: Job, demand: Demand) -> bool:
-    """Return True if a gang may combine nodes with different GPU types, as a batch job may that needs
-    no GPUs, or GPUs of any type on each of several nodes.
+    """Return True if a gang may combine nodes with different GPU types. A batch job may do so if it
+    needs no GPUs, or GPUs of any type on each of several nodes.
     """
     return job.request is not None and (not demand.gpus or job.request.spread is True)
 
