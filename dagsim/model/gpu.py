@@ -177,7 +177,8 @@ _SLICES, _A30_SLICES = 7, 4
 
 def mig_slice(gpu: GpuType, profile: str) -> GpuType:
     """Return the GPU type that represents one partition of ``gpu`` with a MIG profile such as
-    ``1g.5gb``. It has a share of the compute slices, and the memory given in the profile's name.
+    ``1g.5gb``. This type has a share of the compute slices, and the memory given in the profile's
+    name.
 
     Raises:
         ModelError: The GPU has no such profile.
@@ -207,7 +208,7 @@ def gpu_type(name: str) -> GpuType:
     """Look up a GPU type in the catalogue. ``A100`` and ``V100`` mean the smaller memory size.
 
     Raises:
-        ModelError: There is no such type. The message lists the known ones.
+        ModelError: There is no such type. The message lists the known types.
     """
     try:
         return GPU_TYPES[canonical(name)]

@@ -28,7 +28,7 @@ class Request:
       of ``[r1|r2]``. A constraint may also count nodes, as in ``[skl*2&icl*2]``. The nodes of a
       gang must then satisfy all counts together.
     - ``partitions`` lists all partitions that the job may run in, if there are several.
-    - ``reservation`` names the reservation in which it runs.
+    - ``reservation`` names the reservation in which the job runs.
     - ``licences`` are pairs of a name and a number. The job holds these licences while it runs.
     - ``nodes`` contains the names of nodes that must be among the job's nodes (``--nodelist``;
       respected by ``slurm-multifactor``), and ``excluded`` the names of nodes that must not be.
@@ -38,12 +38,12 @@ class Request:
       heterogeneous job; respected by ``slurm-multifactor``).
     - ``spread`` is True if every instance needs a separate node, False if instances may share
       nodes, and None if this is unknown.
-    - ``array`` names its job array. At most ``array_limit`` tasks of this array run at the same
-      time.
+    - ``array`` names the job array to which the job belongs. At most ``array_limit`` tasks of this
+      array run at the same time.
     - ``after`` contains the ids of jobs and arrays that have to leave before the job becomes
       eligible. ``start:ID`` only requires a job to start, and ``start:ID+600`` is met 600 s after
-      its start. With ``after_one``, it is sufficient if one of these conditions is met.
-    - ``begin_s`` is the number of seconds after its arrival during which it is not eligible.
+      its start. With ``after_one``, it is sufficient if any of these conditions is met.
+    - ``begin_s`` is the number of seconds after its arrival during which the job is not eligible.
     - ``level`` is a level of the network's topology (``rack``, ``pod``; ``host`` for one node).
       Each gang in the job must be placed within one domain of this level. If the level is not
       ``level_required``, this is only a preference.

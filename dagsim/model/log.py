@@ -456,8 +456,8 @@ class Schedule:
         writes, as far as code that reads schedules relies on these properties.
 
         Raises:
-            ValueError: No simulation could have written it. The message names the first wrong row
-                (counted from 0) or the job.
+            ValueError: No simulation could have written this schedule. The message names the first
+                wrong row (counted from 0) or the job.
         """
         rows, jobs = self.log.rows(), FactColumns.of(self.jobs)
         if rows.ndim != 1:
@@ -498,5 +498,5 @@ class Schedule:
             raise ValueError(f"row {places[0]}: {name} must not be {rows[name][places[0]]}")
 
     def copy(self) -> Schedule:
-        """Return a copy of the schedule. Both grow independently."""
+        """Return a copy of the schedule. Both schedules grow independently."""
         return replace(self, jobs=list(self.jobs), log=self.log.copy())

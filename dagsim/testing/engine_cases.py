@@ -42,8 +42,8 @@ observations and rewards as well.
 
 
 def random_cluster(rng: random.Random) -> Cluster:
-    """Return nodes of a few types. Some cases have a node with more GPUs than the log names, or nodes
-    without GPUs.
+    """Return nodes of a few types. Some clusters have a node with more GPUs than the log can name,
+    or nodes without GPUs.
     """
     names = rng.sample(TYPES, rng.randint(1, 3))
     most = rng.choice((1, 2, 4, 8, 8, 70))
@@ -78,7 +78,7 @@ def random_task(rng: random.Random, name: str, plain: bool) -> Task:
 
 
 def jobs_of(rng: random.Random) -> list[Job]:
-    """Return jobs in order of arrival, many at the same time."""
+    """Return jobs in order of arrival, many of which arrive simultaneously."""
     jobs, now, plain = [], 0.0, rng.random() < 0.3
     for number in range(rng.randint(1, 25)):
         now += rng.choice((0.0, 0.0, 10.0, rng.expovariate(1 / 20)))

@@ -337,8 +337,8 @@ def read_jobs(path: Path) -> Iterator[Job]:
 
     Raises:
         TraceError: The file cannot be read, has a different format or version, or contains an
-            invalid line. The message names ``file:line`` and the field. The error is raised at the
-            line where reading stops.
+            invalid line. The message names ``file:line`` and the field. The error for an invalid
+            line is raised only when reading reaches that line.
     """
     last_s = 0.0
     with _opened(path) as lines:

@@ -185,8 +185,8 @@ class Sessions:
         return self.arrays(cluster, runtime, seed).jobs()
 
     def natural_load(self, cluster: Cluster, runtime: WorkRuntime) -> float:
-        """Return the average load that would result if jobs arrived here at the rate of the real
-        cluster.
+        """Return the average load that would result if jobs arrived on this cluster at the rate of
+        the real cluster.
         """
         expected = LoadMeter(cluster, runtime)
         total = ordered_sum(kind.share for kind in self.kinds)

@@ -101,9 +101,9 @@ class Alibaba:
 
     This matches the published mean for each ``n``, and the spread within about 20% (up to 16
     tasks). Each level has one task, and further tasks concentrate on the first levels. A task waits
-    for one task in the level above. If no other task waits for a task outside the last level, a
-    task in the next level does. Of jobs with more than 2 tasks, 59% gather (some task has two
-    parents) and 33% scatter, compared with 65% and 21% of 6,600 real jobs.
+    for one task in the level above. If no task would otherwise wait for a task outside the last
+    level, a task in the next level waits for it. Of jobs with more than 2 tasks, 59% gather (some
+    task has two parents) and 33% scatter, compared with 65% and 21% of 6,600 real jobs.
     """
 
     kind: Literal["alibaba"] = "alibaba"

@@ -75,7 +75,7 @@ class Independent:
     the work (a requested time), as a multiple of the work.
 
     Raises:
-        WorkloadError: During a draw, a size is negative or a task has no instances.
+        WorkloadError: A size that is drawn is negative, or a task has no instances.
     """
 
     work: Distribution = _SECONDS
@@ -127,7 +127,7 @@ class Correlated:
     The GPUs form a gang of instances with one GPU each. A job has the priority of its first task.
 
     Raises:
-        WorkloadError: A weight is outside 0..1, or a bound is below 1. During a draw, the work is
+        WorkloadError: A weight is outside 0..1, a bound is below 1, or work that is drawn is
             negative.
     """
 

@@ -3,8 +3,8 @@ jobs in a run.
 
 Each window is a separate sample. Consecutive windows would cover only one period of the trace (with
 30 consecutive windows of ITP, 95% intervals have a coverage of 85%), and overlapping windows would
-count jobs twice. All jobs in a run are simulated, but only the measured jobs are counted. These are
-a range of the jobs in order of arrival.
+count jobs twice. All jobs in a run are simulated, but only the measured jobs are counted. The
+measured jobs are a range of the jobs in order of arrival.
 """
 
 from __future__ import annotations
