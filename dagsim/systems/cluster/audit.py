@@ -424,8 +424,8 @@ class Auditor:
             self._tell(kind, block, chosen)
 
     def _words(self, jobs: JobArrays, job: np.ndarray, rows: np.ndarray, limits: np.ndarray | None) -> Iterator[str]:
-        """Yield, for each of the ``rows``, a description of the rules that keep its task, with its
-        time limit, from ever starting (empty if there are none).
+        """Yield, for each of the ``rows``, a description of the rules that keep its task from ever
+        starting with its time limit (empty if there are none).
         """
         labels = (jobs.partition, jobs.request, jobs.account, jobs.qos, jobs.user if self._names_users else None)
         for row, one in zip(rows.tolist(), jobs.chosen(job[rows]).jobs(), strict=True):
@@ -463,8 +463,8 @@ class Auditor:
         self._tell("users", block, chosen)
 
     def _judge_nodes(self, block: _Block, column: Labels) -> None:
-        """Find the jobs that ran on nodes missing from the cluster, or that held more resources on a
-        node than that node has in the cluster.
+        """Find the jobs that ran on nodes missing from the cluster, or that held more resources on
+        a node than the node has in the cluster.
         """
         jobs, chosen = block.jobs, dict[str, list[int]]()
         unknown = [[name for name in names if name not in self._nodes] for names in column.words]
@@ -498,9 +498,7 @@ class Auditor:
             self._judge_members(block, column, jobs.partition)
 
     def _judge_members(self, block: _Block, column: Labels, partition: Labels) -> None:
-        """Find the jobs that ran on nodes that, in the cluster, belong to none of the jobs'
-        partitions.
-        """
+        """Find the jobs that ran on nodes outside all of their partitions in the cluster."""
         none = np.zeros(len(block.jobs), np.int32)
         request, chosen = block.jobs.request or Labels(none, (None,)), dict[str, list[int]]()
         code, firsts = combinations([column.place, partition.place, request.place])
@@ -523,8 +521,8 @@ class Auditor:
     def _differences(
         self, names: tuple[str, ...], kind: TaskKind, instances: int, gpu: str
     ) -> tuple[tuple[str, str], ...]:
-        """Return the resources that a job held on its nodes according to the log but that the nodes
-        do not have.
+        """Return the resources that, according to the log, a job held on its nodes although the
+        nodes do not have them.
         """
         key = (names, kind.demand, instances, gpu)
         if key not in self._smaller:

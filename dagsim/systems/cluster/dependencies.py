@@ -17,8 +17,8 @@ from dagsim.workload.arrays import JobArrays
 
 
 def any_depends(jobs: Iterable[Job] | JobArrays) -> bool:
-    """Return True if any of the jobs may have to wait for others. For jobs that are read one by
-    one, this is assumed.
+    """Return True if any of the jobs may have to wait for others. This is assumed for jobs that are
+    read one by one.
     """
     if isinstance(jobs, JobArrays):
         return jobs.request is not None and any(_depends(request) for request in jobs.request.words)
@@ -45,7 +45,7 @@ _NAMED = 3
 class Dependencies(Forked):
     """Jobs that have arrived but are not eligible: they wait until others have left or started
     (``Request.after``), for a time (``Request.begin_s``), or until fewer tasks of their array are
-    in the system than ``Request.array_limit`` allows. Plain data.
+    in the system than ``Request.array_limit`` allows. All attributes are plain data.
 
     In Slurm's terms, a job is eligible from then on, and its age counts from that time
     (job_independent in job_mgr.c, Slurm 22.05). However, the limit of an array does not prevent the

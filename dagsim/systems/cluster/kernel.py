@@ -11,7 +11,7 @@
 
 ``ClusterKernel.decisions()`` is a generator. It processes all simultaneous events (completions,
 then repairs and failures, then arrivals), yields a ``ClusterView`` and receives decisions until
-there are no more. Then time moves on. ``run`` is a short driver for it.
+there are no more. Then time moves on. ``run`` is a short driver for this generator.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class ClusterKernel(Forked):
     The simulation begins at ``begins_s``. Jobs that arrived earlier are then in the system, and
     their runs continue (``Job.in_flight``), so the log starts with this past. The times of failures
     are counted from this beginning. ``left`` contains the jobs that had left by then, with their
-    runs; it is None if they are unknown. Only policies that remember finished jobs receive them.
+    runs, or is None if they are unknown. Only policies that remember finished jobs receive them.
 
     Raises:
         ModelError: An instance in flight does not fit on the cluster, or gangs communicate without
@@ -304,8 +304,8 @@ class ClusterKernel(Forked):
         return [0.0] * len(moves) if self.life is None else self.life.expected_moves_s(moves)
 
     def lasting(self) -> list[bool]:
-        """Return, for each node, whether it is up or will come back: every failure process that has
-        taken it down will also bring it back.
+        """Return, for each node, whether it is up or will come back, that is, whether every failure
+        process that has taken it down will also bring it back.
         """
         due = Counter(node for disturbing in self._disturbing for node in disturbing.returning())
         due.update(() if self.on_demand is None else self.on_demand.returning())
@@ -415,8 +415,8 @@ class ClusterKernel(Forked):
 
     def _withdraw(self) -> None:
         """Remove tasks from the queue that can never start, because the nodes that they need have
-        left for good or the rules of the site forbid it. Otherwise they would block others. Their
-        jobs stay unfinished.
+        left for good or the rules of the site forbid it. Otherwise, these tasks would block other
+        tasks. Their jobs stay unfinished.
         """
         if self._lasting is None:
             self._lasting = sum(1 << node for node, stays in enumerate(self.lasting()) if stays)
@@ -542,7 +542,7 @@ class ClusterKernel(Forked):
         self._leave(active.number, _REJECTED, float(RejectReason.BY_POLICY))
 
     def _leave(self, number: int, kind: int, value: float = 0.0) -> None:
-        """Record that a job leaves, and admit the jobs that were waiting for it to leave."""
+        """Record that a job leaves, and let jobs that were waiting for this enter the system."""
         self._record_job(kind, number, value)
         if self.eligibility is not None:
             self.eligibility.left(number)
@@ -550,7 +550,7 @@ class ClusterKernel(Forked):
     # Decisions.
 
     def _carry_out(self, decision: object) -> bool:
-        """Carry out the decision; return True if the policy must be called again."""
+        """Carry out the decision. Return True if the policy must be called again."""
         match decision:
             case Preempt():
                 self._preempt(legality.stopped(self, decision.run))
@@ -721,8 +721,8 @@ class ClusterKernel(Forked):
 
     def _stop(self, run: Run, kind: int, kept: KeptWork, notice_s: float = 0.0) -> TaskState:
         """Stop a run before its end. Its instances become ready again as a new piece of its task,
-        with the work that is not ``kept``. If ``notice_s`` is above 0, the nodes have that many
-        seconds to send the state of the run.
+        which has to do the work that is not ``kept``. If ``notice_s`` is above 0, the nodes have
+        that many seconds to send the state of the run.
         """
         # The order matters. First, no event of the run may happen any more. Then its nodes are
         # freed, before listeners are notified. The resumed piece is created last, from the work
@@ -872,7 +872,7 @@ class ClusterKernel(Forked):
             value = gpus * count if rate is None else rate
             record(packed_row(kind, now, number, index, id_, machine.index, count, mask if machine.named else 0, value))
 
-    # Forks. SimPy's environment cannot be copied, so the fork gets a clock of its own, on which all
+    # Forks. SimPy's environment cannot be copied, so the fork gets its own clock, on which all
     # events are scheduled again in the same order. Everything else is plain data, which ``Fork``
     # copies as the slots declare.
 

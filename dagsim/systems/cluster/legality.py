@@ -112,7 +112,7 @@ def joinable(kernel: Simulation, task: object, run_id: object) -> Run:
     """Return the run whose GPUs a ``Join`` shares with the task.
 
     Raises:
-        IllegalDecision: There is no sharing model, or the two cannot share their GPUs.
+        IllegalDecision: There is no sharing model, or the two tasks cannot share their GPUs.
     """
     if not isinstance(task, TaskState):
         _refuse(kernel.now, f"cannot start {task!r}: it is not a task; choose one from view.ready")

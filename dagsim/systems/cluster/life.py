@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 class Life(Forked):
     """The phases and rates of the runs in a kernel. A kernel has such an object only if a model or
-    an elastic task needs it. Without one, every run computes from its start to its end.
+    an elastic task needs it. Without it, every run computes from its start to its end.
 
     The phases of a run follow each other without waiting for the kernel:
 
         begin ─> [fetch: a process] ─> [set up: the run as an event] ─> compute ─> the kernel ends it
 
-    While a run computes at rate 1, the run itself is the event of its end. Otherwise it has a
+    While a run computes at rate 1, the run itself is the event of its end. Otherwise, the run has a
     ``WorkProgress``, whose event ends the current period of constant rate: an epoch, the work
     before a checkpoint, or the whole run. When the rate changes, the work done is added up and a
     new event is set. The old event stays on the clock but does nothing.
@@ -126,8 +126,8 @@ class Life(Forked):
         self.set_up(run)
 
     def _setup_s(self, run: Run) -> float:
-        """Return the set-up time, which is the sum of the time in the set-up model and the time for
-        new GPU partitions. Record which job each GPU runs from now on.
+        """Return the set-up time, which is the sum of the time that the set-up model states and the
+        time for new GPU partitions. Record which job each GPU runs from now on.
         """
         parting_s = max([machine.node.mig_s or 0.0 for machine, *_ in run.held if machine.remade], default=0.0)
         if self._setup is None or self._served is None:
@@ -393,8 +393,8 @@ class Life(Forked):
         return least
 
     def place_elastic(self, task: TaskState, shares: list[Allotted], training: TrainingState | None) -> None:
-        """Let an elastic task have as many instances as its placement. The task continues with the
-        state ``training``, which defaults to the task's own state.
+        """Set the number of instances of an elastic task to that of its placement. The task
+        continues with the state ``training``, which defaults to the task's own state.
         """
         assert task.task.elastic is not None
         task.training = training or placed(self._kernel, task, shares)

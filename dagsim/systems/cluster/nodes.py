@@ -60,8 +60,8 @@ class DemandClass(Forked):
 
     ``gang`` is the number of instances that must start together, or 0 if instances are independent.
     ``types`` contains the types that may run the tasks, as indices into ``ClusterState.types``.
-    ``rejected`` is the reason why even the empty cluster could never run them, if there is one.
-    ``key`` is the key of the class in ``ClusterState.classes``, also in a fork.
+    ``rejected`` is the reason why even the empty cluster could never run these tasks, if there is
+    one. ``key`` is the key of the class in ``ClusterState.classes``, also in a fork.
     """
 
     __slots__ = {
@@ -216,8 +216,8 @@ class NodeState(Forked):
         return free // demand.share if demand.share else 0
 
     def gpu_for(self, demand: DemandClass, gpu: int | None) -> int:
-        """Return the GPU for the next share. This is the named GPU, or else the fullest one on
-        which the share fits; with MIG, GPUs that already have a suitable partition come first.
+        """Return the GPU for the next share. This is the named GPU, or else the fullest GPU on
+        which the share fits. With MIG, GPUs that already have a suitable partition come first.
         """
         if (
             gpu is not None
@@ -281,7 +281,7 @@ class NodeState(Forked):
 
     def after(self, demand: DemandClass, count: int, mask: int, on: tuple[int, ...]) -> NodeState:
         """Return a copy of the node in the state after ``count`` instances have released their
-        resources. The copy may only be used to check what fits.
+        resources. The copy may be used only to check what fits.
         """
         twin = self.copy()
         if demand.whole:
@@ -490,7 +490,7 @@ class ClusterState(Forked):
     def with_room(self, demand: DemandClass, type_: int, most_free_first: bool = False) -> Iterator[NodeState]:
         """Yield the machines of ``type_`` on which one instance fits, starting with those that have
         the fewest (or most) free resources. Machines with too few CPUs or too little memory are
-        skipped without visiting them.
+        skipped without being visited.
         """
         machines = self.list
         if demand.terms is not None and demand.gang:
@@ -506,9 +506,9 @@ class ClusterState(Forked):
 
     def candidates(self, demand: DemandClass, type_: int, most_free_first: bool = False) -> Iterator[int]:
         """Return the machines of ``type_`` on which one instance may fit, starting with those that
-        have the fewest (or most) free resources. For GPU demands, they are sorted by idle GPUs (for
-        a fractional demand, machines with a partly used GPU come first), and for CPU-only demands
-        by free cores. CPUs and memory are not checked, so use ``NodeState.room`` for that.
+        have the fewest (or most) free resources. For GPU demands, the machines are sorted by idle
+        GPUs (for a fractional demand, machines with a partly used GPU come first), and for CPU-only
+        demands by free cores. CPUs and memory are not checked, so use ``NodeState.room`` for that.
         """
         sets = self.awake_first(demand.nodes)
         return chain(*[self._candidates(demand, type_, most_free_first, among) for among in sets])
@@ -1053,7 +1053,7 @@ class ClusterState(Forked):
 
 
 def _take_whole(machine: NodeState, needed: int) -> int:
-    """Return a bit set of ``needed`` idle GPUs for a task that needs whole ones. GPUs without
+    """Return a bit set of ``needed`` idle GPUs for a task that needs whole GPUs. GPUs without
     partitions come first; the partitions of the others are removed.
     """
     gpus = sorted(bits(machine.free), key=lambda gpu: (gpu in machine.layouts, gpu))[:needed]

@@ -8,12 +8,12 @@ These are the states of such a node, and the events that end them:
 
 This order follows Slurm's documentation for power saving and cloud nodes
 (https://slurm.schedmd.com/power_save.html): powered-down nodes are allocated to a job immediately,
-the nodes boot, and the job starts when all of them have registered. A node that stays idle for
+the nodes boot, and the job starts when all nodes have registered. A node that stays idle for
 SuspendTime is suspended, and is then unavailable for SuspendTimeout. A node that has not registered
-after ResumeTimeout is set down, and its jobs are requeued. ResumeRate and SuspendRate limit how
-many nodes change their power state per minute (``_do_power_work`` in power_save.c, Slurm 22.05).
-With the trigger ``pending``, the order is that of Kubernetes' cluster autoscaler: a node that is
-off is not part of the cluster until it boots because a waiting task fits nowhere else.
+after ResumeTimeout is marked as down, and its jobs are requeued. ResumeRate and SuspendRate limit
+how many nodes change their power state per minute (``_do_power_work`` in power_save.c, Slurm
+22.05). With the trigger ``pending``, the order is that of Kubernetes' cluster autoscaler: a node
+that is off is not part of the cluster until it boots because a waiting task fits nowhere else.
 """
 
 from __future__ import annotations
@@ -238,7 +238,7 @@ class OnDemandNodes(Forked):
         return turn_s
 
     def _mend(self, node: int, _: Event) -> None:
-        """Return a node to service whose boot had failed."""
+        """Return a node to service after its boot had failed."""
         if self._broken_s.pop(node, None) is not None:
             self._kernel.bring_up(node)
 
@@ -286,7 +286,7 @@ class OnDemandNodes(Forked):
                     self._change(node, _OFF)
 
     def _come_up(self, node: int) -> None:
-        """Record that a node is up, and start the runs that were only waiting for this node."""
+        """Record that a node is up, and start the runs that were waiting only for this node."""
         self._change(node, _UP)
         for other in self._groups[node]:  # one of them may be powered down now
             if self.states[other] == _UP and not self._runs[other] and self._due_s[other] == inf and other != node:

@@ -1,4 +1,4 @@
-"""Why tasks wait at present, and why jobs can never start."""
+"""Why tasks are waiting now, and why some jobs can never start."""
 
 from __future__ import annotations
 
@@ -114,8 +114,8 @@ class Present:
         return self._tally(task).fits(NodeStanding.OPEN)
 
     def lacking(self, task: TaskState) -> list[Cause]:
-        """Return everything that is missing on nodes for a start of the task; an empty list if the
-        task fits.
+        """Return everything that is missing on nodes for a start of the task, or an empty list if
+        the task fits.
         """
         tally = self._tally(task)
         return [] if tally.fits(NodeStanding.OPEN) else list(lacking_causes(tally, self.rules.elsewhere))

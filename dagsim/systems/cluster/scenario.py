@@ -334,7 +334,7 @@ class ClusterScenario(Models, ClusterWorld):
     def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
         """Return facts about the jobs that have arrived, such as their number and load. For a
         trace, also return the numbers of rows read and dropped and, if the trace has them, the
-        observed waits next to the simulated ones.
+        observed waits next to the simulated waits.
         """
         of_kernel: Any = kernel
         jobs = of_kernel.jobs.jobs if isinstance(of_kernel.jobs, CountedJobs) else of_kernel.jobs
@@ -434,7 +434,7 @@ class ClusterScenario(Models, ClusterWorld):
         return auditor.audit(trace.report)
 
     def auditor(self, trace: Trace | None = None) -> Auditor:
-        """Return the auditor for the jobs in a trace, or in a window of one."""
+        """Return the auditor for the jobs in a trace or in a window of a trace."""
         # this imports traces, which other workloads do not need
         from dagsim.systems.cluster.audit import Auditor
 

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 
 class Terms(NamedTuple):
-    """The nodes and terms under which a task may run, as part of its demand class."""
+    """The nodes on which a task may run and the terms under which it may run, as part of its demand
+    class.
+    """
 
     nodes: int
     """The nodes of its partitions that satisfy its constraint, as a bit set."""
@@ -57,8 +59,8 @@ class NodeCount(NamedTuple):
 
 
 def nodes_by_counts(nodes: Sequence[int], wanted: int, counts: Sequence[NodeCount]) -> list[int] | None:
-    """Choose ``wanted`` nodes that satisfy all counts, preferring the first ones. Return None if
-    there are too few.
+    """Choose ``wanted`` nodes that satisfy all counts, preferring the first of ``nodes``. Return
+    None if there are too few such nodes.
 
     Counts are satisfied one by one, starting with the one that has the fewest nodes. Nodes that no
     other count requires are used first.
@@ -94,7 +96,7 @@ _NO_REQUEST = Request()
 
 
 class SiteState(Forked):
-    """The restrictions at a site, and the free licences. Plain data.
+    """The restrictions at a site, and the free licences. All attributes are plain data.
 
     ``origin_s`` is the time in the log that corresponds to 0 s. Constraints apply only if the
     cluster has features, and a reservation or licence that the site does not list restricts no job.

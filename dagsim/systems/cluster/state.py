@@ -433,28 +433,29 @@ class Run(Due, Forked):
 
     @property
     def job(self) -> JobState:
-        """The job that it belongs to."""
+        """The job to which the run belongs."""
         return self.task.job
 
     @property
     def nodes(self) -> tuple[int, ...]:
-        """The nodes on which it runs."""
+        """The nodes that the run uses."""
         return tuple(machine.index for machine, *_ in self.held)
 
     @property
     def type(self) -> int:
-        """The GPU type of its machines, as an index into ``ClusterView.gpu_types``."""
+        """The GPU type of the run's machines, as an index into ``ClusterView.gpu_types``."""
         return self.held[0][0].type
 
     @property
     def gpus(self) -> float:
-        """Number of GPUs that it holds; a fraction if it shares one."""
+        """Number of GPUs that the run holds, which is a fraction if it shares a GPU."""
         return self.task.demand.demand.gpus * self.instances
 
     @property
     def rate(self) -> float:
-        """Its current rate: seconds of work per second or, for an elastic task, progress per
-        second."""
+        """The current rate of the run: seconds of work per second or, for an elastic task, progress
+        per second.
+        """
         return 1.0 if self.progress is None else self.progress.rate
 
     @property
@@ -466,7 +467,7 @@ class Run(Due, Forked):
 
     @property
     def seconds(self) -> float:
-        """Its true compute time, for clairvoyant policies.
+        """The true compute time of the run, for clairvoyant policies.
 
         Raises:
             IllegalDecision: The policy has not declared ``clairvoyant = True``.
@@ -477,8 +478,8 @@ class Run(Due, Forked):
 
     @property
     def ends_s(self) -> float:
-        """The end of its current phase (``inf`` while that depends on the network), for clairvoyant
-        policies.
+        """The end of the run's current phase (``inf`` while that depends on the network), for
+        clairvoyant policies.
 
         Raises:
             IllegalDecision: The policy has not declared ``clairvoyant = True``.
@@ -503,7 +504,7 @@ class Run(Due, Forked):
 
     def done(self, now: float) -> float:
         """Return the work done until ``now``: seconds at rate 1 or, for an elastic task, its
-        progress in its own unit, including that of earlier runs.
+        progress in its own unit, including the progress of earlier runs.
         """
         progress, training = self.progress, self.task.training
         if progress is None:
@@ -646,9 +647,9 @@ class Index(Protocol):
 
 
 class RunIndex(Protocol):
-    """An index of the current runs, which the kernel keeps up to date for a policy. It may define
-    only one of these methods. It may also define ``push``, and ``rated(run, now)``, which is called
-    when the rate of a run changes.
+    """An index of the current runs, which the kernel keeps up to date for a policy. An index may
+    define only one of these methods. It may also define ``push``, and ``rated(run, now)``, which is
+    called when the rate of a run changes.
     """
 
     def started(self, run: Run, now: float) -> None:
@@ -698,7 +699,7 @@ class Queue(_Heaps[DemandClass]):
     """Ready tasks sorted by ``(key, order)`` within each demand class, so that the first task that
     fits is found without visiting the other tasks.
 
-    The cost is O(log n) per task added or removed, O(demand classes) per query.
+    The cost is O(log n) per task added or removed, and O(demand classes) per query.
     """
 
     __slots__ = ("_key",)
@@ -829,8 +830,9 @@ class Frontier(Forked):
         """Jobs that have just arrived at a site and were rejected."""
 
     def add(self, task: TaskState, now: float) -> None:
-        """Add a task that became ready, or instances that returned. When its last waiting instance
-        starts, the kernel removes it from ``ready``, and the indexes drop it when they next see it.
+        """Add a task that became ready, or instances that returned. When the last waiting instance
+        of a task starts, the kernel removes the task from ``ready``, and the indexes drop it when
+        they next encounter it.
         """
         task.ready_s = now
         self.ready[task] = None
