@@ -20,6 +20,7 @@ from slow import (  # noqa: F401  hooks of pytest
     add_options,
     pytest_collection_modifyitems,
     pytest_configure,
+    pytest_configure_node,
     pytest_report_header,
     pytest_runtest_logreport,
     pytest_sessionfinish,

@@ -10,6 +10,7 @@ import random
 import zlib
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,14 +29,20 @@ def add_options(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose a seed before xdist starts its workers, which get it with the other options."""
     if hasattr(config, "workerinput"):
+        config.option.slow_seed = config.workerinput["slow_seed"]
         return
     whole = config.args_source == pytest.Config.ArgsSource.TESTPATHS
     if config.option.all or (not whole and config.option.slow_seed is None):
         config.option.slow_seed = -1
     elif config.option.slow_seed is None:
         config.option.slow_seed = random.SystemRandom().randrange(10**6)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """All workers of xdist draw the same tests."""
+    node.workerinput["slow_seed"] = node.config.option.slow_seed
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
