@@ -83,7 +83,7 @@ class Elastic:
     progress.
 
     Raises:
-        ModelError: The range is empty or begins below 1, or ``restart_s`` is negative.
+        ModelError: The range is empty or begins below 1, or the restart time is negative.
     """
 
     least: int

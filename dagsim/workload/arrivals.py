@@ -172,8 +172,8 @@ class Rates:
     starts at a random time of the week.
 
     Raises:
-        WorkloadError: A rate or a factor is negative, or there are not exactly 24 factors in
-            ``day`` and 7 in ``week``.
+        WorkloadError: A rate or a factor is negative, or there are not exactly 24 factors for hours
+            and 7 for days.
     """
 
     per_hour: float = 60.0

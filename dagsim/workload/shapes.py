@@ -276,8 +276,8 @@ class Layered:
 
 @dataclass(frozen=True, slots=True)
 class RandomDag:
-    """A single task with probability ``single``, and otherwise ``tasks`` tasks, each of which waits
-    for ``parents`` earlier tasks.
+    """With probability ``single``, a single task, and otherwise ``tasks`` tasks, each of which
+    waits for ``parents`` earlier tasks.
     """
 
     single: float = 0.15

@@ -75,7 +75,7 @@ class Present:
         return self._view.running
 
     def reserved(self, task: TaskState) -> list[ClosedTime]:
-        """Return the reservations of others with which the task would conflict on its nodes if it
+        """Return the reservations of other jobs with which the task would conflict on its nodes if it
         started now.
         """
         site, terms, now = self._view.machines.site, task.demand.terms, self._view.now

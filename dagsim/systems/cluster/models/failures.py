@@ -122,8 +122,7 @@ class SpotCapacity:
     else starts there. If the notice is at least as long as ``Preemption.checkpoint_write_s``, the
     runs keep all work done until then. Otherwise, they lose as much work as in a failure. If
     checkpoints are sent over a network to a storage, they must arrive within the notice. By
-    default, ``nodes`` contains all nodes of the cluster; nodes that it does not contain are never
-    taken.
+    default, ``nodes`` contains all nodes of the cluster; any other nodes are never taken.
     """
 
     mean_up_s: float
