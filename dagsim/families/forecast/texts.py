@@ -163,8 +163,8 @@ def _help(answer: Explanation) -> str:
 
 
 def why_grids(answer: Explanation, top: int) -> Iterator[Grid]:
-    """Yield tables of the jobs ahead of a waiting job, of its priority, of the jobs that free what
-    it needs, and of the changes that were tried.
+    """Yield tables with the jobs ahead of a waiting job, the parts of its priority, the running
+    jobs that free what it needs, and the changes that were tried.
     """
     ahead = answer.ahead
     if ahead.jobs:

@@ -93,8 +93,9 @@ class Alibaba2018(Reader):
         return job_blocks((_batch(table, joined, options) for table in parts), report, most)
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
-        """Read the machines from ``machine_meta.csv``, if it lies beside the tasks and the tasks
-        need no GPUs."""
+        """Read the machines from ``machine_meta.csv``, if it is beside the tasks and the tasks need
+        no GPUs.
+        """
         machines = source.beside("machine_meta.csv*", "machine_meta.tar.gz")
         if options.gpus_per_task is not None or not machines.files:
             return None

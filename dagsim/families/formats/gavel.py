@@ -107,7 +107,7 @@ def _rows(source: Source, report: ReadReport) -> Iterator[Row]:
 
 
 def _jobs(speeds: _Speeds, options: TraceOptions, checks: Checks) -> JobArrays:
-    """Build one job per line."""
+    """Build one job per line of the trace."""
     table, types = checks.table, checks.table.words(_TYPE)
     arrived, steps = checks.number(_ARRIVAL, "arrival"), checks.number(_STEPS, "total_steps")
     gpus = checks.count(_SCALE, "scale factor")

@@ -347,7 +347,7 @@ def recognises_google_list(source: Source) -> bool:
 
 
 def list_work_text(source: Source) -> str:
-    """Describe the work of a task in words; empty for another source."""
+    """Describe how the work of a task is measured. The text is empty for any other source."""
     if not recognises_google_list(source):
         return ""
     if _names(source) >= _KAGGLE_ONLY:

@@ -174,7 +174,7 @@ _OPENB_HEAD = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_s
 
 
 def _openb_rows(jobs: Iterable[Job]) -> Iterator[list[Any]]:
-    """Yield a pod for each job, scheduled at the logged time, or else at once."""
+    """Yield a pod for each job, scheduled at the recorded time or, without one, on arrival."""
     for job in jobs:
         if len(job.tasks) > 1 or job.tasks[0].instances > 1:
             raise refused(job, "openb2023", "the job has several tasks or instances, but a pod can have only one")

@@ -132,8 +132,8 @@ def has_own_requests(spec: Any) -> bool:
 
 
 def _of_pod(spec: Any, containers: Mapping[str, int]) -> dict[str, int]:
-    """Return the pod's own requests. If it has limits but no requests, the requests of its
-    containers count first, then the limit, as filled in by the API server.
+    """Return the pod's own requests. If the pod has limits, a missing request is filled in, as by
+    the API server, with the requests of the containers or, without these, with the limit.
     """
     stated = object_in(spec, "resources")
     own, limits = amounts(object_in(stated, "requests")), amounts(object_in(stated, "limits"))

@@ -711,7 +711,9 @@ def _of_cluster(site: SlurmSite, rows: list[dict[str, str]], file: Path) -> list
         return rows
     listed = ", ".join(list(names)[:5])
     if not ours:
-        raise TraceError(f"{file}: the file lists several clusters ({listed}); add slurm.conf, which names one")
+        raise TraceError(
+            f"{file}: the file lists several clusters ({listed}); add slurm.conf, which names the site's cluster"
+        )
     if ours not in names:
         raise TraceError(
             f"{file}: the file belongs to a different cluster ({listed}) than slurm.conf ({ours}); keep one of them"
@@ -816,8 +818,8 @@ _DRAIN = frozenset({"DRAIN", "DRAINED", "DRAINING", "DRNG", "FAILING", "MAINT", 
 
 
 def _read_events(site: SlurmSite, file: Path) -> None:
-    """Read events of nodes. An event without a node concerns the whole cluster, and an event whose end
-    is unknown is still going on.
+    """Read events of nodes. An event without a node concerns the whole cluster, and an event whose
+    end is unknown is assumed to continue.
     """
     rows = _table(file)
     ours = {id(row) for row in _of_cluster(site, rows, file)}

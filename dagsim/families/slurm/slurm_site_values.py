@@ -1,4 +1,4 @@
-"""Values of Slurm's configuration as dagsim's own: limits, partitions, QOS, reservations and the
+"""The conversion of Slurm's settings to dagsim's: limits, partitions, QOS, reservations and the
 parameters of the scheduler.
 """
 
