@@ -254,7 +254,7 @@ class SizePlan(NamedTuple):
     demand: Load
     """Load of the jobs on today's cluster."""
     fit: Fit | None
-    """Today's simulated waits beside the recorded ones, or None if the log has no starts."""
+    """Today's simulated waits compared with the recorded ones, or None if the log has no starts."""
     beginning: Beginning
 
 
@@ -432,8 +432,8 @@ class _Search:
         largest = list(self._largest((), budget))
         if not largest:
             raise ConfigError(
-                f"--budget {budget:g}: too low, because the nodes that stay cost more than that; today's cluster may "
-                "be over the budget, too"
+                f"--budget {budget:g}: too low, because the nodes that must stay cost more than that; today's cluster "
+                "may be over the budget, too"
             )
         step = -(-len(largest) // _MOST_MIXES)
         self.progress.exhausted = step > 1

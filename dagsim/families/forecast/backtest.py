@@ -268,8 +268,9 @@ class Backtest:
         self.no_forecast: dict[str, int] = {
             kind: sum(other == kind for other in silent.values()) for kind in ("never", "outside")
         }
-        """Submissions without a forecast at the last time that lists them so, by kind; and how many
-        of those that could never start did start."""
+        """Submissions that had no forecast at the last time that lists them, by kind, and how many
+        of those that could never start started nevertheless.
+        """
         self.no_forecast["never_but_started"] = sum(
             kind == "never" and name in started for name, kind in silent.items()
         )
@@ -289,9 +290,9 @@ class Backtest:
         return calibrated(self.outcomes, quantiles, classes)
 
     def _scored(self, log: JobLog) -> np.ndarray:
-        """Return (n,) bool: rows whose forecasts count. These are plain and limited rows after the
-        warm-up. If the log continues after the last submission, rows in the last hour before that
-        submission are left out.
+        """Return (n,) bool: True for rows whose forecasts are scored. These are plain and limited
+        rows after the warm-up. If the log continues after the last submission, rows in the last
+        hour before that submission are left out.
         """
         rows = self.forecasts
         scored = np.isin(rows.kind, SCORED)

@@ -51,10 +51,12 @@ class Ahead(NamedTuple):
     others: int
     """Number of those in other partitions that use the same nodes."""
     jobs: Sequence[tuple[str, str, float]]
-    """Id, user and priority of each, the first to be served first."""
+    """Id, user and priority of each job, in the order in which they are served."""
     priority: float | None
     parts: dict[str, tuple[float, float]]
-    """For each part of the priority, that of the job, and the mean of those in its own group that are ahead."""
+    """For each part of the priority, the job's own value, and the mean over the jobs ahead in its
+    own group.
+    """
 
     @property
     def part(self) -> str:
@@ -99,8 +101,8 @@ class Explanation:
     limit_start_s: float
     """Seconds until it starts if all jobs run to their limits and no other job arrives."""
     median_s: float
-    """Median of the seconds until it starts, over futures with drawn run times, or infinity if half
-    of them do not start it.
+    """Median of the seconds until it starts, over futures with drawn run times, or infinity if it
+    does not start in half of them.
     """
     frees: Sequence[Freeing]
     changes: Sequence[Sooner]
@@ -147,7 +149,7 @@ class Explanation:
         return next((change for change in self.changes if change.sooner_s >= _SOONER_S), None)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values that are safe for JSON; infinite times are null."""
+        """Return plain values that are safe for JSON, in which infinite times are null."""
 
         def finite(seconds: float) -> float | None:
             return seconds if seconds < inf else None

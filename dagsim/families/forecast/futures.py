@@ -170,8 +170,8 @@ class Player:
         rows: Sequence[np.ndarray] | None = None,
     ) -> Iterator[np.ndarray]:
         """Simulate futures, and yield for each the (n,) seconds from ``state.t`` to the start of
-        each waiting job, infinite for a job that does not start within the horizon. With ``rows``
-        of waiting jobs, a simulation ends when one job of each row has started.
+        each waiting job, or infinity for a job that does not start within the horizon. With
+        ``rows`` of waiting jobs, a simulation ends when one job of each row has started.
 
         Each future has its own random numbers, so the first k futures are the same no matter how
         many are simulated.

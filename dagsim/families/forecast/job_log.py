@@ -178,8 +178,8 @@ def read_snapshot(trace: Trace) -> tuple[JobLog, float]:
 
 
 def read_job_log(path: Path, options: TraceOptions, format: str = ACCOUNTING) -> JobLog | None:
-    """Read a log in a format that states every submission, including those cancelled while waiting;
-    None for other formats.
+    """Read a log in a format that states every submission, including those cancelled while waiting.
+    Return None for other formats.
 
     Raises:
         TraceError: The log cannot be read, or nothing in it can be used.

@@ -64,7 +64,7 @@ class Expected(NamedTuple):
     """The medians of simple forecasts for comparison, if they were requested."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the forecast by name, for JSON."""
+        """Return the forecast as a dictionary for JSON."""
         named = _named(self.quantiles_s)
         row = {name: getattr(self, name) for name in ("job", "user", "partition", "kind", "waits_for")}
         chances = {"within_1h": self.within_1h, "within_24h": self.within_24h}
@@ -86,7 +86,7 @@ class ExpectedShape:
     """The probability that the job is ended by its limit."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the forecast by name, for JSON."""
+        """Return the forecast as a dictionary for JSON."""
         chances = {"within_1h": self.within_1h, "within_24h": self.within_24h, "cut": self.cut}
         medians = {"start_s": self.starts_s[9], "end_s": self.ends_s[9]}
         quantiles = {"starts_s": _named(self.starts_s), "ends_s": _named(self.ends_s)}
@@ -109,7 +109,7 @@ class WithoutForecast(NamedTuple):
         return f"{'never' if self.kind == 'never' else 'not known'}: {self.why}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the values by name, for JSON."""
+        """Return the values as a dictionary for JSON."""
         return self._asdict()
 
 

@@ -104,7 +104,7 @@ class PlannedJob:
         return lasting_s
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the stated values by name."""
+        """Return the stated values as a dictionary."""
         return {name: value for name, value in asdict(self).items() if value}
 
     def __str__(self) -> str:

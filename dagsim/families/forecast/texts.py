@@ -115,7 +115,7 @@ def shapes_grid(answer: Prospect[ExpectedShape]) -> Grid:
 
 
 def shapes_sentences(rows: Sequence[ExpectedShape]) -> list[str]:
-    """Return the shapes that would start and end soonest, by the medians, in words."""
+    """Describe the shapes that would start and end soonest by their medians."""
     start, end = (min(rows, key=lambda row: getattr(row, name)[9]) for name in ("starts_s", "ends_s"))
     if len(rows) == 1:
         return [f"{start.shape}: starts in {span(start.starts_s[9])}, ends in {span(start.ends_s[9])} (medians)."]

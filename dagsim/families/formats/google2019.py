@@ -1,5 +1,5 @@
 """Google ClusterData2019 (v3): ``instance_events``, with ``collection_events`` and
-``machine_events`` beside them.
+``machine_events`` next to them.
 
 Reads exports of the BigQuery tables, each as one file or as shards: CSV with a header (nested
 fields as ``resource_request.cpus`` or ``resource_request_cpus``), or JSON Lines (numbers possibly
@@ -363,7 +363,7 @@ def _list_blocks(source: Source, options: TraceOptions, report: ReadReport, most
 
 
 def shapes_beside(source: Source) -> Cluster | None:
-    """Return the cluster from the list of shapes beside ``source`` for the same cell, or from the
+    """Return the cluster from the list of shapes next to ``source`` for the same cell, or from the
     only list of shapes there.
     """
     cell = source.name.partition("_user_requests")[0]

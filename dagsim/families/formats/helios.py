@@ -1,4 +1,4 @@
-"""SenseTime Helios 2020: ``cluster_log.csv``, and the table of virtual clusters beside it, from which
+"""SenseTime Helios 2020: ``cluster_log.csv``, and the table of virtual clusters next to it, from which
 the cluster is built.
 
 The columns are ``job_id, user, vc, gpu_num, cpu_num, node_num, state, submit_time, start_time,

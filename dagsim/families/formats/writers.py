@@ -197,7 +197,7 @@ def _openb_rows(jobs: Iterable[Job]) -> Iterator[list[Any]]:
 
 
 def _write_openb(path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> tuple[Path, ...]:
-    """Write the pods, and the node list beside them, where the reader looks for it. Return the paths."""
+    """Write the pods, and the node list next to them, where the reader looks for it. Return the paths."""
     pods = write_table(_OPENB_HEAD, _openb_rows, ",", path, jobs, cluster)
     if cluster is None:
         return pods

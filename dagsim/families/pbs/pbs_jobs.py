@@ -206,7 +206,7 @@ def qstat_jobs(source: Source, options: TraceOptions, report: ReadReport) -> Ite
 
 
 def _moments(job: Mapping[str, str], zone: ZoneInfo | None) -> tuple[dict[str, str], bool]:
-    """Return the times of a job as epoch seconds, empty if unknown, and True if one of them is
+    """Return the times of a job as epoch seconds (empty if unknown), and True if one of them is
     ambiguous. A local time in an hour that the time zone repeats has two readings. The one that
     agrees with the order of the times and with the wall time is used.
     """

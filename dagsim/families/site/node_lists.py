@@ -50,7 +50,7 @@ class FoundNode:
         return replace(self, name=name, labels=labels, state="off", usable=True, on_demand=rule)
 
     def also_in(self, partitions: tuple[str, ...]) -> FoundNode:
-        """Return a copy of the node with more partitions."""
+        """Return a copy of the node with additional partitions."""
         return replace(self, partitions=tuple(dict.fromkeys([*self.partitions, *partitions])))
 
 

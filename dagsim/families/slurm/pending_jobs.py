@@ -46,7 +46,7 @@ class PendingJob(NamedTuple):
     asked: tuple[tuple[float, tuple[int, ...]], ...]
     """The starts that it may reserve: a time limit, and the groups of nodes with that limit."""
     shares: tuple[tuple[int, int], ...] = ()
-    """Sets of nodes of which so many must be among its nodes."""
+    """Sets of nodes, each with the number of its nodes that the job must use."""
     counts: tuple[tuple[int, int], ...] = ()
     """For each feature that its constraint counts: the nodes, and the instances that a plan has to find
     there."""
@@ -233,7 +233,7 @@ class BackfillOutlook:
     checked once, in order. When no remaining job could start, no more reservations are needed.
 
     ``tests`` is the number of jobs in ``listed`` that are tested. A job that is not ``testable``
-    (because a limit is reached) does not count. ``could`` returns True if a job may start now, and
+    (because a limit is reached) is not counted. ``could`` returns True if a job may start now, and
     ``fits`` if it fits on the free resources, whatever its limits.
     """
 

@@ -139,7 +139,7 @@ class ShareTree:
         return dict(self._usage), self._passed_s
 
     def add(self, account: Account) -> None:
-        """Add an account or a user that appears later.
+        """Add an account or a user that appears during the simulation.
 
         Raises:
             ConfigError: Its parent account does not exist.

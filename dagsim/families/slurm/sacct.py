@@ -817,8 +817,8 @@ class _Reading:
             return None
 
     def _lasting(self, attempts: list[_Attempt]) -> list[_Attempt]:
-        """Return the attempts of a kept job that ran, in order; none if the job is dropped. A
-        requeued job that has not ended when the log ends is kept, because it has held nodes.
+        """Return, in order, the attempts that ran, or none if the job is dropped. A requeued job
+        that has not ended when the log ends is kept, because it has held nodes.
         """
         attempts.sort(key=lambda row: (row.submit_s, inf if row.start_s is None else row.start_s, row.place))
         ran: list[_Attempt] = []
@@ -884,7 +884,7 @@ class _Reading:
         )
 
     def _attempts(self, attempts: list[_Attempt]) -> tuple[Attempt, ...]:
-        """Return the attempts of a job that was requeued or suspended; none if its start and its
+        """Return the attempts of a job that was requeued or suspended, or none if its start and its
         work already describe its only attempt.
         """
         runs: list[Attempt] = []
@@ -904,7 +904,7 @@ class _Reading:
         return (account or user) if self.options.tenant is None else owners[self.options.tenant]
 
     def _nodes(self, attempt: _Attempt) -> tuple[str, ...]:
-        """Return the nodes that the log lists for an attempt; none if the list cannot be read."""
+        """Return the nodes that the log lists for an attempt, or none if the list cannot be read."""
         if (found := _listed_nodes(attempt.node_list)) < 0:
             self._note(_NO_LIST, attempt.place)
         elif found and attempt.nodes != found:

@@ -598,7 +598,7 @@ class NodePlan:
 
 
 def _next_end_s(order: Any, after_s: float) -> float:
-    """Return the next time at which the limit of a run ends; infinite if there is none."""
+    """Return the next time at which the limit of a run ends, or infinity if there is none."""
     place = bisect_right(order, after_s)
     return float(order[place]) if place < len(order) else inf
 

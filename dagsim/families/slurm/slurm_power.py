@@ -112,8 +112,9 @@ def _largest_s(conf: Mapping[str, str], rows: list[tuple[str, Mapping[str, str]]
 
 
 def _seconds(row: Mapping[str, str], key: str, owner: str) -> float | None:
-    """Read a number of seconds; infinite for INFINITE, NONE and -1, and None if it is not
-    stated."""
+    """Read a number of seconds. The result is infinite for INFINITE, NONE and -1, and None if no
+    number is stated.
+    """
     text = row.get(key, "").strip()
     word = text.partition(" ")[0]
     if word.upper() in ("INFINITE", "NONE", "-1"):

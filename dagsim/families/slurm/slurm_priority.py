@@ -72,7 +72,7 @@ class Capacity(NamedTuple):
     gpus: float
 
     def amounts(self) -> dict[str, float]:
-        """Return the resources by name."""
+        """Return the resources as a dictionary by name."""
         return {"gpus": self.gpus, "cpus": self.cpus, "memory_gb": self.memory_gb}
 
 
@@ -92,7 +92,7 @@ class Asked(NamedTuple):
     nice: float = 0.0
 
     def amounts(self) -> dict[str, float]:
-        """Return the resources by name."""
+        """Return the resources as a dictionary by name."""
         return {"gpus": self.gpus, "cpus": self.cpus, "memory_gb": self.memory_gb}
 
 

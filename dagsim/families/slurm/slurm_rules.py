@@ -60,12 +60,14 @@ class SlurmRules:
         self._job_caps |= {
             (node.name, user): caps for node, _ in queues.walk() for user, caps in node.job_limits_of.items()
         }
-        """Limits of one job, by account and user; an empty user means all that have none of their own."""
+        """Limits of one job, by account and user; an empty user stands for all users without limits
+        of their own.
+        """
         self._limit(queues)
         self._bars = any(_all_job_caps(queues)) or any(
             part.accounts or part.denied_accounts or part.allowed_qos or part.denied_qos for part in queues.partitions
         )
-        """True if some rule judges a job by itself, whatever runs."""
+        """True if some rule depends only on the job, whatever is running."""
         self.refuses_accounts = any(part.accounts or part.denied_accounts for part in queues.partitions)
         """True if any partition refuses some accounts."""
         self._holders: dict[tuple[str, str, str, str, str], tuple[Holder, ...]] = {}
@@ -253,7 +255,9 @@ class SlurmRules:
                     yield f"{owner}Max{_RESOURCES[what]}MinutesPerJob ({limit:,g}) < {asked:,g}: {words}"
 
     def refusal(self, job: Job, part: NodePartition) -> str:
-        """Describe why a partition refuses a job's account; empty if it does not."""
+        """Describe why a partition refuses a job's account. The text is empty if the partition
+        accepts the account.
+        """
         line = self._above.get(job.account, (job.account,)) if job.account else ()
         if line and part.accounts and not any(name in part.accounts for name in line):
             return f"AllowAccounts ({', '.join(part.accounts)}) without {job.account}: the partition {part.name}"
@@ -360,7 +364,9 @@ class SlurmRules:
                     budget.remember(use)
 
     def named(self, task: TaskState) -> int:
-        """Return the nodes that the job requests by name, as a bit set, or 0 if it needs others as well."""
+        """Return the nodes that the job requests by name, as a bit set, or 0 if the job needs other
+        nodes as well.
+        """
         request = task.job.job.request
         if request is None or not request.nodes:
             return 0

@@ -160,8 +160,8 @@ def earliest(
     out: Any,
 ) -> tuple[float, int]:
     """Return the time from ``least_s`` on at which Slurm expects to start ``wanted`` instances for
-    ``limit_s``, infinite if there is none, and the first node on which an instance then fits (else
-    -1). ``out`` receives the number of instances that fit on each node.
+    ``limit_s`` (infinity if there is none), and the first node on which an instance then fits (or
+    else -1). ``out`` receives the number of instances that fit on each node.
 
     Slurm tries one possible start time after another: first ``least_s``, then the end of each
     reservation that keeps nodes in the partition from the job (_attempt_backfill in backfill.c). It

@@ -83,7 +83,7 @@ def submission(
 ) -> Submission:
     """Read the terms of a job. A constraint, reservation or licences stated by sacct take
     precedence over those in the ``line``; ``partition`` is sacct's column, which may name several
-    partitions. ``nodes`` is the number of the job's nodes, 0 if unknown, and ``component`` is the
+    partitions. ``nodes`` is the number of the job's nodes (0 if unknown), and ``component`` is the
     number of the component in a heterogeneous job.
     """
     named = partition if "," in partition else ""

@@ -283,7 +283,7 @@ def learning(logs: Mapping[str, Sequence[Row]], packer: Packer) -> list[dict[str
 
 
 def _on(x: np.ndarray, samples: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Interpolate the values at ``x``; NaN outside the range of ``samples``."""
+    """Interpolate the values at ``x``. The result is NaN outside the range of ``samples``."""
     interpolated: np.ndarray = np.interp(x, samples, values, left=np.nan, right=np.nan)
     return interpolated
 

@@ -306,7 +306,7 @@ def blocking_grids(runs: Sequence[Shown], blocking: Blocking) -> tuple[Grid, Gri
 
 
 class _Times(NamedTuple):
-    """Means over the completed jobs of one run; NaN if none completed."""
+    """Means over the completed jobs of one run, or NaN if no job completed."""
 
     jct_s: float
     p95_s: float

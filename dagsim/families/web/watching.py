@@ -63,7 +63,7 @@ class Figures(NamedTuple):
     """The shares of starts within the times of ``WITHIN_S``."""
 
     def to_dict(self) -> dict[str, float | int]:
-        """Return the shares by name, for JSON."""
+        """Return the shares as a dictionary for JSON."""
         return {"n": self.n, **dict(zip(WITHIN_S, self.within, strict=True))}
 
 

@@ -37,8 +37,9 @@ _TYPE = "dagsim/type"
 _GANG = "dagsim/gang"
 _MOST_PODS = "1000000"
 _NO_BACKOFF_S = 2**55
-"""Overflows to 0 in kube-scheduler's nanoseconds, which it takes as no back-off; it refuses 0
-itself. A back-off counts seconds of the real clock, in which hundreds of simulated ones pass.
+"""Overflows to 0 in kube-scheduler's nanoseconds, which means no back-off, whereas kube-scheduler
+rejects 0 itself. A back-off is measured in real seconds, and hundreds of simulated seconds pass in
+each of them.
 """
 _PATIENCE_S = 0.5
 """Seconds of real time without a change after which the program is considered idle, even if its

@@ -249,8 +249,9 @@ def matches_all(terms: Iterable[Term], pod: Pod) -> bool:
 
 
 def by_domain(domains: np.ndarray, column: np.ndarray, among: np.ndarray | None = None) -> np.ndarray:
-    """Return, for each node, the sum of a column over the domain of the node, or 0 if it has no
-    domain; ``among`` restricts the nodes that count."""
+    """Return, for each node, the sum of a column over the domain of the node, or 0 if the node has
+    no domain. ``among`` restricts the nodes that are included.
+    """
     if not len(domains) or domains.max() < 0:
         return np.zeros(len(domains), np.int64)
     there = domains >= 0 if among is None else (domains >= 0) & among
