@@ -421,7 +421,7 @@ def linked(kind: str, names: Sequence[str], edges: Iterable[tuple[int, int]]) ->
     seen_edges: set[tuple[int, int]] = set()
     for parent, child in edges:
         if not (0 <= parent < count and 0 <= child < count):
-            raise GraphError(f"edge {parent} -> {child} refers to a {kind} that does not exist; there are {count}")
+            raise GraphError(f"edge {parent} -> {child} refers to a {kind} that does not exist; {kind}s: {count}")
         if parent == child:
             raise GraphError(f"{kind} {names[child]!r} depends on itself")
         if (parent, child) in seen_edges:
@@ -676,7 +676,7 @@ class Job:
         for run in self.in_flight:
             task = run.task
             if not self.arrival_s <= run.since_s < inf:
-                before = f"which lies before its arrival {self.arrival_s!r}"
+                before = f"which is before its arrival {self.arrival_s!r}"
                 raise ModelError(f"job {self.id!r}: it has been running since {run.since_s!r} s, {before}")
             if not 0 <= task < len(tasks):
                 raise ModelError(

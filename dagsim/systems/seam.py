@@ -102,7 +102,7 @@ class Kernel(Protocol[ShownT, TakenT]):
 
         Raises:
             IllegalDecision: A decision cannot be carried out.
-            Stalled: Nothing was decided although nothing is pending.
+            Stalled: No decision was made although nothing is pending.
         """
 
 
@@ -255,7 +255,7 @@ class EngineUse(NamedTuple):
 
 
 class Engaged(NamedTuple):
-    """A kernel, and its engine if the system has more than one."""
+    """A kernel, and its engine if the system has more than one engine."""
 
     kernel: Kernel[Any, Any]
     engine: EngineUse | None = None
@@ -274,7 +274,7 @@ class System:
     """A system, as described by a configuration before anything is simulated.
 
     Every system defines ``system`` and ``policies``. All other attributes are optional features,
-    which have defaults. A system overrides those that it supports.
+    which have defaults. A system overrides the features that it supports.
     """
 
     system: ClassVar[str]
@@ -323,8 +323,8 @@ class System:
         raise NotImplementedError
 
     def label(self, named: Mapping[str, Any]) -> str:
-        """Return a short description of the workload. If it is empty, the name in the configuration
-        is used. ``named`` contains the workloads that ship with dagsim.
+        """Return a short description of the workload. If the description is empty, the name in the
+        configuration is used. ``named`` contains the workloads that ship with dagsim.
         """
         return ""
 

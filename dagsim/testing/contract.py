@@ -144,7 +144,7 @@ def _check_answers(scenario: Scenario, make: Callable[[], Policy[Any, Any]], see
             raise AssertionError(
                 f"the decision {nonsense!r} raises {type(error).__name__}, not IllegalDecision: {error}"
             ) from None
-        raise AssertionError(f"the decision {nonsense!r} is accepted")
+        raise AssertionError(f"the decision {nonsense!r} is accepted, but it must raise IllegalDecision")
     logs = []
     for nothing in (None, ()):
         kernel = scenario.kernel(seed)

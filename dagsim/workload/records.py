@@ -323,7 +323,8 @@ def write_jobs(path: Path, jobs: Iterable[Job], meta: Mapping[str, Any] | None =
             for job in jobs:
                 if job.arrival_s < last_s:
                     raise WorkloadError(
-                        f"job {job.id!r} arrives at {job.arrival_s!r}, before the job that was written last"
+                        f"jobs must be sorted by arrival: job {job.id!r} arrives at {job.arrival_s!r} s, before "
+                        "the job that was written last"
                     )
                 file.write(_line(record_of(job), f"job {job.id!r}"))
                 written, last_s = written + 1, job.arrival_s

@@ -136,5 +136,5 @@ class Fork:
         if kind is np.random.Generator:
             return deepcopy(value)
         if not hasattr(value, "copy"):
-            raise TypeError(f"a fork cannot copy a {kind.__qualname__}: declare its field as SAME, or give it copy()")
+            raise TypeError(f"a fork cannot copy a {kind.__qualname__}: declare its field as SAME, or give it a copy()")
         return value.copy()

@@ -168,7 +168,10 @@ class Life(Forked):
         """
         now, progress, training = self._kernel.now, run.progress, run.task.training
         if run.computing_s is None or not 0 <= rate < inf:
-            raise ModelError(f"at {now:g} s: run {run.id} of {run.task.name} cannot continue at rate {rate!r}")
+            raise ModelError(
+                f"at {now:g} s: run {run.id} of {run.task.name} cannot continue at rate {rate!r}; the run must be "
+                "computing, and its rate must be a finite number of 0 or more"
+            )
         if progress is None:
             if rate == 1.0 and training is None:
                 return

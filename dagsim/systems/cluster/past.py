@@ -325,7 +325,7 @@ def check_in_flight(job: Job, run: InFlight, demand: DemandClass | None, machine
     where, nodes = f"job {job.id!r} is in flight on node", [share.node for share in run.placement]
     for number, instances, gpu in run.placement:
         if not 0 <= number < len(machines.list) or nodes.count(number) > 1:
-            why = "which is listed twice" if nodes.count(number) > 1 else f"but there are {len(machines.list)}"
+            why = "which is listed twice" if nodes.count(number) > 1 else f"but there are {len(machines.list)} nodes"
             raise ModelError(f"{where} number {number}, {why}")
         machine = machines.list[number]
         empty = machine.emptied()
@@ -338,10 +338,12 @@ def check_in_flight(job: Job, run: InFlight, demand: DemandClass | None, machine
                 f"{demand_words(demand.demand)}"
             )
         if machine.type != machines.list[nodes[0]].type and not may_mix_types(job, demand.demand):
-            raise ModelError(f"{where} {machine.node.name!r} and on a node with another GPU type")
+            raise ModelError(
+                f"{where} {machine.node.name!r} and on a node with another GPU type, but the job may not mix types"
+            )
         if gpu is not None and machine.room_on(gpu, demand) < instances:
             raise ModelError(
-                f"{where} {machine.node.name!r}, but {instances} such shares do not fit on GPU {gpu} of that node"
+                f"{where} {machine.node.name!r}, but {instances} shares of the task do not fit on its GPU {gpu}"
             )
         if (room := _room_for_run(machine, demand)) < instances:
             raise ModelError(

@@ -254,7 +254,7 @@ class ClusterScenario(Models, ClusterWorld):
         """
         if self.engine == "compiled":
             raise ConfigError(
-                "the compiled engine only runs policies given by name; to make decisions one by one, use engine "
+                "the compiled engine runs only policies given by name; to make decisions one by one, use engine "
                 "simpy or auto"
             )
         return self._live(self.jobs(seed), seed, on_arrivals, observers)

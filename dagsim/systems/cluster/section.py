@@ -535,7 +535,7 @@ def _runtime_of(workload: Synthetic | Sessions | TraceFile) -> Runtime:
     if isinstance(runtime, Foreign):
         raise TraceError(
             f"{workload.path}:1: the runtime model saved in this file is code outside dagsim, "
-            f"{runtime.kind!r}, which a data file may not import. If you trust that code, name it "
-            f"yourself: --set runtime.kind={runtime.kind}"
+            f"{runtime.kind!r}, which a data file may not import. If you trust that code, set it "
+            f"explicitly: --set runtime.kind={runtime.kind}"
         )
     return runtime

@@ -87,7 +87,7 @@ class Wakes(Forked):
                 "turns and each is stopped "
                 f"before it makes lasting progress (preemption.restart_s is {kernel.preemption.restart_s:g}, "
                 f"on_resume {kernel.preemption.on_resume}). Choose a longer quantum_s (round_s, interval_s), or a "
-                "lower price"
+                "lower cost of preemption"
             )
 
 

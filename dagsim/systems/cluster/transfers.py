@@ -143,7 +143,7 @@ class Transfers(Forked):
 
     def expected_s(self, moves: Sequence[tuple[Run, Placement]], *, kept: bool) -> list[float]:
         """Return, for each run, the seconds until everything that it would read on its placement
-        would have arrived if all of them moved now, or 0 if the network cannot predict these times.
+        would have arrived if all runs moved now, or 0 if the network cannot predict these times.
         With ``kept``, the runs keep their work.
         """
         groups = []

@@ -94,7 +94,7 @@ class Simulation(Protocol):
         """
 
     def decisions(self, until_s: float = inf) -> Generator[ClusterView, Iterable[Decision] | None, None]:
-        """Yield views and receive decisions; see ``seam.Kernel.decisions``."""
+        """Yield views and receive decisions (see ``seam.Kernel.decisions``)."""
 
     def run(self, policy: ClusterPolicy, until_s: float = inf) -> Schedule:
         """Run the simulation with ``policy`` until every job has left, or until ``until_s``."""
@@ -130,7 +130,7 @@ class ClusterView:
 
     @property
     def machines(self) -> ClusterState:
-        """The free resources of each node; read-only."""
+        """The free resources of each node, which are read-only."""
         return self._machines
 
     @property
@@ -168,8 +168,8 @@ class ClusterView:
 
     @property
     def applicants(self) -> Mapping[int, JobState]:
-        """Jobs waiting to be admitted or rejected, by number. Empty unless the simulation uses
-        admission control.
+        """Jobs waiting to be admitted or rejected, by number. There are none unless the simulation
+        uses admission control.
         """
         return self._simulation.applicants
 
@@ -195,7 +195,7 @@ class ClusterView:
     @property
     def levels(self) -> Sequence[FabricLevel]:
         """The levels of the network above the nodes (racks, pods), narrowest first, each with the
-        domain of every node. Empty if the network has no levels.
+        domain of every node. The result is empty if the network has no levels.
         """
         return self._simulation.levels
 
@@ -238,9 +238,9 @@ class ClusterView:
 
     def follow(self, listener: object) -> bool:
         """Send events to ``listener`` as to an ``index``, unless it already receives them. This is
-        meant for listeners that store information about the past that no view shows. Call it at
-        each decision. In a fork, the copy of the listener receives the runs again.
-        Return True if the listener was added, and False if it already received events.
+        meant for listeners that store information about the past that no view shows. Call this
+        method at each decision. In a fork, the copy of the listener receives the runs again. Return
+        True if the listener was added, and False if it already received events.
         """
         if listener in self._frontier.indexes:
             return False
@@ -293,8 +293,9 @@ class ClusterView:
 
     @property
     def source(self) -> Iterable[Job]:
-        """The jobs of the simulation as they were passed in, which may state more than the jobs that
-        arrive (``JobStream``). Only policies that reproduce a log need it. Empty in a fork.
+        """The jobs of the simulation as they were passed in, which may state more than the jobs
+        that arrive (``JobStream``). Only policies that reproduce a log need them. In a fork, there
+        are none.
         """
         return self._simulation.source
 

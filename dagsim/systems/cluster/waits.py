@@ -139,7 +139,7 @@ class WaitRules(Protocol):
         """Describe the limits that prevent the task from starting now."""
 
     def reached(self, task: TaskState) -> Iterable[ReachedLimit]:
-        """Return the limits that prevent the task from starting now as numbers. If the task may
+        """Return, as numbers, the limits that prevent the task from starting now. If the task may
         start in several ways, these are the limits for the first way.
         """
 
@@ -232,8 +232,8 @@ class RoomTally:
         return self._fits(0, places)
 
     def lacking(self, *places: NodeStanding) -> Resources | None:
-        """Return the smallest set of resources of which there is too little on nodes with these
-        standings, or ``None`` if even the empty nodes would not be enough.
+        """Return the smallest set of resources that are insufficient on nodes with these standings,
+        or ``None`` if even the empty nodes would not be enough.
         """
         return next((resources for at, resources in enumerate(_SETS, 1) if self._fits(at, places)), None)
 
@@ -299,12 +299,12 @@ def binding_causes(
     queues: QueueTree | None = None,
     network: Network | None = None,
 ) -> tuple[Stretch, ...]:
-    """Return the causes of the waits of job number ``job``, in ``periods`` in order of time.
-    ``network`` has the levels that jobs may require.
+    """Return the causes for which job number ``job`` waits in ``periods``, which are in order of
+    time. ``network`` defines the levels that jobs may require.
 
-    ``jobs`` are the jobs in the schedule in order of arrival; only as many as needed are read. The
-    limits in ``queues`` apply if the policy (a spec) has rules. The cost is O(rows of the log up to
-    the last wait).
+    ``jobs`` are the jobs in the schedule in order of arrival, of which only as many as needed are
+    read. The limits in ``queues`` apply if the policy (a spec) has rules. The cost is O(rows of the
+    log up to the last wait).
 
     Raises:
         InputError: The jobs do not match the schedule.

@@ -22,6 +22,7 @@ from dagsim.systems.cluster.clock import DISTURBANCES, Clock, Timer
 _ROUNDING = 1e-9
 """Fraction of an interval by which work may exceed a whole number of intervals, because division
 rounds."""
+_ORDER = "start_s must be 0 or more and before end_s"
 
 
 class Nodes(Protocol):
@@ -216,7 +217,7 @@ class Maintenance:
 
     def __post_init__(self) -> None:
         if not 0 <= self.start_s < self.end_s:
-            raise ModelError(f"maintenance: needs 0 <= start_s < end_s, got {self.start_s!r} and {self.end_s!r}")
+            raise ModelError(f"maintenance: {_ORDER}, got {self.start_s!r} and {self.end_s!r}")
 
     def start(self, nodes: int, seed: int) -> _Calendar:
         """Return the initial state, in which nothing has happened yet.
@@ -242,7 +243,7 @@ class Outages:
     def __post_init__(self) -> None:
         for node, start_s, end_s in self.windows:
             if not 0 <= start_s < end_s:
-                raise ModelError(f"downtime of node {node}: needs 0 <= start_s < end_s, got {start_s!r} and {end_s!r}")
+                raise ModelError(f"downtime of node {node}: {_ORDER}, got {start_s!r} and {end_s!r}")
 
     def start(self, nodes: int, seed: int) -> _Calendar:
         """Return the initial state, in which nothing has happened yet.
@@ -292,11 +293,13 @@ class FailureLog:
                     try:
                         node, start_s, end_s = int(row["node"]), float(row["start_s"]), float(row["end_s"] or inf)
                     except (TypeError, ValueError) as error:
-                        raise ModelError(f"{self.path}:{number}: not a row of node, start_s, end_s ({error})") from None
+                        raise ModelError(
+                            f"{self.path}:{number}: a row needs node, start_s and end_s ({error})"
+                        ) from None
                     if not 0 <= node < nodes:
                         raise ModelError(f"{self.path}:{number}: node must be from 0 to {nodes - 1}, got {node}")
                     if not 0 <= start_s < end_s:
-                        raise ModelError(f"{self.path}:{number}: needs 0 <= start_s < end_s, got {start_s} and {end_s}")
+                        raise ModelError(f"{self.path}:{number}: {_ORDER}, got {start_s} and {end_s}")
                     yield node, start_s, end_s
         except OSError as error:
             raise ModelError(f"failure log {self.path}: {why_unreadable(error)}") from None
@@ -357,9 +360,9 @@ class _Calendar:
 
 
 def start_all(models: Iterable[FailureModel], nodes: int, seed: int, begins_s: float = 0.0) -> list[FailureProcess]:
-    """Return the state of all failure processes at the beginning of the simulation. Their times are
-    counted from this beginning. All windows go into a single calendar, so that the order of
-    simultaneous changes does not depend on the order of the models.
+    """Return the state of all failure processes at the beginning of the simulation. The times of
+    failures are counted from this beginning. All windows go into a single calendar, so that the
+    order of simultaneous changes does not depend on the order of the models.
 
     Raises:
         ModelError: The cluster does not have one of the nodes.
@@ -431,9 +434,9 @@ class Preemption:
     are 25 to 250 s, depending on the model (Sia, SOSP 2023, artifact).
 
     With ``checkpoint_interval_s``, each run writes a checkpoint after that many seconds of work
-    (but not at its end), which takes ``checkpoint_write_s``. A run killed by a failure then only
-    loses the work since its last checkpoint. Estimates do not include the writes. If the network
-    has storage for checkpoints, the time of their flows replaces ``checkpoint_write_s`` and
+    (but not at its end), which takes ``checkpoint_write_s``. A run killed by a failure then loses
+    only the work since its last checkpoint. Estimates do not include the writes. If the network has
+    storage for checkpoints, the time of their flows replaces ``checkpoint_write_s`` and
     ``checkpoint_s_per_gb``.
 
     Raises:

@@ -75,8 +75,8 @@ class HasRates(Runtime, Protocol):
         """See ``Runtime``."""
 
     def rates(self, task: Task, gpus: Gpus) -> tuple[float, ...]:
-        """Return the units of work per second that such a task does on each of ``gpus``; 0 where it
-        cannot run.
+        """Return the units of work per second that a task of this kind does on each of ``gpus``, or
+        0 where it cannot run.
         """
 
 
@@ -94,7 +94,7 @@ class _ByType(ABC):
 
     @abstractmethod
     def _rate(self, task: Task, gpu: GpuType | None) -> float:
-        """Return the units of work per second on ``gpu``. The task can run there."""
+        """Return the units of work per second on ``gpu``, which can run the task."""
 
     def seconds(self, task: Task, gpus: Gpus) -> tuple[float, ...]:
         work = task.work
@@ -110,8 +110,8 @@ class _ByType(ABC):
         return tuple([work / rate if rate else inf for rate in rates])
 
     def rates(self, task: Task, gpus: Gpus) -> tuple[float, ...]:
-        """Return the units of work per second that such a task does on each of ``gpus``; 0 where it
-        cannot run.
+        """Return the units of work per second that a task of this kind does on each of ``gpus``, or
+        0 where it cannot run.
         """
         if task.speeds and task.gpus:
             return self._rates(task, gpus, task.speeds)
@@ -438,7 +438,7 @@ class ThroughputTable:
         optionally source.
 
         Raises:
-            ConfigError: The file cannot be read, lacks a column, or has an invalid number; the
+            ConfigError: The file cannot be read, lacks a column, or has an invalid number. The
                 message names ``file:line``.
         """
         try:
@@ -523,7 +523,7 @@ class Estimates:
     - ``predicted``: the limits stated by users in ``Task.estimate`` (the time limits of a batch
       system), converted by the runtime model, so that tasks with equal limits tie. A job without a
       limit has the default limit of its partition, or else the partition's longest limit, or else a
-      limit of a year. No limit exceeds the partition's longest one. If no job at all states a
+      limit of a year. No limit exceeds the partition's longest limit. If no job at all states a
       limit, policies see the true durations.
     - ``exact``: the true durations. For a log with time limits, this is hindsight.
     - ``noisy``: the true duration times a log-normal factor for each task, which is the same on
@@ -578,8 +578,8 @@ def limit_seconds(
     task: Task, job: str, seconds: Seconds, truth: tuple[float, ...], limits: TimeLimits
 ) -> tuple[float, ...]:
     """Return the time limit of a task on each type, as known to the site's scheduler. This is the
-    limit stated by the user, or else the limit of the site; ``inf`` where the task cannot run, as
-    in ``truth``.
+    limit stated by the user, or else the limit of the site, or ``inf`` where the task cannot run,
+    as in ``truth``.
 
     Raises:
         ModelError: The user stated an invalid amount of work.
@@ -599,5 +599,8 @@ def as_claimed(task: Task, job: str) -> Task:
         ModelError: The claimed amount of work is missing, negative, infinite or not a number.
     """
     if task.estimate is None or not 0 <= task.estimate < inf:
-        raise ModelError(f"estimates 'predicted': the estimate of task {job}/{task.name} is {task.estimate!r}")
+        raise ModelError(
+            f"estimates 'predicted': the estimate of task {job}/{task.name} is {task.estimate!r}, but must be a "
+            "finite number of 0 or more"
+        )
     return replace(task, work=task.estimate)

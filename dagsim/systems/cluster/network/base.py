@@ -58,8 +58,8 @@ class Carrier(Protocol):
         """
 
     def fork(self, clock: Clock) -> Carrier:
-        """Return the carrier of a forked simulation. It has no flows yet, because ``fetch`` adds
-        them.
+        """Return the carrier of a forked simulation. This carrier has no flows yet, because
+        ``fetch`` adds them.
         """
 
 
@@ -208,7 +208,7 @@ class ForeseeingCarrier(Protocol):
 
     def expected_s(self, groups: Sequence[Sequence[Flow]]) -> list[float]:
         """Return, for each group, the seconds until all its flows would have arrived if all groups
-        were sent now, in competition with the current flows and without any later ones.
+        were sent now, in competition with the current flows and without any later flows.
         """
 
 

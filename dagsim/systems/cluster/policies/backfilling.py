@@ -201,8 +201,8 @@ class Holding(NamedTuple):
 
 
 def unheld(view: ClusterView, task: TaskState, ended: Sequence[Holding]) -> float:
-    """Return the number of free GPUs (or cores) on the nodes that a task may use, without those
-    that runs in ``ended`` still count as holding.
+    """Return the number of free GPUs (or cores) on the nodes that a task may use, minus the
+    resources of the runs in ``ended``, which still count as held.
     """
     nodes = allowed_nodes(view, task.demand)
     return free(view, task, nodes) - ordered_sum([run.on(nodes) for run in ended])
@@ -254,7 +254,7 @@ class Easy:
     licences. They ignore how the resources are distributed over the nodes. If tasks share a node, a
     candidate with a correct estimate never delays the oldest task. The policy uses estimates and
     never preempts. The cost per decision is O(running log running), plus a NumPy pass over the
-    waiting tasks of each demand that fits but exceeds the extra resources. Its counterpart in the
+    waiting tasks of each demand that fits but exceeds the extra resources. The counterpart in the
     compiled engine is ``compiled.easy``.
     """
 

@@ -252,7 +252,7 @@ def max_min(placement: str | PlacementRule = "best-fit") -> BatchMode:
 
 
 def sufferage(placement: str | PlacementRule = "best-fit") -> BatchMode:
-    """Sufferage (Maheswaran et al. 1999): first map the ready task that would lose most on its
-    second best type. The policy uses estimates. The cost is that of ``BatchMode``.
+    """Sufferage (Maheswaran et al. 1999): first map the ready task that would lose most if it had
+    to use its second best type. The policy uses estimates. The cost is that of ``BatchMode``.
     """
     return BatchMode("sufferage", placement)

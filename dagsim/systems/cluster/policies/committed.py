@@ -149,7 +149,9 @@ class _Trial:
         self.cost += max(1.0, slowdown)
 
     def _advance(self) -> bool:
-        """Advance to the next arrival or end; arrivals come first. Return False if there is none."""
+        """Advance to the next arrival or end (arrivals come first). Return False if there is
+        none.
+        """
         if self.future and (not self.ends or self.future[-1].arrival_s <= self.ends[0][0]):
             self.now = max(self.now, self.future[-1].arrival_s)
             self.queue.append(self.future.pop())
@@ -178,12 +180,11 @@ class Committed:
     fit, plus the time that its work would take if the whole cluster worked on it. ``area`` is
     seconds times GPUs (or cores), and ``log-area`` is F1 without the age.
 
-    With ``width`` above 1, this number of tasks with the best scores are tried out in eight
-    possible futures. In each future, the simulation of the queue continues with estimates while ten
-    more tasks arrive, as in one of the last eight sequences of ten arrivals. The task with the
-    smallest sum of bounded slowdowns (threshold 10 s) is picked. These trials count resources over
-    all types together, so they are meant for clusters with one type, and for jobs with a single
-    task.
+    With ``width`` above 1, the ``width`` tasks with the best scores are tried out in eight possible
+    futures. In each future, the simulation of the queue continues with estimates while ten more
+    tasks arrive, as in one of the last eight sequences of ten arrivals. The task with the smallest
+    sum of bounded slowdowns (threshold 10 s) is picked. These trials count resources over all types
+    together, so they are meant for clusters with one type, and for jobs with a single task.
 
     The policy uses estimates and never preempts. The cost is O(queue) per decision, or O(queue x
     runs) with ``soonest``. With ``width``, each pick costs O(width x queue x (queue + runs)).
@@ -214,7 +215,7 @@ class Committed:
         """What the runs held that ended since the last decision."""
 
     def ended(self, run: Run, now: float) -> None:
-        """Record the resources that a run held which has just ended."""
+        """Record the resources of a run that has just ended."""
         self._ended.append(Holding.of(run, now))
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:

@@ -206,7 +206,9 @@ class Conservative:
 
 
 def _least_wanted(item: tuple[tuple[int, tuple[int, ...]], Sequence[NodeState]]) -> tuple[int, int, int]:
-    """Order parts of a type so that those that the fewest tasks may use come first, and then larger ones."""
+    """Return a key that sorts the parts of a type: those that the fewest tasks may use come first
+    and, among these, larger parts come first.
+    """
     (type_, may_use), nodes = item
     return type_, may_use.count(1), -len(nodes)
 

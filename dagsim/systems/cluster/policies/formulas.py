@@ -24,7 +24,7 @@ ROUNDING = 1e-14
 
 def instance_work(best_s: float, instances: int, gpus: float) -> float:
     """Return the work of some instances of a task on its fastest type. A task without GPUs counts
-    as if it used one.
+    as if it used one GPU.
     """
     return best_s * instances * (gpus or 1.0)
 

@@ -85,7 +85,7 @@ class Qssf:
     4.2; Helios predicts with gradient boosting on more columns than all traces have). The
     prediction is a mean over past tasks with the same tenant, model and GPUs, or else over all past
     tasks. Recent tasks have a higher weight: each new duration multiplies the weights of the older
-    ones by ``memory``. Until the first task has ended, tasks run first come, first served. The
+    durations by ``memory``. Until the first task has ended, tasks run first come, first served. The
     policy uses no estimates and never preempts. The cost is O(log n).
     """
 

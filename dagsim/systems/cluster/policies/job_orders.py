@@ -206,7 +206,7 @@ class PathLeft:
 
 class WorkLeft:
     """The job key for the estimated GPU-seconds of a job's unfinished instances. A task without
-    GPUs counts as if it used one.
+    GPUs counts as if it used one GPU.
 
     The GPU-seconds are added up in the order of the graph. For wide jobs, running totals are kept,
     so that the end of a run costs one NumPy pass over the later tasks.
@@ -263,7 +263,7 @@ def _work(task: TaskState) -> float:
 class JobOrdered:
     """Start the first task by ``(job key, longest path to the end)`` that fits, until none fits.
     ``make_key`` creates the job key for one simulation. Whenever a run ends, its job is ranked
-    again, unless the key is ``fixed``. The cost per decision is O(demand classes + log tasks). Its
+    again, unless the key is ``fixed``. The cost per decision is O(demand classes + log tasks). The
     counterpart in the compiled engine is ``compiled.job_keys``.
     """
 

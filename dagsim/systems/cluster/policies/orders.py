@@ -209,7 +209,7 @@ def _log_arrival(task: TaskState) -> float:
 
 
 def _log10(seconds: float) -> float:
-    """Return the decimal logarithm of the seconds; fewer than 0.1 s count as 0.1 s. The logarithms
+    """Return the decimal logarithm of the seconds. Fewer than 0.1 s count as 0.1 s. The logarithms
     in a column are computed one by one, because NumPy's logarithms differ in the last bit.
     """
     if isinstance(seconds, np.ndarray):
@@ -527,8 +527,8 @@ def graham(order: object = (), placement: str | PlacementRule = "best-fit") -> O
 
 class RandomFeasible:
     """Choose uniformly among all pairs of a ready task and a GPU type that could start now, until
-    there are none. The policy draws from the simulation's random stream ``policy``. The policy uses
-    no estimates. The cost is O(demand classes x types) per decision.
+    there are none. The policy draws from the simulation's random stream ``policy`` and uses no
+    estimates. The cost is O(demand classes x types) per decision.
     """
 
     forgets = "how many random numbers had been drawn"

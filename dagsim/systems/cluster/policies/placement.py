@@ -27,7 +27,7 @@ class BestFit:
     """Use the fastest type on which the task fits and, among the nodes of this type, the one with
     the fewest idle GPUs. If several types are equally fast, all their nodes are compared. Gangs go
     to a single node if they fit, or else to as few nodes as possible. The cost is O(1) for tasks
-    without CPU and memory demands, O(nodes of the type) for others.
+    without CPU and memory demands, and O(nodes of the type) for others.
     """
 
     place = staticmethod(ClusterView.fit)
@@ -61,7 +61,7 @@ PLACEMENT_RULES: Registry[PlacementRule] = Registry(
 
 
 def placing(placement: str | PlacementRule) -> PlacementRule:
-    """Return the placement rule itself, or create the one with that name."""
+    """Return the placement rule, or create the rule with this name."""
     return PLACEMENT_RULES.create(placement) if isinstance(placement, str) else placement
 
 
@@ -236,7 +236,7 @@ def alignment(machine: NodeState, gpus: float, cpus: int, memory: int) -> float:
 
 
 def by_speed(task: TaskState, type_: int | None) -> list[int]:
-    """Return the types to try, fastest first; only ``type_`` if it is set."""
+    """Return the types to try, fastest first, or only ``type_`` if it is set."""
     return sorted(task.demand.types, key=task.seconds.__getitem__) if type_ is None else [type_]
 
 
@@ -365,8 +365,8 @@ class Fgd:
 
     ``typical`` maps demands to probabilities, such as ``{Demand(gpus=0.5): 0.7, Demand(gpus=2):
     0.3}``. By default, the probabilities are estimated from the demands that the rule has placed so
-    far, and are updated whenever the number of these demands has doubled. Memory is ignored. They
-    include rare demands, which are often the widest.
+    far, and are updated whenever the number of these demands has doubled. Memory is ignored,
+    whereas rare demands, which are often the widest, are taken into account.
 
     The rule uses no estimates. By its definition, it costs O(nodes) per decision, and O(GPUs x
     typical demands) for each node that has changed.

@@ -293,7 +293,8 @@ class _DynamicLevels:
         """Return the task and the site at which a walk over all pairs ends. The walk moves to
         another pair whenever that pair's level is higher by more than rounding errors.
 
-        The walk can move only to a task whose highest level is above those of all tasks before it.
+        The walk can move only to a task whose highest level is above the levels of all tasks before
+        it.
         """
         highest = self._highest
         rises = np.flatnonzero(highest[1:] > np.maximum.accumulate(highest)[:-1]) + 1
@@ -361,7 +362,7 @@ class Calendar:
         """Return the first time from ``ready_s`` onwards at which ``width`` lanes are free for
         ``seconds``, and these lanes. The time may be between bookings or after them. Of the free
         lanes, those whose last booking before that time ends latest are preferred, so that large
-        gaps are kept. Return ``inf`` and no lanes if there are too few.
+        gaps are kept. Return ``inf`` and no lanes if there are too few lanes.
 
         The first ``GAPS`` times at which a booking ends are tried, and then the time after all
         bookings. The cost is O(lanes x (gaps + log bookings)).
@@ -472,7 +473,7 @@ class Calendar:
 
     def _gap(self, lane: int, start: float, seconds: float) -> float:
         """Return the end of the lane's last booking before ``start`` if the lane is free for
-        ``seconds`` from ``start`` onwards; otherwise -1.
+        ``seconds`` from ``start`` onwards, or else -1.
         """
         bookings = self.busy[lane]
         place = bisect(bookings, (start, inf))

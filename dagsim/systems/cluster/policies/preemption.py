@@ -21,7 +21,7 @@ class LeastRemaining:
     """The task with the least ``weight x remaining seconds`` comes first. A ready task that does
     not fit displaces the runs for which this product is largest, as long as it is larger for each
     of them than for the task on their type. The policy uses estimates, and it preempts. The cost is
-    O(log n) per decision, plus O(weights + log running) for each run that might be stopped. Its
+    O(log n) per decision, plus O(weights + log running) for each run that might be stopped. The
     counterpart in the compiled engine is ``compiled.srtf``.
     """
 
@@ -103,7 +103,7 @@ class LeastRemaining:
 def make_room(view: ClusterView, task: TaskState, victims: Iterable[Run]) -> list[int]:
     """Return the runs among ``victims`` that must be stopped so that ``task`` fits, or no runs if
     stopping all of them would not be enough. The victims are read one by one. An independent
-    instance gets the first node on which it fits. The cost is O(1) per victim; for a gang, also
+    instance gets the first node on which it fits. The cost is O(1) per victim and, for a gang, also
     O(nodes) once per type.
     """
     demand = task.demand

@@ -70,7 +70,7 @@ class Rounds:
     runs, O(1) per run that a task might displace, and O(demand classes) per run that is stopped or
     started. If nothing has happened, rounds are skipped until a run may have fallen behind a task
     that waits for its place. The time for a simulation therefore grows with the number of starts
-    and ends rather than with the simulated seconds. For ``las`` and ``2d-las``, its counterpart in
+    and ends rather than with the simulated seconds. For ``las`` and ``2d-las``, the counterpart in
     the compiled engine is ``compiled.las``.
     """
 
