@@ -387,8 +387,8 @@ class ClusterState(Forked):
         self.returned_s = -inf
         """The latest time at which a node came back, or opened to a task."""
         self.recent: deque[NodeState] = deque(maxlen=_LOOK_BACK)
-        """The machines of the last releases, latest last; demands that did not fit before can only
-        fit on these.
+        """The machines of the last releases, latest last; demands that did not fit before can fit
+        only on these machines.
         """
         self.classes: dict[object, DemandClass] = {}
         self._alone: tuple[Placement, ...] = tuple([(Share(index),) for index in range(len(self.list))])

@@ -30,7 +30,7 @@ from dagsim.systems.cluster.policies.orders import by_arrival, slowness
 from dagsim.systems.cluster.policies.placement import PlacementRule, placing
 
 RankColumn: TypeAlias = Callable[["AlikeTasks", float], np.ndarray]
-"""Ranks all tasks of a group at once: (tasks,) float64, smaller first."""
+"""Ranks all tasks of a group in one call: (tasks,) float64, smaller first."""
 
 
 class AlikeTasks:
