@@ -397,8 +397,8 @@ class ClusterState(Forked):
             machine.levels.add(machine.bit, machine.idle)
 
     def compile(self, demand: Demand, gang: int, terms: Terms | None = None) -> DemandClass:
-        """Return the class of ``demand``. ``gang`` is the number of instances that start together,
-        or 0 if they are independent.
+        """Return the demand class of ``demand``. ``gang`` is the number of instances that start
+        together, or 0 if they are independent.
         """
         key: object = (demand, gang) if gang else demand
         if terms is not None:

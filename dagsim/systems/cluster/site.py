@@ -295,7 +295,9 @@ class SiteState(Forked):
         return self.levels[request.level] if request.level_required and request.segment is None else ()
 
     def nodes_of(self, partition: str, request: Request | None) -> int:
-        """Return a bit set of the nodes in the partitions of a job that satisfy its constraint."""
+        """Return the nodes in a job's partitions that satisfy the job's constraint, as a bit
+        set.
+        """
         request, nodes = request or _NO_REQUEST, self.all_nodes
         if self._partitions:
             named = [name for name in request.partitions or (partition,) if name in self._partitions]

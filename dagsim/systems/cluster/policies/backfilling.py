@@ -372,7 +372,7 @@ def easy_sjf(placement: str | PlacementRule = "best-fit") -> Easy:
 
 
 def easy_lxf(placement: str | PlacementRule = "best-fit") -> Easy:
-    """EASY with the candidate first that has the largest slowdown so far. The policy uses
+    """EASY with the candidates ordered by their slowdown so far, largest first. The policy uses
     estimates. The cost is that of ``Easy``.
     """
     return Easy(most_slowed_first, placement)
