@@ -96,7 +96,7 @@ def claim_report_seeds(folder: Path, count: int, first: int | None = None) -> tu
         seeds = range(first, first + count)
         if first not in REPORT or seeds[-1] not in REPORT:
             raise ConfigError(
-                f"train.report_from: seeds {first} to {seeds[-1]} must lie within {REPORT.start} to {REPORT.stop - 1}"
+                f"train.report_from: seeds {first} to {seeds[-1]} must be within {REPORT.start} to {REPORT.stop - 1}"
             )
     write_text(record, yaml.dump({"seeds": _bounds(seeds)}))
     return tuple(seeds)
