@@ -338,8 +338,8 @@ def _beginnings(workloads: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     states = [of["state"] for of in workloads if "state" in of]
     first = states[:1] if len({state["begins_s"] for state in states}) == 1 else states
     running, waiting, lost = (sum(state[key] for state in first) for key in ("running", "waiting", "without_room"))
-    more = f", {lost:,} of which ran in the log and have no room here" if lost else ""
-    counted = "later arrivals" if any(of.get("jobs") for of in workloads) else "the jobs that wait then"
+    more = f", {lost:,} of which were running in the log but do not fit here" if lost else ""
+    counted = "later arrivals" if any(of.get("jobs") for of in workloads) else "the jobs waiting at that time"
     if len(first) == 1:
         yield (
             f"begins {first[0]['begins_s']:,.0f} s after the first job of the log, with "
@@ -348,7 +348,7 @@ def _beginnings(workloads: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         )
     elif first:
         yield (
-            f"windows begin with the jobs that ran and waited then, on average {running / len(first):,.1f} and "
+            f"windows begin with the jobs running and waiting at that time, on average {running / len(first):,.1f} and "
             f"{waiting / len(first):,.1f}{more}; metrics count later arrivals"
         )
     if strange := sum(state.get("elsewhere", 0) for state in first):
@@ -359,7 +359,7 @@ def _beginnings(workloads: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             "another cluster: they run on other nodes here, or wait"
         )
     if unplaced := sum(state.get("unplaced", 0) for state in first):
-        yield f"the log does not say on which nodes {unplaced:,} of the running jobs are: they get a place by best fit"
+        yield f"the log does not state the nodes of {unplaced:,} running jobs, so they are placed by best fit"
     if reasons := [reason for of in workloads if (reason := of.get("empty"))]:
         yield f"windows begin on an empty cluster: {reasons[0]}"
 
@@ -438,7 +438,7 @@ def losses(lines: Iterable[CellRun]) -> list[str]:
     strange = any(
         (line.metrics.get("rejected_no_such_gpu") or 0) for line in lines if "audit" not in line.workload
     )  # the audit already contains this hint
-    hint = "warning: --read gpu_names=SITE=TYPE gives a GPU type of the log another name (dagsim list gpus)"
+    hint = "warning: to rename a GPU type in the log, give --read gpu_names=SITE=TYPE (dagsim list gpus)"
     return [*_most(notes, "policies"), *([hint] if strange else []), *_most(list(noted), "notes of policies")]
 
 
