@@ -44,7 +44,7 @@ class Written(NamedTuple):
 
 
 class Writer(NamedTuple):
-    """How to write one format."""
+    """The writer for one format."""
 
     write: Callable[[Path, Iterable[Job], Cluster | None], tuple[Path, ...]]
     """A function that writes the jobs and returns the files."""
