@@ -339,8 +339,8 @@ def expected(
     """Yield the forecasts at time ``t`` for all waiting jobs, or for the given ones, with increasing
     accuracy: from the first futures of the current state whenever ``early`` returns True; then from
     all futures; then calibrated by forecasts at a third of the earlier times in the log; then by
-    forecasts at all of these times. ``kept`` has the forecasts at earlier times that were made for
-    an earlier snapshot of the same queue.
+    forecasts at all of these times. ``kept`` contains the forecasts at earlier times that were made
+    for an earlier snapshot of the same queue.
     """
     past = KnownPast(log, baselines=forecaster.baselines)
     past.move(t)

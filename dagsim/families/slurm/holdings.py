@@ -299,7 +299,7 @@ class Holdings:
     def take(
         self, run: int, holders: Sequence[Holder], amounts: Amounts, nodes: tuple[int, ...] = (), now: float = 0.0
     ) -> None:
-        """Add a run on ``nodes``; a run that has already been added counts once."""
+        """Add a run on ``nodes``; a run that has already been added is not counted again."""
         limited = tuple([holder for holder in holders if holder in self.most])
         if not limited or run in self._runs:
             return
