@@ -144,8 +144,8 @@ def whatif(
         list[Path] | None,
         typer.Option(
             metavar="FILE",
-            help="A file with Kueue objects (YAML or JSON), such as a ClusterQueue with a different quota. They "
-            "replace the objects with the same names. Each file is one alternative (repeatable).",
+            help="A file with Kueue objects (YAML or JSON), such as a ClusterQueue with a different quota. Its "
+            "objects replace those with the same names. Each file is one alternative (repeatable).",
         ),
     ] = None,
     growth: Growth = None,

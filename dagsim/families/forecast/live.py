@@ -163,8 +163,8 @@ class EarlierForecasts:
         self._kept = {t: self._kept[t] for t in grid if t in self._kept}
 
     def at(self, rows: Rows, forecaster: Forecaster, past: KnownPast) -> Forecasts:
-        """Return the forecasts for these rows at their time, or those for the rows that were known
-        when they were made.
+        """Return the forecasts for these rows at their time. If forecasts for that time are kept
+        already, rows that were unknown when they were made are left out.
         """
         t, ids = rows.state.t, rows.state.log.jobs.ids[rows.first].tolist()
         if t not in self._kept:
