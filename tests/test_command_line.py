@@ -122,7 +122,7 @@ def test_a_command_has_its_plain_name_too(other: str, name: str) -> None:
         ),
         (("replay",), "error: dagsim replay: give --trace FILE, or --resume RUN to continue a run"),
         (("workload", "info", "like-phily"), "error: NAME: no workload 'like-phily'; did you mean 'like-philly'?"),
-        (("sweep",), "error: dagsim sweep needs YAML|FOLDER (the sweep file, or the folder of an earlier sweep); example: "),
+        (("sweep",), "needs YAML|FOLDER (the sweep file, or the folder of an earlier sweep); example: "),
         (("eval", "--policy", "zzz"), "unknown policy 'zzz'; the nearest of "),
         (("tune", "--policy", "zzz"), "unknown policy 'zzz'; the nearest of "),
         (("bench", "--policy", "sjf"), "dagsim bench has no option --policy; it is an option of dagsim bench run"),
