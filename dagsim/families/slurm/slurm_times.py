@@ -37,8 +37,8 @@ class Where(NamedTuple):
 
 
 class FitSteps(NamedTuple):
-    """When instances of one demand fit on each node, in rows that are one longer than the rows of
-    runs.
+    """The times from which more instances of one demand fit on each node, in rows that are one
+    longer than the rows of runs.
     """
 
     times: Any
@@ -160,8 +160,8 @@ def earliest(
     out: Any,
 ) -> tuple[float, int]:
     """Return the time from ``least_s`` on at which Slurm expects to start ``wanted`` instances for
-    ``limit_s``, infinite if there is none, and the first node on which an instance then fits (else
-    -1). ``out`` receives the number of instances that fit on each node.
+    ``limit_s`` (infinity if there is none), and the first node on which an instance then fits (or
+    else -1). ``out`` receives the number of instances that fit on each node.
 
     Slurm tries one possible start time after another: first ``least_s``, then the end of each
     reservation that keeps nodes in the partition from the job (_attempt_backfill in backfill.c). It
@@ -218,7 +218,8 @@ def earliest(
                     if begins[other] <= free_s < untils[other] and owners[other] != own:
                         if owners[place] >= 0 or owners[other] >= 0:
                             break
-                        # another reservation follows at once; entries with equal nodes are merged
+                        # another reservation follows immediately; entries with equal nodes are
+                        # merged
                         free_s, other = untils[other], row
                         continue
                     other += 1

@@ -42,8 +42,8 @@ class Submission(NamedTuple):
     """Its number of tasks, tasks per node (if stated) and sockets per node."""
 
     def gpu_tres(self, nodes: int) -> str:
-        """Return the GPUs in the submit line as a list like ``ReqTRES``, for a job with that many
-        nodes.
+        """Return the GPUs in the submit line as a list like ``ReqTRES``, for a job with the given
+        number of nodes.
 
         Raises:
             Dirty: A number is invalid.
@@ -83,7 +83,7 @@ def submission(
 ) -> Submission:
     """Read the terms of a job. A constraint, reservation or licences stated by sacct take
     precedence over those in the ``line``; ``partition`` is sacct's column, which may name several
-    partitions. ``nodes`` is the number of the job's nodes, 0 if unknown, and ``component`` is the
+    partitions. ``nodes`` is the number of the job's nodes (0 if unknown), and ``component`` is the
     number of the component in a heterogeneous job.
     """
     named = partition if "," in partition else ""
@@ -157,7 +157,7 @@ def _read(
 
 
 def _hosts(text: str) -> tuple[str, ...]:
-    """Return the nodes in a list; none if the text is a file name or cannot be read."""
+    """Return the nodes in a list, or none if the text is a file name or cannot be read."""
     try:
         return () if is_unset(text) or "/" in text else hosts(text)
     except ValueError:

@@ -208,4 +208,4 @@ def test_sizes_that_are_no_numbers_in_order_are_refused(tmp_path: Path, least: s
     (tmp_path / "nodes.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
     ended = CliRunner().invoke(app, ["site", "import", str(tmp_path / "nodes.json"), "-o", str(tmp_path / "s.yaml")])
     assert ended.exit_code == 2
-    assert "are not numbers of nodes in order" in ended.output
+    assert "are not numbers of nodes in ascending order" in ended.output
