@@ -40,8 +40,8 @@ class Request:
       nodes, and None if this is unknown.
     - ``least_nodes`` and ``most_nodes`` bound the number of nodes for instances that may share
       nodes (``-N2 -n 8``; respected by ``slurm-multifactor``).
-    - ``array`` names its job array. At most ``array_limit`` tasks of this array run at the same
-      time.
+    - ``array`` names the job array to which the job belongs. At most ``array_limit`` tasks of this
+      array run at the same time.
     - ``after`` contains the ids of jobs and arrays that have to leave before the job becomes
       eligible. ``start:ID`` only requires a job to start, and ``start:ID+600`` is met 600 s after
       its start. With ``after_one``, it is sufficient if any of the conditions in ``after`` is met.

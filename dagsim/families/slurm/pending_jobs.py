@@ -231,22 +231,17 @@ class PendingJobs:
             insort(self.listed, job, key=self._key)
             return
         key, at = self._key(job), len(self.listed)
-        while at and not self.listed[at - 1].preempts(job):
-            before = self.listed[at - 1]
-            if not job.preempts(before) and self._key(before) < key:
-                break
+        while at and not self.listed[at - 1].preempts(job) and key < self._key(self.listed[at - 1]):
             at -= 1
-        self.listed.insert(at, job)
+        self.listed.insert(_first_preempted(self.listed[:at], job), job)
 
     def _lifted(self, jobs: list[PendingJob]) -> list[PendingJob]:
         """Move each job before the first one that its QOS may preempt."""
         names = {job.quality.name for job in jobs if job.quality is not None}
         lifted: list[PendingJob] = []
         for job in jobs:
-            at = len(lifted)
-            if job.quality is not None and names.intersection(job.quality.preempts):
-                at = next((place for place, other in enumerate(lifted) if job.preempts(other)), at)
-            lifted.insert(at, job)
+            moves = job.quality is not None and names.intersection(job.quality.preempts)
+            lifted.insert(_first_preempted(lifted, job) if moves else len(lifted), job)
         return lifted
 
     def _list(self, job: PendingJob) -> None:
@@ -256,6 +251,13 @@ class PendingJobs:
     def _key(self, job: PendingJob) -> tuple[int, float, int, int, int]:
         priority = 0.0 if job.slot < 0 else self._ranks.latest(job.slot)
         return -job.tier, -priority, job.order, job.piece, job.place
+
+
+def _first_preempted(jobs: Sequence[PendingJob], job: PendingJob) -> int:
+    """Return the index of the first job that the QOS of ``job`` may preempt; their number if there
+    is none.
+    """
+    return next((place for place, other in enumerate(jobs) if job.preempts(other)), len(jobs))
 
 
 class BackfillOutlook:

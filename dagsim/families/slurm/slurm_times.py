@@ -9,7 +9,9 @@ millionths, stored as floats (exact up to 9e15).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import reduce
 from math import ceil, inf
+from operator import or_
 from typing import Any, NamedTuple
 
 from dagsim.model import Cluster, Placement, Share
@@ -351,19 +353,20 @@ class NodeChoice:
         """Choose nodes for ``wanted`` instances among ``nodes``, where ``room`` is the number of
         instances that fit on each node and ``free`` is its number of free CPUs.
 
-        The nodes of the layout's ``shares`` are chosen first, one set after the other. With
-        ``idlest``, among nodes with equal weights those with the largest free fraction come first
-        (``_eval_nodes_lln``). If a choice takes more nodes than allowed, the nodes with the fewest free
-        CPUs are left out, one number of CPUs after the other (``choose_nodes``). Return the number of instances on
-        each node, in the order in which the nodes are chosen: each node is filled, except for one instance
-        per further node that is needed (``_cpus_to_use``), and the last node takes the rest. The
-        result is empty if the instances do not fit.
+        The nodes of the layout's ``shares`` are chosen first, one set at a time. With ``idlest``,
+        among nodes with equal weights those with the largest free fraction come first
+        (``_eval_nodes_lln``). If a choice takes more nodes than allowed, the search is repeated
+        without the nodes with the fewest free CPUs (``choose_nodes``). Return the number of
+        instances on each node, in the order in which the nodes are chosen: each node is filled,
+        except for one instance per further node that is needed (``_cpus_to_use``), and the last
+        node takes the rest. The result is empty if the instances do not fit.
         """
         counts = self._counts(nodes, room, free, wanted, layout)
         if counts or layout.most is None or layout.spread:
             return counts
+        kept = reduce(or_, [share for share, _ in layout.shares], 0)
         for cpus in sorted({free[node] for node in bits(nodes)}):
-            nodes = sum([1 << node for node in bits(nodes) if free[node] > cpus])
+            nodes = sum([1 << node for node in bits(nodes) if free[node] > cpus or kept >> node & 1])
             if sum(room[node] for node in bits(nodes)) < wanted:
                 break
             if counts := self._counts(nodes, room, free, wanted, layout):

@@ -147,7 +147,7 @@ def test_a_static_node_pool_of_karpenter_keeps_its_size(tmp_path: Path) -> None:
     ("item", "message"),
     [
         (node_pool("p", {"cpu": "1"}, consolidateAfter="soon"), "whose consolidateAfter 'soon' is not a duration"),
-        (status(("a", 3, 2)), "are not numbers of nodes in order"),
+        (status(("a", 3, 2)), "are not numbers of nodes in ascending order"),
         ({**status(), "data": {"status": "Cluster-wide:\n  Health: [\n"}}, "whose status is neither YAML nor the text"),
     ],
 )
