@@ -13,20 +13,20 @@ from itertools import chain
 from math import ceil, floor, inf
 from typing import Any, NamedTuple
 
-from dagsim.families.slurm.holdings import Holder, UsageBefore, of_nodes
-from dagsim.families.slurm.pending_jobs import BackfillOutlook, PendingJob, PendingJobs, may_fit
-from dagsim.families.slurm.priority_formulas import decay_per_second, truncated
-from dagsim.families.slurm.refused_jobs import RefusedJobs
-from dagsim.families.slurm.slurm_backfill import NodePlan, RunTable
-from dagsim.families.slurm.slurm_priority import (
+from dagsim.families.slurm.scheduler.holdings import Holder, UsageBefore, of_nodes
+from dagsim.families.slurm.scheduler.pending_jobs import BackfillOutlook, PendingJob, PendingJobs, may_fit
+from dagsim.families.slurm.scheduler.priority_formulas import decay_per_second, truncated
+from dagsim.families.slurm.scheduler.refused_jobs import RefusedJobs
+from dagsim.families.slurm.scheduler.slurm_backfill import NodePlan, RunTable
+from dagsim.families.slurm.scheduler.slurm_priority import (
     Asked,
     Capacity,
     PriorityBook,
     RankColumns,
 )
-from dagsim.families.slurm.slurm_rules import SlurmRules, SlurmWaits, account_of, user_of
-from dagsim.families.slurm.slurm_settings import SlurmSettings, settings_of
-from dagsim.families.slurm.slurm_times import NodeChoice
+from dagsim.families.slurm.scheduler.slurm_rules import SlurmRules, SlurmWaits, account_of, user_of
+from dagsim.families.slurm.scheduler.slurm_settings import SlurmSettings, settings_of
+from dagsim.families.slurm.scheduler.slurm_times import NodeChoice
 from dagsim.model import Decision, Kill, NodePartition, Placement, Preempt, QueueTree, RejectReason, Share, Start, Wait
 from dagsim.model.arithmetic import bits, ordered_sum
 from dagsim.systems.cluster.api import ClusterView, DemandClass, NodeState, Run, Standing, TaskState

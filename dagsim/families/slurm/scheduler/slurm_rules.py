@@ -8,7 +8,7 @@ from math import inf
 from operator import and_, or_
 from typing import Any, NamedTuple
 
-from dagsim.families.slurm.holdings import SLACK, Amounts, Holder, Holdings, PastUse, of_nodes
+from dagsim.families.slurm.scheduler.holdings import SLACK, Amounts, Holder, Holdings, PastUse, of_nodes
 from dagsim.model import Caps, Demand, Job, JobCaps, NodePartition, Qos, QueueTree
 from dagsim.model.arithmetic import bits, ordered_sum
 from dagsim.systems.cluster.api import (
