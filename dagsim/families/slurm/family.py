@@ -26,7 +26,7 @@ FAMILY = Family(
             Entry("load_searches", ".scheduler.slurm_backfill:load_compiled"),
             Entry("past_usage", ".scheduler.past_usage:past_usage"),
         ),
-        "site_rules": (Entry("Slurm", ".scheduler.multifactor:rules_of_site"),),
+        "site_rules": (Entry("Slurm", ".scheduler.slurm_waits:rules_of_site"),),
         "anonymised": (Entry("sacct", ".anonymised_log:sacct_lines"),),
         "readers": (
             Entry("sacct", ".sacct:Sacct"),
