@@ -5,6 +5,7 @@ from dagsim.family import Entry, Family
 FAMILY = Family(
     "Slurm's scheduler, logs and sites",
     needs=("site",),
+    uses=("compiled",),
     adds={
         "policies": (
             Entry(
