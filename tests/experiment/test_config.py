@@ -268,7 +268,7 @@ def test_the_codecs_of_a_system_of_ones_own_are_known_by_name(tmp_path: Path, mo
         ),
         pytest.param(
             "sharing: {default: 2}",
-            r"sharing\.default: default must lie in \(0, 1\], got 2",
+            r"sharing\.default: default must be above 0 and at most 1, got 2",
             marks=pytest.mark.family("sharing"),
         ),
     ],
