@@ -14,7 +14,7 @@ from dagsim.families.slurm.scheduler.slurm_settings import SlurmSettings
 from dagsim.families.slurm.scheduler.start_limits import licensed
 from dagsim.model import Decision, Placement, Start
 from dagsim.model.arithmetic import bits
-from dagsim.systems.cluster.api import ClusterView, DemandClass
+from dagsim.systems.cluster.api import ClusterView, DemandClass, TaskState
 
 _COARSE = 0.1
 
@@ -128,8 +128,8 @@ class BackfillCycle:
         self._preempting = parts.preemption.possible
         self._stoppable: dict[tuple[str, str], frozenset[int]] = {}
         """The runs that a job may stop, by its QOS and partition."""
-        self._together: dict[str, list[tuple[PendingJob, Placement]]] = {}
-        """Components of heterogeneous jobs that could start now."""
+        self._together: dict[str, dict[TaskState, tuple[PendingJob, Placement]]] = {}
+        """Components of heterogeneous jobs that could start now, each in the first of its partitions."""
 
     def decisions(self) -> Iterator[Decision]:
         """Start the jobs that delay no job ahead of them, and reserve nodes for the others."""
@@ -146,6 +146,9 @@ class BackfillCycle:
                 continue
             self._left -= 1
             if (self._tested.most and self._tested.is_over(job)) or not licensed(machines, job.task):
+                self._at += 1
+                continue
+            if job.task in self._together.get(together(job.task), ()):  # it has nodes in another partition
                 self._at += 1
                 continue
             placement = yield from self._placement(job, room)
@@ -187,7 +190,7 @@ class BackfillCycle:
         if name := together(task):
             self._at += 1
             self._keep(job, placement)
-            self._together.setdefault(name, []).append((job, placement))
+            self._together.setdefault(name, {})[task] = job, placement
             return
         parts.running.starting = task, job.part
         yield Start(task, placement)
@@ -342,7 +345,7 @@ class BackfillCycle:
             requests = [job.job.request for job in self._view.jobs.values()]
             if len(components) < sum(request is not None and request.together == name for request in requests):
                 continue
-            for job, placement in components:
+            for job, placement in components.values():
                 nodes = sum([1 << share.node for share in placement])
                 # two components had chosen the same node
                 if self._parts.placing.on(self._view.machines, job, nodes, inf) is None:
