@@ -32,13 +32,13 @@ class JobField(NamedTuple):
 
     @property
     def is_text(self) -> bool:
-        """True if the field's values are texts."""
+        """True if the field's values are strings."""
         return self.kind == "str"
 
     @property
     def in_tables(self) -> bool:
-        """True if a plain table has a column with the name of the field. Observed values have
-        different names there.
+        """True if a plain table has a column with the name of the field. In plain tables, observed
+        values have different names.
         """
         return (self.is_number or self.is_text) and not self.name.startswith("observed_")
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class Caps:
     """Maximum resources held at the same time. None means no limit. ``jobs`` counts runs, ``nodes``
     counts distinct nodes, and ``gpus_of`` limits GPUs by type. ``minutes`` limits ``gpus``,
-    ``cpus``, ``memory_gb`` or ``nodes`` multiplied by minutes. Both the amount already used and the
-    amount that current runs may still use until their time limits count.
+    ``cpus``, ``memory_gb`` or ``nodes`` multiplied by minutes. The amount already used counts, and
+    so does the amount that current runs may still use until their time limits.
 
     Raises:
         ModelError: A limit is negative, or there is no such resource.
@@ -84,22 +84,22 @@ class JobCaps:
 class QueueNode:
     """An account, a queue or a group of queues, with all accounts or queues below it.
 
-    - ``weight`` is its number of shares among its siblings, and ``users`` contains the number of
-      shares of each of its users (default 1).
-    - ``priority`` is the priority of its jobs, and ``user_priorities`` contains the priorities of
-      users for whom it differs.
-    - ``limits`` apply to everything below it together, ``user_limits`` to each of its users,
-      ``limits_of`` to the users named there, ``job_limits`` to each job, and ``job_limits_of`` to
-      each job of the users named there.
-    - ``quota`` contains its own amounts of resources, by GPU type or as ``gpus``, ``cpus`` and
-      ``memory_gb``.
-    - ``borrow`` and ``lend`` are the largest amounts that it may take from the quotas of others or
-      give from its own; None means no limit.
-    - ``aliases`` contains additional names under which jobs are submitted to it, each in the form
-      ``queue`` or ``namespace/queue``.
+    - ``weight`` is the queue's number of shares among its siblings, and ``users`` contains the
+      number of shares of each user (default 1).
+    - ``priority`` is the priority of the queue's jobs, and ``user_priorities`` contains the
+      priorities of the users for whom it differs.
+    - ``limits`` apply to the whole queue with everything below it, ``user_limits`` to each of its
+      users, ``limits_of`` to the users whom it names, ``job_limits`` to each job, and
+      ``job_limits_of`` to each job of the users whom it names.
+    - ``quota`` contains the queue's own amounts of resources, by GPU type or as ``gpus``, ``cpus``
+      and ``memory_gb``.
+    - ``borrow`` and ``lend`` are the largest amounts that the queue may take from the quotas of
+      others or give from its own quota; None means no limit.
+    - ``aliases`` contains additional names under which jobs are submitted to the queue, each in the
+      form ``queue`` or ``namespace/queue``.
     - ``order`` determines whether a job that does not fit blocks later jobs (``strict``).
-      ``reclaim`` determines which jobs in other queues it may stop to get its quota back, and
-      ``within`` which jobs in the same queue it may stop.
+      ``reclaim`` determines which jobs in other queues may be stopped so that the queue gets its
+      quota back, and ``within`` which jobs in the same queue may be stopped for other jobs in it.
 
     Raises:
         ModelError: A name is missing, or a number is negative.
@@ -257,14 +257,16 @@ class NodeReservation:
     ``end_s``.
 
     Times are on the clock of the log, that is, in seconds since 1970 if the log has dates. For
-    generated jobs, they are in seconds of the simulation. A job outside the reservation only starts
-    on its nodes if its time limit ends before the reservation begins. Jobs request the reservation
-    by name (``Request.reservation``).
+    generated jobs, they are in seconds of the simulation. A job outside the reservation starts on
+    its nodes only if the job's time limit ends before the reservation begins. Jobs request the
+    reservation by name (``Request.reservation``).
 
-    - ``every_s`` is the interval at which it repeats, for a total of ``REPEATED_S``.
-    - ``known_s`` is the time at which it was made; None if it is known from the beginning.
-    - If it is ``magnetic``, jobs of its ``accounts`` and ``users`` use its nodes without requesting
-      it.
+    - ``every_s`` is the interval at which the reservation repeats, for a total of 60 days
+      (``REPEATED_S``).
+    - ``known_s`` is the time at which the reservation was made, or None if it is known from the
+      beginning.
+    - If the reservation is ``magnetic``, jobs of its ``accounts`` and ``users`` use its nodes
+      without requesting it.
 
     Raises:
         ModelError: It has no name or no nodes, ends before it begins, or repeats before it ends.
@@ -275,9 +277,9 @@ class NodeReservation:
     nodes: tuple[str, ...]
     """Names of the reserved nodes."""
     start_s: float
-    """When it begins."""
+    """Time at which the reservation begins."""
     end_s: float
-    """When it ends."""
+    """Time at which the reservation ends."""
     every_s: float | None = None
     known_s: float | None = None
     magnetic: bool = False
@@ -334,9 +336,9 @@ class NodeOutage:
 
 @dataclass(frozen=True, slots=True)
 class JobSuspension:
-    """A time for which an operator suspended a job, on the same clock as reservations. Its runs
-    stand still, and other jobs may use its CPUs meanwhile. Like an outage, it is not known in
-    advance. ``job`` is the id of the job.
+    """A period for which an operator suspended a job, on the same clock as reservations. In the
+    meantime, its runs do not compute, and other jobs may use its CPUs. Like an outage, it is not
+    known in advance. ``job`` is the id of the job.
 
     Raises:
         ModelError: It names no job, or ends before it begins.
@@ -344,9 +346,9 @@ class JobSuspension:
 
     job: str
     start_s: float
-    """When the job was suspended."""
+    """Time at which the job was suspended."""
     end_s: float
-    """When it was resumed."""
+    """Time at which the job was resumed."""
 
     __pydantic_config__ = {"extra": "forbid"}
 
@@ -389,9 +391,9 @@ class QueueTree:
     For the scheduler Kueue, ``kueue`` contains Kueue's objects, and there is no ``tree``.
 
     ``scheduler`` contains the parameters of the site's scheduler. The policy that represents this
-    scheduler uses them if the user gives the policy no parameters.
+    scheduler uses these parameters if the user gives the policy none.
 
-    Jobs that name no partition or QOS, or an unknown one, get the first one.
+    Jobs that name no partition or QOS, or one that does not exist, get the first one.
 
     Raises:
         ModelError: Two parts have the same name, or a QOS preempts one that does not exist.

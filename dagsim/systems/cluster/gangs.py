@@ -23,8 +23,8 @@ from dagsim.systems.cluster.state import Run, TaskState, WorkProgress
 
 
 class Gangs(Forked):
-    """The communication of all gangs in a kernel. A carrier (the network) transports the traffic
-    while the gangs compute.
+    """The communication of all gangs in a kernel, and the resulting compute rates. A carrier (the
+    network) transports the traffic while the gangs compute.
     """
 
     __slots__ = {"_carrier": COPIED, "_communication": SAME, "_runtime": SAME, "_types": SAME}
@@ -49,18 +49,20 @@ class Gangs(Forked):
         runtime, communication = models.runtime, models.communication
         if isinstance(runtime, Communication):
             if communication is not None:
-                raise ModelError("the runtime model already describes what gangs send, so leave out communication")
+                raise ModelError(
+                    "the runtime model already describes what gangs send, so leave out the key communication"
+                )
             communication = runtime
         if communication is None:
             return None
         if not isinstance(carrier, GangCarrier):
             raise ModelError(NO_CARRIER)
         if models.sharing is not None:
-            raise ModelError("communicating gangs cannot share GPUs, so leave out sharing")
+            raise ModelError("communicating gangs cannot share GPUs, so leave out the key sharing")
         return cls(carrier, communication, runtime, types)
 
     def begin(self, run: Run, now: float, set_rate: Callable[[float], None]) -> bool:
-        """Let the gang of a computing run start its communication. Return False if it sends
+        """Let the gang of a computing run start its communication. Return False if the gang sends
         nothing. ``set_rate`` is called with each new rate, including the first one.
 
         Raises:

@@ -1,5 +1,5 @@
-"""All models of what takes time or goes wrong on the GPU cluster, by name, and the set of models in
-one simulation as a single value.
+"""All models of the GPU cluster by name, such as those of run times, transfers and failures, and
+the set of models in one simulation as a single value.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ __all__ = ["COMMUNICATIONS", "FAILURE_MODELS", "RUNTIMES", "SETUPS", "SHARINGS",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Models:
-    """The models with which a cluster simulates its jobs. By default, tasks take as long as
-    recorded, nothing fails, nothing else takes time, and estimates are exact.
+    """The models that a simulation of a cluster uses. By default, tasks take as long as recorded,
+    nothing fails, nothing else takes time, and estimates are exact.
     """
 
     runtime: Runtime = field(default_factory=Recorded)
