@@ -117,7 +117,6 @@ WHOLE_NUMBERS = {
     },
     "systems/cluster/free_index.py": {"sum(bit for bit, there in free if there >= amount)"},
     "systems/cluster/jobs.py": {
-        "sum(map(has_limit, self._jobs))",
         "sum(running)",
         "sum(runs and not names for runs, names in zip(running, named, strict=True))",
     },

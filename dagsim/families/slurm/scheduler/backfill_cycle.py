@@ -343,7 +343,7 @@ class BackfillCycle:
         """
         for name, components in self._together.items():
             requests = [job.job.request for job in self._view.jobs.values()]
-            if len(components) < sum(request is not None and request.together == name for request in requests):
+            if len(components) < len([one for one in requests if one is not None and one.together == name]):
                 continue
             for job, placement in components.values():
                 nodes = sum([1 << share.node for share in placement])

@@ -9,7 +9,7 @@ from dagsim.families.slurm.scheduler.pending_jobs import PendingJob, PendingJobs
 from dagsim.families.slurm.scheduler.priority_formulas import decay_per_second
 from dagsim.families.slurm.scheduler.slurm_preemption import SlurmPreemption
 from dagsim.families.slurm.scheduler.slurm_priority import Asked, Capacity, PriorityBook, RankColumns
-from dagsim.families.slurm.scheduler.slurm_rules import SlurmRules, account_of, reservation_of, user_of
+from dagsim.families.slurm.scheduler.slurm_rules import SlurmRules, account_of, reserved_in, user_of
 from dagsim.families.slurm.scheduler.slurm_settings import SlurmSettings
 from dagsim.model import NodePartition, QueueTree
 from dagsim.model.arithmetic import ordered_sum
@@ -89,7 +89,7 @@ class JobPriorities:
             if len(list(rules.barred(task, part))) > refused:
                 continue
             (holders, amounts), alone = rules.claim(task, part, gpu), rules.alone(task.job, part)
-            tier = part.tier + (_RESERVED if reservation_of(task) >= 0 else 0)
+            tier = part.tier + (_RESERVED if reserved_in(task) >= 0 else 0)
             slot = self._slot(task, place, part, tier, amounts.cpus if alone else None) if self.are_used else -1
             jobs.append(
                 PendingJob(

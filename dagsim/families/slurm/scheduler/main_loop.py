@@ -10,7 +10,7 @@ from dagsim.families.slurm.scheduler.job_placing import JobPlacing
 from dagsim.families.slurm.scheduler.pending_jobs import PendingJob, PendingJobs
 from dagsim.families.slurm.scheduler.running_jobs import LATE_S, RunningJobs
 from dagsim.families.slurm.scheduler.slurm_preemption import SlurmPreemption
-from dagsim.families.slurm.scheduler.slurm_rules import SlurmRules, reservation_of, together
+from dagsim.families.slurm.scheduler.slurm_rules import SlurmRules, reserved_in, together
 from dagsim.families.slurm.scheduler.slurm_settings import SlurmSettings
 from dagsim.families.slurm.scheduler.start_limits import StartLimits, licensed
 from dagsim.model import Decision, Kill, Placement, RejectReason, Start
@@ -39,7 +39,7 @@ class _Blocked:
 
     def blocks(self, job: PendingJob) -> bool:
         """Return True if an earlier job blocks the job's reservation, or else its partition."""
-        reservation = reservation_of(job.task)
+        reservation = reserved_in(job.task)
         return job.part.name in self.partitions if reservation < 0 else reservation in self.reservations
 
     def close(self, job: PendingJob, nodes: int) -> None:
@@ -124,7 +124,7 @@ class MainLoop:
         if placement is None:
             if named := parts.rules.named(job.task):
                 blocked.nodes |= named
-            elif (reservation := reservation_of(job.task)) >= 0:
+            elif (reservation := reserved_in(job.task)) >= 0:
                 blocked.reservations.add(reservation)
             elif not over and parts.placing.is_held_up(view, job, nodes):
                 blocked.close(job, parts.rules.nodes[part.name])

@@ -444,7 +444,7 @@ def user_of(job: JobState) -> str:
     return job.job.user or job.job.tenant or "default"
 
 
-def reservation_of(task: TaskState) -> int:
+def reserved_in(task: TaskState) -> int:
     """Return the index of the reservation in which the task has to run, or -1."""
     terms = task.demand.terms
     return -1 if terms is None else terms.reservation
