@@ -265,7 +265,7 @@ def agent_spec(
     if spec.name not in services.shipped_agents(system):
         raise UnknownName(
             f"there is no trained {spec.name} agent for the system {system.system!r} below {root}/; train "
-            f"one(dagsim train --algo {spec.name}) or give --checkpoint"
+            f"one (dagsim train --algo {spec.name}) or give --checkpoint"
         )
     return algo
 
