@@ -16,6 +16,15 @@ import typer.testing
 from hypothesis import settings
 from lacking import LACKING, asked_for, begin, imported, needed, skipped
 from pinning import as_recorded
+from slow import (  # noqa: F401  hooks of pytest
+    add_options,
+    pytest_collection_modifyitems,
+    pytest_configure,
+    pytest_configure_node,
+    pytest_report_header,
+    pytest_runtest_logreport,
+    pytest_sessionfinish,
+)
 
 from dagsim.family import families
 
@@ -74,6 +83,7 @@ def pytest_make_collect_report(
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    add_options(parser)
     parser.addoption("--pin", action="store_true", help="record what tests with `pinned` see, instead of comparing")
 
 

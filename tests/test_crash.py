@@ -19,7 +19,6 @@ from dagsim.families.learning.checkpoint import write_plain
 from dagsim.traces.convert import targets
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("command", "workers", "kills"), [("eval", 2, 2), ("baseline", 1, 1)])
 def test_killed_at_random_moments_nothing_is_lost(command: str, workers: int, kills: int, tmp_path: Path) -> None:
     outcome = crash.crash(command, kills, tmp_path, random.Random(7), workers)

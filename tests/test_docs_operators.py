@@ -53,7 +53,6 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.family("capacity", "site", "slurm")
-@pytest.mark.slow
 def test_the_operators_pages_run_from_an_empty_directory(empty: Path) -> None:
     outputs = {command: run(command) for command in commands("docs/operators.md")}
     shown = [(command, line) for command, line in sentences("docs/operators.md") if command in outputs]

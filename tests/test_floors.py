@@ -138,7 +138,6 @@ def test_the_table_of_floors_is_that_of_this_file() -> None:
     assert sorted(heights) == sorted(height for height, parts in enumerate(FLOORS[:-1]) for _ in parts)
 
 
-@pytest.mark.slow
 def test_parts_import_downward_only() -> None:
     upward = []
     for entry in imports():

@@ -8,7 +8,6 @@ import make_guides
 import pytest
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", make_guides.GUIDES)
 def test_a_guide_shows_what_its_commands_print(name: str, tmp_path: Path) -> None:
     text = (make_guides.ROOT / name).read_text(encoding="utf-8")

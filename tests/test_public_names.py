@@ -7,7 +7,6 @@ from collections import defaultdict
 from functools import cache
 from pathlib import Path
 
-import pytest
 from sources import PACKAGE as ROOT
 from sources import trees
 
@@ -27,7 +26,6 @@ def public_names(root: Path) -> dict[str, list[str]]:
     return homes
 
 
-@pytest.mark.slow
 def test_no_public_name_means_two_things() -> None:
     rooms = {name: [(room(home), home) for home in homes] for name, homes in public_names(ROOT).items()}
     twice = {name: homes for name, homes in rooms.items() if len({part for part, _ in homes}) < len(homes)}

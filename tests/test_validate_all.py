@@ -45,7 +45,6 @@ def test_every_function_that_yields_figures_is_run() -> None:
     assert ours - {"figures", "main"} == set(validate_all.VALIDATIONS) | named
 
 
-@pytest.mark.slow
 @pytest.mark.data
 def test_readers_count_what_was_published(data: Path) -> None:
     # ``validate_all.py`` reads all. The figures of SWF logs are held in tests/families/formats/test_swf.py, those of

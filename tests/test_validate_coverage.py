@@ -56,7 +56,6 @@ def test_the_script_counts_intervals_and_fails_if_too_few_hold(tmp_path: Path) -
     assert run_script("validate_coverage", "--queues", "exponential:8x1.7").returncode == 2
 
 
-@pytest.mark.slow
 def test_the_interval_of_a_change_holds_the_ratio_of_the_long_run() -> None:
     """A part of ``scripts/validate_coverage.py``, on seeds of its own. Before, 19 of 24 held with exponential run times
     at .85, and 40 % of the others.

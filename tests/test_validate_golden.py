@@ -40,7 +40,6 @@ def test_fcfs_and_easy_on_kth_agree_with_an_independent_simulator(data: Path) ->
             assert output[name.lower()][figure] == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.slow
 @pytest.mark.data
 def test_rlschedulers_tables_come_out_to_the_digits(data: Path) -> None:
     golden = json.loads((data / "golden/swf/rlscheduler_lublin1.json").read_text())["Lublin-1"]["bsld"]
@@ -51,7 +50,6 @@ def test_rlschedulers_tables_come_out_to_the_digits(data: Path) -> None:
         assert output[backfilling]["F1"] == pytest.approx(expected, rel=1e-12), backfilling
 
 
-@pytest.mark.slow
 @pytest.mark.data
 def test_rlschedulers_published_cells_on_hpc2n_come_out(data: Path) -> None:
     trace = data / "traces/swf/HPC2N-2002-2.2-cln.swf.gz"

@@ -54,7 +54,6 @@ CELLS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("system", CELLS)
 def test_every_file_that_a_cell_imports_or_opens_is_in_the_digest(system: str, tmp_path: Path) -> None:
     arguments = []
@@ -93,7 +92,6 @@ def test_a_changed_file_changes_the_digest(name: str, tmp_path: Path, monkeypatc
     assert provenance.code_digest.__wrapped__() != before
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("recorded", ["0" * 64, None], ids=["other code", "no record"])
 @pytest.mark.parametrize("command", ["baseline", "sweep", "train"])
 def test_run_folders_of_other_code_cannot_be_continued(command: str, recorded: str | None, tmp_path: Path) -> None:

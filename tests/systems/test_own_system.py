@@ -155,7 +155,6 @@ def test_an_environment_that_does_not_repeat_is_noticed() -> None:
         check_env(lambda: Forgetful(gymnasium.make("dagsim/Scheduling-v0")), steps=5)
 
 
-@pytest.mark.slow
 @pytest.mark.family("decima", "ramp")
 def test_a_system_of_ones_own_trains_agents_that_decide_only_in_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -105,7 +105,6 @@ def drawn(workload: Any, runtime: Any = THROUGHPUT) -> list[str]:
     return [digest(list(workload.jobs(CLUSTER, runtime, seed))) for seed in (0, 7)]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("rule", [*ARRIVALS, *SIZES], ids=named)
 def test_a_workload_is_drawn_as_recorded(rule: Any, pinned: Pinned) -> None:
     key = "sizes" if rule in SIZES else "arrivals"

@@ -1,1 +1,2 @@
-"""A frozen benchmark of schedulers, and published figures next to those of dagsim (docs/benchmark.md)."""
+"""A frozen benchmark for schedulers, and published figures next to those of dagsim
+(docs/benchmark.md)."""

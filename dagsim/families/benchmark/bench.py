@@ -8,7 +8,7 @@ read.
 The score for a task is the ratio of the entry to the reference, seed by seed; the score for the
 suite is the ratio of geometric means over the tasks. On the GPU cluster the metric is the
 area-weighted response time (Boezennec, Dufossé, Pop 2024), because a mean slowdown can be improved
-by delaying the work of a few large jobs, but a mean weighted by area cannot.
+by delaying the work of a few large jobs, but a mean that is weighted by area cannot.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class BenchEntry(NamedTuple):
     """Number of seeds per task, or None for the task's own number."""
 
     def tasks(self, names: Iterable[str] = ()) -> list[BenchTask]:
-        """Return the tasks whose system has a policy in this entry.
+        """Return the tasks for whose system this entry has a policy.
 
         Raises:
             InputError: There are no such tasks.
@@ -167,7 +167,8 @@ def bounds_of(
     tasks: Sequence[BenchTask], entry: BenchEntry, watch: Callable[[Iterable[int]], Iterable[int]] = iter
 ) -> dict[str, list[float]]:
     """Return lower bounds for the score of each task that ``dagsim bound`` covers, one for each
-    seed. They hold for policies that do not stop runs. ``watch`` wraps the iterator of seeds."""
+    seed. The bounds are valid for policies that do not stop runs. ``watch`` wraps the iterator of
+    seeds."""
     bounds: dict[str, list[float]] = {}
     for task in tasks:
         seeds = task.seeds(entry.seeds, entry.draw)
@@ -185,9 +186,9 @@ def entry_file(
     runs: Mapping[str, tuple[Store, Mapping[Cell, CellRun]]],
     bounds: Mapping[str, Sequence[float]],
 ) -> dict[str, Any]:
-    """Build the file of an entry: what ran, the hash of each log, the scores, and under ``timing``
-    the only values measured by a clock. ``runs`` has the store and the finished cells of each task,
-    and ``bounds`` is the result of ``bounds_of``."""
+    """Build the file of an entry: the runs, the hash of each log, the scores, and under ``timing``
+    the only values that were measured with a clock. ``runs`` contains the store and the finished
+    cells of each task, and ``bounds`` is the result of ``bounds_of``."""
     content: dict[str, Any] = {
         "format": _FORMAT,
         "suite": SUITE,
@@ -273,8 +274,9 @@ def _times(store: Store, done: Mapping[Cell, CellRun]) -> dict[str, Any]:
 
 
 def scored(content: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the scores of an entry from the runs in its file, for each task and for all together. An
-    entry has no score on a task in which it leaves a job unfinished that the reference completes.
+    """Return the scores of an entry from the runs in its file, for each task and for all tasks
+    together. An entry has no score on a task in which it leaves a job unfinished that the reference
+    completes.
 
     Runs of different tasks are paired by the position of their seeds: replicate k of the suite is
     the k-th seed of every task.
@@ -289,7 +291,7 @@ def scored(content: Mapping[str, Any]) -> dict[str, Any]:
         undone = sum(
             max(not_done(mine) - not_done(other), 0)
             for mine, other in zip(by_role["entry"], by_role["reference"], strict=True)
-            if task["metric"] != "blocking_rate"  # this metric counts rejected jobs itself
+            if task["metric"] != "blocking_rate"  # this metric already accounts for rejected jobs
         )
         by_task[name] = _facts(result, undone) | {
             "bound": _below(content["bounds"].get(name), by_role["reference"], task["metric"]),
@@ -398,15 +400,15 @@ def read_entry(path: Path) -> dict[str, Any]:
 
 
 def of_other_code(content: Mapping[str, Any]) -> bool:
-    """Return True if an entry was made by another version of the simulation code. Only repeating its
-    runs shows whether this matters.
+    """Return True if an entry was made with another version of the simulation code. Only repeating
+    its runs shows whether this matters.
     """
     return bool(content["code_sha256"] != code_digest())
 
 
 def check_file(content: Mapping[str, Any]) -> Iterator[str]:
-    """Yield a sentence for everything in an entry's file that differs from this checkout, or from
-    what follows from the entry's own runs.
+    """Yield a sentence for everything in an entry's file that differs from this checkout, or that
+    contradicts the entry's own runs.
     """
     if content["suite_sha256"] != _suite_digest():
         yield "the tasks differ from those of this dagsim (suite_sha256)"
@@ -465,7 +467,8 @@ def repeated_runs(content: Mapping[str, Any], sample: int, seed: int, executor: 
     hashes, bounds and scores.
 
     Raises:
-        ConfigError: The file has no runs from the suite to repeat, and no difference explains this.
+        ConfigError: The file has no runs of the suite's tasks to repeat, and no difference explains
+        this.
     """
     findings = list(check_file(content))
     try:

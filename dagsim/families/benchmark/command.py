@@ -1,5 +1,6 @@
-"""``dagsim bench``: a frozen benchmark of schedulers, to which anybody can submit; and
-``dagsim paper``: the published figures of a paper next to those of dagsim.
+"""The commands ``dagsim bench``, a frozen benchmark for schedulers to which anybody can submit
+entries, and ``dagsim paper``, which prints the published figures of a paper next to those of
+dagsim.
 """
 
 from __future__ import annotations
@@ -125,8 +126,8 @@ def run_bench(
 def _run_tasks(
     entry: BenchEntry, tasks: Iterable[BenchTask], folder: Path, on: str, *, watched: bool
 ) -> dict[str, tuple[Store, dict[Cell, CellRun]]]:
-    """Run the tasks of an entry, and return the run folder and the cells of each. All entries share
-    the folders, so that the references run only once.
+    """Run the tasks of an entry, and return the run folder and the cells of each task. All entries
+    share the folders, so that the references run only once.
 
     Raises:
         InputError: A cell failed.
@@ -192,8 +193,12 @@ def verify(
 @bench_app.command("table")
 def tabulate(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Benchmark entries.")],
-    html: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write the leaderboard as a page.")] = None,
-    markdown: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write it as Markdown.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write the leaderboard as an HTML page.")
+    ] = None,
+    markdown: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write the leaderboard as Markdown.")
+    ] = None,
     table: TableLook = TableFormat.TEXT,
     json_: Json = False,
     quiet: Quiet = False,
@@ -228,7 +233,9 @@ def tabulate(
 
 @app.command("paper")
 def repeat_paper(
-    name: Annotated[str | None, typer.Argument(metavar="NAME", help="The paper (default: list the papers).")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="The paper to reproduce (default: list the papers).")
+    ] = None,
     data: Annotated[
         Path | None,
         typer.Option(
@@ -238,7 +245,8 @@ def repeat_paper(
     json_: Json = False,
     table: TableLook = TableFormat.TEXT,
 ) -> None:
-    """Print the figures of a paper as published, as simulated here, and their difference. Exits with 1 on a miss.
+    """Print the figures of a paper as published and as simulated here, and their differences. Exits
+    with status 1 if a difference is larger than allowed.
 
     Example: dagsim paper
     """

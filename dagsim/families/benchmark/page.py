@@ -24,7 +24,7 @@ _NOTES = (
 
 
 def entry_grid(content: Mapping[str, Any]) -> Grid:
-    """Return the scores of an entry, with one row for each task and one for all."""
+    """Return the scores of an entry, with one row for each task and one row for all tasks."""
     rows = [_entry_row(name, content["tasks"][name]["reference"], facts) for name, facts in content["scores"].items()]
     rows.append(_entry_row("all", "", content["score"]))
     heads = ("task", "reference", "ratio", "95% interval", "p95 wait (s)", "utilisation", "bound", "verdict")
@@ -116,7 +116,7 @@ def _geometric(ratios: Sequence[float]) -> float:
 
 
 def leaderboard_page(grids: Sequence[Grid]) -> str:
-    """Return the leaderboard as one HTML page that loads nothing."""
+    """Return the leaderboard as one HTML page that loads no other files."""
     parts = [f"<section>{element('h2', grid.title)}{table(grid)}</section>" for grid in grids]
     title = "Leaderboard of the benchmark"
     return document(title, f"<header>{element('h1', title)}</header><main>{''.join(parts)}</main>", "")

@@ -65,14 +65,14 @@ class Paper:
     """True if every figure needs all files; otherwise each file has its own figures."""
 
     def located(self, folder: Path) -> dict[str, Path]:
-        """Return the files that are below ``folder``.
+        """Return those of the paper's files that are below ``folder``.
 
         Raises:
             InputError: None of the files is there, or a file that every figure needs is missing;
-                the message says where to get it.
+            the message states where to get it.
         """
         if not folder.is_dir():
-            raise InputError(f"{folder}: no such folder; it should hold {', '.join(self.files)} ({self.source})")
+            raise InputError(f"{folder}: no such folder; it should contain {', '.join(self.files)} ({self.source})")
         places_of = {name: [folder / name] if "/" in name else sorted(folder.rglob(name)) for name in self.files}
         paths = {name: path for name, places in places_of.items() for path in places[:1] if path.exists()}
         missing = [name for name in self.files if name not in paths]
@@ -96,7 +96,7 @@ def paper(name: str) -> Paper:
 
 
 def simulated(jobs: list[Job], processors: int, policy: str) -> Schedule:
-    """Run the jobs with their requested times on one machine of ``processors`` cores."""
+    """Run the jobs with their requested times on one machine with ``processors`` cores."""
     cluster = Cluster((Node("machine", None, 0, processors),))
     scenario = ClusterScenario(cluster, jobs, estimates=Estimates("predicted"))
     return drive(scenario.kernel(0), POLICIES.create(policy))
@@ -258,7 +258,7 @@ class OptimaReached(TypedDict):
 
 
 def against_optimum(jobs: list[Job], cores: int, optimum: dict[str, float]) -> OptimaReached:
-    """Run each graph that has an optimum alone on ``cores`` cores."""
+    """Run each graph whose optimum is known alone on ``cores`` cores."""
     cluster = Cluster((Node("cores", None, 0, cores),))
     ratios = []
     for job in jobs:
@@ -266,7 +266,7 @@ def against_optimum(jobs: list[Job], cores: int, optimum: dict[str, float]) -> O
             schedule = drive(ClusterScenario(cluster, [job]).kernel(0), POLICIES.create("critical-path"))
             ratios.append(makespan(schedule) / optimum[job.id])
     if not ratios:
-        raise TraceError(f"the folder has no optimum for any of the {len(jobs)} graphs on {cores} cores")
+        raise TraceError(f"the folder contains no optimum for any of the {len(jobs)} graphs on {cores} cores")
     return {
         "graphs": len(ratios),
         "mean_ratio": mean(ratios),
@@ -289,7 +289,7 @@ def optima(folder: Path, tasks: int) -> dict[int, dict[str, float]]:
 
 
 def optima_reached(jobs: list[Job], optimal: Path) -> dict[int, OptimaReached]:
-    """Compare the graphs with their optima, for each number of cores."""
+    """Compare the results on the graphs with the optima, for each number of cores."""
     best = optima(optimal, graph_tasks(jobs))
     return {cores: against_optimum(jobs, cores, by_graph) for cores, by_graph in best.items()}
 

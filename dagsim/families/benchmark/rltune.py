@@ -1,10 +1,12 @@
-"""RLTune (Dongare et al., SoCC 2025, arXiv 2512.10271): its claims, and what heuristics gain in its setting on Philly.
+"""RLTune (Dongare et al., SoCC 2025, arXiv 2512.10271): its claims, and the gains of heuristics in
+its setting on Philly.
 
-Published is the cluster (16 nodes with 2 GPUs and 20 nodes with 8 GPUs, no job on both kinds), the
-length of a sequence (256 consecutive jobs from a random place, from an empty cluster), the baseline
-(first come, first served, where the first job blocks all others) and that the durations which the
-agent sees are the true ones. Not published are the jobs of its Philly file (a selection that its
-repository stores as a pointer only), so this uses all Philly jobs that fit, as recorded.
+The paper describes the cluster (16 nodes with 2 GPUs and 20 nodes with 8 GPUs, where no job uses
+both kinds), the sequences (256 consecutive jobs from a random place in the trace, starting on an
+empty cluster) and the baseline (first come, first served, where the first job blocks all others),
+and states that the agent sees true durations. The jobs in its Philly file are not published (they
+are a selection, of which the repository stores only a pointer), so this module uses all Philly jobs
+that fit, as recorded.
 """
 
 from __future__ import annotations
@@ -78,7 +80,7 @@ def run_sequence(jobs: list[Job], policy: str, estimates: str) -> tuple[float, f
 
 
 def gains(sequence: list[Job], policies: Sequence[str], estimates: str) -> dict[str, Gains]:
-    """Return what each policy saves on a sequence."""
+    """Return the savings of each policy on a sequence."""
     base = run_sequence(sequence, _BASELINE, "exact")
     saved = {}
     for policy in policies:
@@ -93,8 +95,8 @@ _NEAR = 0.05
 
 
 def figures(files: dict[str, Path]) -> Iterator[PaperFigure]:
-    """Yield the largest gains of the best heuristic beside the largest published ones. It is chosen
-    by the mean completion time on other sequences.
+    """Yield the largest gains of the best heuristic next to the largest published gains. The best
+    heuristic is chosen by the mean completion time on other sequences.
     """
     (path,) = files.values()
     for estimates, policies in (("exact", EXACT), ("hidden", HIDDEN)):

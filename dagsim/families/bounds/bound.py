@@ -43,11 +43,12 @@ class Bound:
 
     @property
     def mean_s(self) -> float:
-        """Bound on the mean completion time, which is weighted by area if ``area_gpu_s`` is given."""
+        """The bound on the mean completion time, which is weighted by area if ``area_gpu_s`` is
+        given."""
         return self.bound_s / (self.jobs if self.area_gpu_s is None else self.area_gpu_s)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON; ``area_gpu_s`` only if it is given."""
+        """Return plain values for JSON, which include ``area_gpu_s`` only if it is given."""
         facts = {name: value for name, value in asdict(self).items() if value is not None}
         return {**facts, "mean_s": self.mean_s}
 
@@ -60,11 +61,11 @@ def bound_of(
     by_area: bool = False,
     watch: Callable[[Iterable[int]], Iterable[int]] = iter,
 ) -> Bound:
-    """Bound the sum over all jobs of ``seed`` (completion minus arrival) from below; see
+    """Compute a lower bound on the sum of completion minus arrival over all jobs of ``seed``; see
     ``scenario_bound``.
 
     Raises:
-        InputError: The system has no bound, or for the reasons of ``scenario_bound``.
+        InputError: The system has no bound, or ``scenario_bound`` raises the error.
     """
     return scenario_bound(bounded(config), seed, preemptive=preemptive, by_area=by_area, watch=watch)
 
@@ -92,14 +93,14 @@ def scenario_bound(
     program: bool = True,
     watch: Callable[[Iterable[int]], Iterable[int]] = iter,
 ) -> Bound:
-    """Bound the sum over jobs of completion minus arrival from below.
+    """Compute a lower bound on the sum of completion minus arrival over all jobs.
 
-    ``preemptive`` includes schedules that stop runs and resume them. They are also included if a
-    failure keeps the work of the runs that it stops. ``measured`` counts only a range of jobs by
-    arrival, as in ``summarize``; all others run but do not count. With ``by_area``, the time of
-    each job is multiplied by its GPU-seconds on its fastest allowed types, as in
-    ``area_weighted_jct_s``. Without ``program``, small cases are not solved exactly. ``watch``
-    passes on the steps of the search.
+    ``preemptive`` includes schedules that stop runs and resume them. Such schedules are also
+    included if runs keep their work when a failure stops them. ``measured`` restricts the sum to a
+    range of jobs by arrival, as in ``summarize``; all other jobs run but do not count. With
+    ``by_area``, the time of each job is multiplied by its GPU-seconds on its fastest allowed types,
+    as in ``area_weighted_jct_s``. Without ``program``, small cases are not solved exactly.
+    ``watch`` passes on the steps of the search.
 
     Raises:
         InputError: The cluster can run none of the jobs, or jobs may be rejected.
@@ -118,8 +119,8 @@ def scenario_bound(
     if measured is not None:
         weight[:] = 0.0
         weight[slice(*measured)] = 1.0
-    # Jobs already in the system at the beginning may have run earlier, under the rules of their
-    # log.
+    # Jobs that are already in the system at the beginning may have run earlier, under the rules of
+    # their log.
     later = np.flatnonzero(jobs.arrival_s >= stream.begins_s)
     earlier = int(weight.sum() - weight[later].sum())
     jobs, weight = jobs.chosen(later), weight[later]
@@ -153,8 +154,8 @@ def scenario_bound(
 def bounds_of_runs(
     config: Config, lines: Sequence[RunMetrics], watch: Callable[[Iterable[int]], Iterable[int]] = iter
 ) -> dict[int, Bound]:
-    """Bound the sum over the measured jobs of each seed in ``lines``, for schedules that do not stop
-    runs. ``watch`` passes on the seeds.
+    """Compute a lower bound on the sum over the measured jobs of each seed in ``lines``, for
+    schedules that do not stop runs. ``watch`` passes on the seeds.
 
     Raises:
         InputError: See ``bound_of``.

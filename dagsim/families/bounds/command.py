@@ -1,4 +1,4 @@
-"""``dagsim bound``: compute a bound on what any schedule can reach."""
+"""The command ``dagsim bound``, which computes a bound that no schedule can beat."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from dagsim.text import count_of
 @expand_options
 def print_bound(
     reading: TraceFlags,
-    trace: Annotated[Path | None, typer.Option("--trace", "-t", help="A trace in its published format.")] = None,
+    trace: Annotated[Path | None, typer.Option("--trace", "-t", help="A trace file in its published format.")] = None,
     workload: Jobs = None,
     config: ConfigFile = None,
     set_: Settings = None,

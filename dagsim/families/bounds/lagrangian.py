@@ -7,28 +7,28 @@ replaced by a price:
 - The capacity of type i at time t has a price lambda_i(t) >= 0, which is constant in each cell of a
   grid of times and 0 after the grid.
 - Each job sends a flow of w_j through its DAG to its end. A task v receives mu_v directly and the
-  rest from its parents. The total alpha_v is divided among its children. Along an edge, the flow is
-  the price of "the child starts after its parent ends"; the flow out of the last tasks is the price
-  of "the job ends after them". All C_j cancel, and each task keeps mu_v S_v + alpha_v p_v for its
-  start S_v and its duration p_v.
+  rest from its parents. The total alpha_v is divided among its children. The flow along an edge is
+  the price of the constraint that the child starts after its parent ends. The flow out of the last
+  tasks is the price of the constraint that the job ends after them. All C_j cancel out, and each
+  task contributes mu_v S_v + alpha_v p_v with its start S_v and its duration p_v.
 
-For any prices and flows, take the sum over all tasks of the lowest cost of each task alone,
+For any prices and flows, add up the lowest cost of each task on its own,
 
     min over types i and starts s >= r_j + head_v of
         mu_v s + alpha_v p_vi + u_vi * integral of lambda_i from s to s + p_vi,
 
-and subtract sum_i m_i * integral of lambda_i and sum_j w_j r_j. The result is at most the sum of
-every schedule (weak duality), so it is valid whatever prices the search finds. A copy of a task
-with n copies carries 1/n of its flow. The minimum is exact, because the cost is linear between
-those s for which s or s + p_vi is a point of the grid.
+and subtract sum_i m_i * integral of lambda_i and sum_j w_j r_j. The result does not exceed the sum
+of any schedule (weak duality), so it is valid for any prices that the search finds. A copy of a
+task with n copies carries 1/n of its flow. The minimum is exact, because the cost is linear between
+the values of s for which s or s + p_vi is a point of the grid.
 
 With preemption, S_v and the completion C_v are bounded by the mean busy time M_v of the copy,
 because it works at most at its highest speed: S_v + p/2 <= M_v <= C_v - p/2 with p on the fastest
-type (Goemans, Queyranne, Schulz, Skutella and Wang 2002). The lowest cost is then that of p seconds
-(one unit of work) at the cheapest times, each on the type that is cheapest then.
+type (Goemans, Queyranne, Schulz, Skutella and Wang 2002). The lowest cost is then the cost of p
+seconds (one unit of work) at the cheapest times, always on the type that is cheapest at that time.
 
-Subgradient steps have Polyak's length towards a target above the best value so far; flows are
-changed by factors.
+Subgradient steps have Polyak's length, with a target above the best value so far; flows are
+multiplied by factors.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class _Cheapest(NamedTuple):
     cost: np.ndarray  # (V,)
     start_s: np.ndarray  # (V,): start, or mean busy time if preemption is allowed
     seconds: np.ndarray  # (V,): duration
-    held: np.ndarray  # (T, C): the resource-seconds that all copies hold in each cell
+    held: np.ndarray  # (T, C): the resource-seconds that all copies use in each cell
 
 
 class _Side(Protocol):
@@ -101,11 +101,12 @@ def lagrangian(
     cells: int | None = None,
     watch: Callable[[Iterable[int]], Iterable[int]] = iter,
 ) -> Dual:
-    """Bound the weighted sum of completion minus arrival from below.
+    """Compute a lower bound on the weighted sum of completion minus arrival.
 
     Without ``preemptive``, the bound holds for schedules in which every copy runs once, without a
     break, on one type. With it, the bound also holds if copies stop, resume and change their type.
-    Costs about ``steps * V * cells * T`` operations. ``watch`` passes on the numbers of the steps.
+    The cost is about ``steps * V * cells * T`` operations. ``watch`` passes on the numbers of the
+    steps.
     """
     cells = cells or (_CELLS_WITH_BREAKS if preemptive else _CELLS)
     entries = min(max(_SMALL_TABLE, _TABLE_PER_JOB * len(problem.weight)), _LARGE_TABLE) // (16 if preemptive else 1)
@@ -147,8 +148,8 @@ def lagrangian(
 
 
 def _grid(problem: Relaxation, release_s: np.ndarray, cells: int) -> np.ndarray:
-    """Return the times that separate the cells: some releases, some earliest ends, and evenly
-    spaced times up to the one by which all work could be done."""
+    """Return the times that separate the cells: some release times, some earliest ends, and evenly
+    spaced times up to the time by which all work could be done."""
     ends_s = release_s + problem.shortest_s
     seconds = np.where(np.isfinite(problem.seconds), problem.seconds, 0.0)
     work = float((problem.copies[:, None] * problem.usage * seconds).max(axis=1, initial=0.0).sum())
@@ -176,8 +177,8 @@ class Flows:
         self._by_parent = [np.flatnonzero(of == level) for level in range(int(of.max(initial=-1)) + 1)]
 
     def heads(self) -> np.ndarray:
-        """Return (V,) float64: longest path from the arrival to the start of each task, every task
-        on its fastest type."""
+        """Return (V,) float64: the longest path from the arrival to the start of each task, with
+        every task on its fastest type."""
         head_s, parent, child = np.zeros(len(self._problem.job)), self._problem.parent, self._problem.child
         shortest_s = self._problem.shortest_s
         for edges in self._by_child:
@@ -260,8 +261,8 @@ class _Unbroken:
 
 
 class _Starts(NamedTuple):
-    """All starts on one type that can be the cheapest: K for each of the n tasks that can run on this
-    type.
+    """All starts on one type that can be the cheapest: K starts for each of the n tasks that can
+    run on this type.
     """
 
     tasks: np.ndarray  # (n,)
@@ -328,13 +329,13 @@ class _WithBreaks:
     """Copies that may stop, resume and change their type.
 
     A copy does one unit of work, at the rate 1 / p_i on type i. Its lowest cost is the optimum of a
-    linear program, and by duality equal to
+    linear program and, by duality, equal to
 
         max over y of y - integral over t of max(0, max over i of (y - mu t) / p_i - u_i
         lambda_i(t)),
 
-    where any y gives a lower bound. The integrand is convex in each cell, so the trapezoid rule
-    does not fall below it.
+    where any y gives a lower bound. The integrand is convex in each cell, so the trapezoidal rule
+    does not underestimate the integral.
     """
 
     def __init__(self, problem: Relaxation, release_s: np.ndarray, grid: np.ndarray) -> None:
@@ -362,8 +363,8 @@ class _WithBreaks:
         return _Cheapest(work.value + ends, mean_s - shortest_s / 2, shortest_s, held)
 
     def _at(self, level: np.ndarray, slope: np.ndarray, rate: np.ndarray, *, whole: bool = False) -> _Work:
-        """Return the work that is worthwhile at ``level`` (V,); the other results are computed only
-        with ``whole``.
+        """Return the amount of work that is worthwhile at ``level`` (V,); the other results are
+        computed only with ``whole``.
         """
         excess, work, moment = 0.0, 0.0, 0.0
         held = [np.zeros_like(self._half_s) for _ in rate] if whole else []
@@ -394,7 +395,7 @@ class _WithBreaks:
 
 
 class _Work(NamedTuple):
-    """The best amount of work of each copy if a unit of work has a certain value."""
+    """The best amount of work for each copy if a unit of work has a certain value."""
 
     work: np.ndarray  # (V,): units of work
     value: np.ndarray  # (V,): lower bound of the cost of one unit

@@ -2,9 +2,9 @@
 
 It keeps the arrivals, the DAGs, the seconds of every instance on every GPU type, gangs, and one
 resource per type in a common pool: GPUs, cores or memory, whichever the jobs need most of. It
-leaves out everything else: node boundaries, the other resources, transfers, set-ups, failures,
-the cost of preemption, and the limits of queues. All of these only delay jobs, so every schedule of
-the kernel is a schedule of this problem with the same completion times.
+ignores everything else: node boundaries, the other resources, transfers, set-ups, failures, the
+cost of preemption, and the limits of queues. These can only delay jobs, so every schedule of the
+kernel is a schedule of this problem with the same completion times.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ def relaxation_of(
 ) -> Relaxation:
     """Build the problem of these jobs; ``weight`` is (J,), 1 for each job by default.
 
-    With ``by_node``, every node counts as a separate type. This keeps the boundaries of nodes, but
-    a gang with several instances would have to be on one node; see ``spans_nodes``.
+    With ``by_node``, every node counts as a separate type. This respects the boundaries of nodes,
+    but a gang with several instances would then have to be on one node; see ``spans_nodes``.
 
     Raises:
         InputError: The runtime model has no entry for a task.
@@ -115,7 +115,7 @@ def relaxation_of(
 
 def areas_gpu_s(jobs: JobArrays, cluster: Cluster, runtime: Runtime) -> np.ndarray:
     """Return (J,): GPU-seconds of each job with every task on its fastest allowed type, as in
-    ``JobFacts.ideal_gpu_s``, or infinite for a job that no type can run.
+    ``JobFacts.ideal_gpu_s``, or infinity for a job that no type can run.
     """
     machines = ClusterState(cluster)
     demands = [machines.compile(kind.demand, 0) for kind in jobs.kinds]
@@ -138,7 +138,7 @@ def _by_type(machines: ClusterState) -> list[list[NodeState]]:
 
 
 def _demand(demand: DemandClass) -> tuple[float, float, float]:
-    """Return the GPUs, cores and GB of an instance, as the kernel counts them."""
+    """Return the GPUs, cores and GB that an instance needs, in the units that the kernel uses."""
     return demand.whole or demand.share / MICRO, demand.cpus / MICRO, demand.memory / MICRO
 
 
@@ -150,8 +150,8 @@ def _amounts(machine: NodeState) -> tuple[float, float, float]:
 def _scarcest(
     demands: np.ndarray, copies: np.ndarray, seconds: np.ndarray, total: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the (V, T) usage and the (T,) capacity of the resource of each type that its tasks
-    need most."""
+    """Return the usage (V, T) and the capacity (T,) of one resource per type, namely the one that
+    the type's tasks need most."""
     with np.errstate(divide="ignore", invalid="ignore"):
         busy = np.where(np.isfinite(seconds), seconds, 0).T @ (demands * copies[:, None]) / total
     resource = np.nan_to_num(busy, nan=0.0, posinf=0.0).argmax(axis=1)

@@ -1,17 +1,18 @@
 """The exact bound for small cases: a time-indexed integer program, solved by HiGHS (Sousa and
 Wolsey 1992).
 
-Time is cut into slots. A variable means that a copy starts in a slot on a type. If all times are
-multiples of the slot, the optimum of the program is that of the problem, because moving every start
-of a schedule as early as possible results in starts that are sums of arrivals and durations.
-Otherwise, arrivals, durations and starts are rounded down. Two runs that do not overlap still do
-not overlap afterwards, because floor(a) + floor(b) <= floor(a + b), and any number of runs that
-overlap in pairs have a common moment. So every schedule remains feasible and no job ends later, and
-the bound of the program is a bound of the problem.
+Time is divided into slots. Each variable states whether a copy starts in a certain slot on a
+certain type. If all times are multiples of the slot, the optimum of the program is the optimum of
+the problem, because moving every start of a schedule as early as possible results in starts that
+are sums of arrivals and durations. Otherwise, arrivals, durations and starts are rounded down. Two
+runs that do not overlap still do not overlap afterwards, because floor(a) + floor(b) <= floor(a +
+b), and any number of runs that overlap in pairs have a common moment. Every schedule therefore
+remains feasible and no job ends later, so the bound from the program is also a bound for the
+problem.
 
 Two steps make the program small. A list schedule gives a sum that the optimum does not exceed. The
-prices of the Lagrangian bound tell by how much every start raises the bound; starts that raise it
-above that sum are left out.
+prices of the Lagrangian bound show by how much each start raises the bound; starts that raise it
+above that sum are omitted.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Optimum(NamedTuple):
 
 
 class _Slots(NamedTuple):
-    """A problem with times in whole slots, with one row for each copy."""
+    """A problem whose times are whole numbers of slots, with one row for each copy."""
 
     problem: Relaxation
     """Times in slots; ``copies`` are 1."""
@@ -70,8 +71,8 @@ class _Slots(NamedTuple):
 
 
 def time_indexed(problem: Relaxation, dual: Dual) -> Optimum | None:
-    """Bound the weighted sum of completion minus arrival with the integer program; ``dual`` is the
-    Lagrangian bound. Return None if the case is not small.
+    """Compute a lower bound on the weighted sum of completion minus arrival with the integer
+    program; ``dual`` is the Lagrangian bound. Return None if the case is not small.
     """
     weight = float(problem.weight.sum())
     if problem.copies.sum() > MOST_COPIES or not (dual.bound_s > 0 and weight > 0):
@@ -97,7 +98,7 @@ def time_indexed(problem: Relaxation, dual: Dual) -> Optimum | None:
 
 def _one_by_one(problem: Relaxation, start_s: np.ndarray) -> tuple[Relaxation, np.ndarray, np.ndarray]:
     """Return the problem with a row for each copy, the twin of each row, and its start in the
-    minimum.
+    Lagrangian minimum.
 
     A job that ends with several tasks or copies gets an additional task of zero length after them.
     """
@@ -139,8 +140,8 @@ def _common_unit(problem: Relaxation) -> float:
 
 
 def _end_s(problem: Relaxation) -> float:
-    """Return a time by which some best schedule ends; such a schedule is never idle after the last
-    arrival.
+    """Return a time by which some optimal schedule ends, because an optimal schedule is never idle
+    after the last arrival.
     """
     longest = np.where(np.isfinite(problem.seconds), problem.seconds, 0.0).max(axis=1)
     return float(problem.arrival_s.max(initial=0.0) + longest.sum())
@@ -210,7 +211,7 @@ class _Program(NamedTuple):
     high: np.ndarray
 
     def solved(self, slots: _Slots, problem: Relaxation) -> Optimum | None:
-        """Solve the program; ``problem`` has the arrivals in seconds."""
+        """Solve the program; ``problem`` contains the arrivals in seconds."""
         from scipy.optimize import Bounds, LinearConstraint, milp
 
         rows = slots.problem
@@ -235,8 +236,8 @@ class _Program(NamedTuple):
 
 
 def _program(slots: _Slots, start: np.ndarray) -> _Program | None:
-    """Build the program for a problem in slots; return None if it is too large. ``start`` is a good
-    order of the tasks.
+    """Build the program for a problem in slots; return None if it is too large. ``start`` contains
+    start times that give a good order of the tasks.
     """
     from scipy.sparse import coo_array
 
@@ -282,7 +283,7 @@ def _program(slots: _Slots, start: np.ndarray) -> _Program | None:
             span = np.arange(int(begin[theirs].min()), int(end[mine].max()))
             entries += len(span) * (len(mine) + len(theirs)) / 2
             if entries > _ENTRIES / 3:
-                continue  # the constraint above is sufficient, though weaker
+                continue  # the constraint above is sufficient, but weaker
             # In every slot, a child can only have started if its parent has ended.
             started, ended = (np.nonzero(times_[None, :] <= span[:, None]) for times_ in (begin[theirs], end[mine]))
             rows += [first + started[0], first + ended[0]]
@@ -325,8 +326,8 @@ def _possible(
     """Yield the task, type, start and end of all starts that may be part of a schedule whose sum is
     at most ``most``.
 
-    If the start of one task is fixed, the bound from the prices loses the lowest cost of the task
-    and gains its cost at that start.
+    If the start of one task is fixed, its cost at that start replaces its lowest cost in the bound
+    from the prices.
     """
     costs = StartCosts(problem, dual)
     shortest = problem.shortest_s

@@ -1,10 +1,10 @@
-"""Estimate settings of a Slurm site that no file states, on the first part of its log.
+"""Estimate, from the first part of its log, the settings of a Slurm site that no file states.
 
-The parameters of ``slurm-multifactor`` that ``queues.scheduler`` does not set are tried one after
-another. Then a GPU limit is tried for each account that waits longer in the log than in the
-simulation: the largest number of GPUs that it held at once. A value is kept if it brings the
-simulated waits of the first jobs closer to the recorded ones. The error is measured on the other
-jobs, which are not used in the fit.
+The parameters of ``slurm-multifactor`` that ``queues.scheduler`` does not set are tried in turn.
+Then a GPU limit is tried for each account that waits longer in the log than in the simulation: the
+largest number of GPUs that it held at once. A value is kept if it brings the simulated waits of the
+first jobs closer to the recorded ones. The error is measured on the other jobs, which are not used
+in the fit.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Calibration:
         return _distance(self.after) <= _distance(self.before)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data."""
+        """Return the result as plain data."""
         return {
             "knowledge": self.knowledge,
             "jobs": self.jobs,
@@ -171,7 +171,7 @@ class _Replay:
 
 
 class _Search:
-    """One pass over the values to try; ``queues`` contains those kept so far."""
+    """One pass over the values to try; ``queues`` contains the values kept so far."""
 
     def __init__(self, config: Config) -> None:
         self._config = config

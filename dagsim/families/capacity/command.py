@@ -120,8 +120,8 @@ def whatif(
             metavar="16xH200[:PARTITION][@DATE]",
             help=(
                 "GPUs to add on new nodes, optionally from a date or time onwards, as in @14d (repeatable). With "
-                "16xH200,boot=300,idle=600, at most this many GPUs on nodes that are powered up for waiting jobs and "
-                "down when idle, as a separate alternative; also shutdown=, price= (per GPU hour), trigger=pending."
+                "16xH200,boot=300,idle=600, a separate alternative has up to 16 GPUs on nodes that are powered up for "
+                "waiting jobs and down when idle; shutdown=, price= (per GPU hour) and trigger=pending can be added."
             ),
         ),
     ] = None,
@@ -144,15 +144,15 @@ def whatif(
         list[Path] | None,
         typer.Option(
             metavar="FILE",
-            help="A file with Kueue objects (YAML or JSON), such as a ClusterQueue with a different quota. They "
-            "replace the objects with the same names. Each file is one alternative (repeatable).",
+            help="A file with Kueue objects (YAML or JSON), such as a ClusterQueue with a different quota. Its "
+            "objects replace those with the same names. Each file is one alternative (repeatable).",
         ),
     ] = None,
     growth: Growth = None,
     accept: Accept_ = None,
     price: Prices_ = None,
     carbon: Carbon = None,
-    metric: Annotated[str, typer.Option(help="Metric to compare the alternatives by.")] = "jct_s.mean",
+    metric: Annotated[str, typer.Option(help="Metric by which the alternatives are compared.")] = "jct_s.mean",
     config: ConfigFile = None,
     set_: Settings = None,
 ) -> None:
@@ -303,7 +303,7 @@ def _tell_answer(
 ) -> None:
     """Store an answer in its folder, write the page for decision makers, and print the answer and
     the remarks, or the facts as JSON. On the terminal, contradictions in the input come first. What
-    policies knew is described before the answer if it includes hindsight, otherwise after it.
+    policies knew is described before the answer if it includes hindsight, or else after the answer.
     """
     from dagsim.experiment.store import Store
     from dagsim.families.capacity.whatif import TODAY
@@ -465,7 +465,7 @@ def calibrate_site(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Estimate settings of a Slurm site that no file states, on the first part of its log.
+    """Estimate, from the first part of its log, the settings of a Slurm site that no file states.
 
     Tries cycle lags, tie rules and hidden limits, and prints the error of the simulated waits on the rest of the log,
     with and without the fit.

@@ -47,7 +47,7 @@ def read_gpus(text: str, option: str = "", own: Collection[str] = ()) -> GpuCoun
     with a date. ``own`` lists the GPU types of the configuration.
 
     Raises:
-        ConfigError: The text has another form, or there is no such GPU type.
+        ConfigError: The text has a different form, or there is no such GPU type.
     """
     match = _ASKED.fullmatch(text.strip())
     if match is None:
@@ -86,7 +86,8 @@ def read_on_demand(text: str, own: Collection[str] = ()) -> OnDemandGpus:
     ``16xH100:gpu,boot=300,price=4.5,trigger=pending``.
 
     Raises:
-        ConfigError: The text has another form, a value is out of range, or there is no such GPU type.
+        ConfigError: The text has a different form, a value is out of range, or there is no such GPU
+            type.
     """
     gpus, *parts = text.split(",")
     counted = read_gpus(gpus, "--add", own)
@@ -116,11 +117,12 @@ def read_on_demand(text: str, own: Collection[str] = ()) -> OnDemandGpus:
 
 
 def with_on_demand(cluster: ClusterSection, added: OnDemandGpus) -> ClusterSection:
-    """Return the cluster with more GPUs on nodes that are powered on demand. Otherwise, the new
-    nodes are like the present ones with the same GPU type.
+    """Return the cluster with more GPUs on nodes that are powered on demand. In other respects, the
+    new nodes are like the present ones with the same GPU type.
 
     Raises:
-        ConfigError: The partition does not exist; or none is named, and no node has that type.
+        ConfigError: The partition does not exist, or no partition is named and no node has that
+            type.
     """
     there = {group.name for group in cluster.groups}
     groups = [
@@ -144,7 +146,7 @@ def read_accept(texts: Iterable[str]) -> dict[str, dict[str, float | None]]:
     another type may also use, with their relative speeds.
 
     Raises:
-        ConfigError: A text has another form, or a type is unknown.
+        ConfigError: A text has a different form, or a type is unknown.
     """
     accept: dict[str, dict[str, float | None]] = {}
     for part in [part.strip() for text in texts for part in text.split(",")]:
@@ -163,7 +165,7 @@ def read_accept(texts: Iterable[str]) -> dict[str, dict[str, float | None]]:
 
 def with_memberships(config: Config) -> Config:
     """Return the configuration with the partitions in ``queues`` recorded at the groups of nodes,
-    so that they also hold for a changed cluster. Groups whose nodes are in different partitions are
+    so that they also apply to a changed cluster. Groups whose nodes are in different partitions are
     split."""
     if config.queues is None or config.cluster.from_trace:
         return config
@@ -239,7 +241,8 @@ def with_added(cluster: ClusterSection, gpus: GpuCount, from_s: float = 0.0) -> 
     similar nodes, or in the partition that ``gpus`` names.
 
     Raises:
-        ConfigError: The partition does not exist; or none is named, and no node has that type.
+        ConfigError: The partition does not exist, or no partition is named and no node has that
+            type.
     """
     _check(cluster)
     like = _like(cluster, gpus.type, gpus.partition).model_copy(update={"from_s": from_s, "on_demand": None})
@@ -282,7 +285,7 @@ def with_removed(cluster: ClusterSection, gpus: GpuCount) -> ClusterSection:
 
 def with_nodes(cluster: ClusterSection, counts: Mapping[str, int]) -> ClusterSection | None:
     """Return the cluster with the given numbers of nodes of some types and all other nodes
-    unchanged, or ``None`` if no node is left, or none in a partition.
+    unchanged, or ``None`` if no node is left in the cluster or in one of its partitions.
 
     Remaining nodes keep their places, so today's numbers give today's cluster.
     """
@@ -333,7 +336,8 @@ def _like(cluster: ClusterSection, type_: str, partition: str = "") -> NodeGroup
     """Return the shape and the partitions of a node of that type.
 
     Raises:
-        ConfigError: The partition does not exist; or none is named, and no node has that type.
+        ConfigError: The partition does not exist, or no partition is named and no node has that
+            type.
     """
     partitions = _memberships(cluster)
     if partition and partition not in partitions:
@@ -422,8 +426,8 @@ class Prices:
         kWh) and ``pue`` (factor for cooling).
 
         Raises:
-            ConfigError: A text or the file has another form, a price is negative, or a type has two
-                prices.
+            ConfigError: A text or the file has a different form, a price is negative, or a type has
+                two prices.
         """
         filed = PriceFile() if file is None else read_prices(file)
         parts = [part.strip() for text in texts for part in text.split(",")]
@@ -456,7 +460,7 @@ class Prices:
         return bool(self.per_gpu_h)
 
     def of(self, clusters: Iterable[ClusterSection]) -> Prices:
-        """Return the prices for the GPU types in these clusters; no prices if one is missing and
+        """Return the prices for the GPU types in these clusters, or no prices if one is missing and
         the user gave none.
 
         Raises:

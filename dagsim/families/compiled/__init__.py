@@ -8,15 +8,16 @@ everything that the engine does not support, and ``choice`` gives the reason.
 **The files**, in reading order:
 
 - ``memory``: every record and array. ``Work``, ``Classes`` and ``EmptyNodes`` are inputs that never
-  change; ``State`` holds everything that a simulation changes. Tasks, jobs, runs, nodes and demand
-  classes are row numbers.
+  change; ``State`` contains everything that a simulation changes. Tasks, jobs, runs, nodes and
+  demand classes are row numbers.
 - ``reading``: converts jobs, cluster and models to columns.
 - ``node_trees``: finds the next node. ``rules``: completions, arrivals, starts, and binary heaps.
 - One loop per kind of policy, with its queues: ``list_scheduling``, ``longest_wait``, ``mapping``,
-  ``job_keys``, ``easy``, ``srtf``, ``las``. Each names its twin, the policy that it copies.
+  ``job_keys``, ``easy``, ``srtf``, ``las``. Each file names its twin, which is the policy that it
+  reproduces.
 - ``policies.formulas``: computations shared by a policy and its loop, written once for both.
 - ``drive``: chooses the loop, calls it, and enlarges its arrays. ``jit`` and ``pointers``: compile
-  all this with numba; ``warming`` does so ahead of time.
+  all of this with numba; ``warming`` does so ahead of time.
 
 The family ``episodes`` runs policies that decide step by step under the same rules.
 
@@ -36,7 +37,8 @@ or when an array has to grow (``with_more_room``).
 **Finding a node.** There is one *tournament tree* per demand class and GPU type. Its leaves are the
 scores of the type's nodes (smaller is better), and each inner position holds the smaller of the two
 below. The root is the best score. A tree is updated when it is queried: it applies the latest
-changes of nodes, which are kept in a ring, at O(log nodes) each. So nothing ever scans the cluster.
+changes to nodes, which are kept in a ring buffer, and each change costs O(log nodes). So nothing
+ever scans the cluster.
 
 **Without numba**, or with ``NUMBA_DISABLE_JIT=1``, the same code runs as plain Python, which checks
 the compiled code.

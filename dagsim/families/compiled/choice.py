@@ -1,9 +1,10 @@
-"""The choice of engine for a run: whether the compiled engine supports the run, whether it saves
-time, and if not, why.
+"""The choice of engine for a run: whether the compiled engine supports the run and saves time, and
+the reason if it does not.
 
 The SimPy kernel defines the rules and calls the policy for every decision. The compiled engine has
 its own implementation of the policy, requests no decisions during the run, and writes the same
-bytes. If it does not support something, the kernel takes over, and the reason is reported.
+bytes. If the compiled engine does not support something, the kernel takes over, and the reason is
+reported.
 
 Reasons are checked in order of cost: features of the scenario, whether numba is installed, the
 number of tasks, and only then the engine itself. Nothing here imports numba.
@@ -91,7 +92,7 @@ class CompiledKernel:
 
         compile_loop(self._plan)
         scene, self._scene = self._scene, None
-        if scene is not None:  # its columns are not needed for metrics, which take much memory themselves
+        if scene is not None:  # metrics need much memory but not the scene's columns, so drop the scene
             self.schedule = scheduled(self.schedule.cluster, scene, self._plan, self.schedule.seed)
         yield from ()
 
@@ -102,8 +103,8 @@ def is_installed() -> bool:
 
 
 def why_broken() -> str:
-    """Return why an installed numba cannot be imported, such as a NumPy that is too new. The result
-    is empty if it can be."""
+    """Return the reason why numba is installed but cannot be imported, such as a version of NumPy
+    that is too new. The result is empty if numba can be imported."""
     try:
         import numba  # noqa: F401
     except ImportError as error:
@@ -120,7 +121,7 @@ def costs() -> Mapping[str, Mapping[str, Any]]:
 
 
 def pays(policy: str) -> int:
-    """Return the measured number of tasks from which on the compiled engine is faster than the kernel
+    """Return the measured number of tasks above which the compiled engine is faster than the kernel
     under a supported policy.
     """
     from dagsim.families.compiled.drive import plan_of
@@ -129,7 +130,7 @@ def pays(policy: str) -> int:
 
 
 def fewest() -> int:
-    """Return the smallest such number of tasks under any policy."""
+    """Return the smallest number that ``pays`` returns for any policy."""
     return min(int(cost["pays"]) for cost in costs().values())
 
 
@@ -161,8 +162,8 @@ def plan_for(policy: str, preemption: Preemption) -> EnginePlan:
 
 
 def why_not(scenario: ClusterScenario, policy: str, observed: bool = False) -> str:
-    """Return a reason against the compiled engine that does not depend on the jobs. The result is
-    empty if there is none.
+    """Return a reason for not using the compiled engine that does not depend on the jobs. The
+    result is empty if there is no such reason.
     """
     if scenario.engine == "simpy":
         return "asked for"
@@ -173,9 +174,9 @@ def why_not(scenario: ClusterScenario, policy: str, observed: bool = False) -> s
 
 
 def why_not_live(scenario: ClusterScenario) -> str:
-    """Return why the compiled engine cannot be used for episodes (``episodes.side_by_side``), where
-    decisions are made one by one. The result is empty if it can be. For a trace, one window is read
-    to inspect its columns.
+    """Return the reason why the compiled engine cannot be used for episodes
+    (``episodes.side_by_side``), in which decisions are made one by one. The result is empty if it
+    can be used. For a trace, one window is read to inspect its columns.
     """
     if scenario.engine == "simpy":
         return "asked for"
@@ -196,8 +197,8 @@ def why_not_live(scenario: ClusterScenario) -> str:
 
 
 def unplayable(jobs: JobArrays) -> str:
-    """Return the reason why some jobs cannot run in the compiled engine. The result is empty if
-    there is none."""
+    """Return the reason why some of the jobs cannot run in the compiled engine. The result is empty
+    if all jobs can."""
     if jobs.eligible_s is not None and (jobs.eligible_s > jobs.arrival_s).any():
         return "the compiled engine does not support jobs that may not start when they arrive"
     if any_depends(jobs):
@@ -238,7 +239,7 @@ def compiled(
         least = pays(policy)
         if not jobs.may_have(least):
             return _few(least)
-    if not is_warm(plan_for(policy, scenario.preemption)):  # compiled code is loaded without numba
+    if not is_warm(plan_for(policy, scenario.preemption)):  # code that is already compiled is loaded without numba
         if why := why_broken():
             return why
         if scenario.engine == "auto":
@@ -296,8 +297,8 @@ def _few(tasks: int) -> str:
 
 
 def too_much(scene: EngineScenario, loop: str) -> str:
-    """Return a reason against the compiled engine that only the jobs reveal. The result is empty if
-    there is none."""
+    """Return a reason for not using the compiled engine that depends on the jobs. The result is
+    empty if there is no such reason."""
     from dagsim.families.compiled.memory import NAMED_GPUS
 
     work, classes, nodes = scene.work, scene.classes, scene.nodes
@@ -315,7 +316,7 @@ def too_much(scene: EngineScenario, loop: str) -> str:
 
 def _feature(scenario: ClusterScenario, observed: bool) -> str:
     """Describe the first feature of the scenario that the engine does not support. The result is
-    empty if there is none.
+    empty if it supports all features.
     """
     nodes = scenario.cluster.nodes
     amounts = [ordered_sum(node.cpus for node in nodes), ordered_sum(node.memory_gb for node in nodes)]
@@ -339,7 +340,8 @@ def _feature(scenario: ClusterScenario, observed: bool) -> str:
 
 
 def _unknown(scenario: ClusterScenario, policy: str) -> str:
-    """Return why the engine does not support the policy. The result is empty if it does."""
+    """Return the reason why the engine does not support the policy. The result is empty if it
+    supports the policy."""
     try:
         plan_for(policy, scenario.preemption)
     except DagsimError as error:

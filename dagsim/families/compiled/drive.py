@@ -85,7 +85,8 @@ def plan_of(policy: object, *, keeps: bool = True) -> EnginePlan:
     """Return the plan for a policy object.
 
     Raises:
-        ConfigError: The engine does not support the policy or its placement. The message completes a sentence about it.
+        ConfigError: The engine does not support the policy or its placement. The error message
+        continues a sentence about the policy.
     """
     loop = _LOOPS.get(type(policy))
     match policy:
@@ -111,7 +112,8 @@ def placement_number(rule: object) -> int:
     """Return the number of a placement rule in the compiled engine.
 
     Raises:
-        UncompiledPlacement: The rule is not compiled. The message completes a sentence about its owner.
+        UncompiledPlacement: The rule is not compiled. The error message continues a sentence about
+        the object that uses the rule.
     """
     if type(rule) not in _PLACEMENTS:
         raise UncompiledPlacement(f"the placement {type(rule).__name__} is not compiled")
@@ -179,7 +181,7 @@ class Loop:
 
     @property
     def endless(self) -> str:
-        """Explanation if the loop stopped although jobs could continue; otherwise empty."""
+        """An explanation if the loop stopped although jobs could continue; otherwise empty."""
         if self.s.clock.phase != ENDLESS:
             return ""
         round_ = self._more[0].round

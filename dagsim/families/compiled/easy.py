@@ -134,8 +134,9 @@ def new_groups(work: Work, rank: int) -> Groups:
 
 
 def profiles(work: Work, best_s: np.ndarray, digits: int) -> np.ndarray:
-    """Return (n,) int64: the profile of each task. Tasks with one profile have the same demand
-    class and the same ratios, to so many digits; tasks of zero length have equal ratios."""
+    """Return (n,) int64: the profile of each task. Tasks with the same profile have the same demand
+    class and the same ratios, rounded to ``digits`` digits. All tasks of zero length have the same
+    ratios."""
     ratios = np.zeros_like(work.seconds)
     long = best_s > 0
     with np.errstate(invalid="ignore"):
@@ -193,8 +194,8 @@ def remove(s: State, g: Groups, task: int) -> None:
 
 @inner
 def first_of(s: State, g: Groups, group: int, type_: int, until_s: float) -> int:
-    """Find the first task of a group that would end by ``until_s`` if it started now on a type, or
-    -1.
+    """Find the first task of a group that would end by ``until_s`` if it started on a type now;
+    return -1 if there is none.
 
     The twin of ``AlikeTasks.first``.
     """
@@ -229,7 +230,8 @@ def _ends_by(s: State, task: int, type_: int, until_s: float) -> bool:
 
 @inner
 def before(s: State, g: Groups, one: int, other: int) -> bool:
-    """Return True if one task comes before another by the rank, then first come, first served."""
+    """Return True if one task comes before another: by rank and, among equal ranks, first come,
+    first served."""
     one_rank, other_rank = _rank(s, g, one), _rank(s, g, other)
     return one_rank < other_rank or (one_rank == other_rank and one < other)
 
@@ -245,8 +247,8 @@ def _rank(s: State, g: Groups, task: int) -> float:
 
 @inner
 def _first_leaf(s: State, g: Groups, group: int, limit_s: float, type_: int, until_s: float) -> int:
-    """Find the first task by rank among leaves of at most ``limit_s`` that ends by ``until_s``, or
-    -1.
+    """Find the task with the lowest rank that ends by ``until_s``, among leaves of at most
+    ``limit_s``; return -1 if there is none.
 
     Walks from left to right over the subtrees that contain such a leaf; leaves are sorted by age.
     """
@@ -360,8 +362,8 @@ def look(s: State, e: Ends) -> None:
 
 
 class Surplus(NamedTuple):
-    """Amounts on a type that are left over for others, in millionths. Resources that the reserved
-    task does not need have a very large amount."""
+    """Amounts on a type that the reserved task leaves over for other tasks, in millionths.
+    Resources that the reserved task does not need have a very large amount."""
 
     gpus: int
     cpus: int
@@ -572,5 +574,5 @@ def _fastest_with_room(s: State, g: Groups, group: int, kind: int) -> int:
 
 @inner
 def _takes_more(s: State, e: Ends, task: int, type_: int, node: int, extra: Surplus) -> bool:
-    """Return True if a task, started there now, takes more of a type than is left over."""
+    """Return True if a task that is started now would take more of a type than is left over."""
     return _exceeds(s, e, int64(s.tasks[task].kind), int64(count_started(s, task, type_, node)), extra)

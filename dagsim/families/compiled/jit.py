@@ -82,7 +82,7 @@ def jitted() -> bool:
 
 
 def is_kept(name: str) -> bool:
-    """Return True if an outer function of that name has been compiled from these files for this
+    """Return True if an outer function with that name has been compiled from these files for this
     processor and can be loaded.
     """
     try:

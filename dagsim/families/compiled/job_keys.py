@@ -183,7 +183,8 @@ def _head(s: State, o: JobOrder, queue: int) -> int:
 
 @inner
 def _rise(s: State, o: JobOrder, task: int, place: int, key: float) -> None:
-    """Move a task up its heap, from a free position or from its own, to the position for its key."""
+    """Move a task up its heap to the position for its key, starting from a free position or from
+    its current one."""
     at = s.queues[s.tasks[task].kind].at
     second = -o.rank_s[task]
     while place:

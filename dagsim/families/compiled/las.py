@@ -340,7 +340,7 @@ def _wakes_first(s: State, p: Las) -> bool:
 
 @inner
 def _wakes_too_often(s: State, p: Las) -> bool:
-    """Count a round; return True if there will be too many before anything else happens."""
+    """Count a round; return True if there will be too many rounds before anything else happens."""
     now = s.clock.now_s
     if not p.round.woken:
         p.round.since_s = now
@@ -547,8 +547,8 @@ def _begin_round(s: State, p: Las) -> None:
 
 @inner
 def _compete(s: State, log: np.recarray, p: Las) -> bool:
-    """Stop a doomed run, or else start the task for which runs were stopped, or else make room for
-    the next task. Return False when all tasks have had their turn.
+    """Stop a doomed run, or else start the task for which runs were stopped, or else doom runs to
+    make space for the next task. Return False when all tasks have had their turn.
     """
     if p.r.count.doomed:
         run = next_doomed(p.r)

@@ -1,4 +1,4 @@
-"""List scheduling: the keys of all tasks at once, queues, and the loop.
+"""List scheduling: the computation of the keys of all tasks at once, the queues, and the loop.
 
 The twin of ``policies.orders.Ordered`` and ``TypedOrdered``. A policy is a column of keys: one per
 task, or one per task and GPU type. Smaller keys come first; ties go first come, first served, then
@@ -67,7 +67,7 @@ class AllTasks:
     """All tasks at once, with the attribute names of ``TaskState``, so that a key written for one
     task returns a column.
 
-    It holds only constant facts about a task. A key that uses anything else (``ready_s``, the
+    It contains only constant facts about tasks. A key that uses anything else (``ready_s``, the
     tenant) raises ``AttributeError``, and one that branches on a value raises ``ValueError``. With
     ``place``, it represents that one task.
     """
@@ -141,12 +141,12 @@ def key_columns(order: Ordered | TypedOrdered | LongestWait, columns: KeyColumns
             f"{type(error).__name__}: {error}"
         ) from error
     if not all(isinstance(key, np.ndarray) and key.shape == (count,) for key in keys):
-        raise ConfigError(f"the key of the policy must return one number per task, got {keys[0]!r} for {count} tasks")
+        raise ConfigError(f"the policy's key must return one number per task, got {keys[0]!r} for {count} tasks")
     for place, expected in singly.items():
         answers = [float(key[place]) for key in keys]
         if not np.array_equal(answers, np.array(expected, float), equal_nan=True):
             raise ConfigError(
-                f"its key is {expected} for a single task, but {answers} if it is computed for all tasks at once"
+                f"its key is {expected} for a single task, but {answers} when it is computed for all tasks at once"
             )
     return np.ascontiguousarray(np.stack(keys, axis=1), np.float64)
 

@@ -2,9 +2,9 @@
 fit.
 
 The twin of ``policies.orders.LongestWait``. The rows of a demand class are in the range of its
-queue, in blocks. A block stores its first row and the time until which that row is certain to stay
-first, so most decisions look at one row per block. Rows of tasks that have started keep their
-positions, with a negative rate, until they make up half of the range.
+queue, in blocks. A block stores which of its rows is first and the time until which that row is
+certain to stay first, so most decisions examine one row per block. Rows of tasks that have started
+keep their positions, with a negative rate, until they make up half of the range.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ class MappingState(NamedTuple):
     short: np.recarray  # (n,) ENTRY: heaps with the shortest task first
     long: np.recarray  # (n,) ENTRY: heaps with the longest task first
     passed: np.ndarray  # (n,) uint8: 1 for tasks that were mapped in this decision
-    mapped: np.ndarray  # (AHEAD,) int64: these tasks
+    mapped: np.ndarray  # (AHEAD,) int64: the tasks that were mapped in this decision
     put_aside: np.recarray  # (2 * AHEAD,) ENTRY: entries that were taken out; the heap's number in the last bit
     # (types,) int64: number of runs in ``by_end``, including a few that have ended
     held: np.ndarray
@@ -127,7 +127,8 @@ def _decide(s: State, log: np.recarray, m: MappingState) -> bool:
 
 @inner
 def _start_of(m: MappingState, type_: int) -> int:
-    """Return the position at which the runs and the lanes of a type begin."""
+    """Return the position at which the entries of a type begin, in the order of runs and in the
+    times of its GPUs."""
     return type_ * (len(m.lanes) // len(m.held))
 
 
@@ -269,7 +270,8 @@ def _put_back(m: MappingState) -> None:
 
 @inner
 def _completion(s: State, m: MappingState, task: int) -> tuple[float, int, float]:
-    """Return the key of a task, the type on which it can complete first (-1 if on none), and when."""
+    """Return the key of a task, the type on which it can complete first (-1 if it can complete on
+    none), and the time of that completion."""
     kind = int64(s.tasks[task].kind)
     first_s, second_s, on, types = np.inf, np.inf, int64(-1), int64(0)
     for type_ in range(len(m.held)):
@@ -292,7 +294,7 @@ def _completion(s: State, m: MappingState, task: int) -> tuple[float, int, float
 
 @inner
 def _free_at_s(s: State, m: MappingState, kind: int, type_: int) -> float:
-    """Return when a class has enough GPUs of a type."""
+    """Return the time at which enough GPUs of a type are free for a class."""
     width = m.width[kind]
     if not width:
         return s.clock.now_s
@@ -301,7 +303,7 @@ def _free_at_s(s: State, m: MappingState, kind: int, type_: int) -> float:
 
 @inner
 def _take_lanes(m: MappingState, type_: int, width: int, until_s: float) -> None:
-    """Mark the GPUs of a type that become free first as taken until some time."""
+    """Mark those GPUs of a type that become free first as taken until a given time."""
     at, place = _start_of(m, type_), int64(0)
     end = m.lanes_held[type_]
     while place + width < end and m.lanes[at + place + width] <= until_s:

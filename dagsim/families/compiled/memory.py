@@ -1,4 +1,5 @@
-"""The arrays of the compiled engine: inputs, the state that a simulation changes, and how it grows.
+"""The arrays of the compiled engine: the inputs, the state that a simulation changes, and the
+functions that enlarge it.
 
 Records have named fields. Single numbers (the clock, counters) are in records, whose fields are
 read and written as ``s.clock.now_s`` or ``s.count.runs``.
@@ -178,8 +179,8 @@ TYPE = record_type(i8="count idle cpus memory")
 
 @by_pointer
 class State(NamedTuple):
-    """The state of a simulation. ``with_more_room`` replaces arrays that are too small between two
-    calls of ``advance``."""
+    """The state of a simulation. Between two calls to ``advance``, ``with_more_room`` replaces
+    arrays that are too small."""
 
     clock: Any  # CLOCK
     rule: Any  # RULE

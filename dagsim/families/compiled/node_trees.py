@@ -1,5 +1,5 @@
-"""Nodes: how many instances fit on them, trees that find the next node, and the choice of type and
-node for a task.
+"""Nodes: the number of instances that fit on each, trees that find the next node, and the choice of
+type and node for a task.
 
 The twin of ``ClusterState`` (``nodes``) and of four placement rules. A placement is a score of a
 node (``_score``), smaller first. Gangs that span several nodes prefer the nodes on which the most
@@ -249,7 +249,7 @@ def spot(s: State, task: int, type_: int) -> int:
 
 @inner
 def count_started(s: State, task: int, type_: int, node: int) -> int:
-    """Return how many instances would start if the task were started there."""
+    """Return the number of instances that would start if the task were started there."""
     kind = int64(s.tasks[task].kind)
     waiting = int64(s.todo[task].waiting)
     if s.classes[kind].gang or waiting == 1:
@@ -259,8 +259,8 @@ def count_started(s: State, task: int, type_: int, node: int) -> int:
 
 @inner
 def _next_type(s: State, kind: int, task: int, last: int) -> int:
-    """Find the type after ``last`` (-1: the first) in the order of (seconds, number); -1 after the
-    last."""
+    """Find the type after ``last`` in the order of (seconds, number): the first type if ``last`` is
+    -1. Return -1 after the last type."""
     next_type = -1
     for type_ in range(len(s.types)):
         if not s.may[kind, type_]:
@@ -290,8 +290,8 @@ def _rank(s: State, task: int, type_: int, node: int) -> int:
 
 @inner
 def _smallest_that_holds(s: State, tree: int, type_: int, needed: int) -> int:
-    """Find the node on which the fewest instances fit but still all that are needed; return
-    ``SPREAD`` if there is none. Ties go to the last node. O(nodes).
+    """Find the node on which the fewest instances fit, but still as many as are needed; return
+    ``SPREAD`` if there is none. Among equal nodes, the last one is chosen. O(nodes).
     """
     wide, width = s.trees[tree].wide, s.trees[tree].width
     best, least = SPREAD, NONE
@@ -350,7 +350,7 @@ def fits(s: State, kind: int) -> bool:
 
 @inner
 def has_room(s: State, kind: int, type_: int) -> bool:
-    """Return the same as ``fits_on``, given a tree that is up to date."""
+    """Return the result of ``fits_on``, given a tree that is up to date."""
     tree = tree_of(s, kind, type_)
     if s.classes[kind].gang:
         return s.trees[tree].total >= s.classes[kind].gang
@@ -366,8 +366,8 @@ def pouring(s: State, tree: int) -> int:
 
 @inner
 def top(s: State, at: int, width: int, last: bool) -> int:
-    """Return the position of the best leaf, the first (or the last) of several equal ones; something
-    must fit on at least one node.
+    """Return the position of the best leaf: the first (or the last) one, if several are equally
+    good. At least one instance must fit on some node.
     """
     best = s.leaves[at + 1]
     place = 1

@@ -9,7 +9,7 @@ during a call, and loads from it are marked as invariant (``invariant.load``), s
 repeat them.
 
 The arrays must be contiguous, which ``jit.Outer`` checks, and must live as long as the call,
-because references are not counted; they do, because they are arguments of the caller.
+because references are not counted. They live that long because they are arguments of the caller.
 """
 
 # mypy: allow-untyped-calls, allow-untyped-decorators

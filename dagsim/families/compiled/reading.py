@@ -67,8 +67,8 @@ def read_scenario(
     seed: int,
     queues: QueueTree | None = None,
 ) -> EngineScenario:
-    """Convert a scenario to the engine's columns. ``queues`` provides the limits of jobs that state
-    none.
+    """Convert a scenario to the engine's columns. ``queues`` provides the time limits for jobs that
+    do not state one.
 
     Raises:
         ModelError: The jobs are not in order of arrival, or an estimate is invalid.
@@ -105,7 +105,7 @@ def read_scenario(
 
 def _past(jobs: JobArrays, columns: Jobs, demands: Sequence[DemandClass], machines: ClusterState) -> np.recarray:
     """Return the instances in flight, after placing them on ``machines`` to check that they fit;
-    ``demands`` holds the demand class of each task.
+    ``demands`` contains the demand class of each task.
 
     Raises:
         ModelError: An instance in flight does not fit into the cluster.
@@ -134,7 +134,8 @@ def _demands_of(jobs: JobArrays, machines: ClusterState, seconds: np.ndarray) ->
     gang = np.where(together, jobs.instances, 0)
     keys = jobs.kind * (gang.max(initial=0) + 1) + gang
     endless = np.isinf(seconds)
-    # tasks of one kind can run in different places if dividing their work by a low rate overflows
+    # tasks of one kind can run in different places if dividing their work by a low rate causes an
+    # overflow
     if endless.any():
         keys = distinct_rows(np.column_stack([keys, endless]))[1]
     _, first, alike = np.unique(keys, return_index=True, return_inverse=True)
@@ -190,7 +191,7 @@ def _claims(jobs: JobArrays, work: Work) -> np.ndarray:
     claims = np.full(jobs.tasks, nan) if jobs.estimate is None else jobs.estimate
     unstated = (work.jobs.rejected[work.rows.job] != 0) | np.isnan(claims)
     if (wrong := np.flatnonzero(~(unstated | (claims >= 0) & (claims < inf)))).size:
-        as_claimed(*jobs.task(int(wrong[0])))  # raises an error whose message says what is wrong
+        as_claimed(*jobs.task(int(wrong[0])))  # this call raises an error whose message says what is wrong
     return np.where(unstated, jobs.work, claims)
 
 
@@ -234,7 +235,7 @@ def _check_order(jobs: JobArrays) -> None:
 
 
 def demand_classes(machines: ClusterState) -> Classes:
-    """Return the demand classes that any task has had so far."""
+    """Return all demand classes that have occurred among the tasks so far."""
     demands = list(machines.classes.values())
     rows = records(
         CLASS,

@@ -1,11 +1,11 @@
 """The simulation rules, one event per call: a completion, an arrival, a time step, a start.
 
 The twin of ``ClusterKernel``. Time advances as in the kernel: completions in the order of (time,
-number of the run), then arrivals, then decisions until there are none. The loops of the policies
-decide which task starts; in ``State.fresh`` and ``State.ended`` they find what has become ready and
-which runs have ended since their last decision.
+number of the run), then arrivals, then decisions until the policy makes no more. The loops of the
+policies decide which task starts; in ``State.fresh`` and ``State.ended`` they find what has become
+ready and which runs have ended since their last decision.
 
-Binary heaps (``push``, ``pop``) hold ``ENTRY`` records, ordered by key and then by ``what``,
+Binary heaps (``push``, ``pop``) contain ``ENTRY`` records, ordered by key and then by ``what``,
 smaller first. A heap is a range of an array, starting at ``at``, so that many heaps share one
 array.
 """
@@ -109,8 +109,8 @@ def move_on(s: State, log: np.recarray) -> bool:
 
 @inner
 def ready_at_s(s: State, index: int) -> float:
-    """Return when the task at an index of ``State.fresh`` became ready: now or, for tasks from
-    before the beginning, when their jobs arrived."""
+    """Return the time at which the task at an index of ``State.fresh`` became ready: now or, for
+    tasks from before the beginning, the arrival of their job."""
     return s.jobs[s.tasks[s.fresh[index]].job].arrival_s if index < s.count.early else s.clock.now_s
 
 
@@ -198,7 +198,8 @@ def origin_of(s: State, task: int) -> int:
 
 @inner
 def start(s: State, log: np.recarray, task: int, type_: int, node: int) -> None:
-    """Start the task's waiting instances on a node, or on node after node, as many as fit on each.
+    """Start the task's waiting instances on one node, or on one node after another with as many
+    instances as fit on each.
 
     A gang is one run. Independent instances on one node are also one run.
     """
@@ -255,8 +256,8 @@ def stop(s: State, log: np.recarray, run: int, what: int) -> None:
 
 @inner
 def _arrive(s: State, log: np.recarray) -> None:
-    """Let the next job arrive; its tasks without parents become ready, unless the job can never
-    run."""
+    """Process the next job's arrival: its tasks without parents become ready, unless the job can
+    never run."""
     job = s.count.jobs
     s.count.jobs += 1
     _job_row(s, log, ARRIVED, job, 0.0)
@@ -314,7 +315,7 @@ def _open(s: State, task: int, type_: int) -> int:
 
 @inner
 def _close(s: State, run: int) -> None:
-    """Set the end time of a run that holds everything it needs."""
+    """Set the end time of a run that has all its resources."""
     entry = s.runs[run].number << SLOTS | run
     push(s.ends, 0, s.count.ends, max(s.clock.now_s + s.runs[run].seconds, s.clock.begins_s), entry)
     s.count.ends += 1

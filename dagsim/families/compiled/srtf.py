@@ -4,8 +4,8 @@ loop.
 The twin of ``policies.preemption.LeastRemaining`` and ``make_room``. A ready task that does not fit
 replaces the runs with the most remaining time or service, if each of them has more left than the
 task needs there. Among runs of equal weight, the one that ends last always has the most left, so
-there is a heap per weight. To find the runs that must stop, the search removes one run after the
-other from copies of the nodes.
+there is a heap per weight. To find the runs that must stop, the search removes one run after
+another from copies of the nodes.
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ def _recount(s: State, r: RoomSearch, kind: int, run: int) -> int:
 
 @inner
 def _is_on(s: State, run: int, node: int) -> bool:
-    """Return True if a run holds something on a node."""
+    """Return True if a run occupies anything on a node."""
     hold = s.runs[run].first
     while hold >= 0:
         if s.holds[hold].node == node:
@@ -264,7 +264,7 @@ class Srtf(NamedTuple):
 
 
 def new_srtf(s: State, weight: Weight, columns: KeyColumns, keeps: bool) -> Srtf:
-    """Build the initial state. The policy's own ``weight`` is computed for all tasks at once."""
+    """Build the initial state. The policy's ``weight`` is computed for all tasks at once."""
     by_class = np.ones(len(s.classes))
     by_class[columns.kind] = weight(AllTasks(columns))  # type: ignore[arg-type]
     weights, weight_of = np.unique(by_class, return_inverse=True)
@@ -378,7 +378,7 @@ def _make_room(s: State, p: Srtf, task: int) -> None:
         run = entry & ((1 << SLOTS) - 1)
         if s.runs[run].start_s == s.clock.now_s:
             # A run that has just started is spared, because two tasks could otherwise displace each
-            # other for ever.
+            # other forever.
             continue
         type_ = s.runs[run].type
         if s.may[s.tasks[task].kind, type_] and most > weight * s.seconds[task, type_] and consider(s, p.r, task, run):

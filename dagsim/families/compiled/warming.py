@@ -77,14 +77,14 @@ def _writable() -> bool:
 
 
 def _give_way() -> None:
-    """Run only when the processor is otherwise idle."""
+    """Make this process run only when the processor is otherwise idle."""
     with suppress(OSError, AttributeError):
         os.nice(19)
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
 
 
 def _end_with_run() -> None:
-    """End as soon as the run ends, unless it has let the compilation finish."""
+    """End this process as soon as the run ends, unless the run has let the compilation finish."""
     if not sys.stdin.buffer.read(1):
         os._exit(1)
 

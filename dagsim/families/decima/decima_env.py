@@ -3,7 +3,8 @@
 
 The environment is a thin wrapper around ``Episode``, and ``import dagsim.envs`` registers it. A
 step gives executors of the current source to one stage. Time passes when there are no executors
-left to give, or when no stage needs any. The observation is a graph, padded to constant shapes.
+left to give, or when no stage needs executors. The observation is a graph, padded to constant
+shapes.
 
 This module also draws pictures of a Spark episode (executors over time, one colour per job), and
 prints a table of the jobs in the system.
@@ -41,34 +42,36 @@ class DecimaEnv(EpisodeEnv):
     Ranges of executors and of ``mean_gap_s`` are drawn for each episode, as in ``SparkScenario``;
     below, ``executors`` is then the largest number.
 
-    The observation shows all jobs and stages in the system, sorted by the arrival of the job, but
-    at most ``most_stages`` stages (those that can be chosen are never left out). Unused rows are 0
-    (indices: -1):
+    The observation contains all jobs and stages in the system, in the order of the jobs' arrivals,
+    but at most ``most_stages`` stages (stages that can be chosen are never omitted). Unused rows
+    are 0 (indices: -1):
 
     - ``stages`` (most_stages, 6) float32: tasks not launched, estimated seconds per task, executors
-      that the stage could use, running tasks, 1 if its parents are complete, edges on the longest
-      path to the end of the job;
+      that the stage could use, running tasks, 1 if the stage's parents are complete, edges on the
+      longest path to the end of the job;
     - ``job`` (most_stages,) int64: the index of the stage's job among those in the system;
     - ``edges`` (most_edges, 2) int64: rows of parent and child;
-    - ``jobs`` (most_stages, 3) float32: executors, seconds since the job arrived, 1 for the source;
+    - ``jobs`` (most_stages, 3) float32: executors, seconds since the job arrived, 1 if the job is
+      the source;
     - ``context`` (3,) float32: executors to give, jobs in the system, seconds since the start;
     - ``action_mask`` (most_stages + 1,) int8 and ``number_mask`` (executors,) int8: the legal
       choices.
 
     An action is the row of a stage, and the number of executors to add minus 1. A number larger
     than the stage can use is reduced to what it can use. Row ``most_stages`` leaves the remaining
-    executors idle, which is legal while anything is in progress. The masks are also in ``info``
-    and, concatenated, in ``action_masks()``.
+    executors idle, which is legal while a task is running or an executor is moving. The masks are
+    also in ``info`` and, concatenated, in ``action_masks()``.
 
-    With ``action="limit"`` the number, minus 1, is a limit on the executors of the stage's job.
-    Executors from the source are added up to the limit. The limit should exceed the number that the
-    job keeps without the source (``kept`` in ``info``, by job); if it does not, at least one
-    executor is given. The mask of numbers allows the limits that at least one job can reach.
+    With ``action="limit"``, an action contains, in place of the number of executors to add, a limit
+    on the executors of the stage's job (again minus 1). Executors from the source are added up to
+    the limit. The limit should exceed the number of executors that the job keeps without the source
+    (``kept`` in ``info``, by job); if it does not, at least one executor is given. The mask of
+    numbers allows the limits that at least one job can reach.
 
-    The reward is minus the job-seconds until the next decision, discounted from now on at the rate
-    ``beta`` per second. Without a discount, rewards add up to minus the sum of all completion
-    times. An episode is terminated when all jobs are complete. It is truncated when everything is
-    left idle, or at a time drawn for each episode from an exponential distribution with mean
+    The reward is minus the job-seconds until the next decision, discounted at the rate ``beta`` per
+    second from now on. Without a discount, rewards add up to minus the sum of all completion times.
+    An episode is terminated when all jobs are complete. It is truncated when all executors are left
+    idle, or at a time drawn for each episode from an exponential distribution with mean
     ``mean_time_limit_s``.
 
     ``reset(options={"jobs": [...]})`` simulates these ``SparkJob``s, in order of arrival.
@@ -99,12 +102,12 @@ class DecimaEnv(EpisodeEnv):
     ) -> None:
         if jobs < 1 or most_stages < 1 or most_edges < 0:
             raise ConfigError(
-                "jobs and most_stages must be 1 or more, and most_edges 0 or more; "
+                "jobs and most_stages must be 1 or more, and most_edges must be 0 or more; "
                 f"got {jobs!r}, {most_stages!r}, {most_edges!r}"
             )
         if beta < 0 or (mean_time_limit_s is not None and not mean_time_limit_s > 0):
             raise ConfigError(
-                f"beta must be 0 or more and mean_time_limit_s positive, got {beta!r}, {mean_time_limit_s!r}"
+                f"beta must be 0 or more and mean_time_limit_s must be positive, got {beta!r}, {mean_time_limit_s!r}"
             )
         if action not in get_args(Action):
             raise ConfigError(f"action must be one of {get_args(Action)}, got {action!r}")
@@ -214,14 +217,16 @@ def bars(launches: Sequence[Launch]) -> list[Bar]:
 
 
 def colour(job: int) -> tuple[float, float, float]:
-    """Return a colour for the job. Close numbers get distant hues, and moves between jobs are grey."""
+    """Return a colour for the job. Similar numbers get very different hues, and moves between jobs
+    are grey."""
     if job < 0:
         return 0.85, 0.85, 0.85
     return colorsys.hsv_to_rgb(job * 0.618034 % 1, 0.55 + 0.35 * (job % 3) / 2, 0.9 - 0.25 * (job % 2))
 
 
 def draw_bars(axes: Axes, shown: Sequence[Bar], executors: int, now_s: float, span_s: float | None = None) -> None:
-    """Draw the bars ``shown`` up to ``now_s`` on ``axes``. The time axis ends at ``span_s``."""
+    """Draw the bars ``shown`` on ``axes``, up to the time ``now_s``. The time axis ends at
+    ``span_s``."""
     from matplotlib.collections import PolyCollection
 
     visible = [bar for bar in shown if bar.start_s < now_s]

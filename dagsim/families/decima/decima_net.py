@@ -63,7 +63,8 @@ class Options(NamedTuple):
 
 
 def collate(observations: Sequence[StageObservation]) -> Graphs:
-    """Combine all observations into one batch. The cost is proportional to their size."""
+    """Combine all observations into one batch. The cost is proportional to the total size of the
+    observations."""
     counts = np.array(
         [(len(observation.stages), len(observation.jobs), len(observation.choices)) for observation in observations]
     )
@@ -287,7 +288,8 @@ class DecimaNet(ActorNet):
 
     def _log_p(self, batch: StageBatch, choices: np.ndarray) -> tuple[Tensor, Tensor, Tensor, Options]:
         """Return the log-probabilities of all stages (S,) and of the numbers of executors for the
-        chosen stages (K,), followed by the rows of the chosen stages (B,) and the numbers.
+        chosen stages (K,), followed by the rows of the chosen stages (B,) and these numbers of
+        executors.
         """
         observations, graphs = batch
         stages = choices[:, 0]

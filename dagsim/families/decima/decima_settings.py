@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DecimaNetConfig:
-    """Decima's graph network (Mao et al. 2019): messages up the DAG, summaries, a head that scores
-    stages, and a head that scores numbers of executors.
+    """Decima's graph network (Mao et al. 2019): messages up the DAG, summaries of jobs and of the
+    whole system, a head that scores stages, and a head that scores numbers of executors.
     """
 
     hidden: int = 16

@@ -1,16 +1,17 @@
-"""Advantages for the system ``spark``: replicas, corrected by the part that the backlog explains.
+"""Advantages for the system ``spark``: the comparison with replicas, minus the part that the
+backlog explains.
 
 Replicas of one job sequence share its random variation (input-dependent baseline, Mao et al., ICLR
 2019). However, the jobs that remain in each replica soon differ, and this affects the return more
-than any single decision. Each iteration therefore fits a linear model to that backlog and its fluid
-cost, and subtracts the result. The rest is credited to the decisions shortly before it (GAE,
-Schulman et al. 2016, by elapsed time).
+than any single decision. Each iteration therefore fits a linear model of the return to this backlog
+and its fluid cost, and subtracts the result. The rest of the return is credited to the decisions
+shortly before it (GAE, Schulman et al. 2016, by elapsed time).
 
 The fluid cost is the best estimate, in hindsight, of the value of a state. A baseline may use
-information that no policy has: the jobs that are still to come, and the mean duration of tasks. If
-work could be divided and moved at will, serving the job with the least remaining work first would
-be optimal (Schrage 1968), and the cost of doing so takes microseconds to compute. Waste appears in
-this cost immediately, as remaining work, long before it appears as late jobs.
+information that no policy has: the future jobs, and the mean duration of tasks. If work could be
+divided and moved freely, serving the job with the least remaining work first would be optimal
+(Schrage 1968), and the cost of doing so takes microseconds to compute. Waste appears in this cost
+immediately, as remaining work, long before jobs end late.
 """
 
 from __future__ import annotations
@@ -90,7 +91,8 @@ class FluidWitness:
 
 
 class FluidAdvantages(StatelessEstimator):
-    """Replicas, corrected by the part that their backlogs explain; for the system ``spark``.
+    """Compares replicas, and subtracts the part that their backlogs explain; for the system
+    ``spark``.
 
     A decision is credited with its consequences for ``horizon`` time constants. ``differential``
     subtracts the mean rate from the rewards instead of discounting them (Mao et al. 2019, appendix
@@ -124,8 +126,8 @@ def fluid_cost(
     time_constant_s: float,
 ) -> float:
     """Return the discounted job-seconds from ``now_s`` on if the smallest amount in ``work_s`` is
-    always served first. ``arrivals`` (time, work) covers the whole episode, in order. O(jobs log
-    jobs).
+    always served first. ``arrivals`` (time, work) covers the whole episode, in order. The cost is
+    O(jobs log jobs).
     """
     left = list(work_s)
     heapify(left)
@@ -177,8 +179,8 @@ def fluid_advantages(
     the other replicas.
 
     A decision is credited with its consequences for ``horizon_s`` seconds, in addition to those
-    that the backlog shows at once. If not ``discounted``, the mean rate must have been subtracted
-    from the rewards (``differential``).
+    that the backlog shows immediately. If not ``discounted``, the mean rate must have been
+    subtracted from the rewards (``differential``).
     """
     discount_s = time_constant_s if discounted else np.inf
     group_returns = [[returns(steps, discount_s) for steps in group] for group in groups]

@@ -3,6 +3,6 @@ size.
 
 ``goodput.py`` models how fast a job learns, ``profiles.py`` reads measured applications, and
 ``training_jobs.py`` combines both into a job with progress. ``genetic.py`` is Pollux's search, and
-``sia.py`` is Sia's integer program. ``tasks.py`` gives tasks of any workload a
-range of GPUs, and the policies of ``resizing.py`` choose among them.
+``sia.py`` is Sia's integer program. ``tasks.py`` gives the tasks of any workload a range of GPUs,
+and the policies in ``resizing.py`` choose from that range.
 """

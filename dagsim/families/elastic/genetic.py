@@ -1,8 +1,8 @@
-"""Pollux's policy (OSDI 2021): a genetic search for the allocation with the best mean speedup.
+"""Pollux's policy (OSDI 2021): a genetic search for the allocation with the best mean speed-up.
 
 A candidate gives each job (row) some replicas on each node (column). Its fitness is the harmonic
-mean of the jobs' speedups over their fair share. If a job would restart, its speed-up is reduced by
-the share of time that restarts have cost so far.
+mean of the jobs' speed-ups relative to their fair share. If a job would restart, its speed-up is
+reduced by the share of time that restarts have cost so far.
 
 Based on Pollux: the fitness, the limits and the operators are as published. The published search is
 NSGA-II with the size of the cluster as its second objective; here the cluster's size is fixed, and
@@ -39,7 +39,7 @@ class EqualNodes:
         return self.nodes * self.gpus_per_node
 
     def free_gpus(self, allocations: Allocations) -> Counter[int]:
-        """Return the free GPUs of each node that has any, by node."""
+        """Return the number of free GPUs on each node that has free GPUs, by node."""
         taken = Counter(node for replicas in allocations.values() for node in replicas)
         free = {node: self.gpus_per_node - taken[node] for node in range(self.nodes)}
         return Counter({node: count for node, count in free.items() if count > 0})
@@ -150,7 +150,8 @@ class PolluxSearch:
         return states
 
     def _crossed(self, candidates: np.ndarray, fitness: np.ndarray) -> np.ndarray:
-        """Return the children of tournament winners, which exchange the jobs before a random one."""
+        """Return the children of tournament winners: each child has the jobs before a random one
+        from one parent, and all others from the other parent."""
         pairs = self._random.integers(len(candidates), size=(2, self._population, 2))
         winners = np.where(fitness[pairs[..., 0]] >= fitness[pairs[..., 1]], pairs[..., 0], pairs[..., 1])
         cut = self._random.integers(candidates.shape[1], size=(self._population, 1))
@@ -159,8 +160,8 @@ class PolluxSearch:
         return children
 
     def _mutated(self, states: np.ndarray, limits: np.ndarray, gpus_per_node: int) -> np.ndarray:
-        """Change each candidate: half of them in a few random entries, the others in one job, which
-        gets a different number of replicas on free GPUs."""
+        """Change each candidate: half of the candidates in a few random entries, and the others in
+        one job, which gets a different number of replicas on free GPUs."""
         half, shape = len(states) // 2, states[: len(states) // 2].shape
         entries = self._random.random(shape[:2])[..., None] < 2 / shape[1]
         entries = entries & (self._random.random(shape) < 1 / shape[2])
@@ -171,8 +172,8 @@ class PolluxSearch:
         wanted = self._random.integers(limits[row] + 1)[:, None]
         # the halves taken from the two parents may overlap
         free = np.maximum(gpus_per_node - moved.sum(axis=1), 0)
-        # Prefer the fullest node that fits all replicas; otherwise, the emptiest nodes without
-        # another distributed job.
+        # Prefer the fullest node on which all replicas fit; otherwise, use the emptiest nodes
+        # without another distributed job.
         fitting = np.where(free >= wanted, free, gpus_per_node + 1) + self._random.random(free.shape)
         single = (fitting.argmin(axis=1)[:, None] == np.arange(shape[2])) & (free >= wanted)
         taken = ((moved > 0) & ((moved > 0).sum(axis=2, keepdims=True) > 1)).any(axis=1)
@@ -184,7 +185,7 @@ class PolluxSearch:
         return np.concatenate([mutants, moved])
 
     def _repaired(self, states: np.ndarray, limits: np.ndarray, gpus_per_node: int) -> np.ndarray:
-        """Remove replicas from jobs in random order until all limits hold."""
+        """Remove replicas from jobs in random order until all limits are met."""
         order = self._random.permuted(np.tile(np.arange(states.shape[1]), (len(states), 1)), axis=1)
         states = np.take_along_axis(states, order[..., None], axis=1)
         distributed = (states > 0) & ((states > 0).sum(axis=2, keepdims=True) > 1)
@@ -197,7 +198,7 @@ class PolluxSearch:
 
 
 def _clipped(states: np.ndarray, most: np.ndarray | int, axis: int) -> np.ndarray:
-    """Cut off the entries along ``axis`` where their sum reaches ``most``."""
+    """Reduce the entries along ``axis`` so that their cumulative sum never exceeds ``most``."""
     sums = np.minimum(states.cumsum(axis=axis), most)
     return np.diff(sums, axis=axis, prepend=0)
 
@@ -212,7 +213,7 @@ def _speedups(jobs: Sequence[SearchedJob], cluster: EqualNodes, most: int) -> np
     """Return (jobs, 2, most + 1) float64: the goodput relative to the goodput of the fair share, on
     one node (0) or on several (1), by number of replicas.
 
-    The model distinguishes one node from several, but not how many.
+    The model distinguishes only between one node and several nodes.
     """
     fair = ceil(cluster.gpus / len(jobs))
     table = np.zeros((len(jobs), 2, most + 1))
@@ -230,7 +231,7 @@ def _speedups(jobs: Sequence[SearchedJob], cluster: EqualNodes, most: int) -> np
 
 
 def _fitness(states: np.ndarray, present: np.ndarray, speedups: np.ndarray, factors: np.ndarray) -> np.ndarray:
-    """Return the harmonic mean of the jobs' speedups."""
+    """Return the harmonic mean of the jobs' speed-ups."""
     spread = ((states > 0).sum(axis=2) > 1).astype(np.int64)
     gains = speedups[np.arange(states.shape[1]), spread, states.sum(axis=2)]
     gains = np.where((states != present).any(axis=2), gains * factors, gains)

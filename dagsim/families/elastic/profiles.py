@@ -1,4 +1,5 @@
-"""Measured training applications in the layout of Pollux (OSDI 2021): times, gradients, progress.
+"""Measured training applications in the layout of Pollux (OSDI 2021): times, gradients and
+progress.
 
 An application consists of three kinds of CSV files, plain or gzip, as ``APP/NAME.csv`` or
 ``APP__NAME.csv``:
@@ -162,7 +163,7 @@ class TrainingProfile:
         return [0.0, *(min(float(table[row, 0]) for table in self._epochs.values()) for row in range(rows))]
 
     def _row(self, batch: int, epoch: int) -> np.ndarray:
-        """Return the row of an epoch, interpolated between the nearest validated batches."""
+        """Return the values for an epoch, interpolated between the nearest validated batches."""
         if not 0 <= epoch < len(self._progress) - 1:
             raise ModelError(
                 f"{self.name}: no measurement of epoch {epoch}; the profile has epochs 0 to {len(self._progress) - 2}"
@@ -211,7 +212,8 @@ class TrainingProfile:
 
     @cached_property
     def _volume(self) -> Any:
-        """Linear interpolation over (nodes, replicas, local batch); NaN outside the hull."""
+        """A linear interpolation over (nodes, replicas, local batch), which is NaN outside the
+        convex hull of the measurements."""
         from scipy.interpolate import LinearNDInterpolator
 
         groups: dict[tuple[float, float, float], list[tuple[float, float]]] = defaultdict(list)
@@ -231,9 +233,10 @@ def read_applications(
     """Read the applications whose files are anywhere below the folders.
 
     Args:
-        folders: One or several, searched recursively; a later one replaces files of an earlier one.
-        names: The applications to read; by default all of ``APPLICATIONS`` with placements.
-        cluster: Sia's name of the measured cluster (``azure``); by default Pollux's, with T4s.
+        folders: One or several folders, which are searched recursively; files in a later folder
+        replace those in an earlier one. names: The applications to read; by default all of
+        ``APPLICATIONS`` with placements. cluster: Sia's name of the measured cluster (``azure``);
+        by default Pollux's, with T4s.
 
     Raises:
         TraceError: A named application is missing or incomplete, or a file is malformed.
@@ -255,7 +258,7 @@ def read_applications(
 
 
 def _files(folders: Sequence[Path | str]) -> dict[str, dict[str, Path]]:
-    """Return the paths by application and by file name without ending."""
+    """Return the paths by application and by file name (without its ending)."""
     files: dict[str, dict[str, Path]] = defaultdict(dict)
     for folder in folders:
         for path in sorted(Path(folder).rglob("*.csv*")):

@@ -27,7 +27,7 @@ _UNKNOWN = 1e-4
 
 
 class _ElasticTask:
-    """An elastic task in the system, with the facts that policies need.
+    """An elastic task in the system, with the data that policies need.
 
     ``piece`` is the part of the task that is waiting or running; ``run`` is its run, or None while
     it is waiting. ``starts`` counts how often this policy has started the task.
@@ -46,8 +46,8 @@ class _ElasticTask:
 
     @property
     def domains(self) -> tuple[int, ...]:
-        """Sets of nodes, one of which must contain all GPUs of the task. There are none if they may be
-        anywhere.
+        """Sets of nodes, one of which must contain all GPUs of the task. It is empty if the GPUs
+        may be anywhere.
         """
         terms = self.piece.demand.terms
         return () if terms is None else tuple(terms.domains)
@@ -84,8 +84,8 @@ class _ElasticTask:
 
 
 class _ElasticTasks:
-    """The elastic tasks in the system. Changes their GPUs, and records how often each task was
-    started.
+    """The elastic tasks in the system. This class changes their GPUs, and records how often each
+    task was started.
     """
 
     def __init__(self) -> None:
@@ -135,7 +135,7 @@ class _Turns:
         self._state: object = None
 
     def changed(self, now: float, state: object) -> bool:
-        """Return True if there is something to decide, perhaps only at ``next_s``."""
+        """Return True if there is something to decide, either now or at ``next_s``."""
         return state != self._state or now >= self._decided_s + self._renew_s
 
     def begin(self, now: float, state: object) -> bool:
@@ -195,18 +195,19 @@ _BEST_FIT = placing("best-fit").place
 
 
 class Pollux(_Resizing):
-    """Pollux's search for the allocation with the best mean speedup, every ``interval_s`` seconds
-    (``PolluxSearch``; Qiao et al., OSDI 2021).
+    """Runs Pollux's search for the allocation with the best mean speed-up every ``interval_s``
+    seconds (``PolluxSearch``; Qiao et al., OSDI 2021).
 
-    Supports only elastic tasks (the key ``elastic``) on equal nodes. A task whose nodes change is
-    restarted. The search runs over ``generations`` of ``population`` candidates, with random
-    numbers from ``seed``. With ``renew_s`` above 0, the search runs only after a task has arrived,
-    has ended or may have more GPUs than before, and every ``renew_s`` seconds. Preemptive. Based on
-    Pollux; means are checked by ``scripts/validate_pollux.py``.
+    The policy supports only elastic tasks (the key ``elastic``) on equal nodes. A task whose nodes
+    change is restarted. The search has ``generations`` generations of ``population`` candidates,
+    with random numbers from ``seed``. With ``renew_s`` above 0, the search runs only after a task
+    has arrived, has ended or may have more GPUs than before, and every ``renew_s`` seconds. The
+    policy is preemptive. It is based on Pollux, and ``scripts/validate_pollux.py`` checks its mean
+    results.
 
     Raises:
-        ConfigError: The interval is not positive; or, raised during a simulation, there are other
-            tasks or unequal nodes, which the policy does not support.
+        ConfigError: The interval is not positive; or, during a simulation, there are other tasks or
+        unequal nodes, which the policy does not support.
     """
 
     def __init__(
@@ -263,18 +264,20 @@ class _Searched:
 
 
 class Sia(_Resizing):
-    """Sia's program every ``interval_s`` seconds: one configuration of GPU type, nodes and GPUs for
-    each task, or none (``choose_configurations``; Jayaram Subramanya et al., SOSP 2023).
+    """Solves Sia's program every ``interval_s`` seconds, which gives each task one configuration of
+    GPU type, nodes and GPUs, or none (``choose_configurations``; Jayaram Subramanya et al., SOSP
+    2023).
 
     A task without GPUs costs ``waiting_cost`` in the objective. ``power``, which is negative, is
     the exponent of the goodputs in the objective: smaller values favour the tasks that are worst
     off.
 
-    For elastic tasks (the key ``elastic``); other tasks start first, oldest first. Configurations
-    are powers of two on one node, and whole nodes. A task may have at most twice as many GPUs as it
-    has run on. A restarting task keeps its configuration. The integer program is solved again when
-    a task arrives, ends or may have more GPUs than before, and otherwise every ``renew_s`` seconds.
-    Preemptive. Based on Sia; the program is checked by ``scripts/validate_sia.py``.
+    The policy is for elastic tasks (the key ``elastic``); other tasks start first, oldest first. A
+    configuration has either a power of two of GPUs on one node, or whole nodes. A task may have at
+    most twice as many GPUs as it has run on. A restarting task keeps its configuration. The integer
+    program is solved again when a task arrives, ends or may have more GPUs than before, and
+    otherwise every ``renew_s`` seconds. The policy is preemptive. It is based on Sia, and
+    ``scripts/validate_sia.py`` checks its program.
 
     Raises:
         ConfigError: A time or ``power`` has the wrong sign.
@@ -308,7 +311,7 @@ class Sia(_Resizing):
             power=self.power,
             waiting_cost=self.waiting_cost,
         )
-        # Of the configurations that the task may have so far, none is worth its GPUs.
+        # None of the configurations that the task may have so far is worth its GPUs.
         chosen = [None if at is None or goodputs[row, at] <= _UNKNOWN else at for row, at in enumerate(choice.chosen)]
         wanted = {task.order: None if at is None else options[at] for task, at in zip(tasks, chosen, strict=True)}
         yield from self._tasks.change(view, tasks, _moves(view, tasks, wanted, nodes))
@@ -319,15 +322,16 @@ class EftResize(_Resizing):
 
     The policy predicts when each task would finish on each configuration of GPU type, nodes and
     GPUs, from the goodput and the estimate of the remaining work; a change of the configuration
-    includes the delay of a restart. Configurations are powers of two on one node, and whole nodes.
-    All tasks begin without GPUs. The next GPUs always go to the task for which the reciprocal of
-    the time to its finish grows most per GPU, until none are left or none helps. So short tasks
-    come first, and get more GPUs only while those help them more than they would help another task.
-    The policy decides at events, at least ``gap_s`` seconds apart. A task keeps its GPUs unless
-    another configuration is better by the fraction ``hold``.
+    includes the delay of a restart. A configuration has either a power of two of GPUs on one node,
+    or whole nodes. All tasks begin without GPUs. The next GPUs always go to the task for which the
+    reciprocal of the remaining time grows most per GPU, until no GPUs are left or no task would
+    finish sooner. Short tasks therefore come first, and get more GPUs only as long as these help
+    them more than they would help another task. The policy decides at events, at least ``gap_s``
+    seconds apart. A task keeps its GPUs unless another configuration is better by the fraction
+    ``hold``.
 
-    For elastic tasks (the key ``elastic``); other tasks start first, oldest first. Uses estimates;
-    preemptive.
+    The policy is for elastic tasks (the key ``elastic``); other tasks start first, oldest first. It
+    uses estimates, and is preemptive.
 
     Raises:
         ConfigError: A parameter is negative.
@@ -441,7 +445,7 @@ def _room(view: ClusterView) -> _NodesByType:
 
 
 def _capacity(view: ClusterView, nodes: _NodesByType) -> dict[str, int]:
-    """Return the number of GPUs of each type that elastic tasks may use, which excludes those for
+    """Return the number of GPUs of each type that elastic tasks may use, which excludes GPUs for
     which other tasks are waiting.
     """
     capacity = {type_: sum(one.free.values()) for type_, one in nodes.items()}
@@ -454,7 +458,8 @@ def _capacity(view: ClusterView, nodes: _NodesByType) -> dict[str, int]:
 
 
 def _configurations(nodes: _NodesByType) -> tuple[Configuration, ...]:
-    """Return the configurations on each type: powers of two on one node, and whole nodes."""
+    """Return the configurations on each type: those with a power of two of GPUs on one node, and
+    those with whole nodes."""
     options = []
     for type_, (size, free) in nodes.items():
         counts = [2**power for power in range(size.bit_length()) if 2**power < size] + [size]
@@ -485,10 +490,10 @@ def _goodputs(
     task: _ElasticTask, options: tuple[Configuration, ...], nodes: _NodesByType, *, sia: bool = False
 ) -> np.ndarray:
     """Return the goodput of the task on each configuration. It is 0 outside the task's range, on
-        more GPUs per node than were measured, and on more nodes of a GPU type than a domain
-        contains.
+    more GPUs per node than were measured, and on more nodes of a GPU type than a domain contains.
 
-    For ``sia``, goodput is relative to the smallest, and very small where the task may not run yet.
+    For ``sia``, goodputs are relative to the task's smallest goodput, and very small for
+    configurations that the task may not have yet.
     """
     training, goodputs = task.training, np.zeros(len(options))
     most = _most_now(task) if sia else task.elastic.most
@@ -514,7 +519,7 @@ def _goodputs(
 
 def _asked_goodput(task: _ElasticTask, type_: str, asked: int, options: Sequence[Configuration]) -> float:
     """Return the goodput with the GPUs that the user requested, on as few nodes of a type as
-    possible, or infinite if the task cannot run there."""
+    possible, or infinity if the task cannot run there."""
     model = task.training.model(type_)
     if model is None:
         return float(asked) if task.training.runs_on(type_) else inf
@@ -558,8 +563,9 @@ def _present(task: _ElasticTask, options: Sequence[Configuration], view: Cluster
 
 
 def _best_per_gpu(values: np.ndarray, options: Sequence[Configuration], gpus: Mapping[str, int]) -> list[int | None]:
-    """Give the next GPUs to the task whose value grows most per GPU, until none are left or none
-    helps. A task may move to a better type with free GPUs. ``values`` has the shape (tasks, options).
+    """Return the option that each task gets if the next GPUs always go to the task whose value
+    grows most per GPU, until no GPUs are left or no value grows. A task may move to a better type
+    with free GPUs. ``values`` has the shape (tasks, options).
     """
     tasks = len(values)
     chosen: list[int | None] = [None] * tasks
@@ -617,8 +623,8 @@ def _moves(
 
 
 def _together(domains: Sequence[int], nodes: list[int], count: int) -> list[int]:
-    """Return ``count`` of the nodes, in the smallest domain that has enough of them; none if there
-    is no such domain."""
+    """Return ``count`` of the nodes, in the smallest domain that has enough of them; return no
+    nodes if there is no such domain."""
     groups = [[node for node in nodes if domain >> node & 1] for domain in domains] if domains else [nodes]
     return min([group for group in groups if len(group) >= count], key=len, default=[])[:count]
 
@@ -633,8 +639,8 @@ def _packed(
     kept: set[int],
     nodes: _Nodes,
 ) -> dict[int, Placement] | None:
-    """Place the tasks that are not kept, largest first, on the fullest nodes on which they fit, or
-    None if one does not fit."""
+    """Place the tasks that are not kept, largest first, on the fullest nodes on which they fit;
+    return None if a task does not fit."""
     size, free = nodes.size, dict(nodes.free)
     for task in tasks:
         if task.order in kept:

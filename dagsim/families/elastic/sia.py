@@ -1,4 +1,4 @@
-"""The integer program of Sia (SOSP 2023): one configuration of GPUs for each job, or none.
+"""The integer program of Sia (SOSP 2023), which gives each job one configuration of GPUs, or none.
 
 A configuration is a GPU type with a number of nodes and GPUs. Each job's goodputs are relative to
 its smallest goodput, which makes jobs with different models comparable.
@@ -26,7 +26,8 @@ class Configuration(NamedTuple):
 
 
 class ConfigurationChoice(NamedTuple):
-    """Index of each job's configuration (None if the job waits), and the lowest cost."""
+    """The index of each job's configuration (None if the job waits), and the cost, which is the
+    lowest possible."""
 
     chosen: list[int | None]
     objective: float
@@ -43,22 +44,20 @@ def choose_configurations(
     power: float = -0.5,
     waiting_cost: float = 1.1,
 ) -> ConfigurationChoice:
-    """Solve the program to optimality (HiGHS).
+    """Solve the program to optimality with HiGHS.
 
     Args:
         goodputs: Shape (jobs, configurations), relative to the smallest goodput of each job.
-        options: The configurations.
-        gpus: Number of GPUs of each type.
-        present: Index of the configuration that each job has now, None if it waits.
-        restart_factors: For each running job, the factor on its goodput in all other
-            configurations.
-        locked: Indices of jobs that keep their configuration, because they are restarting.
-        power: Exponent p < 0: smaller values favour the jobs that are worst off.
-        waiting_cost: Cost of a job without GPUs (lambda_n); a job with its smallest goodput costs
+        options: The configurations. gpus: Number of GPUs of each type. present: Index of the
+        configuration that each job has now, or None if the job waits. restart_factors: For each
+        running job, the factor by which its goodput is multiplied in all other configurations.
+        locked: Indices of jobs that keep their configuration, because they are restarting. power:
+        Exponent p < 0: smaller values favour the jobs that are worst off. waiting_cost: Cost of a
+        job without GPUs (lambda_n); a job with its smallest goodput costs
             at most 1.
 
     Raises:
-        ModelError: Shapes do not agree, a goodput is not positive, a locked job has no
+        ModelError: Shapes do not match, a goodput is not positive, a locked job has no
             configuration, or the locked jobs do not fit.
     """
     from scipy.optimize import Bounds, LinearConstraint, milp

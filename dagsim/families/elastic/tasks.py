@@ -55,19 +55,20 @@ class ElasticTasks:
     """Makes the training tasks of a workload elastic: the policy chooses their GPUs.
 
     A task with whole GPUs runs on ``least`` to ``most`` GPUs (or on the requested number, if that
-    is outside the range). If its user requested more than the cluster has, it is rejected.
+    is outside the range). The task is rejected if its user requested more GPUs than the cluster
+    has.
 
-    ``models`` names an application of ``SHIPPED_MODELS`` for each model of the workload; names of
+    ``models`` maps each model in the workload to an application in ``SHIPPED_MODELS``; the names of
     applications and of Gavel's models need no entry. ``default`` is the application of all other
-    tasks: ``by-size`` chooses by GPU-hours, and ``null`` leaves them rigid. The application only
-    determines the shape of the goodput; with the requested GPUs, a task takes the seconds of the
-    runtime model on each GPU type. Each start begins with a delay of ``restart_s`` seconds, by
+    tasks: ``by-size`` chooses by GPU-hours, and ``null`` leaves these tasks rigid. The application
+    only determines the shape of the goodput; with the requested GPUs, a task takes the seconds of
+    the runtime model on each GPU type. Each start begins with a delay of ``restart_s`` seconds, by
     default the application's restart time.
 
     ``profiles`` is a folder of measured applications in Pollux's layout (variables such as
-    ``$DAGSIM_DATA`` are replaced). Tasks of these applications then train all epochs as measured,
-    with the ``batch`` that is ``best`` at each placement or that the user ``asked`` for. On GPU
-    types other than the slowest, the rate is scaled by the runtime model.
+    ``$DAGSIM_DATA`` are replaced). Tasks of these applications then train all epochs as measured.
+    ``batch`` is ``best`` for the best batch at each placement, or ``asked`` for the batch that the
+    user requested. On GPU types other than the slowest, the rate is scaled by the runtime model.
 
     Raises:
         ConfigError: There is no such application, the range is empty, or the profiles cannot be
@@ -87,7 +88,7 @@ class ElasticTasks:
     def __post_init__(self) -> None:
         for where, name in (*self.models.items(), ("default", self.default)):
             if name not in SHIPPED_MODELS and not (where == "default" and name in ("by-size", None)):
-                hint = nearest(str(name), SHIPPED_MODELS, f"allowed: {', '.join(SHIPPED_MODELS)}")
+                hint = nearest(str(name), SHIPPED_MODELS, f"available: {', '.join(SHIPPED_MODELS)}")
                 raise ConfigError(f"elastic: {where}: there is no goodput model {name!r}{hint}")
         if not 1 <= self.least <= self.most:
             raise ConfigError(
@@ -120,8 +121,8 @@ class ElasticTasks:
         """Return the job with elastic tasks. ``seconds`` is the runtime model.
 
         Raises:
-            ModelError: A task requests more GPUs than its application has batches for, or a
-                placement or batch that its profile does not cover.
+            ModelError: A task requests more GPUs than its application has batches for, or its
+            profile does not cover the requested placement or batch.
         """
         tasks = [self._task(task, job, seconds, cluster) for task in job.graph.tasks]
         if all(new is old for new, old in zip(tasks, job.graph.tasks, strict=True)):
@@ -137,7 +138,7 @@ class ElasticTasks:
         types, sizes = _types(cluster)
         times_s = {gpu.name: taken for gpu, taken in zip(types, seconds(task, types), strict=True) if taken < inf}
         if not times_s or asked > max(sizes[gpu].all for gpu in times_s):
-            return task  # the kernel rejects it under any policy
+            return task  # the kernel rejects the job under any policy
         name = self._application(task, asked, min(times_s.values()))
         if name is None:
             return task
@@ -207,7 +208,7 @@ Seconds = Callable[[Task, tuple[GpuType, ...]], Sequence[float]]
 
 
 class _Sizes(NamedTuple):
-    """GPUs of a type: on its largest node, and in total."""
+    """The number of GPUs of a type: on its largest node, and in total."""
 
     node: int
     all: int
@@ -228,9 +229,9 @@ def _profiles(folder: str) -> dict[str, TrainingProfile]:
 
 @cache
 def _scaled(name: str, asked: int, slower: tuple[tuple[str, int, float], ...]) -> tuple[dict[str, GoodputModel], float]:
-    """Return models by GPU type and their goodput with ``asked`` GPUs on as few nodes as possible. On
-    each type, these GPUs are slower than on the fastest type by the stated factor. ``slower`` lists
-    types, GPUs per node and factors.
+    """Return models by GPU type, and the goodput of the fastest type with ``asked`` GPUs on as few
+    nodes as possible. ``slower`` lists types, GPUs per node, and the factor by which the ``asked``
+    GPUs of this type are slower than those of the fastest type.
     """
     model = SHIPPED_MODELS[name]
     goodputs = {gpu: float(model.best(-(-asked // size), asked).goodput) for gpu, size, _ in slower}

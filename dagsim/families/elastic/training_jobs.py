@@ -1,9 +1,9 @@
-"""An elastic job: its rate at a placement and a batch, and its progress.
+"""An elastic job, with its rate at a placement and a batch, and its progress.
 
 A job advances in iterations of its initial batch (``profiles.py``). At a placement and a batch, its
-rate is constant until its epoch ends, because gradient noise is measured per epoch. So a simulator
-needs ``Training.pace``, which returns the current rate and the progress at which it changes, and
-then ``advance`` or ``end_epoch``.
+rate is constant until its epoch ends, because gradient noise is measured per epoch. A simulator
+therefore needs ``Training.pace``, which returns the current rate and the progress at which it
+changes, and then ``advance`` or ``end_epoch``.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class MeasuredTraining:
     """The progress of a task according to the measurements of an application (``TrainingModel``).
 
     ``batch`` has the same meaning as in ``Training``. With ``whole_seconds``, epochs end after
-    whole seconds, as in Pollux's simulator. ``speeds`` are factors on the rate by GPU type; other
-    types have the measured rate.
+    whole seconds, as in Pollux's simulator. ``speeds`` contains factors by which the rate is
+    multiplied, by GPU type; other types have the measured rate.
     """
 
     job: ElasticJob
@@ -63,8 +63,8 @@ class GoodputTraining:
     """The progress of a task by goodput models (``TrainingModel``), in samples at the efficiency of
     the initial batch. The task is done after ``samples``.
 
-    ``models`` are by GPU type. The empty name represents all other types. The batch is always the best
-    for the placement.
+    ``models`` contains the goodput models by GPU type. The empty name represents all other types.
+    The batch is always the best one for the placement.
 
     Raises:
         ModelError: ``samples`` is not positive, or there is no model.
@@ -105,7 +105,7 @@ class GoodputProgress:
         return self.progress >= self.task.samples
 
     def place(self, placement: Sequence[int], gpu: str = "") -> None:
-        """Take GPUs of a type.
+        """Move the task to GPUs of a type.
 
         Raises:
             ModelError: The task has no model for this type, or the model has no batch for this many GPUs.
@@ -154,12 +154,12 @@ class Training:
         job: The job.
         batch: Samples per iteration; by default the batch with the best goodput, chosen again at
             each placement and epoch.
-        whole_seconds: Whether epochs end after whole seconds, as in Pollux's simulator.
-        speeds: Factors on the rate, by GPU type.
+        whole_seconds: Whether epochs end after whole seconds, as in Pollux's simulator. speeds:
+        Factors by which the rate is multiplied, by GPU type.
 
     ``placement`` lists the replicas on each node and is empty while the job is not running.
-    ``measured`` contains all iterations measured so far, by (nodes, replicas, local batch) in order
-    of discovery.
+    ``measured`` contains all iterations measured so far, by (nodes, replicas, local batch), in the
+    order in which they were measured.
     """
 
     def __init__(
@@ -203,12 +203,12 @@ class Training:
 
     @property
     def largest_measured(self) -> int:
-        """Largest number of replicas with which the job has run, 0 at first."""
+        """The largest number of replicas with which the job has run; 0 before its first start."""
         return max((replicas for _, replicas, _ in self.measured), default=0)
 
     @property
     def goodput(self) -> GoodputModel | None:
-        """The model fitted to the iterations so far, or None before the first."""
+        """The model fitted to the iterations so far, or None before the first iteration."""
         if self._model is None and self.noise is not None:
             throughput = fit_throughput(list(self.measured.values()))
             self._model = GoodputModel(throughput, self.noise, self.job.profile.limits)
@@ -219,8 +219,8 @@ class Training:
         return not self._speeds or gpu in self._speeds
 
     def model(self, gpu: str) -> GoodputModel | None:
-        """Return the goodput model for a GPU type according to the iterations so far, or None before the
-        first one, or if the job cannot run there.
+        """Return the goodput model for a GPU type according to the iterations so far. Return None
+        before the first iteration, or if the job cannot run there.
         """
         model, speed = self.goodput, self._speeds.get(gpu, 1.0)
         if model is None or not self.runs_on(gpu):
@@ -230,9 +230,9 @@ class Training:
         return GoodputModel(model.throughput.slower(1 / speed), model.noise, model.limits)
 
     def place(self, placement: Sequence[int], gpu: str = "") -> None:
-        """Move to other GPUs, given as the replicas on each node, and choose the batch for them; an
-        empty placement stops the job. The profile describes one GPU type; other types differ only
-        by their factors.
+        """Move the job to other GPUs, which are given as the number of replicas on each node, and
+        choose the batch for them; an empty placement stops the job. The profile describes one GPU
+        type; other types differ only by their factors.
         """
         self.placement = tuple([count for count in placement if count])
         self._speed = self._speeds.get(gpu, 1.0)
@@ -241,8 +241,8 @@ class Training:
             self._choose_batch()
 
     def pace(self, interference: float = 0.0) -> Pace:
-        """Measure an iteration, and return the current rate; ``interference`` is the share lost to
-        other jobs.
+        """Measure an iteration, and return the current rate; ``interference`` is the fraction of
+        the rate that is lost because of other jobs.
 
         Raises:
             ModelError: The job is not running or is done, or was never measured at this placement.
@@ -274,7 +274,7 @@ class Training:
         self.progress += progress
 
     def end_epoch(self) -> None:
-        """Reach the end of the epoch, and choose the batch for the next."""
+        """Record that the epoch has ended, and choose the batch for the next epoch."""
         self.epoch += 1
         self._late_s = self._next_late_s
         self.progress = self.job.profile.progress_at(self.epoch)
@@ -308,8 +308,9 @@ def split_batch(profile: TrainingProfile, batch: int, replicas: int) -> tuple[in
 
 
 def alone_s(job: ElasticJob) -> float:
-    """Return how many seconds the job trains with the replicas and the batch that its user requested,
-    alone and without restarts, on nodes with four GPUs that are filled one after the other.
+    """Return the training time of the job in seconds with the replicas and the batch that its user
+    requested. The job runs alone and without restarts, and fills nodes with four GPUs one after
+    another.
 
     Raises:
         ModelError: The replicas or the batch are outside the measured range.
@@ -326,7 +327,8 @@ def alone_s(job: ElasticJob) -> float:
 
 
 def seconds_alone(profile: TrainingProfile, gpus: int, batch: int) -> float:
-    """Return how many seconds an application takes alone on a number of GPUs, with a batch.
+    """Return the number of seconds that an application takes when it runs alone on a number of GPUs
+    with a given batch.
 
     Raises:
         ModelError: The profile does not cover the GPUs or the batch.

@@ -91,7 +91,7 @@ class EpisodeState(NamedTuple):
     # Constants.
     facts: np.recarray  # (n,) FACT
     slowdown: np.ndarray  # (n, types) float64: log(seconds / seconds on the best type)
-    slowdown_units: np.ndarray  # (n, types, 2) int64: the same in fixed point, which can be summed exactly
+    slowdown_units: np.ndarray  # (n, types, 2) int64: these logarithms in fixed point, which can be summed exactly
     fixed: np.ndarray  # (n, types, 10) float32: the columns that do not change while a task waits
     # (J,) float64: critical path of each job on arrival; 0 for jobs that can never run
     ideal_s: np.ndarray
@@ -142,7 +142,7 @@ class EpisodeCodec(NamedTuple):
 
 
 class EpisodeReward(NamedTuple):
-    """The reward: minus the weighted cost, divided by a scale."""
+    """The reward, which is the negative weighted cost, divided by a scale."""
 
     weight: float = 1.0
     scale: float = 1.0
@@ -150,7 +150,8 @@ class EpisodeReward(NamedTuple):
 
 
 def too_large(scene: EngineScenario) -> str:
-    """Return why an episode would not fit into its arrays. The result is empty if it fits."""
+    """Return the reason why an episode would not fit into its arrays. The result is empty if it
+    fits."""
     least_s, wide = scene.work.best_s, scene.classes.table.gpus * np.maximum(scene.classes.table.gang, 1)
     gpu_s = np.where(np.isinf(least_s), 0.0, least_s) * np.maximum(wide, 1.0)[scene.work.rows.kind]
     if gpu_s.sum() >= MOST_GPU_SECONDS:
@@ -289,13 +290,13 @@ def _resized(array: Any, rows: int) -> Any:
 
 def _groups(kind: np.ndarray, seconds: np.ndarray, best_s: np.ndarray, digits: int) -> tuple[np.ndarray, np.ndarray]:
     """Return (n,) int64: the group of each task, by its demand class and its ratios of seconds to
-    ``best_s``. Return also the demand class of each group.
+    ``best_s``. Also return the demand class of each group.
 
     As in the codec, ratios are rounded one by one in Python, because NumPy's rounding may differ in
     the last digit.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
-        # NaN for a task that cannot run anywhere, whose job is rejected
+        # NaN for a task that cannot run anywhere; its job is rejected
         ratios = seconds / best_s[:, None]
     distinct, place = np.unique(ratios, return_inverse=True)
     rounded = np.array([round(ratio, digits) for ratio in distinct.tolist()])

@@ -2,8 +2,8 @@
 ``heads``, and of ``codecs.relative`` with its unit-free features: columns are filled in the same
 order and are equal bit for bit.
 
-Everything is computed in float64 and stored as float32. Where ``candidates`` reads a type's row
-back, it reads float32, and so does this module.
+Everything is computed in float64 and stored as float32. Where ``candidates`` reads values back from
+a type's row, they have been rounded to float32, so this module also reads the rounded values.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def show_state(e: EpisodeState, context: np.ndarray) -> None:
 @inner
 def show_choices(e: EpisodeState, tokens: np.ndarray, first: int, choices: int) -> None:
     """Fill the rows of the first ``choices`` choices (``Candidates.token_features``), from row
-    ``first`` on. If ``tokens`` has an additional column, it is set to 1.
+    ``first`` on. If ``tokens`` has an additional column, that column is set to 1.
     """
     s, now = e.state, e.state.clock.now_s
     further = tokens.shape[1] > FIXED + MOVING + SHOWN
@@ -125,7 +125,7 @@ def show_choices(e: EpisodeState, tokens: np.ndarray, first: int, choices: int) 
             on_best_s, first_s, second_s = _ends_s(e, kind, task)
             eta_best = _log_time(on_best_s - e.facts[task].best_s)
         here_s = s.seconds[task, type_]
-        # the task would start on this type at once
+        # the task would start on this type immediately
         elsewhere_s = second_s if here_s == first_s else first_s
         row, shown, fixed = tokens[first + choice], e.shown[type_], e.fixed[task, type_]
         for column in range(FIXED):
@@ -249,7 +249,7 @@ def show_relative_state(e: EpisodeState, context: np.ndarray, gpus: np.ndarray) 
 @inner
 def show_relative(e: EpisodeState, tokens: np.ndarray, first: int, choices: int) -> None:
     """Fill the rows of the first ``choices`` choices, from row ``first`` on. If ``tokens`` has an
-    additional column, it is set to 1.
+    additional column, that column is set to 1.
     """
     s, now = e.state, e.state.clock.now_s
     unit_s = e.all_s[e.tally.waiting // 2]

@@ -1,8 +1,8 @@
-"""The current state of a simulation as episodes in which choices can be tried, with future arrivals
-drawn from past ones.
+"""The current state of a simulation as the beginning of episodes in which choices can be tried,
+with future arrivals drawn from past ones.
 
 It is built from what a policy may see: jobs in the system with their estimates, runs with their
-expected ends, and copies of earlier jobs that represent those to come. It contains no true
+expected ends, and copies of earlier jobs, which represent future ones. It contains no true
 durations or arrivals.
 """
 
@@ -121,8 +121,9 @@ class Lookout:
         one array for each possible future, (samples,) float64: the times at which a copy of each
         sample arrives, in ascending order, and ``inf`` if it does not arrive.
 
-        Return False if nothing can be started, or if the engine does not support the state because
-        tasks on shared GPUs interfere with each other or because the state is too large.
+        Return False if nothing can be started, or if the engine does not support the state. It does
+        not support tasks on shared GPUs that interfere with each other, or a state that is too
+        large.
         """
         self._jobs, self._arrivals = list(view.jobs.values()), arrivals
         if view.sharing is not None or not self._jobs:

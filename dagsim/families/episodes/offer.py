@@ -53,7 +53,8 @@ def at_hand() -> bool:
 
 
 def why_no_episodes(scenario: ClusterScenario, codec: CodecSettings, terms: Mapping[str, float]) -> str:
-    """Return the reason why the compiled engine cannot run the episodes; empty if it can."""
+    """Return the reason why the compiled engine cannot run the episodes, or an empty string if it
+    can."""
     plain = type(codec) is CandidatesConfig and (codec.select, codec.look_ahead) == ("heads", "sorted")
     if not plain and type(codec) is not RelativeConfig:
         return "only the codecs 'candidates', with select heads and look_ahead sorted, and 'relative' are compiled"

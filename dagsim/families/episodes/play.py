@@ -1,4 +1,4 @@
-"""An episode: the rules of the simulation, carried out until there is a choice.
+"""An episode, in which the rules of the simulation are carried out until there is a choice.
 
 This is the compiled counterpart of ``learning.episode.Episode`` with the codec ``candidates`` or
 ``relative`` and the reward ``shaped_job_seconds`` or ``job_seconds``. The simulation itself is that
@@ -110,7 +110,7 @@ def catch_up(e: EpisodeState) -> None:
 
 @inner
 def _count_job(e: EpisodeState, kind: int, time_s: float, job: int) -> None:
-    """Start to count a job when it arrives, and stop when it leaves."""
+    """Start counting a job when it arrives, and stop when it leaves."""
     e.tally.integral += e.tally.rate * (time_s - e.tally.since_s)
     e.tally.since_s = time_s
     if kind == ARRIVED:
@@ -262,7 +262,7 @@ def play_on(e: EpisodeState) -> bool:
 
 @inner
 def _look(e: EpisodeState) -> int:
-    """Record the choices, and return how many there are."""
+    """Record the choices, and return their number."""
     s, choices = e.state, int64(0)
     if e.tally.waiting:
         for kind in range(len(e.room)):
@@ -328,7 +328,8 @@ def _offer_proposals(e: EpisodeState, choices: int) -> int:
 
 @inner
 def _head(e: EpisodeState, heap: np.recarray, group: int, short: bool) -> int:
-    """Return the first task in a group's heap that is still waiting, or -1. Drop the tasks before it."""
+    """Return the first task in a group's heap that is still waiting, or -1, and drop the tasks
+    before it."""
     at = e.groups[group].at
     held = e.groups[group].short if short else e.groups[group].last
     task = int64(-1)

@@ -1,4 +1,5 @@
-"""Episodes that heuristics or a network run to the end in compiled code, for policies that search.
+"""Simulations of episodes to their ends in compiled code, with choices made by heuristics or a
+network. Policies that search use them.
 
 Heuristics need none of the sums in observations, so a simulation with a heuristic updates only what
 the heuristic's proposals depend on (``_hear``). A network makes the first ``depth`` choices in an
@@ -73,8 +74,8 @@ NO_NET = _no_net()
 
 @inner
 def recall(e: EpisodeState) -> None:
-    """Simulate the past of an episode up to its beginning. Its runs are then known, and no decision
-    has been made yet.
+    """Simulate the past of an episode up to its beginning. After this, the runs in flight are
+    known, and no decision has been made yet.
     """
     s = e.state
     while s.clock.phase != DECIDE:
@@ -93,7 +94,7 @@ def recall(e: EpisodeState) -> None:
 
 @inner
 def reconsider(e: EpisodeState, theta: float, order: int) -> None:
-    """Make another heuristic the reference, and record what it would start now."""
+    """Make another heuristic the reference, and record the start that it would choose now."""
     e.tally.theta = theta
     e.tally.order = order
     propose(e)
@@ -102,7 +103,7 @@ def reconsider(e: EpisodeState, theta: float, order: int) -> None:
 @inner
 def play_out(e: EpisodeState, net: ScorerNet, depth: int, theta: float, order: int) -> int:
     """Run an episode that has stopped at a choice to its end. The network makes the next ``depth``
-    choices, and a heuristic the others. Return the number of choices.
+    choices, and a heuristic makes all later ones. Return the number of choices.
     """
     s, plays, going = e.state, int64(0), True
     while going and plays < depth:
@@ -169,7 +170,8 @@ def _hear(e: EpisodeState) -> None:
 
 @inner
 def best_choice(e: EpisodeState, net: ScorerNet) -> int:
-    """Return the choice with the highest score; if several are equal, return the first."""
+    """Return the choice with the highest score; if several have this score, return the first of
+    them."""
     choices, rows = e.tally.choices, e.tally.choices + e.tally.pending
     show_relative_state(e, net.context, net.gpus)
     show_relative(e, net.tokens, int64(0), choices)

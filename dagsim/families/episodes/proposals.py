@@ -2,8 +2,8 @@
 ``eft-wait`` with the order ``work`` (as in ``policies.look_ahead``), and ``srpt-work`` (as in
 ``policies.job_orders``).
 
-Both search all ready tasks, because episodes rarely have more than a few hundred, and a search
-takes less time than maintaining heaps.
+Both search all ready tasks: episodes rarely have more than a few hundred of these, and searching
+them takes less time than maintaining heaps.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def drop_ready(e: EpisodeState, task: int) -> None:
 @inner
 def _left_when_ready_s(e: EpisodeState, task: int) -> float:
     """Return the remaining GPU-seconds of the task's job at the moment when the task became ready.
-    Runs that ended at the same time, but after that moment, still count as unfinished.
+    Runs that end at the same time, but are processed later, still count as unfinished.
     """
     s = e.state
     last = s.count.ended - 1
@@ -123,10 +123,9 @@ def least_work(e: EpisodeState) -> int:
 
 @inner
 def propose(e: EpisodeState) -> None:
-    """Record the task and type that ``eft-wait`` would start (``tally.proposed``, ``tally.on``), or
-    -1 if it would wait.
-
-    It must already be known where each demand class of the ready tasks fits.
+    """Record in ``tally.proposed`` and ``tally.on`` the task that ``eft-wait`` would start and its
+    type; the task is -1 if the heuristic would wait. The types on which the demand classes of the
+    ready tasks fit must already be known.
     """
     s, types = e.state, len(e.on_type)
     if e.tally.order == SRPT:

@@ -1,5 +1,5 @@
-"""A policy that simulates the consequences of each choice before it decides. Future arrivals are
-drawn from the recent past.
+"""A policy that simulates the consequences of each choice before it decides, with future arrivals
+that are drawn from recent ones.
 """
 
 from __future__ import annotations
@@ -60,13 +60,14 @@ class Search:
 
     Nothing arrives in the first future. In each other future, ``ahead`` copies of recent jobs
     arrive, at intervals taken from recent arrivals. All choices are tried in the same futures.
-    Apart from this, nothing is assumed about what will come: tasks and runs take as long as their
-    estimates, and nothing fails. Networks and set-up times are left out as well.
+    Apart from these arrivals, the simulated futures contain nothing unknown: tasks and runs take as
+    long as their estimates, and nothing fails. Networks and set-up times are ignored, too.
 
-    ``budget`` is the number of simulated decisions per decision; what is not used is saved for
-    later. If the budget does not suffice for all futures, the first one decides, because a mean
-    over two or three is too noisy. If it does not suffice for the first one either, or with more
-    than 1,000 ready tasks, the followed policy decides alone.
+    ``budget`` is the number of simulated decisions per decision; any part of it that is not used is
+    saved for later decisions. If the budget does not suffice for all futures, only the first one is
+    simulated, because a mean over two or three futures is too noisy. If the budget does not even
+    suffice for the first future, or if there are more than 1,000 ready tasks, the followed policy
+    decides alone.
 
     The policy uses estimates, and is not preemptive. Roll-outs: Bertsekas, Tsitsiklis and Wu 1997;
     choosing among policies: Deng et al., SC 2013.
@@ -199,8 +200,8 @@ class SearchMemory:
         return own if task is None else (task, type_)
 
     def _affordable(self, trials: int) -> int:
-        """Return the number of futures for which the budget suffices with ``trials`` trials: all of
-        them, one, or none.
+        """Return the number of futures that the budget allows with ``trials`` trials: all, one or
+        none.
         """
         search, cost = self._search, max(self.outlook.plays / self._trials, 1.0) * trials
         return search.futures if self._left >= search.futures * cost else int(self._left >= cost)

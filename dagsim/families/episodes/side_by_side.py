@@ -12,9 +12,10 @@ jobs has an ``Image``: the arena before the first event, and the constants. A ne
 is therefore created by copying bytes once. Compiled code receives the addresses of the tables.
 Episodes may have different sizes.
 
-Addresses outlive a call only here, because building a table for each call would take longer than
-the decision itself. They stay valid because ``_put`` replaces the image, arena, log and table of an
-episode together, and keeps all four until the next time. No array among them is ever resized.
+Only in this module do addresses outlive a call, because building a table for each call would take
+longer than the decision itself. They stay valid because ``_put`` replaces the image, arena, log and
+table of an episode together, and keeps all four until the next time. None of these arrays is ever
+resized.
 """
 
 from __future__ import annotations
@@ -278,8 +279,8 @@ def _show(e: EpisodeState, tokens: np.ndarray, first: int, choices: int, context
 
 
 class EpisodeBatch(NamedTuple):
-    """Observations of several episodes, with all rows in one array. The arrays are views that the next
-    call overwrites.
+    """The observations of several episodes, with all rows in one array. The arrays are views that
+    the next call overwrites.
     """
 
     tokens: np.ndarray
@@ -391,8 +392,9 @@ _LOG_WORD = sum(1 + (value.ndim if isinstance(value, np.ndarray) else 0) for val
 
 class CompiledEpisodes:
     """``count`` episodes of a scenario that the compiled engine supports (``choice.why_not_live``),
-    or of a mixture of such scenarios. With ``recorded``, ``schedule`` returns the whole log. ``own``
-    is the user's own reward, which then takes the place of ``terms``; only weight and scale are used.
+    or of a mixture of such scenarios. With ``recorded``, ``schedule`` returns the whole log.
+    ``own`` is the user's own reward, which replaces the built-in one; only the weight and the scale
+    of ``terms`` are then used.
 
     Raises:
         ConfigError: The engine does not support the codec's placement or reference; or, in
@@ -481,7 +483,7 @@ class CompiledEpisodes:
 
     def first_rewards(self, count: int) -> np.ndarray:
         """Return (count,) float64: the rewards up to the first choices of the episodes in the last
-        ``begin``. No choice led to these rewards, so a learner leaves them out.
+        ``begin``. These rewards do not follow from any choice, so a learner ignores them.
         """
         return self._rewards[:count]
 
@@ -593,8 +595,8 @@ class CompiledEpisodes:
             self._gpus = np.zeros((count, types, len(features["gpus"])), np.float32)
 
     def _log_for(self, image: Image) -> np.recarray:
-        """Return a log with space for few rows. Episodes share it; it is replaced if an episode has
-        more nodes than it has space for.
+        """Return a log with space for few rows. Episodes share it; the log is replaced if an
+        episode has more nodes than it has space for.
         """
         if len(self._scratch) < 4 * len(image.cluster.nodes):
             self._scratch = scratch(len(image.cluster.nodes))

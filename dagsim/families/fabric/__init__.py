@@ -1,2 +1,2 @@
-"""Networks as links that are shared by flows: topologies, routes, max-min rates, and policies that
-place jobs by topology."""
+"""Networks of links that flows share: topologies, routes, max-min fair rates, and policies that
+place jobs according to the topology."""

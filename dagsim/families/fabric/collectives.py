@@ -1,11 +1,12 @@
-"""Collectives: what a gang sends in a step, over which links, and closed forms for the time.
+"""Collectives: the data that a gang sends in a step, the links that it uses, and closed forms for
+the time.
 
 With n ranks on m nodes, S bytes per rank, and B bytes per second and direction, the bandwidth terms
 are (nccl-tests, ``doc/PERFORMANCE.md``):
 
 - ``ring`` all-reduce: ``2 (n-1)/n S/B``; B is the slower of NVLink and the network, because one
   ring passes through both.
-- ``all_gather`` (or reduce-scatter): half of that.
+- ``all_gather`` (or reduce-scatter): half the time of a ``ring`` all-reduce.
 - ``tree`` all-reduce, a double binary tree over nodes: ``2 S/B``.
 - ``hierarchical`` all-reduce, with r NICs in use per node: ``2 (g-1)/g S/B_nvlink`` within nodes of
   g ranks, then ``2 (m-1)/m (S/r)/B_nic`` between them.
@@ -13,7 +14,8 @@ are (nccl-tests, ``doc/PERFORMANCE.md``):
 - ``pipeline``: S bytes forward and S backward over each cut between nodes, at the same time: ``2
   S/B`` with three nodes or more.
 
-Latencies are those in NCCL's tuner for its Simple protocol (``src/graph/tuning.cc``, about 2.8).
+Latencies are those in NCCL's tuner for its Simple protocol (``src/graph/tuning.cc``, about version
+2.8).
 """
 
 from __future__ import annotations
@@ -45,8 +47,9 @@ _TREE_S, _TREE_NET_S = 28e-6, 50e-6
 
 @dataclass(frozen=True, slots=True)
 class GroupTraffic:
-    """The traffic of groups of ranks in a step. A group has ``size`` ranks, ``stride`` apart. All
-    groups send at once, ``gb`` GB per rank; a pipeline sends as much backward as forward.
+    """The traffic of groups of ranks in a step. The numbers of a group's ``size`` ranks are
+    ``stride`` apart. All groups send simultaneously, ``gb`` GB per rank; a pipeline sends as much
+    backward as forward.
 
     Raises:
         ModelError: A number is out of range.
@@ -62,7 +65,7 @@ class GroupTraffic:
     def __post_init__(self) -> None:
         if not 0 <= self.gb < inf or self.size < 2 or self.stride < 1:
             raise ModelError(
-                "communication: groups need gb of 0 or more, a size of 2 or more and a stride of 1 or more, got "
+                "communication: groups need a gb of 0 or more, a size of 2 or more and a stride of 1 or more, got "
                 f"{self.gb!r}, {self.size!r} and {self.stride!r}"
             )
 
@@ -79,8 +82,8 @@ class StepTraffic:
     collectives with ``gb`` GB per rank in total.
 
     ``step_s`` applies to the fastest GPU type of the cluster that may run the task. With
-    ``overlap`` 1, the gang communicates while it computes; with 0, afterwards. Each GPU is a rank,
-    or each instance if it has no whole GPU.
+    ``overlap`` 1, the gang communicates while it computes; with 0, it communicates afterwards. Each
+    GPU is a rank; if instances have no whole GPU, each instance is a rank.
 
     Raises:
         ModelError: A number is out of range.
@@ -140,7 +143,7 @@ class Exchange:
         return self.latency_s + elsewhere
 
     def alone(self, routing: Routing) -> float:
-        """Return the rate of each stream if the links carry nothing else."""
+        """Return the rate of each stream if the links carry no other traffic."""
         rates = [routing.links[link].bandwidth / streams for link, streams in self.streams.items()]
         return min([self.cap, *rates])
 
@@ -160,7 +163,7 @@ def nvlink_bytes_s(name: str, nvlink_gb_s: float) -> float:
 
 class _Plan(NamedTuple):
     """Hops between nodes as ``(source, destination, streams)``, the bytes of each stream before it
-    is split over rails, seconds within nodes, and the latency of one call."""
+    is split over rails, the seconds of traffic within nodes, and the latency of one call."""
 
     hops: list[tuple[Member, Member, int]]
     bytes: float
@@ -206,9 +209,9 @@ def _on_links(
 
 
 def _group_exchange(group: GroupTraffic, members: Sequence[Member], routing: Routing, nvlink: float) -> Exchange:
-    """Return the traffic of all groups at once, without latencies. Streams between the same two nodes
-    are counted as one stream with their total bytes, and every pair of nodes is assumed to send as
-    many bytes as the pair with the most.
+    """Return the traffic of all groups together, without latencies. Streams between the same two
+    nodes are counted as one stream with their total bytes, and every pair of nodes is assumed to
+    send as many bytes as the pair with the most.
     """
     place = [number for number, member in enumerate(members) for _ in range(member.ranks)]
     if len(place) % (group.size * group.stride):
@@ -251,8 +254,8 @@ def _in_turn(parts: Sequence[Exchange]) -> Exchange:
 
 
 def _rails(paths: tuple[Path, ...], source: Member, most: int) -> tuple[Path, ...]:
-    """Return the paths over the NICs next to the GPUs of ``source``, at most one per rank of the
-    smallest member."""
+    """Return the paths over the NICs next to the GPUs of ``source``, with at most as many paths as
+    the smallest member has ranks."""
     if len(paths) == 1:
         return paths
     own = dict.fromkeys(gpu % len(paths) for gpu in source.gpus) or range(len(paths))

@@ -1,5 +1,5 @@
-"""Communicating gangs: what they send in each step, and a runtime model for jobs that train
-language models, whose step time depends on the placement."""
+"""Communicating gangs: the traffic that they send in each step, and a runtime model for training
+language models, in which the step time depends on the placement."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from dagsim.systems.cluster.models.runtime import _ByType
 
 @dataclass(frozen=True, slots=True)
 class ModelTraffic:
-    """Traffic per step by the name of the model. ``default`` applies to all other gangs. None means
-    that they send nothing.
+    """The traffic per step, by the name of the model. ``default`` applies to all other gangs; with
+    None, these send nothing.
 
-    A task's work is only its compute time. The time for what its gang sends is added, wherever the
-    task runs.
+    A task's work is only its compute time. The time that its gang needs for communication is added,
+    and depends on where the task runs.
 
     Raises:
         ModelError: Neither argument is given.
@@ -45,15 +45,16 @@ class ModelTraffic:
 
 @dataclass(frozen=True, slots=True)
 class Llm(_ByType):
-    """Work in training steps. ``models`` describes language models; ``task.model`` names one of them.
+    """A runtime model in which work is a number of training steps. ``models`` describes language
+    models, and ``task.model`` names one of them.
 
     A step computes for the seconds of ``dagsim.families.fabric.llm``, then waits for its
     collectives. Their time depends on the placement and on the gang's share of the links, so this
-    runtime model needs a shared network. Only A100 and H100 GPUs are measured; tasks cannot run on
-    others.
+    runtime model needs a shared network. Only A100 and H100 GPUs have been measured, so tasks
+    cannot run on other types.
 
     Raises:
-        ModelError: There are no models; or, raised on use, a task names another one.
+        ModelError: There are no models; or, during a simulation, a task names an unknown model.
     """
 
     models: Mapping[str, LlmTraining]

@@ -1,4 +1,4 @@
-"""Dragonflies: groups of routers, all linked to each other, with minimal routes."""
+"""Dragonflies, whose groups of routers are all linked to each other, with minimal routes."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from dagsim.systems.cluster.network.links import FabricLevel, Link
 
 @dataclass(frozen=True, slots=True)
 class Dragonfly:
-    """A dragonfly in the form of the Cray Cascade (Faanes et al. 2012): a group has ``chassis``,
-    a chassis has ``routers``, a router has ``hosts_per_router``.
+    """A dragonfly in the form of the Cray Cascade (Faanes et al. 2012): a group has ``chassis``
+    chassis, a chassis has ``routers`` routers, and a router has ``hosts_per_router`` hosts.
 
-    All routers of a chassis are linked to each other (*green*), and so are the routers with the
-    same number in the chassis of a group (*black*), and so are all groups (*blue*): router ``j`` of
-    group ``i`` leads to group ``j``. A minimal route takes green, black and blue links to the other
-    group, then green and black links to the router. Parallel cables are one link with their total
-    bandwidth.
+    All routers in a chassis are linked to each other (*green* links), and so are the routers with
+    the same number in different chassis of a group (*black* links). All groups are linked as well
+    (*blue* links): router ``j`` of group ``i`` has the link to group ``j``. A minimal route takes
+    green, black and blue links to the other group, then green and black links to the router.
+    Parallel cables count as one link with their total bandwidth.
     """
 
     groups: int = 4
@@ -89,7 +89,8 @@ class Dragonfly:
                 connect(first + other, other * per_group + group, self.blue)
 
         def within(path: list[int], at: int, target: int) -> int:
-            """Append the links between two routers in a group: along the chassis, then across."""
+            """Append the links between two routers in a group: first within the chassis, then
+            across chassis."""
             corner = at - at % self.routers + target % self.routers
             for step in (corner, target):
                 if step != at:

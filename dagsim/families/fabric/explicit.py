@@ -39,7 +39,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Explicit:
-    """Links, and a route for every ordered pair of nodes."""
+    """A fabric that is given as links and a route for every ordered pair of nodes."""
 
     links: tuple[Cable, ...]
     routes: tuple[Route, ...]
@@ -97,7 +97,7 @@ class Explicit:
 @dataclass(frozen=True, slots=True)
 class TreeSwitch:
     """A switch with nodes or switches below it. ``bandwidth_gb_s`` is the bandwidth of the link
-    upward. The default is the sum of the links below, divided by the tree's
+    upward. The default is the sum of the bandwidths of the links below, divided by the tree's
     ``oversubscription``."""
 
     name: str
@@ -110,7 +110,8 @@ class TreeSwitch:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """Racks, pods and other switches, each with one link upward (Slurm's ``topology/tree``)."""
+    """A tree of racks, pods and other switches, each with one link upward (Slurm's
+    ``topology/tree``)."""
 
     switches: tuple[TreeSwitch, ...]
     bandwidth_gb_s: float = 48.0
@@ -135,8 +136,8 @@ class Tree:
                 check_link(f"tree: switch {switch.name!r}", switch.bandwidth_gb_s, 0.0)
 
     def levels(self, names: Sequence[str]) -> tuple[FabricLevel, ...]:
-        """Return the switches above each node, level by level. For a node below fewer switches than
-        others, its topmost switch also counts at the remaining levels.
+        """Return the switches above each node, level by level. If a node is below fewer switches
+        than other nodes, its topmost switch also counts at the remaining levels.
         """
         parents = self._parents(names)
         number = {switch.name: place for place, switch in enumerate(self.switches)}

@@ -25,9 +25,10 @@ class FatTree:
     """A parallel-ports generalised fat tree (Zahavi, *D-Mod-K Routing*, 2011).
 
     Level 1 contains the switches next to the hosts. A switch on level ``i`` has ``down[i - 1]``
-    neighbours below; a node on level ``i - 1`` has ``up[i - 1]`` neighbours above, with
-    ``count[i - 1]`` parallel links to each. For an oversubscribed tree, give fewer links up than
-    down: ``down: [16, 4], up: [1, 4], count: [1, 1]`` has 64 hosts on 4 leaves and 4 spines, 4:1.
+    neighbours below; a node on level ``i - 1`` has ``up[i - 1]`` neighbours above, with ``count[i -
+    1]`` parallel links to each. For an oversubscribed tree, give fewer links up than down: ``down:
+    [16, 4], up: [1, 4], count: [1, 1]`` has 64 hosts on 4 leaves and 4 spines, and an
+    oversubscription of 4:1.
     """
 
     down: tuple[int, ...] = (16, 4)
@@ -99,7 +100,7 @@ class FatTree:
     def _parent(self, level: int, position: int, way: int) -> int:
         """Return the position of a neighbour above. A position encodes a label, whose lowest digit
         varies fastest: ``up`` digits below the node's level, ``down`` digits from this level on.
-        Going up replaces the digit for the level by the chosen way.
+        Going up replaces the digit for the level with the chosen way.
         """
         low = prod(self.up[:level])
         below, rest = position % low, position // low // self.down[level]

@@ -1,4 +1,5 @@
-"""Islands: hosts with several NICs, each on its own rail, and NVLink between their GPUs."""
+"""Islands, which are hosts with several NICs, each on its own rail, and NVLink between the GPUs of
+a host."""
 
 from __future__ import annotations
 

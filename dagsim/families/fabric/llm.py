@@ -1,22 +1,23 @@
-"""Step time of training a transformer with data, tensor and pipeline parallelism on a number of
+"""The step time of transformer training with data, tensor and pipeline parallelism on a number of
 nodes.
 
-A step computes ``accumulation`` micro-batches. The compute time of each has three parts: matrix
-products (6 FLOP per parameter and token), attention (12 FLOP per layer, width and pair of tokens),
-and element-wise operations, which are limited by memory bandwidth. Per micro-batch, full sharding
-gathers the parameters twice and reduces the gradients once, in 2-byte numbers; with ``grad_op`` the
-parameters are gathered once per step; with ``none`` the gradients are all-reduced once per step.
-NCCL builds one ring per NIC, so a collective is limited by the slower of NVLink and all NICs of a
-node together. Communication is assumed not to overlap with compute.
+A step computes ``accumulation`` micro-batches. The compute time of each micro-batch has three
+parts: matrix products (6 FLOP per parameter and token), attention (12 FLOP per layer, width and
+pair of tokens), and element-wise operations, which are limited by memory bandwidth. Per
+micro-batch, full sharding gathers the parameters twice and reduces the gradients once, in 2-byte
+numbers; with ``grad_op`` the parameters are gathered once per step; with ``none`` the gradients are
+all-reduced once per step. NCCL builds one ring per NIC, so a collective is limited by the slower of
+NVLink and all NICs of a node together. Communication is assumed not to overlap with compute.
 
 With ``tensor`` and ``pipeline`` degrees above 1 (Megatron-LM: Shoeybi et al. 2019; Narayanan et
-al., SC 2021), the ranks of a tensor group are neighbours, then come data groups, then pipeline
-stages. A tensor group all-reduces activations four times per layer and micro-batch (six with
-checkpointing), and a stage sends activations forward and gradients backward. A pipeline of p stages
-takes the time of p - 1 additional micro-batches (1F1B), or (p - 1) / v with v chunks of layers per
-stage, which send v times as often (interleaved 1F1B; Narayanan et al., section 2.2.2). Element-wise
-operations are assumed to be split over the tensor group (sequence parallelism, Korthikanti et al.
-2022). The measured runs do not use such degrees, so these terms are not fitted.
+al., SC 2021), ranks are ordered so that the ranks of a tensor group are adjacent, followed by data
+groups and then by pipeline stages. A tensor group all-reduces activations four times per layer and
+micro-batch (six with checkpointing), and a stage sends activations forward and gradients backward.
+A pipeline of p stages takes the time of p - 1 additional micro-batches (1F1B), or (p - 1) / v with
+v chunks of layers per stage, which send v times as often (interleaved 1F1B; Narayanan et al.,
+section 2.2.2). Element-wise operations are assumed to be split over the tensor group (sequence
+parallelism, Korthikanti et al. 2022). The measured runs do not use such degrees, so these terms are
+not fitted.
 
 The seven constants of ``FITTED`` are a least-squares fit to 144 measured runs of MPT models on 8 to
 512 A100 and H100 GPUs (mosaicml/llm-foundry, ``scripts/train/benchmarking``, commit 8c8dd48):
@@ -61,7 +62,7 @@ _NIC_GB_S: Final = {"A100": 24.0, "H100": 46.0}
 
 @dataclass(frozen=True, slots=True)
 class LlmTraining:
-    """A model and how it is trained."""
+    """A model and the settings with which it is trained."""
 
     params: float
     """Number of parameters."""
@@ -103,7 +104,8 @@ class LlmTraining:
 
     @property
     def rounds(self) -> float:
-        """Number of micro-batches whose time a step takes, including the idle time of the pipeline."""
+        """The time of a step as a number of micro-batches, including the idle time of the
+        pipeline."""
         return self.accumulation + (self.pipeline - 1) / self.chunks
 
     def data(self, gpus: int) -> int:
@@ -134,15 +136,15 @@ def compute_s(training: LlmTraining, gpu: GpuType, fit: LlmFit = FITTED) -> floa
     """Return the seconds per step without communication.
 
     Raises:
-        ModelError: The GPU type is not an A100 or H100, for which alone there are measured runs, or
-            it does not support FP8.
+        ModelError: The GPU type is not an A100 or H100, which are the only types with measured
+        runs, or it does not support FP8.
     """
     family = gpu.name.split("-")[0]
     if family not in _NVLINK_GB_S:
         raise ModelError(f"llm: there are no measured runs on {gpu.name}; allowed: A100 and H100")
     hopper, fp8 = family == "H100", training.precision == "fp8"
     if fp8 and not hopper:
-        raise ModelError(f"llm: {gpu.name} has no FP8")
+        raise ModelError(f"llm: {gpu.name} does not support FP8")
     peak = gpu.tflops("fp16") * 1e12
     products = peak * (2 * fit.h100_fp8 if fp8 else fit.h100 if hopper else fit.a100)
     attention = peak * (fit.h100_attention if hopper else fit.a100_attention)
@@ -185,7 +187,7 @@ def groups(training: LlmTraining, gpus: int, fit: LlmFit = FITTED) -> tuple[Grou
 
 def step_s(training: LlmTraining, gpu: GpuType, gpus: int, per_node: int = 8, fit: LlmFit = FITTED) -> float:
     """Return the seconds per step on ``gpus`` GPUs, ``per_node`` on each node with as many NICs.
-    The degrees and ``per_node`` must divide each other where they concern the same groups.
+    Where the degrees and ``per_node`` concern the same groups, one must divide the other.
 
     Raises:
         ModelError: See ``compute_s`` and ``LlmTraining.data``.
@@ -195,7 +197,7 @@ def step_s(training: LlmTraining, gpu: GpuType, gpus: int, per_node: int = 8, fi
     for group in groups(training, gpus, fit):
         gb_s = _NVLINK_GB_S[family]
         if group.stride * group.size > per_node:
-            # number of groups that send out of a node at the same time
+            # number of groups that send from a node to other nodes at the same time
             at_once = min(group.stride, per_node)
             if group.collective == "pipeline" and group.size * min(group.stride, per_node) > 2 * per_node:
                 at_once *= 2  # within a node, each group sends both forward and backward

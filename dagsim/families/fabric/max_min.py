@@ -1,11 +1,11 @@
-"""Links shared by flows max-min fairly: no flow could be faster without slowing down a flow that is
-not faster than itself.
+"""Links that flows share max-min fairly: no flow could be faster without slowing down a flow that
+is not faster than itself.
 
 The rates of a set of flows are found by progressive filling (Bertsekas and Gallager, *Data
 Networks*, section 6.5.2): the link with the smallest fair share fixes the rates of its flows, and
 the rest is shared among the others. Rates are max-min fair if and only if every flow has a
 *bottleneck*: a full link on which no flow is faster. New rates are therefore needed only where a
-change removes a bottleneck, and ``SharedLinks`` looks no further than that.
+change removes a bottleneck, and ``SharedLinks`` examines no other flows.
 """
 
 from __future__ import annotations
@@ -34,10 +34,8 @@ class LinkFlow:
     def __init__(
         self, route: Iterable[int], size: float, cap: float = inf, weights: Mapping[int, int] | None = None
     ) -> None:
-        """Args:
-        route: Numbers of the links, none twice.
-        size: Bytes, or ``inf`` for a flow that continues until it is stopped.
-        cap: Upper limit of the rate, in bytes per second.
+        """Args: route: Numbers of the links, without duplicates. size: Bytes, or ``inf`` for a flow
+        that continues until it is stopped. cap: Upper limit of the rate, in bytes per second.
         weights: Number of equal streams on each link of the route, for streams that all have the
             same rate; ``rate`` is the rate of one stream. None means one stream on each link.
         """
@@ -114,15 +112,15 @@ class SharedLinks:
         self._expect(flow)
 
     def without_flows(self) -> SharedLinks:
-        """Return equal links without flows but with the pending changes, to which copies of the flows
-        can be added.
+        """Return a copy of the links without flows but with the pending changes, to which copies of
+        the flows can be added.
         """
         twin = SharedLinks(self._bandwidths)
         twin._changed = dict(self._changed)
         return twin
 
     def copy(self) -> SharedLinks:
-        """Return equal links with copies of the current flows."""
+        """Return a copy of the links with copies of the current flows."""
         twin = self.without_flows()
         twins = {flow: flow.copy() for flows in self._on for flow in flows}
         twin._on = [{twins[flow]: None for flow in flows} for flows in self._on]
@@ -132,7 +130,7 @@ class SharedLinks:
         return twin
 
     def stop(self, flow: LinkFlow) -> None:
-        """Remove ``flow`` from its links, finished or not."""
+        """Remove ``flow`` from its links, whether it has finished or not."""
         flow.ends_s = inf
         for link in flow.route:
             del self._on[link][flow]
@@ -166,8 +164,8 @@ class SharedLinks:
         return others
 
     def rate_of(self, flow: LinkFlow) -> float:
-        """Return the rate in bytes per second that a flow would have if it started next to the current
-        ones. Nothing is changed. There must be no pending updates.
+        """Return the rate in bytes per second that a flow would have if it started beside the
+        current flows. Nothing is changed. There must be no pending updates.
         """
         if not flow.route:
             return flow.cap
@@ -186,7 +184,7 @@ class SharedLinks:
         return rate
 
     def next_end_s(self) -> float:
-        """Return the time at which the next flow ends, or ``inf`` if none does."""
+        """Return the time at which the next flow ends, or ``inf`` if no flow will end."""
         ends = self._ends
         while ends and ends[0][0] != ends[0][3].ends_s:
             heappop(ends)

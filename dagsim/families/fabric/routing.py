@@ -14,8 +14,8 @@ Path: TypeAlias = tuple[int, ...]
 
 
 class Routing:
-    """The links of ``hosts`` hosts. ``paths(source, destination)`` returns the routes between two
-    different hosts, over which traffic splits evenly."""
+    """The links between ``hosts`` hosts. ``paths(source, destination)`` returns the routes between
+    two different hosts, over which traffic splits evenly."""
 
     def __init__(self, hosts: int, links: Sequence[Link], paths: Callable[[int, int], tuple[Path, ...]]) -> None:
         self.hosts = hosts
@@ -37,9 +37,9 @@ class Routing:
 def levels_of(
     domains: Sequence[Sequence[int]], names: Sequence[str] = (), kept: Collection[str] = ()
 ) -> tuple[FabricLevel, ...]:
-    """Return levels with these domains, narrowest first. They are called ``rack``, ``pod``, ``level3``
-    and so on, unless they have ``names``. A level with only one domain for all hosts is left out,
-    unless it is in ``kept``.
+    """Return levels with these domains, narrowest first. They are called ``rack``, ``pod``,
+    ``level3`` and so on, unless they have ``names``. A level with only one domain for all hosts is
+    omitted, unless it is in ``kept``.
     """
     usual = [*(names or ("rack", "pod")), *(f"level{place}" for place in range(3, len(domains) + 1))]
     return tuple(

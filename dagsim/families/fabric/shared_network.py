@@ -1,4 +1,4 @@
-"""Flows that share the links of a topology max-min fairly."""
+"""A network whose flows share the links of a topology max-min fairly."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from dagsim.workload.distributions import TaggedUnion
 
 @dataclass(frozen=True, slots=True)
 class SharedNetwork:
-    """A network in which a flow takes the latency of its route, and then the time for its bytes at its
-    max-min fair share of every link on the route. Rates change whenever a flow starts or ends.
-    Nothing is sent within a node.
+    """A network in which a flow takes the latency of its route plus the time to send its bytes at
+    its max-min fair rate. Rates change whenever a flow starts or ends. Nothing is sent within a
+    node.
     """
 
     topology: Annotated[Island | FatTree | Torus | Dragonfly | Tree | Explicit, TaggedUnion("island")] = field(
@@ -128,7 +128,8 @@ class SharedCarrier:
 
     def expected_s(self, groups: Sequence[Sequence[Flow]]) -> list[float]:
         """Return the expected seconds of each group of flows (see ``ForeseeingCarrier``). Latencies
-        are added at the end. The cost is O(flows in transit), and one solution per end of a flow.
+        are added at the end. The cost is O(flows in transit), plus one computation of rates for
+        each flow that ends.
         """
         links, now = self._links.copy(), self._clock.now
         seconds = [0.0] * len(groups)
@@ -209,7 +210,7 @@ class SharedCarrier:
         return gang.rate(self._links.rate_of(gang.flow))
 
     def set_bandwidth(self, link: int, bandwidth: float) -> None:
-        """Set the bandwidth (bytes per second) of a link from now on."""
+        """Change the bandwidth of a link (in bytes per second) from now on."""
         self._links.set_bandwidth(link, bandwidth)
         self._update_soon()
 

@@ -23,12 +23,13 @@ _Domain = tuple[int, list[NodeState]]
 
 
 class SmallestDomain:
-    """Chooses the smallest sufficient domain: a node, or else a rack, or else a pod, and so on. If
-    there are several, the one with the least free capacity is chosen, or the first of these. Within
-    the domain, a gang fills the subdomains with the most free capacity until the rest fits into
-    one; that one is again the smallest sufficient (as in Kueue's topology-aware scheduling). This
-    breaks up the fewest domains. A required level is the widest that is tried; a preferred level
-    needs no rule of its own. Tasks that are not gangs use best fit. O(nodes).
+    """Chooses the smallest domain in which a gang fits: a node, or else a rack, or else a pod, and
+    so on. If there are several, it chooses the one with the least free capacity, and among equal
+    ones the first. Within the domain, a gang fills the subdomains with the most free capacity until
+    the rest fits into a single subdomain, for which the smallest sufficient one is chosen again (as
+    in Kueue's topology-aware scheduling). This breaks up the fewest domains. A required level is
+    the widest level that is tried; a preferred level needs no special rule. Tasks that are not
+    gangs use best fit. The cost is O(nodes).
     """
 
     def place(
@@ -92,8 +93,8 @@ def _smallest(rooms: Sequence[_Domain], levels: Sequence[Sequence[int]], needed:
 def _within(
     machines: Sequence[NodeState], room_of: dict[int, int], below: Sequence[Sequence[int]], needed: int
 ) -> list[tuple[int, int]]:
-    """Fill domains on the levels ``below``, the emptiest first, until ``needed`` instances are placed;
-    the rest goes to the smallest sufficient domain.
+    """Fill domains on the levels ``below``, the emptiest first, until the rest of the ``needed``
+    instances fits into one domain; the smallest such domain gets the rest.
     """
     rooms = [(room_of[machine.index], [machine]) for machine in machines]
     parts = _grouped(rooms, below[-1]) if below else rooms
@@ -108,7 +109,7 @@ def _within(
 
 
 def _grouped(rooms: Iterable[_Domain], domains: Sequence[int]) -> list[_Domain]:
-    """Group single machines by their domains."""
+    """Group individual machines by their domains."""
     by_domain: dict[int, _Domain] = {}
     for room, (machine,) in rooms:
         total, machines = by_domain.get(domains[machine.index], (0, []))
@@ -118,8 +119,8 @@ def _grouped(rooms: Iterable[_Domain], domains: Sequence[int]) -> list[_Domain]:
 
 
 def _tightest(domains: Iterable[_Domain], needed: int) -> _Domain | None:
-    """Return the domain with the smallest sufficient capacity, or the first of several, or None if no
-    domain is sufficient.
+    """Return the domain with the smallest sufficient capacity (the first one if several have it),
+    or None if no domain is sufficient.
     """
     enough = [domain for domain in domains if domain[0] >= needed]
     return min(enough, key=lambda domain: (domain[0], domain[1][0].index), default=None)
@@ -130,12 +131,13 @@ def _placement(taken: Iterable[tuple[int, int]]) -> Placement:
 
 
 class SegmentsInBlocks:
-    """Places segments in blocks (Slurm's ``topology/block``): each segment of a gang lies within one
-    block, which is a domain on its ``level`` (by default the narrowest). The job's request states
-    the size of a segment in instances. A gang without such a request is a single segment if it fits
-    into a block; otherwise, its segments are the largest equal parts that fit. If blocks can hold
-    all remaining segments, the one with the least free capacity is chosen, otherwise the block that
-    can hold the most segments. O(nodes).
+    """Places segments in blocks (Slurm's ``topology/block``): each segment of a gang is placed
+    within one block, which is a domain on the ``level`` that the job requests (by default the
+    narrowest level). The job's request states the size of a segment in instances. A gang without
+    such a request forms a single segment if it fits into a block; otherwise, its segments are the
+    largest equal parts that fit. Among the blocks that can hold all remaining segments, the rule
+    chooses the one with the least free capacity. If there are none, it chooses the block that can
+    hold the most segments. The cost is O(nodes).
     """
 
     def place(
@@ -220,11 +222,11 @@ def _segments(blocks: list[_Domain], segment: int, needed: int) -> list[tuple[li
 
 class SkewRule:
     """The rule of Tiresias (Gu et al., NSDI 2019): a gang whose model has a skewed distribution of
-    tensor sizes starts on the fewest nodes that can hold it, or waits for them. Other gangs take
-    any GPUs, fullest nodes first, so that they fill gaps. VGG and AlexNet are skewed: in the table
-    of Tiresias' simulator (SymbioticLab/Tiresias, ``simulator/models.py``), one tensor has 61% to
-    77% of their bytes, but at most 14% of the bytes of the other models. Models are compared by the
-    beginning of their names. O(nodes)."""
+    tensor sizes starts on the smallest possible number of nodes, or waits until it can. Other gangs
+    take any GPUs, on the fullest nodes first, so that they fill gaps. VGG and AlexNet are skewed:
+    in the table of Tiresias' simulator (SymbioticLab/Tiresias, ``simulator/models.py``), one tensor
+    has 61% to 77% of their bytes, but at most 14% of the bytes of the other models. Models are
+    compared by the beginning of their names. O(nodes)."""
 
     skewed = ("vgg", "alexnet")
 
@@ -252,7 +254,7 @@ class SkewRule:
 
 
 class _Reserved(NamedTuple):
-    """The nodes that are reserved for the oldest task, and when it will get them."""
+    """The nodes that are reserved for the oldest task, and the time at which it will get them."""
 
     shadow: Shadow
     nodes: _Nodes
@@ -261,12 +263,12 @@ class _Reserved(NamedTuple):
 class EasyOnNodes(Easy):
     """EASY, except that the oldest task reserves specific nodes rather than a number of GPUs if it
     needs whole domains (it has a segment or requires a level). Other tasks start on other nodes, or
-    on these if they end before the reservation.
+    on the reserved nodes if they end before the reservation begins.
 
-    The reservation holds the nodes that the rule would choose at the first expected end after which
-    the task fits, judging only by GPUs. It remains until the task starts or is overdue. Uses
-    estimates, and never preempts. Cost: ``Easy``, O(nodes) per start, and O(nodes log running) per
-    reservation.
+    The reservation contains the nodes that the rule would choose at the first expected end after
+    which the task fits, judging only by GPUs. It remains until the task starts or is overdue. The
+    policy uses estimates, and never preempts. It costs as much as ``Easy``, plus O(nodes) per start
+    and O(nodes log running) per reservation.
     """
 
     def __init__(self, rule: SmallestDomain | SegmentsInBlocks) -> None:
@@ -368,13 +370,14 @@ class Defrag(EasyOnNodes):
     although there are enough free GPUs in total, runs on single nodes are moved out of one of them.
     This happens only if the moves cost fewer GPU-seconds than the gang gains.
 
-    All moves happen at once, and cost the time until the runs compute again: the delays in
+    All moves happen simultaneously, and cost the time until the runs compute again: the delays in
     ``Preemption``, the transfer of their states next to the flows in transit
     (``expected_moves_s``), and, without a checkpoint, the lost work. The gain is the time that the
-    gang would lose to communication if it were spread (``expected_rate``). A gang that may not be
-    spread gains its whole time, but no more than it would wait. Gains and costs are multiplied by
-    the number of GPUs. At most ``most_moves`` runs move at once. Uses estimates, and preempts. Cost:
-    ``Easy``, and O(running + nodes) for each gang that waits or would be spread.
+    gang would lose to communication if it were spread (``expected_rate``). A gang that cannot start
+    without the moves gains the time that it would otherwise wait, but at most its own run time.
+    Gains and costs are multiplied by the number of GPUs. At most ``most_moves`` runs move
+    simultaneously. The policy uses estimates, and preempts. It costs as much as ``Easy``, plus
+    O(running + nodes) for each gang that waits or would be spread.
 
     Raises:
         ConfigError: ``most_moves`` is below 1.
@@ -406,8 +409,8 @@ class Defrag(EasyOnNodes):
         yield from super().decide(view)
 
     def _clearing(self, view: ClusterView, task: TaskState) -> _Clearing | None:
-        """Return the cheapest moves that give ``task`` a smaller domain than it finds now, or None if
-        no moves pay off."""
+        """Return the cheapest moves that give ``task`` a smaller domain than it would get now, or
+        None if no moves are worthwhile."""
         placement, demand, machines = self._place(view, task), task.demand, view.machines.list
         type_ = by_speed(task, None)[0] if placement is None else machines[placement[0].node].type
         nodes = -1 if demand.terms is None else demand.terms.nodes
@@ -491,7 +494,7 @@ def _instances(free: _Free, demand: DemandClass) -> int:
 
 
 def _after(free: _Free, demand: DemandClass, count: int) -> _Free:
-    """Return the free resources after ``count`` instances have left."""
+    """Return a node's free resources after ``count`` instances have left."""
     gpus, cpus, memory = free
     return gpus + count * demand.whole, cpus + count * demand.cpus, memory + count * demand.memory
 
@@ -519,6 +522,7 @@ def _filled(machines: Iterable[NodeState], whole: int, gang: int) -> Placement:
 
 
 def _spread_costs(view: ClusterView, task: TaskState, spread: Placement, compact: Placement, whole: float) -> float:
-    """Return the part of a gang's ``whole`` time that it loses on ``spread`` but not on ``compact``."""
+    """Return how much longer a gang with ``whole`` GPU-seconds of work takes on ``spread`` than on
+    ``compact``, in GPU-seconds."""
     slow, fast = (max(view.expected_rate(task, way), 1e-9) for way in (spread, compact))
     return whole * (1 / slow - 1 / fast)

@@ -1,4 +1,5 @@
-"""Tori: hosts on a grid whose rows are closed to rings, routed one dimension after the other."""
+"""Tori, which are grids of hosts whose rows are closed to rings, with routes along one dimension
+after another."""
 
 from __future__ import annotations
 
@@ -14,9 +15,9 @@ from dagsim.systems.cluster.network.links import FabricLevel, Link
 
 @dataclass(frozen=True, slots=True)
 class Torus:
-    """A torus. Routes correct the first dimension first, each in the shorter direction. If both
-    directions are equally long, they take the ascending one, except to coordinate 0 (as SimGrid
-    does)."""
+    """A torus. Routes follow the first dimension first, and take the shorter direction in each
+    dimension. If both directions are equally long, routes take the ascending one, except to
+    coordinate 0 (as in SimGrid)."""
 
     dimensions: tuple[int, ...] = (4, 4)
     """Hosts per dimension; the first varies fastest in the order of hosts."""

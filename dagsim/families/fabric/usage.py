@@ -58,8 +58,8 @@ class LinkTraffic:
     The log states the rates of gangs. Outputs, data and states share the links as in the
     simulation, from the start of a run, or from its stop if it writes its state. The log does not
     distinguish stopped instances of one task, so the next instance is assumed to read the state of
-    the last. If the log does not name GPUs, gangs that use some of a node's NICs are assumed to use
-    the first ones.
+    the last stopped one. If the log does not name GPUs, gangs that use some of a node's NICs are
+    assumed to use the first ones.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class LinkTraffic:
             self._write(row)
 
     def _book(self, run: _Run, now: float) -> None:
-        """Add what the gang has sent since its last change."""
+        """Add the traffic that the gang has sent since its last change."""
         if now > run.since_s:
             for link, bytes_s in run.load.items():
                 self.usage[link].traffic.append((run.since_s, now, bytes_s))
@@ -139,7 +139,7 @@ class LinkTraffic:
         self._send_steps(run, row.time_s, row.value)
 
     def _find_exchange(self, run: _Run) -> None:
-        """Determine what the gang sends in a step."""
+        """Determine the traffic that the gang sends in a step."""
         if self.communication is None:
             return
         task, gpu = self.jobs[run.job].tasks[run.task], self.cluster.nodes[run.held[0][0]].gpu
@@ -149,7 +149,7 @@ class LinkTraffic:
             run.exchange = gang_exchange(self.routing, step.traffic, step.members, step.gpu)
 
     def _send_steps(self, run: _Run, now: float, rate: float) -> None:
-        """Let the gang send from now on, or let it stop sending if ``rate`` is 0."""
+        """Let the gang send at ``rate`` from now on; a rate of 0 stops it."""
         if run.flow is not None and not rate:
             self.changes.append(_Change(now, False, run.flow))
             run.flow = None
@@ -158,7 +158,7 @@ class LinkTraffic:
             self.changes.append(_Change(now, True, run.flow))
 
     def _fetch(self, run: _Run, stop_s: float = inf) -> bool:
-        """Let a run read its inputs until ``stop_s``; return False if it has none."""
+        """Let a run read its inputs until ``stop_s``; return False if it has no inputs."""
         job = self.jobs[run.job]
         sent = [(*flow, run.started_s) for flow in _outputs(job, run, self.places)]
         if self.storage is not None:
@@ -190,7 +190,7 @@ class LinkTraffic:
                 self.stopped[row.job, row.task] = row.time_s, {}
 
     def _stop(self, run: _Run, row: Record) -> None:
-        """Determine what a run keeps if it stops before its end."""
+        """Determine which part of its work a run keeps if it stops before its end."""
         key, rules = (run.job, run.task), self.preemption
         computed = run.computes or not self._fetch(run, row.time_s)
         self.writes_s.setdefault((row.run, -1), row.time_s)

@@ -32,8 +32,8 @@ class Score(NamedTuple):
     intervals: dict[str, tuple[float, float]] = {}
 
     def to_dict(self) -> dict[str, object]:
-        """Return the scores by name (None if there are no rows), with their intervals if they were
-        computed.
+        """Return the scores as a dictionary (None if there are no rows), with their intervals if
+        they were computed.
         """
         names = ("coverage_90", "crps_log", "median_abs_log")
         values = {name: getattr(self, name) if self.n else None for name in names}
@@ -115,7 +115,7 @@ def _medians(error: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 def _drawn(block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the number of each row's block (n,), and how often each of 500 bootstrap samples
-    contains each block (500, blocks); the result is always the same."""
+    contains each block (500, blocks). The random numbers are the same in every call."""
     names, place = np.unique(block, return_inverse=True)
     drawn = np.random.default_rng(0).integers(len(names), size=(_DRAWS, len(names)))
     return place, np.stack([np.bincount(days, minlength=len(names)) for days in drawn])

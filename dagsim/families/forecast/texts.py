@@ -115,7 +115,7 @@ def shapes_grid(answer: Prospect[ExpectedShape]) -> Grid:
 
 
 def shapes_sentences(rows: Sequence[ExpectedShape]) -> list[str]:
-    """Return the shapes that would start and end soonest, by the medians, in words."""
+    """Describe the shapes that would start and end soonest by their medians."""
     start, end = (min(rows, key=lambda row: getattr(row, name)[9]) for name in ("starts_s", "ends_s"))
     if len(rows) == 1:
         return [f"{start.shape}: starts in {span(start.starts_s[9])}, ends in {span(start.ends_s[9])} (medians)."]
@@ -163,8 +163,8 @@ def _help(answer: Explanation) -> str:
 
 
 def why_grids(answer: Explanation, top: int) -> Iterator[Grid]:
-    """Yield tables of the jobs ahead of a waiting job, of its priority, of the jobs that free what
-    it needs, and of the changes that were tried.
+    """Yield tables with the jobs ahead of a waiting job, the parts of its priority, the running
+    jobs that free what it needs, and the changes that were tried.
     """
     ahead = answer.ahead
     if ahead.jobs:
@@ -211,9 +211,10 @@ PARTS = {"by_partition": "partition", "by_horizon": "median forecast"}
 
 
 def parts_grids(scores: Mapping[str, Any], names: Sequence[str] = tuple(PARTS)) -> Iterator[Grid]:
-    """Yield the scores of parts of the rows of a back-test: by partition, by the median forecast
-    and by kind. The scores of Slurm's own estimates and of the best simple baseline follow those of
-    the forecast."""
+    """Yield the scores for parts of a back-test's rows: by partition, by the median forecast and by
+    kind. The scores of Slurm's own estimates and of the best simple baseline follow those of the
+    forecast.
+    """
     for name in names:
         head = PARTS.get(name, "kind")
         cells = []

@@ -62,7 +62,7 @@ class Workflows(Protocol):
     """Jobs whose tasks wait for each other."""
 
     def __bool__(self) -> bool:
-        """Return True if there are any."""
+        """Return True if there are any such jobs."""
 
     def __contains__(self, job: str) -> bool: ...
 
@@ -77,13 +77,13 @@ class Workflows(Protocol):
 @dataclass(slots=True)
 class Events:
     """Builds jobs from events: one job per job id, one task per task index, with its attempts
-    merged into one; no GPUs.
+    merged into one. Tasks need no GPUs.
 
     Work is the duration of the last attempt (``protocol="last-attempt"``), because an evicted task
-    starts again from the beginning, or of all attempts together (``"all-attempts"``). A job with a
-    task that is still alive at the end of the trace is dropped; ``keep_partial`` keeps the job and
-    cuts the task off there. Tasks that ended before they ever ran are left out. The tasks of a job
-    have no parents unless it is one of the ``workflows``.
+    restarts from the beginning, or of all attempts together (``"all-attempts"``). A job with a task
+    that is still alive at the end of the trace is dropped; ``keep_partial`` keeps the job and cuts
+    the task off there. Tasks that ended before they ever ran are left out. The tasks of a job have
+    no parents unless it is one of the ``workflows``.
 
     Raises:
         ConfigError: The protocol is neither of these.
@@ -378,13 +378,14 @@ def _last_words(
 
 
 def seconds(time_us: Any) -> Any:
-    """Convert one time or an array of times to seconds from the start of the window; 0 for earlier
-    times."""
+    """Convert one time or an array of times to seconds from the start of the window, or to 0 for
+    earlier times.
+    """
     return np.maximum(0.0, (time_us - _WINDOW_STARTS_US) / 1e6)
 
 
 def work_text(options: TraceOptions) -> str:
-    """Describe the work of a task in words."""
+    """Describe how the work of a task is measured."""
     which = "all attempts together" if options.protocol == "all-attempts" else "its last attempt"
     return f"how long {which} ran; for tasks that ran before the window, the part inside it"
 

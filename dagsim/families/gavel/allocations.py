@@ -1,8 +1,9 @@
-"""Gavel's policies: the share of its time that each job, or pair of jobs, should spend on each GPU
-type (Narayanan et al., OSDI 2020, sections 4 and 5).
+"""Gavel's policies: they compute the share of its time that each job, or pair of jobs, should spend
+on each GPU type (Narayanan et al., OSDI 2020, sections 4 and 5).
 
 HiGHS solves the linear programs. If several sets of shares are optimal, HiGHS may return a
-different one from the authors' solver (ECOS), so rounds may differ; the optimum is the same.
+different one from the authors' solver (ECOS), so rounds may differ, although the optimum is the
+same.
 """
 
 from __future__ import annotations
@@ -91,9 +92,9 @@ def _proportional(situation: Situation) -> dict[str, float]:
 
 
 class Fifo(_Rule):
-    """First come, first served: each job gets the fastest type with enough free GPUs, assigned
-    again at each solve. With ``pairs``, waiting jobs then join the running jobs with which they run
-    best.
+    """First come, first served: each job gets the fastest type with enough free GPUs, which is
+    chosen again at each solve. With ``pairs``, waiting jobs then join the running jobs with which
+    they run best.
     """
 
     needs_priority = True
@@ -122,7 +123,8 @@ class Fifo(_Rule):
         return {key: {name: float(placed.get(key) == name) for name in situation.gpus} for key in keys}
 
     def _pack(self, situation: Situation, queue: list[GavelJob], placed: dict[Key, str]) -> None:
-        """Let the first jobs in the queue join running jobs, until one job finds no partner."""
+        """Let the first jobs in the queue join running jobs, until there is no partner for a
+        job."""
         for job in queue:
             partner, best = None, _PACKING_GAIN
             for key, type_ in placed.items():
@@ -137,7 +139,8 @@ class Fifo(_Rule):
 
 
 def _normalised(situation: Situation, first: GavelJob, second: GavelJob, type_: str) -> float:
-    """Return the sum of the rates of two jobs that share a GPU, each relative to its rate alone."""
+    """Return the sum of the rates of two jobs that share a GPU, each relative to its rate on its
+    own."""
     assert situation.pair_rates is not None
     low, high = sorted((first, second), key=lambda job: job.number)
     gain = 0.0
@@ -153,9 +156,10 @@ class AlloXShares(_Rule):
     keeps its GPU until it ends.
 
     With ``gangs``, as in the extension by Shockwave's authors, a job with several GPUs also waits
-    in the queue of one GPU. From the first time that it is placed, it gets 1 / GPUs of the time,
-    and it is assigned again at each solve. To avoid starvation, only the ``oldest`` part of the
-    waiting jobs competes, but at least as many as there are free GPUs.
+    in the queue of one GPU. Once it has been placed for the first time, it gets the fraction 1 /
+    GPUs of the time, and it is assigned again at each solve. To avoid starvation, only the fraction
+    ``oldest`` of the waiting jobs (the oldest ones) competes, but at least as many jobs as there
+    are free GPUs.
 
     Raises:
         ConfigError: A job has several GPUs, but ``gangs`` is not set.
@@ -210,7 +214,7 @@ class _Program:
     """The constraints that all linear programs share, and the rates of the jobs.
 
     The variables are the shares of rows (jobs and pairs) by type, row after row. Each job spends at
-    most all of its time, and all rows together hold at most the available GPUs of each type.
+    most all of its time, and all rows together use at most the available GPUs of each type.
     """
 
     def __init__(self, situation: Situation, pairs: bool) -> None:
@@ -238,8 +242,8 @@ class _Program:
         self._bounds = np.array([1.0] * count + [float(situation.gpus[name]) for name in self.types])
 
     def best(self, gain: np.ndarray) -> np.ndarray | None:
-        """Return the shares with the largest sum of ``gain`` times share, or None if HiGHS finds no
-        solution.
+        """Return the shares for which the sum of ``gain`` times share is largest, or None if HiGHS
+        finds no solution.
         """
         return _solved(-gain, self._limits, self._bounds)[0]
 
@@ -261,8 +265,8 @@ class _Program:
         return float(solution[-1]), solution[:-1], prices[len(self._bounds) :]
 
     def spread(self, floors: np.ndarray) -> np.ndarray | None:
-        """Return shares that are far from all limits and give each job a rate of at least its
-        ``floors``, or None if none are found.
+        """Return shares that are far from all limits and give each job at least its rate in
+        ``floors``, or None if no such shares are found.
         """
         limits, bounds = _stacked([[self._limits], [-self.rates]]), np.concatenate([self._bounds, -floors])
         return _middle(np.zeros(limits.shape[1]), limits, bounds, 0.0)
@@ -289,8 +293,8 @@ def _stacked(blocks: Sequence[Sequence[Any]]) -> Any:
 def _solved(
     cost: np.ndarray, limits: Any, bounds: np.ndarray, middle: bool = True
 ) -> tuple[np.ndarray | None, np.ndarray]:
-    """Minimise ``cost``; return the solution (None if there is none) and the dual values of the
-    limits.
+    """Minimise ``cost``; return the solution (None if there is no solution) and the dual values of
+    the limits.
 
     HiGHS finds an optimum at a corner of the optimal set. At a corner, equal jobs get unequal
     shares, and jobs without a share run only on GPUs that would otherwise be idle. An
@@ -389,9 +393,9 @@ def _keys(situation: Situation, pairs: bool) -> list[Key]:
 
 
 class MaxMin(_Rule):
-    """Least attained service: the lowest progress of any job is as high as possible. A job's
-    progress is its rate relative to the rate with proportional shares, divided by its weight and
-    multiplied by its number of GPUs.
+    """Least attained service, which makes the lowest progress of any job as high as possible. A
+    job's progress is its rate relative to the rate with proportional shares, divided by its weight
+    and multiplied by its number of GPUs.
     """
 
     def __init__(self, perf: bool = True, pairs: bool = False) -> None:
@@ -419,8 +423,8 @@ class MaxMin(_Rule):
 
 
 class WaterFilling(MaxMin):
-    """Max-min fairness, repeated: the jobs that limit the level keep it, and the level of the other
-    jobs rises.
+    """Repeats max-min fairness: the jobs that limit the level stay at that level, and the level of
+    the other jobs rises.
     """
 
     def allocate(self, situation: Situation) -> Allocation:
@@ -442,8 +446,8 @@ class WaterFilling(MaxMin):
 
 
 class FinishTimeFairness(_Rule):
-    """The largest rho of any job is as low as possible, where rho is the job's time in the system
-    divided by its time on a private part of the cluster (based on Themis, NSDI 2020).
+    """Makes the largest rho of any job as low as possible, where rho is the job's time in the
+    system divided by its time on a private part of the cluster (based on Themis, NSDI 2020).
     """
 
     def __init__(self, perf: bool = True, pairs: bool = False) -> None:
@@ -476,8 +480,8 @@ class FinishTimeFairness(_Rule):
 
 def _least_rho(program: _Program, age_s: np.ndarray, alone_s: np.ndarray, left: np.ndarray) -> np.ndarray:
     """Return shares for which the largest rho, (age + left / rate) / alone, is lowest. For a given
-    rho each job needs a rate of left / (rho x alone - age), so bisection over a linear program
-    finds them.
+    rho each job needs a rate of left / (rho x alone - age), so the shares are found by bisection
+    over a linear program.
     """
     # this lower bound itself is infeasible
     low, high, bounded = float(np.max(age_s / alone_s)), 1.0, False
@@ -554,8 +558,8 @@ class SumOfRates(_Rule):
 
 
 class GivenShares(_Rule):
-    """Returns shares that were computed elsewhere, one set per solve; rows of zeros may be
-    missing."""
+    """Returns shares that were computed elsewhere, one set per solve; rows that contain only zeros
+    may be missing."""
 
     def __init__(self, like: Allocator, solves: Iterable[tuple[float, Allocation]]) -> None:
         self.fixed_order, self.needs_priority, self.pairs = like.fixed_order, like.needs_priority, like.pairs
@@ -578,8 +582,8 @@ class GivenShares(_Rule):
 
 
 def _on_reference(situation: Situation) -> Situation:
-    """Return the situation for a policy that does not distinguish types: on every type, each job
-    has its rate on the reference type.
+    """Return the situation for a policy that does not distinguish types, in which each job has its
+    rate on the reference type on every type.
     """
     jobs = {}
     for number, job in situation.jobs.items():

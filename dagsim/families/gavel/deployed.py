@@ -37,9 +37,9 @@ class _Lease(NamedTuple):
 class _Books(GavelLedger):
     """Gavel's ledger on a real cluster.
 
-    A lease is booked when it ends, with all its seconds, including those before the counts of time
-    were last reset. Until then, only its seconds since the reset count. As a result, a task waits
-    for a long time after a long lease.
+    A lease is booked when it ends, with all its seconds, including those before the time counters
+    were last reset. Until it ends, only its seconds since the reset count. As a result, a task
+    waits for a long time after a long lease.
     """
 
     _counting = False
@@ -49,7 +49,7 @@ class _Books(GavelLedger):
 
     def plan(self, now_s: float, leases: Mapping[Key, tuple[str, float]]) -> list[tuple[Key, str]]:
         """Compute new shares if something has changed, and choose the tasks for the next round and
-        their types. ``leases`` has the type and the start of each current lease.
+        their types. ``leases`` contains the type and the start of each current lease.
         """
         if self.must_solve:
             situation = Situation(self.jobs, self.gpus, now_s, self.pair_rates)
@@ -75,16 +75,19 @@ class _Books(GavelLedger):
 class DeployedGavel(Gavel):
     """Gavel on a real cluster instead of in its simulator.
 
-    - The tasks for the next round are chosen in the middle of the current round. Later arrivals
-      wait for another round, and the GPUs of a chosen task that ends in between stay idle for a
-      round.
+    - The tasks for the next round are chosen in the middle of the current round. Tasks that arrive
+      later wait for another round, and the GPUs of a chosen task that ends in between stay idle for
+      a round.
     - A chosen task starts when its GPUs are idle, possibly before the round begins.
-    - A task that is chosen again for the same GPUs continues. The others stop ``round_s`` after the
-      beginning of the round. The next round begins when they have written their checkpoints, which
-      takes ``save_s``; if several numbers are given, one is chosen at random each time.
-    - Larger tasks choose their GPUs first. A smaller task on these GPUs moves, and starts again.
-    - Shares are computed after each change. Only the counts of time are reset every ``gap_s``.
-    - The rate of a task is an average over its leases, including the seconds that its starts take.
+    - A task that is chosen again for the same GPUs continues. All other tasks stop ``round_s``
+      seconds after the beginning of the round. The next round begins when they have written their
+      checkpoints, which takes ``save_s`` seconds; if ``save_s`` contains several numbers, one is
+      chosen at random each time.
+    - GPUs are chosen for larger tasks first. A smaller task on these GPUs moves, and starts again.
+    - Shares are computed after each change. Only the time counters are reset every ``gap_s``
+      seconds.
+    - The rate of a task is an average over its leases, including the seconds that its start-ups
+      take.
     - A task that pauses to change its batch size (rate 0) starts again in the middle of the round
       or at its end.
 

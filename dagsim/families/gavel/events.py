@@ -44,7 +44,8 @@ PRICE_PER_HOUR = {"A100-80": 5.0, "A100-40": 3.7, "V100-32": 2.5, "V100-16": 2.5
 
 
 class GavelEvents:
-    """Rounds that give each task the share of time on each GPU type that a linear program computes.
+    """Runs tasks in rounds that give each task the share of time on each GPU type that a linear
+    program computes.
 
     ``objective`` is one of three:
 
@@ -59,8 +60,8 @@ class GavelEvents:
     The program covers the running tasks and the ``window`` oldest ready tasks, each with all its
     GPUs at once; other tasks wait. Tasks of the same kind share a row in the program, and a program
     that has been solved before is not solved again. The policy uses estimates, and is preemptive.
-    It is costly by definition: a program with kinds x types variables takes some ms (based on
-    Narayanan et al., OSDI 2020, sections 3 and 4).
+    It is costly by definition: a program with kinds x types variables takes some milliseconds
+    (based on Narayanan et al., OSDI 2020, sections 3 and 4).
 
     Raises:
         ConfigError: The objective is unknown, or ``round_s`` is not positive.
@@ -224,7 +225,7 @@ class GavelEvents:
         return _used_shares(kinds, capacity, price if self.objective == "cost" else None)
 
     def _count(self, view: ClusterView) -> None:
-        """Add the time that the counted runs have taken up to now."""
+        """Add the time that the counted runs have taken so far."""
         now, until_s = view.now, self._counted_s
         for had, type_ in self._counted.values():
             had[type_] = had[type_] + now - until_s
@@ -237,7 +238,8 @@ class GavelEvents:
         self._gone.clear()
 
     def _forget(self, view: ClusterView) -> None:
-        """Drop the entries of tasks whose jobs have left, once they could outnumber the others."""
+        """Drop the entries of tasks whose jobs have left, once these entries could outnumber the
+        others."""
         if len(self._had) + len(self._since) > 2 * self._remembered:
             for entries in (self._had, self._since):
                 for key in [key for key in entries if key >> 32 not in view.jobs]:
@@ -246,7 +248,7 @@ class GavelEvents:
 
 
 class _Rival(NamedTuple):
-    """The properties of a task that competes for GPUs; they never change."""
+    """The properties of a task that competes for GPUs, which never change."""
 
     key: _Key
     types: tuple[int, ...]
@@ -292,7 +294,7 @@ class WaitingTasks:
         return next(iter(self.pieces(key)), None)
 
     def pieces(self, key: _Key) -> list[TaskState]:
-        """Return all waiting pieces of the task. Those of a job that was killed wait no longer."""
+        """Return all waiting pieces of the task. Pieces of a killed job no longer wait."""
         return [piece for piece in self._tasks.get(key, ()) if piece.waiting]
 
     def oldest(self, count: int = 0) -> list[TaskState]:
@@ -311,7 +313,7 @@ class WaitingTasks:
         del self._tasks[key], self._sorted[bisect_left(self._sorted, -key)]
 
     def fitting(self, rivals: list[_Rival], machines: ClusterState) -> set[_Key]:
-        """Return the keys of those ``rivals`` that have a waiting piece which would fit."""
+        """Return the keys of the ``rivals`` that have a waiting piece that would fit."""
         get, fits = self._tasks.get, machines.fits
         return {rival.key for rival in rivals if (pieces := get(rival.key)) is not None and fits(pieces[0].demand)}
 
@@ -340,16 +342,17 @@ def shares(
     """Return the share of its time that each task should spend on each type, for tasks of these
     ``kinds``.
 
-    ``capacity`` is the number of GPUs of each type, and ``price`` the cost of one GPU. A task's
-    shares add up to at most 1, and the GPUs that they use to at most the capacity. Tasks of the
-    same kind get equal shares, because the program has one row per kind.
+    ``capacity`` is the number of GPUs of each type, and ``price`` is the cost of one GPU of each
+    type. A task's shares add up to at most 1, and the GPUs that all shares use add up to at most
+    the capacity. Tasks of the same kind get equal shares, because the program has one row per kind.
     """
     share = _by_kind(kinds, capacity, price)
     return [share[kind] for kind in kinds]
 
 
 def _used_shares(kinds: Sequence[_Kind], capacity: Sequence[float], price: Sequence[float] | None) -> list[_Shared]:
-    """Return the same as ``shares``, but only for the types that each task should use."""
+    """Return the shares that ``shares`` computes, but only for the types that each task should
+    use."""
     share = {kind: _used(by_type) for kind, by_type in _by_kind(kinds, capacity, price).items()}
     return [share[kind] for kind in kinds]
 

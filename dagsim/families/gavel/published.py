@@ -34,8 +34,8 @@ _FEW = 16
 
 
 class Gavel:
-    """Gavel: rounds that approximate the share of its time that each task should spend on each GPU
-    type.
+    """Runs tasks in rounds that approximate the share of its time that each task should spend on
+    each GPU type, as Gavel does.
 
     ``policy`` computes the shares; it is one of Gavel's own policies, by its name there
     (``max_min_fairness_perf``, ``finish_time_fairness_perf``, ``min_total_duration_perf``,
@@ -44,19 +44,19 @@ class Gavel:
     with the highest priority run; a task's priority is its share divided by the fraction of time
     that it has had so far. Tasks that become ready wait for the next round. With ``whole_steps``,
     ``Task.work`` counts steps, and a round has only whole steps, so it ends slightly early.
-    ``seed`` determines the order of types in policies that do not distinguish them. At most
-    ``window`` tasks compete, the oldest; Gavel itself has no such bound. The rate of an elastic
-    task is that of its current phase, and it runs with its ``instances``.
+    ``seed`` determines the order of types in policies that do not distinguish them. Only the
+    ``window`` oldest tasks compete; Gavel itself has no such limit. An elastic task runs with its
+    ``instances``, at the rate of its current phase.
 
-    Policies with ``_packed`` in their names let two tasks with equal numbers of GPUs share them.
-    They need a sharing model. ``pair_rates``, in steps per second, replaces the sharing model's
-    rates in the policy.
+    Policies with ``_packed`` in their names let two tasks with equal numbers of GPUs share their
+    GPUs. These policies need a sharing model. ``pair_rates``, in steps per second, replaces the
+    sharing model's rates in the policy.
 
-    A task that continues keeps its GPUs, as with Gavel's leases. Only with ``whole_steps`` and free
-    preemption is it stopped at the end of its micro-task, as in Gavel's simulator. Where preemption
-    loses work, runs are never stopped, and neither are runs that do not compute yet. While all
-    tasks fit and keep their GPUs, rounds are passed over in one step, with the same result
-    (``GavelLedger.repeats``). The policy uses estimates, and is preemptive. It is costly by
+    A task that continues keeps its GPUs, as with Gavel's leases. It is stopped at the end of its
+    micro-task only with ``whole_steps`` and preemption without cost, as in Gavel's simulator. Where
+    preemption loses work, runs are never stopped, and neither are runs that are not computing yet.
+    While all tasks fit and keep their GPUs, many rounds are skipped in one step, with the same
+    result (``GavelLedger.repeats``). The policy uses estimates, and is preemptive. It is costly by
     definition: each solve is a program with tasks x types variables (Narayanan et al., OSDI 2020;
     as published, checked by ``scripts/validate_gavel.py``).
 
@@ -148,10 +148,10 @@ class Gavel:
             yield Wait(max(wake_s, self._still_s))
 
     def _still(self, view: ClusterView, ledger: GavelLedger, waiting: WaitingTasks) -> float:
-        """Return the time until which rounds change nothing, or -inf if that is not long, or not
-        certain.
+        """Return the time until which rounds change nothing, or -inf if that time is near or
+        uncertain.
 
-        All tasks must run, each at a rate that only a decision can change. They must not be nearly
+        All tasks must run, each at a rate that only a decision can change. No task may be nearly
         done, and the ledger must agree with the kernel about their remaining work, both now and at
         the end of that time, so that no round in between corrects it.
         """
@@ -181,16 +181,16 @@ class Gavel:
     def _agrees(
         self, job: GavelJob, task: MicroTask, runs: Sequence[Run], time_s: float, past: int, lost_s: float
     ) -> bool:
-        """Return True if the ledger and the kernel agree about what a job has left at ``time_s``,
-        when ``past`` rounds are over, whatever the rounding errors, which in times add up to
-        ``lost_s``.
+        """Return True if the ledger and the kernel agree about a job's remaining work at
+        ``time_s``, after ``past`` more rounds, even with rounding errors, which add up to at most
+        ``lost_s`` in times.
         """
         left = max([part_left(run, time_s) for run in runs]) * job.steps
         lost = lost_s * job.rate[task.type] + past * ulp(job.steps)
         return abs(left - (job.left - past * task.steps[0])) + lost < _SAME_PART * job.steps
 
     def _pass_rounds(self, ledger: GavelLedger, now: float) -> None:
-        """Bring the ledger to the round that is open now, if those before it changed nothing."""
+        """Advance the ledger to the current round, if the rounds before it changed nothing."""
         if self._still_s > self._ends_s:
             self._ends_s = ledger.pass_rounds(self._ends_s, min(now, self._still_s))
             for task in ledger.round:
@@ -334,15 +334,15 @@ class _ModelledPairs:
 
 
 def _partner(view: ClusterView, task: MicroTask, order: int) -> Run | None:
-    """Return the run of the pair's other job if it is already running alone on its GPUs, or None if
-    there is no such run.
+    """Return the run of the pair's other job if that run is alone on its GPUs, or None if there is
+    no such run.
     """
     others = [run for run in view.running.values() if run.task.order in task.key and run.task.order != order]
     return others[0] if len(task.key) > 1 and others and not others[0].beside else None
 
 
 class _Due(NamedTuple):
-    """The times at which the runs in a micro-task should stop."""
+    """The times at which the runs of a micro-task should stop."""
 
     finish_s: float
     latest_s: float
@@ -352,8 +352,8 @@ class _Due(NamedTuple):
 
 
 def present_rate(view: ClusterView, task: TaskState, type_: int) -> float:
-    """Return the progress per second of an elastic task on a GPU type, on as few nodes as it fits
-    on; 0 where it cannot run.
+    """Return the progress per second of an elastic task on a GPU type, on the smallest number of
+    nodes on which it fits; 0 if it cannot run on this type.
     """
     assert task.training is not None
     gpu, asked = view.gpu_types[type_], task.task.instances

@@ -1,9 +1,10 @@
-"""Gavel's ledger: how much time each job has had on each GPU type, and the rounds that follow from
+"""Gavel's ledger: the time that each job has had on each GPU type, and the rounds that follow from
 it (Narayanan et al., OSDI 2020; based on the simulator that the authors published with the paper).
 
 Nothing in this module depends on dagsim's kernel. Times are in seconds, work is in steps, and rates
 are steps per second for a whole gang. Floating-point operations are in the same order as in Gavel,
-because a difference of one unit in the last place swaps two equal jobs and moves them by a round.
+because a difference of one unit in the last place could swap two equal jobs, so that each of them
+would run one round earlier or later.
 """
 
 from __future__ import annotations
@@ -100,7 +101,8 @@ class Allocator(Protocol):
     """True if two jobs may share a GPU."""
 
     def allocate(self, situation: Situation) -> Allocation:
-        """Return the shares; a job that is missing gets none, and may not use idle GPUs either."""
+        """Return the shares; a job that is missing gets no share, and may not use idle GPUs
+        either."""
 
 
 class GavelLedger:
@@ -159,7 +161,7 @@ class GavelLedger:
 
     def close_round(self, now_s: float, undone: Mapping[int, float] | None = None) -> list[tuple[int, float]]:
         """Book the micro-tasks in the round that is ending. Return the jobs that are done, each
-        with the end of its last micro-task. ``undone`` has the planned steps that jobs did not
+        with the end of its last micro-task. ``undone`` contains the planned steps that jobs did not
         complete.
         """
         done = []
@@ -209,10 +211,10 @@ class GavelLedger:
         their priorities, until a job arrives, is nearly done or leaves, or the number of GPUs
         changes.
 
-        This holds if no solve is due and, on each type in turn, all jobs fit that earlier types
-        have left over. Two cases never repeat. Where jobs compete, they take turns, and each turn
-        is an event. Where types are shuffled in each round, the random numbers have to be drawn one
-        by one.
+        This is the case if no solve is due and, on each type in turn, all jobs that were not placed
+        on earlier types fit. Rounds never repeat in two cases: where jobs compete, they take turns,
+        and each turn is an event; and where types are shuffled in each round, the random numbers
+        have to be drawn one by one.
         """
         shuffled = not self.allocator.fixed_order and len(self._order) > 1
         if self.must_solve or self.pair_rates is not None or shuffled or len(self.round) < len(self.jobs):
@@ -230,20 +232,22 @@ class GavelLedger:
         return placed == {task.key: task.type for task in self.round}
 
     def pass_rounds(self, ends_s: float, until_s: float) -> float:
-        """Close the present round, which ends at ``ends_s``, and all following rounds that end
+        """Close the current round, which ends at ``ends_s``, and all following rounds that end
         before ``until_s``, and return the end of the round that is then open. The rounds have to be
-        equal (``repeats``), and in none of them may a job have less left than the work of a round.
+        equal (``repeats``), and every job must have at least the work of one round left in each of
+        them.
 
-        Every sum gets the bits that it would get round by round, at a cost that grows with the
-        logarithm of the number of rounds. Within a binade (between two powers of two), a sum is a
-        whole multiple m of one unit. What a round adds to it depends on m only where the exact sum
-        lies halfway between two multiples, so it depends on whether m is even. Whether the times of
-        the rounds are even or odd has a period of at most two rounds. Each other sum follows from
-        these times and itself, so its period is at most four rounds. Therefore, if four rounds have
-        changed every m by an even number, the next four change it by the same number.
+        Every sum is bit for bit the sum that would result round by round, at a cost that grows with
+        the logarithm of the number of rounds. Within a binade (between two powers of two), a sum is
+        a whole multiple m of one unit. The amount that a round adds depends on m only if the exact
+        sum is halfway between two multiples, and then only on whether m is even. For the times of
+        the rounds, the pattern of even and odd has a period of at most two rounds. Every other sum
+        depends only on these times and on itself, so its period is at most four rounds. Therefore,
+        if four rounds have changed every m by an even number, the next four change it by the same
+        number.
         """
         chosen = [(task.key, task.type) for task in self.round]
-        if ends_s < until_s:  # the present round is longer in the books if it began after a pause
+        if ends_s < until_s:  # the current round is longer in the books if it began after a pause
             self.close_round(ends_s)
             ends_s = self._reopen(chosen, ends_s)
         while ends_s < until_s:
@@ -268,7 +272,7 @@ class GavelLedger:
         return max([task.finish_s for task in self.round])
 
     def _sums(self, ends_s: float) -> list[float]:
-        """Return everything that a round adds to: times, and the seconds and the steps of its
+        """Return all sums that a round increases: times, and the seconds and the steps of its
         jobs."""
         had = [self._had[task.key][task.type] for task in self.round]
         left = [self.jobs[task.key[0]].left for task in self.round]
@@ -361,7 +365,7 @@ class GavelLedger:
 
 
 def _repetitions(before: float, after: float, low: float, high: float) -> int:
-    """Return how often the change of a sum can be repeated without a change of its bits: while the
+    """Return how often the change of a sum can be repeated exactly. This is possible as long as the
     sum stays in its binade and between ``low`` and ``high``, if the change is an even multiple of
     the unit.
     """

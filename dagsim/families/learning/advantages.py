@@ -37,7 +37,8 @@ def returns(steps: EpisodeSteps, time_constant_s: float) -> np.ndarray:
 
 
 def return_rms(episodes: Sequence[EpisodeSteps], time_constant_s: float) -> float:
-    """Return the root mean square of all returns. Dividing returns by it brings them to about 1."""
+    """Return the root mean square of all returns. Returns divided by this number have a magnitude
+    of about 1."""
     all_returns = np.concatenate([returns(steps, time_constant_s) for steps in episodes])
     return float(np.sqrt(np.mean(all_returns**2))) + 1e-9
 
@@ -47,8 +48,9 @@ def replica_advantages(replicas: Sequence[EpisodeSteps], time_constant_s: float)
 
     All replicas saw the same job sequence, so its effect cancels out (input-dependent baseline, Mao
     et al., ICLR 2019, section 4). Leaving out the step's own replica keeps the estimate unbiased.
-    Between two choices, a replica's return is interpolated. The result, (T_i,) float64 per episode,
-    is divided by the mean total return so that every sequence has the same weight.
+    Between two choices, a replica's return is interpolated. The result, one (T_i,) float64 array
+    per episode, is divided by the mean total return of the replicas, so that every job sequence has
+    the same weight.
     """
     curves = [(np.asarray(steps.times_s[:-1]), returns(steps, time_constant_s)) for steps in replicas]
     scale = np.mean([abs(ordered_sum(steps.rewards)) for steps in replicas]) + 1e-9
@@ -103,8 +105,8 @@ class StatelessEstimator:
 
 
 class ReplicaAdvantages(StatelessEstimator):
-    """Compares each episode with the other episodes on its job sequence at the same time, without a
-    critic (Mao et al., ICLR 2019)."""
+    """Compares each episode with the other episodes on the same job sequence at the same point in
+    time, without a critic (Mao et al., ICLR 2019)."""
 
     witness: WitnessFactory | None = None
 

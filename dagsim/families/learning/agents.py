@@ -1,5 +1,5 @@
-"""Trained agents as policies. An agent is named by its algorithm, by the name of a shipped agent,
-or by the kind of its file.
+"""Trained agents as policies. An agent is specified by its algorithm, by the name of a shipped
+agent, or by the kind of its file.
 """
 
 from __future__ import annotations

@@ -64,7 +64,8 @@ def _first_codec() -> CodecSettings:
 
 @dataclass(frozen=True, slots=True)
 class TrainConfig(CheckedSettings):
-    """A training run: the algorithm, the reward, the length, and how the agent is validated."""
+    """The settings of a training run: the algorithm, the reward, the length, and how the agent is
+    validated."""
 
     algorithm: AlgorithmSettings = field(default_factory=PpoConfig)
     net: NetSettings = field(default_factory=ScorerConfig)

@@ -3,8 +3,8 @@
 Features are clipped to the bounds seen in training, because networks extrapolate badly. If no task
 in training had more than ten instances, a task with 100,000 would receive a meaningless score, so a
 value outside the bounds is replaced by the nearest bound. On Alibaba's trace, on which the agents
-were not trained, the mean completion time is 0.7 to 0.9 times that of EFT-wait with clipping, and
-almost five times that of EFT-wait without clipping (``results/agents/transfer.md``).
+were not trained, their mean completion time is 0.7 to 0.9 times that of EFT-wait if features are
+clipped, and almost five times that of EFT-wait if they are not (``results/agents/transfer.md``).
 """
 
 from __future__ import annotations
@@ -195,8 +195,8 @@ def load_agent(
 
 
 def caveats(config: Config, seeds: Iterable[int], checkpoint: Path) -> list[str]:
-    """Return sentences that state how an experiment differs from what an agent was trained on, or
-    overlaps with it.
+    """Return warnings that an experiment differs from what an agent was trained on, or overlaps
+    with it.
     """
     beside = checkpoint.with_suffix(".json")  # a shipped agent's settings are in a second file beside it
     facts = json.loads(beside.read_text("utf-8")) if beside.is_file() else read_plain(checkpoint).get("about", {})
@@ -204,7 +204,8 @@ def caveats(config: Config, seeds: Iterable[int], checkpoint: Path) -> list[str]
 
 
 def kinds_of_estimates(scenario: Scenario) -> list[str]:
-    """Return what policies know about durations in a scenario: the kinds of its estimates, if it has any."""
+    """Return the kinds of estimates in a scenario, which determine what policies know about
+    durations; an empty list if it has no estimates."""
     estimates = getattr(scenario, "estimates", None)
     return list(getattr(scenario, "knowledge", () if estimates is None else (estimates.kind,)))
 
@@ -264,7 +265,7 @@ def read_plain(path: Path) -> dict[str, Any]:
         plain = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise RunFolderError(f"{path}: no such file") from None
-    except Exception:  # unpickling a damaged file can raise any exception, with words of PyTorch's own
+    except Exception:  # unpickling a damaged file can raise any exception, and the message is PyTorch's
         why = "the checkpoint is damaged" if is_zipfile(path) else "not a checkpoint"
         raise RunFolderError(f"{path}: {why}; dagsim train writes checkpoints, such as RUN/best.pt") from None
     if not isinstance(plain, dict):
@@ -365,8 +366,8 @@ def _same_features(path: Path, trained: list[str], now: list[str]) -> None:
 
 @dataclass(slots=True)
 class ObservationBounds:
-    """The minimum and maximum of each feature, for each part of the observation; initially
-    empty."""
+    """The minimum and maximum of each feature, for each part of the observation. It is empty until
+    it has been widened."""
 
     parts: dict[str, tuple[Any, Any]] = field(default_factory=dict)
 

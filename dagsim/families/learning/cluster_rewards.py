@@ -215,7 +215,7 @@ class Unfairness(Accrual):
 
 
 class ShapedJobSeconds(JobSeconds):
-    """Job-seconds minus those that no schedule can avoid. The critical path of each job in the
+    """The job-seconds beyond those that no schedule can avoid. The critical path of each job in the
     system is charged in advance, so starting a task on a slow GPU incurs a cost immediately.
 
     The cost of every step is at least 0. All costs add up to the sum of completion times minus the
@@ -281,8 +281,8 @@ _STOPS = (int(Kind.PREEMPTED), int(Kind.FAILED))
 
 
 class CriticalPaths:
-    """The longest path from now to the end of each job, according to true durations: running tasks
-    count until they end, and all other tasks count with their fastest type.
+    """The longest path from now to the end of each job, according to true durations. A running task
+    contributes the time until it ends, and any other task contributes its time on its fastest type.
 
     The path of a run is its remaining time plus the path after it. Runs that have ended can be
     ignored, because their paths continue in a child that is ready, or because another parent of the
@@ -290,7 +290,7 @@ class CriticalPaths:
     run plus the path after it) - now, and the longest rank among its ready tasks.
 
     The kernel reports ready tasks and starts. ``take`` must receive every new row of the log before
-    the paths are read. A call of ``left_s`` costs O(jobs + new rows, runs and ready tasks).
+    the paths are read. A call to ``left_s`` costs O(jobs + new rows + new runs + new ready tasks).
     """
 
     def __init__(self, simulation: ClusterKernel) -> None:

@@ -20,8 +20,8 @@ class ColumnReward:
 
     ``columns`` declares what ``costs`` receives: columns of the log (``kind``, ``time_s``, ``job``,
     ``task``, ``run``, ``node``, ``instances``, ``gpus``, ``value``), and facts about the row's job
-    (``arrival_s``, ``priority``, ``deadline_s``, ``weight``, ``ideal_s``, ``ideal_gpu_s``). The rows
-    of many episodes are passed at once, so ``costs`` may not remember anything.
+    (``arrival_s``, ``priority``, ``deadline_s``, ``weight``, ``ideal_s``, ``ideal_gpu_s``). The
+    rows of many episodes are passed at once, so ``costs`` must not keep any state.
 
         class LateJobs(ColumnReward):
             columns = ("kind", "time_s", "deadline_s")
@@ -30,7 +30,7 @@ class ColumnReward:
                 return (kind == Kind.COMPLETED) * (time_s > deadline_s)
 
     Raises:
-        ConfigError: ``columns`` names something else, or nothing at all.
+        ConfigError: ``columns`` contains an unknown name or is empty.
     """
 
     columns: ClassVar[tuple[str, ...]] = ()
@@ -49,7 +49,7 @@ class ColumnReward:
         raise NotImplementedError
 
     def take(self, row: Row) -> None:
-        """Note a row of the log."""
+        """Store a row of the log."""
         self._new.append(row)
 
     def cost(self, now: float) -> float:

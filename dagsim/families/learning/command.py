@@ -49,12 +49,12 @@ def train_agent(
     seed: Seed = None,
     iterations: Annotated[
         int | None,
-        typer.Option(min=1, help="Number of iterations (default: as configured). With --resume, a larger number."),
+        typer.Option(min=1, help="Number of iterations (default: as configured). With --resume, give a larger number."),
     ] = None,
     resume: Annotated[
         Path | None,
         typer.Option(
-            metavar="RUN", help="Continue a stopped training run, or with --iterations make a finished one longer."
+            metavar="RUN", help="Continue a stopped training run, or extend a finished one with --iterations."
         ),
     ] = None,
     init: Annotated[

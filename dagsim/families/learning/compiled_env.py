@@ -36,7 +36,7 @@ class CompiledSchedulingEnv(SchedulingEnv):
 
     @property
     def simulation(self) -> Any:
-        """The kernel of the current episode, or ``None`` before the first."""
+        """The kernel of the current episode, or ``None`` before the first episode."""
         self._continue_in_kernel()
         return self._kernel
 
@@ -114,7 +114,7 @@ class CompiledSchedulingEnv(SchedulingEnv):
 
     def _continue_in_kernel(self) -> None:
         """Begin the episode again in the SimPy kernel, and repeat its actions; do nothing if it is
-        there already.
+        already in that kernel.
         """
         if self._in_kernel:
             return

@@ -1,6 +1,6 @@
-"""Devices on which networks learn. Episodes always run on the CPU, with a copy of the network there,
-because a decision needs one small forward pass, which takes longer to start on a GPU than to
-compute.
+"""Devices on which networks learn. Episodes always run on the CPU, with a copy of the network
+there, because a decision needs one small forward pass, and on a GPU, starting it would take longer
+than computing it.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The runs with which a training run's agent is compared: the search for the best heuristic, and the
 final test.
 
-Both are plans of cells, stored as sweeps in the folder of the training run (``sweep-reference`` and
-``sweep-report``), so that a resumed training run simulates only the missing cells.
+Both are plans of cells, which are stored as sweeps in the folder of the training run
+(``sweep-reference`` and ``sweep-report``), so that a resumed training run simulates only the
+missing cells.
 """
 
 from __future__ import annotations

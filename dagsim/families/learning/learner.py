@@ -1,4 +1,4 @@
-"""Learners, each of which consists of a network and its roll-outs and learns one iteration at a time.
+"""Learners. A learner consists of a network and its roll-outs, and learns one iteration at a time.
 This module also contains behaviour cloning, in which a network learns to imitate a heuristic before
 training, and the writer of TensorBoard events if TensorBoard is installed.
 """
@@ -85,7 +85,8 @@ class LearnerContext:
         return net.to(self.device)
 
     def play(self, net: ActorNet, seeds: Sequence[int], rng_key: Sequence[int], **options: Any) -> list[EpisodeSteps]:
-        """Run episodes as ``Rollouts.play`` does, on the CPU wherever the network learns."""
+        """Run episodes as ``Rollouts.play`` does, always on the CPU, even if the network learns on
+        another device."""
         return self.rollouts.play(on_cpu(net), seeds, rng_key, **options)
 
     def critic(self) -> torch.nn.Module:
@@ -114,7 +115,8 @@ class Learner(Protocol):
 
     @property
     def net(self) -> ActorNet:
-        """Return the network that makes choices. Its greedy policy is validated."""
+        """Return the network that makes choices. Validation uses the network's most likely
+        choices."""
 
     def iterate(self, iteration: int, progress: float) -> dict[str, float]:
         """Simulate episodes and learn from them for one iteration, and return metrics for the log.

@@ -58,8 +58,8 @@ class _Worlds:
 
 @dataclass(frozen=True)
 class MixtureScenario(ClusterWorld):
-    """A different GPU cluster with different jobs for every seed, so that an agent learns what holds
-    on every cluster.
+    """A different GPU cluster with different jobs for every seed, so that an agent learns rules
+    that work on every cluster.
 
     The seed determines the GPU types (as measured, with random speeds, or equally fast), their
     number and their nodes; the number of jobs, their load and their arrivals; the shape of their
@@ -111,7 +111,7 @@ class MixtureScenario(ClusterWorld):
 
     @property
     def knowledge(self) -> tuple[str, ...]:
-        """The kinds of estimates that are drawn."""
+        """The kinds of estimates that can be drawn."""
         shares = {"noisy": self.noisy, "hidden": self.hidden, "predicted": self.limited}
         kinds = [kind for kind, share in shares.items() if share > 0]
         return (*kinds, "exact") if ordered_sum(shares.values()) < 1 else tuple(kinds)
@@ -126,7 +126,7 @@ class MixtureScenario(ClusterWorld):
                 )
         require(self.instances >= 1, "mixture: instances must be 1 or more", self.instances)
         for name in ("noisy", "hidden", "limited", "failing", "trace_share"):
-            require(0 <= getattr(self, name) <= 1, f"mixture: {name} must lie in 0..1", getattr(self, name))
+            require(0 <= getattr(self, name) <= 1, f"mixture: {name} must be between 0 and 1", getattr(self, name))
         if self.noisy + self.hidden + self.limited > 1 + 1e-9:
             raise ConfigError(
                 "mixture: noisy, hidden and limited are shares of all worlds; their sum must be 1 or less"
@@ -164,7 +164,7 @@ class MixtureScenario(ClusterWorld):
         return self.world(kernel.schedule.seed).facts(kernel)
 
     def unfinished(self, kernel: Kernel[Any, Any]) -> Mapping[int, str]:
-        """Describe what prevents jobs in a kernel from being completed."""
+        """Describe why jobs in a kernel cannot be completed."""
         return self.world(kernel.schedule.seed).unfinished(kernel)
 
     def check(self) -> None:
@@ -192,7 +192,7 @@ class MixtureScenario(ClusterWorld):
         return self._scenario(seed, cluster, arrays, runtime, estimates)
 
     def _estimates(self, rng: np.random.Generator) -> Estimates:
-        """Draw what policies know about durations."""
+        """Draw the kind of estimates, which determines what policies know about durations."""
         draw = rng.random()
         if draw < self.noisy:
             return Estimates("noisy", float(rng.uniform(*self.noise)))
@@ -203,7 +203,8 @@ class MixtureScenario(ClusterWorld):
     def _scenario(
         self, seed: int, cluster: Cluster, arrays: JobArrays, runtime: Runtime, estimates: Estimates
     ) -> ClusterScenario:
-        """Add limits, failures and the price of a preemption, which have a random stream of their own."""
+        """Add limits, failures and the cost of a preemption, which are drawn from a separate random
+        stream."""
         rng = stream(seed, "mixture", 1)
         if estimates.kind == "predicted":
             claimed = arrays.work * np.exp(rng.normal(1.0, 0.8, len(arrays.work)).clip(0.0, 3.0))

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class RolloutTraffic:
-    """Counts of what a training run's roll-outs have sent so far."""
+    """Counts of the messages that a training run's roll-outs have sent so far."""
 
     rollouts: int = 0
     parts: int = 0

@@ -1,4 +1,4 @@
-"""Roll-outs: episodes in which a network makes the choices, in one or more processes."""
+"""Roll-outs, which are episodes in which a network makes the choices, in one or more processes."""
 
 from __future__ import annotations
 
@@ -273,8 +273,8 @@ def evaluate_greedy(
     at_once: int = 50,
     bounds: ObservationBounds | None = None,
 ) -> list[Schedule]:
-    """Simulate the greedy policy to the end, once for each seed. ``wrap`` is applied to the codecs.
-    ``bounds`` is widened to include all observations.
+    """Simulate one episode per seed to its end, always taking the most likely choice. ``wrap`` is
+    applied to the codecs. ``bounds`` is widened to include all observations.
     """
     schedules: list[Schedule] = []
     lane = _lane_of(factory, min(at_once, len(seeds)), recorded=True) if wrap is None else None
@@ -376,7 +376,7 @@ class ProcessRollouts:
             parts = self._pool.map(run, parts_of_rollout(seeds, rng_key, self._lockstep))
             return [steps for all_steps in parts for steps in all_steps]
         except BrokenProcessPool:
-            kill_workers(self._pool)  # from Python 3.12 on, the executor waits for them for ever
+            kill_workers(self._pool)  # from Python 3.12 on, the executor waits for them forever
             raise SimulationError(
                 "a worker process was killed, perhaps for lack of memory; --workers 1 needs the least memory"
             ) from None

@@ -37,8 +37,8 @@ _IGNORED = re.compile(r"(mlp_extractor\.value_net|value_net|q_net_target)\.")
 
 
 class _Model(NamedTuple):
-    """The part of a model that makes choices: a perceptron from the observation to one value per
-    action.
+    """The part of a model that makes choices: a perceptron that maps the observation to one value
+    per action.
     """
 
     net: nn.Sequential

@@ -110,7 +110,7 @@ def begin_training(
 def resumed_training(path: Path, iterations: int | None = None) -> Store:
     """Open the run folder of a stopped training run or, to make it longer, of a finished one.
 
-    With ``iterations``, the training run goes on until it has that many. Everything that changes
+    With ``iterations``, the training run continues until it has that many. Everything that changes
     over a training run (a learning rate, a time constant) is then spread over the new length, and
     the final test takes new seeds.
 

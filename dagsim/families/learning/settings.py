@@ -38,7 +38,7 @@ class CheckedSettings:
     def _fraction(self, *names: str) -> None:
         for name in names:
             if not 0 <= getattr(self, name) <= 1:
-                raise self._wrong(f"{name} must lie in 0..1", name)
+                raise self._wrong(f"{name} must be between 0 and 1", name)
 
     def _at_least(self, least: float, name: str) -> None:
         if not getattr(self, name) >= least:

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class ComputationGraphs(NamedTuple):
-    """``G`` computation graphs as one, with N operations and M dependencies in total."""
+    """``G`` computation graphs combined into one, with N operations and M dependencies in total."""
 
     ops: Tensor  # (N, F)
     deps: Tensor  # (M, E)
     sources: Tensor  # (M,) int64
     targets: Tensor  # (M,) int64
     owner: Tensor  # (N,) int64: the graph of each operation
-    in_degree: Tensor  # (N,) float32: dependencies into each operation, plus 1 for itself
+    in_degree: Tensor  # (N,) float32: number of dependencies into each operation, plus 1 for the operation itself
     many: int
     """Number of graphs."""
 

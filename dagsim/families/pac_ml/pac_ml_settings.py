@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class PacMlConfig(RowNetSettings):
     """PAC-ML's graph network (Parsonson et al. 2023): two rounds of messages over the job's graph,
-    then a score for each row from the graph, the job, the mean of all rows and the row itself.
+    followed by a score for each row, which is computed from the graph, the job, the mean of all
+    rows and the row itself.
     """
 
     message: int = 16

@@ -44,7 +44,7 @@ class PartitionEnv(EpisodeEnv):
     ``families/ramp/codecs.py``):
 
     - ``ops`` (most_ops, 5) and ``deps`` (most_deps, 2) of the job's graph, unsplit;
-    - ``sources`` and ``targets`` (most_deps,): rows of ``ops``;
+    - ``sources`` and ``targets`` (most_deps,): indices of rows in ``ops``;
     - ``counts`` (2,): numbers of operations and dependencies;
     - ``context``: the job and the fabric;
     - ``degrees`` (max_degree + 1, F): one row per degree;
@@ -58,8 +58,8 @@ class PartitionEnv(EpisodeEnv):
     scenario's horizon ends it before that.
 
     ``info`` contains the mask, the time, the numbers of jobs that arrived and were blocked, and the
-    ``cause`` for which the job in the last step was blocked (``None`` if it was admitted). At the
-    end it contains the ``blocking_rate``.
+    ``cause`` why the job in the last step was blocked (``None`` if it was admitted). At the end it
+    contains the ``blocking_rate``.
 
     ``reset(options={"jobs": [...]})`` simulates these ``RampJob``s, in order of arrival.
 
@@ -115,8 +115,8 @@ class PartitionEnv(EpisodeEnv):
         return self._observation(), self._info()
 
     def action_masks(self) -> np.ndarray:
-        """Return (max_degree + 1,) bool: True for the degrees that may be chosen now; only for 0
-        when the episode is over.
+        """Return (max_degree + 1,) bool: True for the degrees that may be chosen now. When the
+        episode is over, only degree 0 is True.
         """
         mask = np.zeros(self._degrees, bool)
         mask[[0] if self.view is None else [way.degree for way in self.codec.ways]] = True
@@ -150,7 +150,7 @@ class PartitionEnv(EpisodeEnv):
         ops, deps = len(observation.ops), len(observation.deps)
         if ops > self.most_ops or deps > self.most_deps:
             raise ConfigError(
-                f"a graph of {ops} operations and {deps} dependencies does not fit into most_ops={self.most_ops}, "
+                f"a graph with {ops} operations and {deps} dependencies does not fit into most_ops={self.most_ops}, "
                 f"most_deps={self.most_deps}"
             )
         parts["ops"][:ops], parts["deps"][:deps] = observation.ops, observation.deps

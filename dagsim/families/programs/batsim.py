@@ -46,7 +46,7 @@ class Batsim:
     With ``start``, dagsim runs this command for every simulation, without a shell. ``{endpoint}``
     in the command is replaced by the endpoint; if its port is ``*``, dagsim chooses a free one.
     Without ``start``, the scheduler must already be listening, and simulations use the endpoint one
-    after the other. ``timeout_s`` limits the wall-clock time of a reply.
+    after another. ``timeout_s`` limits the wall-clock time until a reply.
 
     Raises:
         ConfigError: The endpoint is not valid, pyzmq is not installed, ``start`` cannot be read, or
@@ -57,7 +57,7 @@ class Batsim:
     def __init__(self, endpoint: str, timeout_s: float = 10.0, start: str | None = None) -> None:
         if _ENDPOINT.fullmatch(endpoint) is None:
             raise ConfigError(
-                f"batsim: cannot read the endpoint {endpoint!r}; expected tcp://HOST:PORT or ipc://PATH, as "
+                f"batsim: cannot read the endpoint {endpoint!r}; expected tcp://HOST:PORT or ipc://PATH, as in "
                 "batsim:tcp://localhost:28000"
             )
         if endpoint.endswith(":*") and start is None:
@@ -65,7 +65,9 @@ class Batsim:
         try:
             import_module("zmq")
         except ImportError:
-            raise ConfigError("batsim: needs pyzmq: pip install -e '.[batsim]' in the checkout") from None
+            raise ConfigError(
+                "batsim: this policy needs pyzmq; run pip install -e '.[batsim]' in the checkout"
+            ) from None
         example = "start='pybatsim schedFcfs -s {endpoint}'"
         self._argv = None if start is None else program_words("batsim", start, example, timeout_s)
         require(0 < timeout_s < 1e6, "batsim: timeout_s must be a number of seconds above 0", timeout_s)
@@ -249,8 +251,8 @@ class _Session:
         return _event(task.ready_s, "JOB_SUBMITTED", data)
 
     def _width(self, view: ClusterView, task: TaskState) -> int:
-        """Return the number of resources that an instance needs; fail if the task needs anything that
-        they cannot express.
+        """Return the number of resources that an instance needs; fail if the task has a demand that
+        resources cannot express.
         """
         asked = task.task
         amount, unit = (asked.gpus, "GPUs") if self._on_gpus else (asked.cpus, "cores")
@@ -335,7 +337,8 @@ class _Session:
         return tuple(sorted(resources))
 
     def _kill(self, view: ClusterView, ids: list[Any]) -> Iterator[Decision]:
-        """Kill running jobs. Jobs that ended in the meantime are confirmed without progress."""
+        """Kill running jobs. Jobs that have ended in the meantime are confirmed without
+        progress."""
         progress = {}
         for id_ in ids:
             if not isinstance(id_, str) or id_ in self._tasks or not self._is_job(id_):
@@ -439,9 +442,10 @@ class _Peer:
             raise PolicyFailed(f"replied {shown(text)}, which is not JSON") from None
 
     def close(self) -> None:
-        """Close the connection, end the process and release the lock; may be called twice."""
+        """Close the connection, end the process and release the lock; this method may be called
+        twice."""
         if not self._socket.closed:
-            if self._may_send:  # the simulation stopped early, so tell the waiting scheduler to end
+            if self._may_send:  # the simulation stopped early, so tell the waiting scheduler to exit
                 message = json.dumps({"now": 0.0, "events": [_event(0.0, "SIMULATION_ENDS", {})]})
                 self._socket.linger = _GOODBYE_MS
                 with suppress(self._zmq.ZMQError):

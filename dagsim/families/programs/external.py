@@ -33,7 +33,7 @@ class External:
     line of JSON.
 
     Like every policy, it is called again until its answer contains no decision that could be
-    carried out. ``timeout_s`` limits the wall-clock time of an answer.
+    carried out. ``timeout_s`` limits the wall-clock time until an answer.
 
     Raises:
         ConfigError: ``command`` is empty or its quotes do not match, or ``timeout_s`` is not

@@ -2,9 +2,9 @@
 a row.
 
 Features describe the job, its graph and the servers. They are scaled to about 1 and computed in
-NumPy. The graph's features are those of PAC-ML: the unsplit graph with both passes. Two features
-that ddls computes wrongly are corrected: which operation costs most (always 0 in ddls), and the sum
-of sizes (close to 0 in ddls for all jobs).
+NumPy. The graph's features are the same as in PAC-ML: they describe the unsplit graph with both
+passes. Two features that ddls computes wrongly are corrected: which operation costs most (always 0
+in ddls), and the sum of sizes (close to 0 in ddls for all jobs).
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ RAMP_CODECS: Registry[Any] = Registry(
 
 @dataclass(frozen=True, slots=True)
 class PartitionConfig:
-    """The first row rejects the job; every other row is a degree that can be placed now (Parsonson et
-    al. 2023).
+    """The first row rejects the job; every other row represents a degree with which the job can be
+    placed now (Parsonson et al. 2023).
 
-    With ``blocks`` the codec also chooses servers: each row is a degree on a block of servers, with
-    at most ``blocks`` rows per degree, for the blocks that leave the most space for later jobs.
-    Without it, the scenario's placer chooses the servers.
+    With ``blocks``, a row also determines the servers: it represents a degree on one block of
+    servers. Each degree has at most ``blocks`` rows, for the blocks that leave the most space for
+    later jobs. Without it, the scenario's placer chooses the servers.
     """
 
     blocks: int = 0
@@ -157,7 +157,7 @@ class GraphArrays(NamedTuple):
 
     ops: Floats  # (ops, 5)
     deps: Floats  # (deps, 2)
-    sources: NDArray[np.int64]  # (deps,), rows of ``ops``
+    sources: NDArray[np.int64]  # (deps,): indices of rows in ``ops``
     targets: NDArray[np.int64]  # (deps,)
     means: tuple[float, ...]
     counts: tuple[float, float]
@@ -261,7 +261,7 @@ class RampObservation(NamedTuple):
     gpus: Floats  # (types, TYPE_FEATURES)
     ops: Floats  # (ops, OP_FEATURES), for both passes
     deps: Floats  # (deps, DEP_FEATURES)
-    sources: NDArray[np.int64]  # (deps,), rows of ``ops``
+    sources: NDArray[np.int64]  # (deps,): indices of rows in ``ops``
     targets: NDArray[np.int64]  # (deps,)
 
     @property
@@ -273,9 +273,9 @@ class RampObservation(NamedTuple):
 class RampCodec:
     """Encodes the waiting job; a choice is a row of the observation.
 
-    Job features are scaled (and clipped) to the range among ``examples``, which are jobs like those
-    to come; the default is the kernel's examples. ``blocks`` and ``outlooks`` have the same meaning
-    as in ``PartitionConfig``.
+    Job features are scaled (and clipped) to their range in ``examples``, which are jobs similar to
+    the future ones (default: the kernel's examples). ``blocks`` and ``outlooks`` have the same
+    meaning as in ``PartitionConfig``.
     """
 
     def __init__(self, examples: Sequence[RampJob] = (), *, blocks: int = 0, outlooks: bool = True) -> None:
@@ -329,7 +329,7 @@ class RampCodec:
 
     def choice_of(self, decisions: Iterable[Partition]) -> int | None:
         """Return the row that matches a heuristic's decision, with the same servers and the same
-        completion time, or None if there is none.
+        completion time, or None if there is no such row.
         """
         decision = next(iter(decisions), None)
         if decision is None or not decision.degree:
@@ -347,7 +347,7 @@ class RampCodec:
         return None
 
     def row_of(self, degree: int) -> int | None:
-        """Return the first row with a degree, or None if there is none."""
+        """Return the first row with this degree, or None if there is no such row."""
         return next((row for row, way in enumerate(self.ways) if way.degree == degree), None)
 
     def _ways(self, view: RampView) -> Iterator[Way]:
@@ -379,8 +379,8 @@ class RampCodec:
     def _rows(self, view: RampView, room: Room | None, left: NDArray[np.int64] | None) -> Floats:
         """Return the features of the ways, (ways, features).
 
-        ``left``, (ways without the first, arrivals, sizes), counts the blocks that remain free
-        after each way.
+        ``left``, (ways - 1, arrivals, sizes), is the number of blocks that remain free after each
+        way except the first.
         """
         rows = np.zeros((len(self.ways), len(ROW_FEATURES)), np.float32)
         rows[0, 0] = 1.0

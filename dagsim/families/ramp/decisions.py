@@ -110,7 +110,7 @@ class Partition(NamedTuple):
     """Split each operation in the job into at most ``degree`` pieces and start the job; 0 rejects it.
 
     ``placer`` names a placer to use for this job instead of the kernel's. ``servers`` is a bit mask
-    of free servers that the job may use; in that case no placer is used.
+    of free servers that the job may use; if it is given, no placer is used.
     """
 
     job: int

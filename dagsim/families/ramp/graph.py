@@ -8,8 +8,9 @@ reversed edge, and the loss joins the two passes. Pass operation ``i`` is a forw
 A profile that covers one GPU type is scaled to other types by the resource that limits each
 operation. Multiplications (convolutions, linear layers, recurrent cells, attention) are limited by
 the arithmetic rate. Everything else is limited by memory bandwidth, except data loading, which does
-not depend on the GPU. This is a roofline model without the knee (Williams et al. 2009), and so an
-estimate; a profile taken on the type itself (``Op.seconds_on``) always takes precedence.
+not depend on the GPU. This is a roofline model without the knee (Williams et al. 2009), and
+therefore only an estimate; a profile measured on the type itself (``Op.seconds_on``) always takes
+precedence.
 
 Synthetic graphs are chains, branches and attention blocks, drawn from a seed.
 """
@@ -35,7 +36,7 @@ class Op:
     """One operation: the seconds of its two passes on the profiled GPU, and the bytes of its output
     and of its weights.
 
-    ``seconds_on`` gives the seconds of both passes on other GPU types, by type name.
+    ``seconds_on`` contains the seconds that both passes take on other GPU types, by type name.
 
     Raises:
         ModelError: A cost or size is negative or not finite.
@@ -58,7 +59,7 @@ class Op:
 
     @property
     def memory_bytes(self) -> float:
-        """The bytes of output and weights together, which each pass holds in memory."""
+        """The bytes of the output and the weights together, which each pass keeps in memory."""
         return self.activation_bytes + self.parameter_bytes
 
     def seconds(self, gpu: str | None = None) -> tuple[float, float]:
@@ -113,8 +114,8 @@ class ComputationGraph:
 
     @property
     def last(self) -> int:
-        """The operation at which the passes are joined: as in ddls, the one with the largest numeric
-        id, or else the last one in the file.
+        """The operation at which the passes are joined: as in ddls, this is the operation with the
+        largest id or, if the ids are not all numbers, the last operation in the file.
         """
         if all(op.id.isdecimal() for op in self.ops):
             return max(range(len(self.ops)), key=lambda number: int(self.ops[number].id))
@@ -157,8 +158,8 @@ class ComputationGraph:
 
     @property
     def step_s(self) -> float:
-        """Seconds that a training step takes on one GPU of the profiled type, one operation after the
-        other.
+        """Seconds that a training step takes on one GPU of the profiled type, where the operations
+        run in sequence.
         """
         if self._step_s < 0:
             self._step_s = ordered_sum(self.costs())
@@ -176,8 +177,8 @@ class ComputationGraph:
         return ordered_sum(outputs[parent] + outputs[child] for parent, child in self.edges) + outputs[self.last]
 
     def pass_id(self, number: int) -> str:
-        """Return the id of a pass operation. If ids are ``1..n``, the mirror of ``k`` is ``2n + 1 -
-        k``, or else the mirror of ``id`` is ``id'``.
+        """Return the id of a pass operation. If ids are ``1..n``, the mirror of ``k`` has the id
+        ``2n + 1 - k``; otherwise, the mirror of ``id`` has the id ``id'``.
         """
         count = len(self.ops)
         op = self.ops[number % count]
@@ -187,7 +188,7 @@ class ComputationGraph:
 
     def depths(self) -> tuple[int, ...]:
         """Return the number of edges on the shortest path from the first source to each pass
-        operation, or 0 if there is no path.
+        operation, or 0 if no path leads there.
 
         The passes are joined at ``last``.
         """

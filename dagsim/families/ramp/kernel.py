@@ -1,4 +1,5 @@
-"""The kernel: jobs arrive one by one, and each is partitioned and started at once, or rejected.
+"""The kernel: jobs arrive one by one, and each job is either partitioned and started immediately,
+or rejected.
 
 There is no queue. A server belongs to one job from the job's start to its end, and a job that does
 not start on arrival is rejected. Among simultaneous events, jobs end first; then the next job
@@ -62,8 +63,8 @@ class RampKernel:
     """One fabric and one sequence of jobs in order of arrival. Kernels may share a planner.
 
     The simulation stops at ``horizon_s``: no decision is made about a job that arrives then, and
-    running jobs stay unfinished. ``examples`` are jobs like those to come, which a policy may look
-    at.
+    running jobs stay unfinished. ``examples`` are jobs similar to the future ones, and a policy may
+    look at them.
 
     Raises:
         ModelError: A job is listed after a job that arrives later.
@@ -118,8 +119,8 @@ class RampKernel:
 
         Raises:
             IllegalDecision: The decision is for another job, has a degree that may not be chosen or
-                an unknown placer, or is the second decision for the job. Nothing has changed then,
-                except through earlier decisions in the same answer.
+                an unknown placer, or is the second decision for the job. The illegal decision has
+                changed nothing, but earlier decisions in the same answer have been carried out.
         """
         view = RampView(self)
         until_s = min(until_s, self.horizon_s)

@@ -1,7 +1,7 @@
 """Statistics of a simulation under the names that ddls gives them, computed from the outcome of each
 job.
 
-Times are in seconds, sizes in bytes and rates in bytes per second, and fractions lie between 0 and
+Times are in seconds, sizes in bytes and rates in bytes per second, and fractions are between 0 and
 1 (``UNITS``). Means over time are weighted by time. Utilisation is a fraction of the GPU time held;
 the values in ddls are smaller by a factor that equals the number of training steps.
 """
@@ -81,8 +81,8 @@ class JobRow(NamedTuple):
 
 
 def cause(outcome: JobOutcome) -> str | None:
-    """Return why a job was blocked: ``declined``, ``no_place``, ``too_slow``, or ``unfinished`` if
-    it was still running at the end, or None if it was not blocked.
+    """Return the reason why a job was blocked: ``declined``, ``no_place``, ``too_slow``, or
+    ``unfinished`` if it was still running at the end. Return None if the job was not blocked.
     """
     if outcome.reason is not None:
         return _CAUSES[outcome.reason]
@@ -133,7 +133,7 @@ def kpis(kernel: RampKernel) -> dict[str, float]:
     over blocked jobs.
 
     A job that is still running at the end counts as blocked, as in ddls, but the work that it has
-    done counts. A mean over no jobs is left out.
+    done is counted. A mean is omitted if there are no jobs to average over.
     """
     rows = list(job_rows(kernel))
     end_s = kernel.schedule.ended_s

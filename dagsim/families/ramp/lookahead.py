@@ -43,8 +43,8 @@ value (-1 if they differ)."""
 
 
 class _Cohort:
-    """Dependencies that became ready together and take equally long: the time that remains, and the
-    pieces that receive them.
+    """Dependencies that became ready together and take equally long, with their remaining time and
+    the pieces that receive them.
     """
 
     __slots__ = ("arrivals", "channels", "key", "left")
@@ -218,7 +218,7 @@ class _Walk:
             self.cohorts = [cohort for cohort in self.cohorts if cohort.left > 0.0]
 
     def _arrive(self, arrivals: list[Arrivals]) -> None:
-        """Count arrivals; a piece that has received all its inputs becomes ready."""
+        """Count the inputs that arrive; a piece that has received all its inputs becomes ready."""
         for op, counts, even in arrivals:
             if not self.closed[op]:
                 continue
@@ -264,8 +264,8 @@ class _Walk:
             insort(self.cohorts, cohort)
 
     def _load(self, op: int, bundle: Bundle, some: list[int] | None, new: dict[object, _Cohort]) -> None:
-        """Put the dependencies in a bundle that come from ``some`` pieces of the operation (``None``
-        means all) into a cohort.
+        """Put those dependencies of a bundle that come from ``some`` pieces of the operation
+        (``None`` means all) into a cohort.
         """
         lane = bundle.lane
         if some is None:
@@ -303,8 +303,8 @@ def _inverse(ranks: tuple[int, ...]) -> list[int]:
 
 
 def _of_some(bundle: Bundle, pieces: list[int], of: tuple[int, ...]) -> tuple[tuple[int, ...], int]:
-    """Return what only some of the source's pieces send: the number of arrivals at each piece of the
-    target, and the channels used.
+    """Return the traffic from only some of the source's pieces: the number of arrivals at each
+    piece of the target, and the channels used.
     """
     counts = [0] * of[bundle.target]
     channels = 0

@@ -1,4 +1,5 @@
-"""Partitioning: the number of pieces for each operation, and the resulting graph of pieces.
+"""Partitioners, which determine the number of pieces for each operation, and the resulting graph of
+pieces.
 
 The graph is stored by operation, not by piece, because all pieces of an operation are equal. An
 edge between two operations represents the edges between all pairs of their pieces.
@@ -181,8 +182,8 @@ def _of_output(graph: ComputationGraph, splits: tuple[int, ...], source: int, ta
 
 
 def _in_memory(graph: ComputationGraph, splits: tuple[int, ...], source: int, target: int) -> float:
-    """Return the bytes of output and weights at the end of the edge that ddls splits first: an end
-    that is not split comes before one that is, and otherwise the source comes first.
+    """Return the bytes of output and weights at that end of the edge which ddls splits first: an
+    end that is not split or, if both ends are split, the operation with the lower number.
     """
     count = len(graph)
     one, other = source % count, target % count

@@ -71,8 +71,8 @@ class MaxParallelism:
 
 
 class SipMlDegree:
-    """Splits jobs up to ``degree`` ways: it takes the largest possible degree that is not above it
-    (Khani et al. 2021).
+    """Splits jobs up to ``degree`` ways: it takes the largest possible degree that is not above
+    ``degree`` (Khani et al. 2021).
 
     Raises:
         ConfigError: ``degree`` is below 1.
@@ -190,7 +190,7 @@ class Roomy:
 
     All combinations of a degree and a free block are compared by the blocks that will be free at
     the next arrivals (``dagsim.families.ramp.view``). Degrees below ``least`` are used only if no
-    other degree is in time. ``tuned`` names weights in ``roomy.json``, found by
+    other degree meets the acceptable time. ``tuned`` names weights in ``roomy.json``, found by
     ``scripts/tune_ramp.py``; ``least`` then has no effect.
 
     Raises:

@@ -1,9 +1,9 @@
-"""The six rewards of ddls as costs, charged for each decision or for the time until the next
-decision.
+"""The six rewards of ddls as costs, which are charged for each decision or for the time until the
+next decision.
 
 A cost is the negative reward. ddls averages over the steps of its cluster; dagsim averages over the
-intervals between events (ends and arrivals of jobs), and weights them equally, however long they
-are.
+intervals between events (ends and arrivals of jobs), and gives all intervals the same weight,
+however long they are.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _PerDecision(ABC):
 
 
 class JobAcceptance(_PerDecision):
-    """``success`` for an accepted job and ``fail`` for a blocked one, which is PAC-ML's own reward."""
+    """The reward of PAC-ML: ``success`` for an accepted job and ``fail`` for a blocked one."""
 
     def __init__(self, kernel: RampKernel, success: float = 1.0, fail: float = -1.0) -> None:
         super().__init__(kernel)
@@ -217,12 +217,12 @@ def _best_rate(kernel: RampKernel, info: Info) -> float:
 
 
 def compute_throughput(kernel: RampKernel, normalised: bool = False, sign: int = 1, log: bool = False) -> WorkRate:
-    """Build a reward from the memory of the processed pieces."""
+    """Build a reward from the memory of the pieces processed."""
     return WorkRate(kernel, "compute", normalised, sign, log)
 
 
 def cluster_throughput(kernel: RampKernel, normalised: bool = False, sign: int = 1, log: bool = False) -> WorkRate:
-    """Build a reward from the memory of the processed pieces, and the traffic."""
+    """Build a reward from the memory of the pieces processed and from the traffic."""
     return WorkRate(kernel, "cluster", normalised, sign, log)
 
 

@@ -34,7 +34,7 @@ _DDLS = "ddls=true"
 
 
 class _Made:
-    """Graphs and planner, built on first use; other processes build their own."""
+    """The graphs and the planner, which are built on first use; other processes build their own."""
 
     def __init__(self) -> None:
         self.graphs: list[ComputationGraph] | None = None

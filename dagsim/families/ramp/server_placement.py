@@ -1,9 +1,9 @@
 """Placers, which choose the servers for each operation's pieces. Every placement is checked against
 the rules at the end of this module.
 
-A server serves one job and holds at most one piece of an operation. The pieces of an operation are
-placed on a symmetric block, so that they can run collectives. The mirror's pieces run on the same
-servers as the forward pieces.
+A server runs one job and at most one piece of each operation. The pieces of an operation are placed
+on a symmetric block, so that they can run collectives. The mirror's pieces run on the same servers
+as the forward pieces.
 """
 
 from __future__ import annotations
@@ -111,8 +111,8 @@ class FirstFitBlocks:
 
 
 class Packed:
-    """Uses one block of the largest size for the whole job; operations with fewer pieces use a
-    smaller block inside it.
+    """Uses one block for the whole job, with as many servers as the largest number of pieces;
+    operations with fewer pieces use a smaller block inside it.
     """
 
     def place(
@@ -134,9 +134,9 @@ class BestFitBlocks(Packed):
     """Like ``Packed``, but on the free block that leaves the most blocks of every size free, so that
     the next jobs fit.
 
-    A free block counts as its size divided by the number of all blocks of that size, for all
-    degrees up to ``largest``. Fabrics with up to 64 servers are searched completely; on larger ones
-    the first free block is used.
+    Each free block has a weight, which is its size divided by the number of all blocks of that
+    size; sizes up to ``largest`` count. Fabrics with up to 64 servers are searched completely; on
+    larger ones the first free block is used.
     """
 
     def __init__(self, largest: int = 16) -> None:
@@ -230,7 +230,7 @@ def place_inside(outer: int, job: int, parts: PartitionedGraph, fabric: Fabric, 
 def check_placement(
     placement: OpPlacement, parts: PartitionedGraph, fabric: Fabric, occupied: int, placer: str
 ) -> None:
-    """Check that each piece of an operation has a free server of its own.
+    """Check that each piece of an operation has its own free server.
 
     Raises:
         IllegalDecision: An operation has no block or a block with the wrong size; or a server

@@ -176,8 +176,8 @@ OP_SCHEDULES: Registry[OpScheduler] = Registry(
 
 
 class Srpt:
-    """Runs the operation with the shortest piece first. Among equal ones, the later operation in
-    topological order comes first, and its mirror before it.
+    """Runs the operation with the shortest piece first. Among operations with equal pieces, the
+    later one in topological order comes first, and its mirror comes before it.
     """
 
     def __call__(self, job: int, parts: PartitionedGraph, fabric: Fabric) -> OpSchedule:

@@ -1,4 +1,5 @@
-"""Topologies: which servers form a block, and what it costs to send data between them.
+"""Topologies, which determine which servers form a block and what it costs to send data between
+them.
 
 ``Ramp`` is the optical fabric in Ottino et al. 2022 (arXiv 2211.15226): C communication groups with
 R racks of S servers each, where every server is one hop from every other. A block is symmetric, so
@@ -23,7 +24,8 @@ Block: TypeAlias = tuple[int, ...]
 
 
 class Topology(Protocol):
-    """Servers, the blocks on which a collective may run, and the seconds that transfers take."""
+    """A set of servers with the blocks on which a collective may run, and the seconds that
+    transfers take."""
 
     @property
     def name(self) -> str:
@@ -44,7 +46,8 @@ class Topology(Protocol):
         """
 
     def blocks(self, size: int) -> tuple[Block, ...]:
-        """Return all blocks of ``size`` servers in first-fit order; only a selection if ``anywhere``."""
+        """Return the blocks of ``size`` servers in first-fit order: all of them, or only a
+        selection if ``anywhere``."""
 
     def free_blocks(self, size: int, free: list[int]) -> Iterable[Block]:
         """Return blocks of free servers, in the order in which they are tried."""
@@ -62,7 +65,8 @@ class Topology(Protocol):
         """Return a key for the cost of a collective among the servers."""
 
     def collective_s(self, group: Hashable, total_bytes: float) -> float:
-        """Return the seconds that a collective of ``total_bytes`` in total takes; 0 on one server."""
+        """Return the seconds that a collective takes that sends ``total_bytes`` in total; 0 on one
+        server."""
 
     def pattern(self, blocks: tuple[Block, ...]) -> Hashable:
         """Return a key that is equal for lists of blocks with the same costs, wherever they are on
@@ -108,7 +112,7 @@ class Switch:
     def __init__(self, servers: int = 32, *, link_bytes_per_s: float = 25e9, latency_s: float = 2e-6) -> None:
         require(servers >= 1, "Switch: servers must be at least 1", servers)
         if not (link_bytes_per_s > 0 and latency_s >= 0):
-            raise ConfigError("Switch: link_bytes_per_s must be positive, latency_s 0 or more")
+            raise ConfigError("Switch: link_bytes_per_s must be positive and latency_s must be 0 or more")
         self.servers = servers
         self.link_bytes_per_s = link_bytes_per_s
         self.latency_s = latency_s
@@ -124,7 +128,7 @@ class Switch:
         return tuple(map(str, range(self.servers)))
 
     def blocks(self, size: int) -> tuple[Block, ...]:
-        """Return blocks of consecutive servers; any others would be equivalent."""
+        """Return blocks of consecutive servers, because all others are equivalent to these."""
         return tuple(tuple(range(first, first + size)) for first in range(self.servers - size + 1))
 
     def free_blocks(self, size: int, free: list[int]) -> Iterator[Block]:
@@ -176,7 +180,7 @@ class TorusBoxes:
         if not shape or any(length < 1 for length in shape):
             raise ConfigError(f"Torus: every dimension must be at least 1, got {shape!r}")
         if not (link_bytes_per_s > 0 and hop_s >= 0):
-            raise ConfigError("Torus: link_bytes_per_s must be positive, hop_s 0 or more")
+            raise ConfigError("Torus: link_bytes_per_s must be positive and hop_s must be 0 or more")
         self.shape = tuple(shape)
         self.link_bytes_per_s = link_bytes_per_s
         self.hop_s = hop_s
@@ -244,8 +248,8 @@ class TorusBoxes:
         return counts if prod(counts) == len(servers) else (len(servers),)
 
     def collective_s(self, group: Hashable, total_bytes: float) -> float:
-        """Return the seconds of a reduce-scatter dimension by dimension, each on what remains after
-        the previous one, and of an all-gather in the reverse order.
+        """Return the seconds of a reduce-scatter along one dimension after another, each on the
+        data that remains after the previous one, and of an all-gather in the reverse order.
         """
         left, seconds = total_bytes, 0.0
         for among in cast("tuple[int, ...]", group):
@@ -277,10 +281,10 @@ class LeafSpine:
     """A fat tree with two levels: ``leaves`` switches with ``per_leaf`` servers each. Between
     leaves, a server gets 1 / ``oversubscription`` of its rate.
 
-    No message waits in the spine: under RAMP's rule that a channel belongs to one job, jobs share
-    nothing there. A route therefore has two links, not four as in ``fabric.fat_tree.FatTree``.
-    Collectives run within the leaves first, and then among leaves on the data that remains at each
-    server.
+    No message waits in the spine, because under RAMP's rule that a channel belongs to one job, jobs
+    share no link there. A route therefore has two links, not four as in
+    ``fabric.fat_tree.FatTree``. Collectives run within the leaves first, and then among leaves on
+    the data that remains at each server.
 
     Raises:
         ConfigError: There are no leaves or servers, the oversubscription is below 1, the rate is
@@ -302,7 +306,7 @@ class LeafSpine:
             raise ConfigError(f"FatTree({leaves}, {per_leaf}): leaves and servers per leaf must be at least 1")
         require(oversubscription >= 1, "FatTree: oversubscription must be at least 1", oversubscription)
         if not (link_bytes_per_s > 0 and hop_s >= 0):
-            raise ConfigError("FatTree: link_bytes_per_s must be positive, hop_s 0 or more")
+            raise ConfigError("FatTree: link_bytes_per_s must be positive and hop_s must be 0 or more")
         self.leaves = leaves
         self.per_leaf = per_leaf
         self.oversubscription = oversubscription
@@ -354,7 +358,7 @@ class LeafSpine:
         return source, self.servers + target
 
     def transfer_s(self, pair: Hashable, size_bytes: float) -> float:
-        """Return the seconds that a transfer takes: two hops within a leaf, or four hops at the
+        """Return the seconds that a transfer takes: two hops within a leaf, and four hops at the
         reduced rate between leaves.
         """
         if pair:
@@ -429,7 +433,7 @@ class Ramp:
                 "otherwise"
             )
         if not (node_bytes_per_s > 0 and propagation_s >= 0 and io_s >= 0):
-            raise ConfigError("RAMP: node_bytes_per_s must be positive, propagation_s and io_s 0 or more")
+            raise ConfigError("RAMP: node_bytes_per_s must be positive, and propagation_s and io_s must be 0 or more")
         self.shape = (groups, racks, servers_per_rack)
         self.channel_bytes_per_s = node_bytes_per_s / groups
         self.latency_s = propagation_s + 2 * io_s

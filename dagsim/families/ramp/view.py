@@ -2,9 +2,10 @@
 the space for later jobs: the blocks of servers that will be free at the next arrivals, with and
 without a placement of the waiting job.
 
-A fabric fragments in space (blocks of one size do not tile the gaps between others) and in time
-(jobs that end together free whole blocks, others leave gaps). Both effects are visible in the
-number of free blocks of each size at the next arrivals, assuming that no other job is accepted.
+A fabric becomes fragmented in space (blocks of one size do not fill the gaps between other blocks)
+and in time (jobs that end together free whole blocks, but jobs that end at different times leave
+gaps). Both effects are visible in the number of free blocks of each size at the next arrivals,
+assuming that no other job is accepted.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class RampView:
-    """The waiting job and the fabric as it is now. The view belongs to the kernel, so do not keep
+    """The waiting job and the fabric as it is now. The view changes with the kernel, so do not keep
     it."""
 
     __slots__ = ("_kernel",)
@@ -102,7 +103,8 @@ class RampView:
 
     @property
     def examples(self) -> tuple[RampJob, ...]:
-        """Examples of jobs like those to come (but not the jobs to come themselves), if there are any."""
+        """Examples of jobs similar to the future ones (but not the future jobs themselves), if
+        there are any."""
         return self._kernel.examples
 
     def outlook(self, degree: int, placer: str | None = None, servers: int | None = None) -> Outlook | None:
@@ -132,7 +134,7 @@ class RampPolicy(Protocol):
     """A policy, which makes one decision for each arriving job."""
 
     def decide(self, view: RampView) -> Iterable[Partition]:
-        """Return one decision for the waiting job; an empty answer rejects it."""
+        """Return one decision for the waiting job; an empty answer rejects the job."""
 
 
 SIZES = (1, 2, 4, 8, 16)
@@ -170,7 +172,7 @@ class _Blocks:
         return words
 
     def count(self, bits: NDArray[np.uint64]) -> NDArray[np.int64]:
-        """Count the bits set in words, (..., words), by block size, (..., sizes)."""
+        """Return (..., sizes): the number of bits set in ``bits``, (..., words), by block size."""
         return np.add.reduceat(np.bitwise_count(bits).astype(np.int64), self.starts, axis=-1)
 
 
@@ -194,8 +196,8 @@ class Room:
         """Blocks of the empty fabric, (sizes,)."""
 
     def after(self, servers: Sequence[int], ends_s: Sequence[float]) -> NDArray[np.int64]:
-        """Return the number of blocks that remain free while a job is on ``servers`` until its end,
-        (choices, arrivals, sizes).
+        """Return (choices, arrivals, sizes): the number of blocks that remain free while a job is
+        on ``servers`` until its end.
 
         Each entry in ``servers`` is a bit mask.
         """

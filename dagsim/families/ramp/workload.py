@@ -21,8 +21,8 @@ from dagsim.registry import Entry, Registry
 
 @dataclass(frozen=True, slots=True)
 class RampJob:
-    """A job: ``steps`` training steps of one graph. ``beta`` is the acceptable completion time as a
-    fraction of the time on one GPU.
+    """A job that consists of ``steps`` training steps of one graph. ``beta`` is the acceptable
+    completion time as a fraction of the time on one GPU.
 
     Raises:
         ModelError: The arrival is negative, there are no steps, or ``beta`` is not positive.
@@ -42,7 +42,7 @@ class RampJob:
 
     @property
     def sequential_s(self) -> float:
-        """Time on one GPU of the profiled type, one operation after the other."""
+        """The time on one GPU of the profiled type, where the operations run in sequence."""
         return self.steps * self.graph.step_s
 
     @property
@@ -118,7 +118,7 @@ class SkewedBeta:
 
     As in ddls, the stretch uses the smallest and the largest of 50,000 draws. These draws are the
     same for every seed of the jobs, so that all episodes share one distribution. ``shape`` is the
-    seed of the draws; with the default, the means come closest to those of the streams that ddls
+    seed of the draws; with the default, the means are closest to those of the streams that ddls
     drew.
 
     Raises:

@@ -1,8 +1,8 @@
 """The rates of tasks that share GPUs, after the policy has decided that they should (``Join``).
 
 Two tasks on one GPU slow each other down, and some pairs do not fit into its memory. The measured
-sum of the two rates, each relative to the rate alone, lies between 0.35 and 2.45 (Gavel, OSDI 2020;
-Lucid, ASPLOS 2023).
+sum of the two rates, each relative to the task's rate on its own, is between 0.35 and 2.45 (Gavel,
+OSDI 2020; Lucid, ASPLOS 2023).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class MeasuredPairs:
     """Rates by pairs of models: ``rates[gpu][first, second]`` contains the rates of both.
 
     ``gpu`` is the name of a GPU type, or empty for all types. The table may list a pair in either
-    order; rates of 0 mean that the two tasks do not fit together. ``default`` is the rate of both
+    order. A rate of 0 means that the two tasks do not fit together. ``default`` is the rate of both
     tasks in a pair that is not in the table. ``memory_gb`` is the GPU memory that a pair needs; on
     a type with less memory, the pair does not fit.
 
@@ -49,9 +49,9 @@ class MeasuredPairs:
                 if not min(rates) >= 0:
                     raise ModelError(f"sharing: rates of {pair} on {gpu or 'any GPU'} must be 0 or more, got {rates}")
         if not min(self.memory_gb.values(), default=0.0) >= 0:
-            raise ModelError("sharing: the memory of a pair must be 0 GB or more")
+            raise ModelError("sharing: memory_gb: the memory of a pair must be 0 GB or more")
         if self.default is not None and not 0 < self.default <= 1:
-            raise ModelError(f"sharing: default must lie in (0, 1], got {self.default!r}")
+            raise ModelError(f"sharing: default must be above 0 and at most 1, got {self.default!r}")
 
     def pair(self, first: Task, second: Task, gpu: str) -> tuple[float, float] | None:
         """See ``Sharing``."""
@@ -115,7 +115,7 @@ class PairTable:
 
 @cache
 def _memory_gb(gpu: str) -> float:
-    """Return the memory of a GPU type, or infinite if it is not in the catalogue."""
+    """Return the memory of a GPU type in GB, or infinity if the type is not in the catalogue."""
     try:
         return gpu_type(gpu).memory_gb
     except DagsimError:
@@ -124,8 +124,8 @@ def _memory_gb(gpu: str) -> float:
 
 @cache
 def _pairs_of(path: str | None, default: float | None) -> MeasuredPairs:
-    """Read the pairs in Gavel's table (of single-GPU jobs, relative to their rates alone) or in
-    Lucid's.
+    """Read the pairs in Gavel's table (single-GPU jobs, with rates relative to each job's rate on
+    its own) or in Lucid's.
     """
     if path is None:
         return MeasuredPairs({}, default)
@@ -143,8 +143,8 @@ def _pairs_of(path: str | None, default: float | None) -> MeasuredPairs:
 
 
 def _lucid_pairs(rows: Iterable[Mapping[str, str]], default: float | None) -> MeasuredPairs:
-    """Return the rates of both jobs in each pair, relative to their rates alone, and the memory that
-    both need together.
+    """Return the rates of both jobs in each pair, relative to each job's rate on its own, and the
+    memory that both need together.
     """
     rates: dict[_Pair, tuple[float, float]] = {}
     memory_gb: dict[_Pair, float] = {}

@@ -54,7 +54,7 @@ class ControllerLog:
 
 
 def is_controller_log(head: list[str]) -> bool:
-    """Return True if ``head`` holds the first lines of a slurmctld log."""
+    """Return True if ``head`` contains the first lines of a slurmctld log."""
     texts = [match[3] for line in head if (match := _LINE.match(line))]
     return len(texts) * 2 > len(head) and any(_SAYS.match(text) for text in texts)
 
@@ -71,7 +71,9 @@ def read_controller_log(file: Path, zone: ZoneInfo | None = None) -> ControllerL
     suspended_s: dict[str, float] = {}
 
     def change(node: str, now: float, kind: str) -> None:
-        """Record that a node goes ``down``, is set to ``drain``, or comes back into service (empty)."""
+        """Record that a node goes ``down``, is set to ``drain``, or returns to service (``kind`` is
+        empty).
+        """
         if node in away and away[node][1] != kind:
             since_s, was = away.pop(node)
             if now > since_s:

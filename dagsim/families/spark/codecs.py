@@ -110,7 +110,7 @@ class StageObservation(NamedTuple):
 
 def observe(graph: StageGraph, action: Action = "executors") -> StageObservation:
     """Encode ``graph`` for a policy that chooses a number of executors or a limit, depending on
-    ``action``. O(stages + edges) in NumPy.
+    ``action``. The cost is O(stages + edges) in NumPy.
     """
     cluster, starts = graph.executors, graph.first[:-1]
     work = graph.remaining * graph.seen_ms * 1e-3
@@ -159,8 +159,8 @@ def observe(graph: StageGraph, action: Action = "executors") -> StageObservation
 def _stage_rows(graph: StageGraph, work: np.ndarray, path: np.ndarray, job_path: np.ndarray) -> np.ndarray:
     """Return the features of each stage, (stages, len(STAGE)) float32.
 
-    ``work`` is the number of seconds left in each stage, and ``path`` the number on the path from
-    the stage to the sink.
+    ``work`` is the number of seconds left in each stage, and ``path`` is the number of seconds left
+    on the path from the stage to the sink.
     """
     can = graph.schedulable
     return _columns(
@@ -183,7 +183,7 @@ def _job_rows(
 ) -> np.ndarray:
     """Return the features of each job, (jobs, len(JOB)) float32.
 
-    They are derived from the arguments, which state for each job the remaining seconds (in total
+    They are derived from the arguments, which contain for each job the remaining seconds (in total
     and on the longest path), the number of stages that can take executors, the executors that it
     keeps, and its fair shares.
     """
@@ -270,8 +270,8 @@ def _paths(work: np.ndarray, edges: np.ndarray, level: np.ndarray) -> np.ndarray
 
 
 def _heads(path: np.ndarray, can: np.ndarray, ready: np.ndarray, starts: np.ndarray, job: np.ndarray) -> np.ndarray:
-    """Mark the stage with the longest path in each job, (N,) bool; stages that can run at once are
-    preferred.
+    """Mark the stage with the longest path in each job, (N,) bool; stages that can run immediately
+    are preferred.
     """
     worth = np.where(can, path + np.where(ready, 1e12, 0.0), -1.0)
     best = np.maximum.reduceat(worth, starts)
@@ -388,8 +388,8 @@ class PaddedStages:
         return observation
 
     def ended(self) -> Observation:
-        """Return the observation after the last decision. Its masks allow a single action, which does
-        nothing.
+        """Return the observation after the last decision. The masks of this observation allow a
+        single action, which does nothing.
         """
         observation = self.blank()
         observation["action_mask"][-1] = observation["number_mask"][0] = 1
@@ -431,11 +431,11 @@ class PaddedStages:
         """
         row, number = int(choice[0]), int(choice[1]) + 1
         if not (0 <= row <= self.most_stages and self.masks["action_mask"][row]):
-            raise IllegalDecision(f"row {row} cannot be chosen now: see action_mask")
+            raise IllegalDecision(f"row {row} cannot be chosen now (see action_mask)")
         if row == self.most_stages:
             return ()
         if not (1 <= number <= self.executors and self.masks["number_mask"][number - 1]):
-            raise IllegalDecision(f"{self.action} {number} cannot be chosen now: see number_mask")
+            raise IllegalDecision(f"{self.action} {number} cannot be chosen now (see number_mask)")
         place = self._rows[row]
         if self.action == "limit":
             number = min(max(number - int(self.kept[self._graph.job[place]]), 1), self._graph.committable)

@@ -1,12 +1,12 @@
 """The Spark simulation: jobs consist of stages, and run on executors that are committed to their next
 stage in rounds.
 
-The kernel has its own event loop, for speed. An executor that ends a task takes the next task in
-the same stage if there is one, which is a single swap at the top of a heap. Everything else
-(``_settle``) happens once per stage and executor. ``decisions()`` follows the protocol of
-``dagsim.systems.seam``: it is a generator that yields a view and is sent decisions.
+The kernel has its own event loop, because SimPy would be too slow. An executor that ends a task
+takes the next task in the same stage if there is one, and this costs a single swap at the top of a
+heap. Everything else (``_settle``) happens once per stage and executor. ``decisions()`` follows the
+protocol of ``dagsim.systems.seam``: it is a generator that yields a view and is sent decisions.
 
-There are two sets of rules. With ``parity`` they are those of spark-sched-sim, bit for bit,
+There are two sets of rules. With ``parity``, the rules reproduce spark-sched-sim, bit for bit,
 including its peculiarities: executors in the common pool are offered only when a job arrives;
 executors sent ahead to a stage that is not ready are counted at its job and then forgotten;
 policies see a task's duration when the task is launched. Without ``parity``, idle executors are
@@ -76,8 +76,8 @@ class SparkKernel:
 
     @property
     def schedule(self) -> Schedule:
-        """The schedule so far, built on request: O(launches). Without ``record`` its log contains only
-        arrivals and completions.
+        """The schedule so far, which is built on request and costs O(launches). Without ``record``
+        its log contains only arrivals and completions.
         """
         self.episode.ended_ms = self.cluster.now_ms
         return schedule_of(self.episode)
@@ -98,7 +98,8 @@ class SparkKernel:
         sent back.
 
         An empty answer leaves the remaining executors idle. The policy is called again as long as
-        executors and stages are left; then time passes. This is repeated until the end.
+        executors and stages are left; then time passes. These rounds are repeated until the end of
+        the simulation.
         """
         cluster, episode, until_ms = self.cluster, self.episode, until_s * 1000
         view, check, commit = SparkView(self), self._checked, cluster.commit
@@ -207,15 +208,15 @@ class SparkKernel:
             cluster.source = self._offers.pop()
 
     def _idle_pools(self) -> list[ExecutorPool]:
-        """Return the pools whose executors are all idle. The last of them, which is the oldest job's,
-        is offered first.
+        """Return the pools whose executors are all idle. The last of these pools, which belongs to
+        the oldest job, is offered first.
         """
         cluster = self.cluster
         pools = [job.pool for job in reversed(cluster.jobs) if job.pool.executors]
         return [cluster.common, *pools] if cluster.common.executors else pools
 
     def _admit(self) -> None:
-        """Let the next job arrive."""
+        """Process the next job's arrival."""
         cluster, job = self.cluster, self._next
         assert job is not None
         active = SparkJobState(len(self.episode.jobs), job)

@@ -1,15 +1,16 @@
 """The policies of the Spark system, and their names.
 
-- ``fair``, ``fifo``: share the executors by number, as in spark-sched-sim and decima-sim.
+- ``fair``, ``fifo``: give each job an equal number of executors, or serve jobs first come, first
+  served, as in spark-sched-sim and decima-sim.
 - ``weighted-fair``: shares in proportion to a power of the jobs' work (Mao et al. 2019, section
   7.1).
 - ``sjf-cp``, ``srpt-cp``: the shortest job first, and within a job its critical path first.
 - ``tetris``: packing (Grandl et al. 2014), with executors as the only resource.
 - ``graphene``: troublesome stages first (Grandl et al. 2016), with weighted fair shares as in Mao
   et al. 2019. Each job is split at several thresholds into troublesome (long) stages and the rest.
-  For each split, a schedule of the job alone is computed in which the ancestors of troublesome
-  stages come first. The schedule that ends first determines the order. Graphene's fragmentation
-  score does not apply, since executors are the only resource.
+  For each split, a schedule is computed for the job on its own, in which the ancestors of
+  troublesome stages come first. The schedule that ends first determines the order. Graphene's
+  fragmentation score does not apply, since executors are the only resource.
 """
 
 from __future__ import annotations
@@ -62,7 +63,8 @@ class FairShare:
 
     The executors are shared among all jobs (``counts="active"``, as in spark-sched-sim), or among
     the jobs with a stage that could use another executor (``counts="wanting"``, as in decima-sim).
-    ``dynamic=False`` makes every share the whole cluster, that is, first come, first served.
+    With ``dynamic=False``, every job's share is the whole cluster, so jobs are served first come,
+    first served.
     """
 
     def __init__(self, counts: Counted = "active", dynamic: bool = True) -> None:
@@ -111,9 +113,9 @@ class WeightedFair:
 
     A job that releases executors keeps them up to its share. The rest goes to the job that is
     furthest below its share (``order="deficit"``) or to the one with the least remaining work
-    (``"shortest"``). If no job is below its share, it goes to any job that can use it. ``alpha=0``
-    is fair sharing, 1 favours large jobs, and -1 small ones. ``total=True`` uses the work of the
-    whole job instead of the remaining work.
+    (``"shortest"``). Executors that no job below its share can use go to any other job that can use
+    them. ``alpha=0`` is fair sharing, 1 favours large jobs, and -1 small ones. ``total=True`` uses
+    the work of the whole job instead of the remaining work.
     """
 
     def __init__(self, alpha: float = 0.0, order: Order = "deficit", total: bool = False) -> None:
@@ -145,7 +147,7 @@ class WeightedFair:
 
     def _lacks(self, view: SparkView) -> dict[SparkJobState, float]:
         """Return the number of executors that each job lacks to reach its share. Executors that the
-        source's job could give away do not count as that job's.
+        source's job could give away do not count towards that job's number.
         """
         weights = [max(self.work(job), 1.0) ** self.alpha for job in view.jobs]
         per_weight = view.executors / ordered_sum(weights)
@@ -288,8 +290,8 @@ def planned_order(job: SparkJob, executors: int) -> list[int]:
 
 
 def _order(job: SparkJob, troublesome: Sequence[bool]) -> list[int]:
-    """Order the stages: troublesome stages and their ancestors first, and each of the two groups by
-    the work on the path ahead.
+    """Order the stages: troublesome stages and their ancestors come first, and each of the two
+    groups is sorted by the work on the path ahead.
     """
     graph = job.graph
     leads = list(troublesome)
@@ -300,7 +302,8 @@ def _order(job: SparkJob, troublesome: Sequence[bool]) -> list[int]:
 
 
 def span_ms(job: SparkJob, executors: int, order: Sequence[int]) -> float:
-    """Return the time that the job takes alone if executors follow this order of stages.
+    """Return the time in milliseconds that the job takes on its own if executors follow this order
+    of stages.
 
     A task uses at most one executor; fractions of tasks are allowed.
     """

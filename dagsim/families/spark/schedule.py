@@ -58,8 +58,8 @@ _BEFORE_STARTS = -1
 
 @dataclass(slots=True)
 class _Run:
-    """A run of ``tasks`` tasks in a stage, back to back on one executor; ``begun_ms`` is when the
-    executor began to move to the stage.
+    """A run that consists of ``tasks`` consecutive tasks of a stage on one executor; ``begun_ms``
+    is when the executor began to move to the stage.
     """
 
     order: int
@@ -72,8 +72,8 @@ class _Run:
 
 
 def cluster_of(types: tuple[ExecutorType, ...]) -> Cluster:
-    """Return a cluster with one node per executor. The node has one GPU if the executor's type is in
-    the catalogue, else one CPU.
+    """Return a cluster with one node per executor. Each node has one GPU if the executor's type is
+    in the catalogue of GPU types, and otherwise one CPU.
     """
     nodes = []
     for kind in types:
@@ -90,8 +90,8 @@ def schedule_of(episode: SparkEpisode, *, merged: bool = True) -> Schedule:
 
     A task in the schedule is a stage, and an instance is one of the stage's tasks. With
     ``merged=True``, all consecutive tasks of a stage on an executor become one run (about 50 times
-    fewer bars), whose start-up delay is the executor's move. With ``False``, every task becomes a
-    run, and moves are left out.
+    fewer bars), whose start-up delay is the executor's move. With ``merged=False``, every task
+    becomes a run, and moves are omitted.
     """
     launches = episode.launches or []
     held = [float(kind.count > 0 and _gpu(kind) is not None) for kind in episode.executors for _ in range(kind.count)]
@@ -136,8 +136,8 @@ def _gpu(kind: ExecutorType) -> GpuType | None:
 
 
 def _end_order(run: _Run) -> int:
-    """Return a sort key with which an end comes before simultaneous starts, but not before the start
-    of the same run.
+    """Return a sort key that puts an end before simultaneous starts, but not before the start of
+    the same run.
     """
     return _BEFORE_STARTS if run.end_ms > run.begun_ms else run.order
 

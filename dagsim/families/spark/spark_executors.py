@@ -40,8 +40,8 @@ def executor_types(executors: int | tuple[ExecutorType, ...]) -> tuple[ExecutorT
 
 
 class ExecutorMove:
-    """An executor on the way to ``stage``. As the target of an event it takes the place of a stage,
-    with no tasks to launch.
+    """An executor on the way to ``stage``. As the target of an event, it takes the place of a stage
+    that has no tasks to launch.
     """
 
     __slots__ = ("stage",)
@@ -232,8 +232,8 @@ class ExecutorPools:
             self._place(executor, self.common if saturated else job.pool)
             if saturated:
                 self._detach(executor)
-                # spark-sched-sim never takes the commitment back, so the job appears to have more
-                # executors than it has
+                # spark-sched-sim never withdraws the commitment, so the job appears to have more
+                # executors than it really has
                 if not self.parity:
                     job.supply -= 1
 
@@ -242,8 +242,8 @@ class ExecutorPools:
         comes first.
         """
         executors = self.executors
-        # spark-sched-sim iterates over a CPython set, so use the order of a set after the same
-        # copies.
+        # spark-sched-sim iterates over a CPython set, so reproduce its order by copying a set in
+        # the same way.
         if self.parity:
             return [
                 executors[number]
@@ -266,8 +266,8 @@ class ExecutorPools:
         self.retire(executor.pool, [executor])
 
     def _first(self, jobs: Iterable[SparkJobState], home: SparkJobState) -> StageState | None:
-        """Return the first stage in ``jobs`` that needs executors. The job ``home`` may get one even
-        if its supply already equals the number of executors.
+        """Return the first stage in ``jobs`` that needs executors. The job ``home`` may get an
+        executor even if its supply already equals the number of executors in the cluster.
 
         With ``parity``, as in spark-sched-sim, an empty ``jobs`` means all jobs, and job 0 is never
         treated as ``home``.

@@ -26,8 +26,8 @@ Samples: TypeAlias = Mapping[int, Sequence[int]]
 
 
 def bracket(executors: int) -> tuple[int, int]:
-    """Return the levels below and above a number of executors. Both are equal if the number is itself
-    a level, or lies outside all levels.
+    """Return the levels below and above a number of executors. Both levels are equal if the number
+    is itself a level, or is outside the range of the levels.
     """
     if executors <= LEVELS[0]:
         return LEVELS[0], LEVELS[0]
@@ -61,7 +61,7 @@ class Waves:
         """Build a profile from the samples of the three waves, by the rules of decima-sim and
         spark-sched-sim.
 
-        - Fresh samples are removed from the first wave.
+        - Samples for fresh executors are removed from the first wave.
         - An empty first wave inherits the samples for the next smaller number of executors.
         - A fresh executor without samples needs ``warmup_ms`` more than the first wave.
         - Levels above the largest sampled number of executors use the samples for that number.

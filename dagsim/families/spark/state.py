@@ -114,13 +114,13 @@ class StageState:
 
     @property
     def is_ready(self) -> bool:
-        """True if all parents of the stage are complete, so that its tasks can run at once."""
+        """True if all parents of the stage are complete, so that its tasks can run immediately."""
         return not self.blockers
 
     @property
     def is_schedulable(self) -> bool:
-        """True if the stage needs executors, was not chosen in this round, and no parent needs any.
-        Parents may still be running.
+        """True if the stage needs executors and was not chosen in this round, and none of its
+        parents needs executors. Parents may still be running.
         """
         if self.remaining <= self.inbound or self.selected:
             return False
@@ -179,8 +179,8 @@ def total_work_ms(job: SparkJobState) -> float:
 
 
 def first_stage(choice: Iterable[StageState]) -> StageState | None:
-    """Return the first stage in ``choice`` that can run at once. If none can, return the first
-    stage, or ``None`` if ``choice`` is empty.
+    """Return the first stage in ``choice`` that can run immediately. If no stage can, return the
+    first one, or ``None`` if ``choice`` is empty.
     """
     first = None
     for stage in choice:
@@ -192,10 +192,11 @@ def first_stage(choice: Iterable[StageState]) -> StageState | None:
 
 
 def critical_stage(choice: Iterable[StageState]) -> StageState | None:
-    """Among the stages of one job that can run at once, return the first stage on the path with the
-    most remaining work.
+    """Return the first stage on the path with the most remaining work, among the stages of one job
+    that can run immediately.
 
-    If no stage can run at once, all stages are considered. Return ``None`` if ``choice`` is empty.
+    If no stage can run immediately, all stages are considered. Return ``None`` if ``choice`` is
+    empty.
     """
     stages = list(choice)
     ready = [stage for stage in stages if not stage.blockers] or stages
@@ -205,8 +206,8 @@ def critical_stage(choice: Iterable[StageState]) -> StageState | None:
 
 
 def path_ms(job: SparkJobState) -> dict[StageState, float]:
-    """For each incomplete stage, return the largest amount of remaining work on a path from the stage
-    (including itself) to the end of the job. O(stages + edges).
+    """Return for each incomplete stage the largest amount of remaining work on a path from the
+    stage (including the stage itself) to the end of the job. The cost is O(stages + edges).
     """
     longest: dict[StageState, float] = {}
     for index in reversed(job.job.graph.order):
@@ -224,7 +225,7 @@ class DurationSource(Protocol):
     """Draws the durations of tasks from the profiles of their stages."""
 
     def admit(self, job: SparkJobState) -> None:
-        """Prepare for a new job; called in order of arrival."""
+        """Prepare for a new job; this method is called for jobs in order of arrival."""
 
     def draw(self, stage: StageState, executor: Executor) -> float:
         """Return the duration (ms) of the task that ``executor`` is launching now; ``stage.remaining``
@@ -265,10 +266,11 @@ class SharedStream:
     """All durations from one generator in launch order, equal to those of spark-sched-sim, bit for
     bit.
 
-    The choice between two profiled numbers of executors is also the same as there: the closer the
-    real number is to the upper one, the likelier is the lower one. The generator's raw words are
-    fetched in bulk and converted as in NumPy (PCG64; Lemire's method on half words for bounded
-    integers). This takes 20% of the time of a call of ``Generator.integers``.
+    The choice between two profiled numbers of executors is also made as in spark-sched-sim: the
+    closer the actual number is to the upper one, the more likely the lower one is chosen. The
+    generator's raw words are fetched in bulk and converted as in NumPy (PCG64; Lemire's method on
+    half words for bounded integers). This takes 20% of the time that a call to
+    ``Generator.integers`` takes.
     """
 
     def __init__(self, rng: np.random.Generator) -> None:
@@ -296,8 +298,8 @@ class SharedStream:
         return samples[self._below(len(samples))]
 
     def _below(self, count: int) -> int:
-        """Draw a whole number in 0..count-1 (Lemire 2019); if there is only one choice, no random
-        bits are used."""
+        """Draw a whole number in 0..count-1 (Lemire 2019); if ``count`` is 1, no random bits are
+        used."""
         if count == 1:
             return 0
         product = self._half_word() * count

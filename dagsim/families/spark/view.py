@@ -22,7 +22,7 @@ class StageGraph(NamedTuple):
     """Incomplete stages of all active jobs in unscaled units, by job in order of arrival and then by
     index.
 
-    There are N stages, M edges between them and J jobs. The caller owns the arrays.
+    There are N stages, M edges between them and J jobs. The arrays belong to the caller.
     """
 
     remaining: np.ndarray  # (N,) int64: tasks that have not been launched
@@ -81,8 +81,8 @@ def _shape(graph: TaskGraph) -> _Shape:
 class StageTable:
     """Builds the ``StageGraph`` of a cluster.
 
-    O(stages of the active jobs) in NumPy, and a few operations in Python for every stage that has
-    changed.
+    The cost is O(stages of the active jobs) in NumPy, plus a few operations in Python for every
+    stage that has changed.
     """
 
     def __init__(self, cluster: ExecutorPools) -> None:
@@ -126,8 +126,8 @@ class StageTable:
         )
 
     def _schedulable(self) -> np.ndarray:
-        """Return ``StageState.is_schedulable`` and the limit on a job's supply, for all stages at
-        once, (rows,) bool."""
+        """Return (rows,) bool: for all stages at once, whether ``StageState.is_schedulable`` and
+        the limit on a job's supply allow the stage to be chosen."""
         cluster = self._cluster
         wants = self._remaining > self._inbound
         mask = wants.copy()
@@ -209,8 +209,8 @@ class SparkPolicy(Protocol):
 
 
 class SparkView:
-    """The current state as a policy may see it. The view is live and read-only, and costs O(1) to pass
-    on.
+    """The current state as a policy may see it. The view always shows the current state, is
+    read-only, and costs O(1) to pass on.
     """
 
     __slots__ = ("_cluster", "_simulation")
@@ -257,8 +257,8 @@ class SparkView:
 
     @property
     def idle(self) -> list[Executor]:
-        """The idle executors in the source; the next one to leave comes first. O(executors in the
-        source).
+        """The idle executors in the source; the next one to leave comes first. The cost is
+        O(executors in the source).
         """
         pool = self._cluster.source
         return self._cluster.idle(pool) if pool is not None else []
@@ -268,8 +268,8 @@ class SparkView:
         return self._cluster.schedulable_in(job)
 
     def graph(self) -> StageGraph:
-        """Return all incomplete stages as arrays. O(stages) in NumPy; only changed stages are
-        visited one by one."""
+        """Return all incomplete stages as arrays. The cost is O(stages) in NumPy; only changed
+        stages are visited one by one."""
         return self._simulation.table.graph()
 
     def stream(self, name: str) -> np.random.Generator:

@@ -60,7 +60,10 @@ def _job(profile: Mapping[str, Any], warmup_ms: float) -> SparkJob:
             *(_samples(stage[wave]) for wave in ("first_wave_ms", "rest_wave_ms", "fresh_ms")), warmup_ms=warmup_ms
         )
         if waves.tasks != stage.get("num_tasks", waves.tasks):
-            raise ModelError(f"query {profile['query']!r}: {waves.tasks} durations for {stage['num_tasks']} tasks")
+            raise ModelError(
+                f"query {profile['query']!r}: a stage has {waves.tasks} durations, but its num_tasks is "
+                f"{stage['num_tasks']}"
+            )
         stages.append(waves)
     edges = [(parent, child) for parent, child in profile["edges"]]
     return SparkJob.of(f"tpch-{profile['query']}-{profile['size']}", stages, edges)
@@ -93,7 +96,7 @@ def sequence(
     with exponential gaps.
 
     The sequence ends after ``jobs`` jobs, or with the last job before ``until_ms``; without either
-    it is endless. It is read lazily. The choice of jobs and their arrivals come from separate
+    limit it is endless. It is read lazily. The choice of jobs and their arrivals come from separate
     streams, so changing the gap does not change the mix.
 
     Raises:
@@ -149,7 +152,7 @@ def parity_sequence(
     ``pool`` contains the 154 TPC-H profiles in the order of ``read_profiles``.
 
     Raises:
-        WorkloadError: ``pool`` has another length, or the sequence has no end.
+        WorkloadError: ``pool`` has a different length, or the sequence is endless.
     """
     if len(pool) != QUERIES * len(SIZES):
         raise WorkloadError(f"parity needs all {QUERIES * len(SIZES)} TPC-H profiles, got {len(pool)}")
@@ -195,8 +198,8 @@ def synthetic_profiles(seed: int = 0, *, queries: int = QUERIES) -> list[SparkJo
 
 
 class _Query:
-    """The part of a query that is the same for all input sizes: the tree, the scanned tables, and how
-    the work grows.
+    """The part of a query that is the same for all input sizes: the tree, the scanned tables, and
+    the growth of the work with the input size.
     """
 
     def __init__(self, rng: np.random.Generator, stages_at: float, work_at: float) -> None:
@@ -215,8 +218,8 @@ class _Query:
             self.inner_tasks[-1] = rng.choice([1, 3, 5, 6, _SHUFFLE_TASKS], p=[0.45, 0.15, 0.1, 0.1, 0.2])
 
     def stages(self, gb: float) -> list[tuple[int, float, bool]]:
-        """Return for each stage the number of tasks, the duration of a later task with few executors
-        (ms), and whether the stage is a scan. Scans come first, the sink last.
+        """Return for each stage the number of tasks, the duration of a later task with few
+        executors (ms), and whether the stage is a scan. Scans come first, and the sink comes last.
         """
         scans = [
             (max(2, ceil(_PER_GB[table] * gb)), float(ms), True)
@@ -233,7 +236,8 @@ def _tree(rng: np.random.Generator, scans: int, count: int) -> list[tuple[int, i
     """Return the edges of a tree with ``scans`` leaves (stages 0..) and one sink (stage
     ``count - 1``).
 
-    Joins have two inputs, and other stages one. Joins lie along one branch, as in most query plans.
+    Joins have two inputs, and other stages have one. All joins are on one branch, as in most query
+    plans.
     """
     inner = list(range(scans, count))
     joins = scans - 1
@@ -286,8 +290,8 @@ def _quantile(share: float) -> float:
 
 
 def _normal(share: float) -> float:
-    """Return an approximate quantile of the normal distribution (that of a scaled logistic
-    distribution).
+    """Return an approximate quantile of the normal distribution, namely the quantile of a scaled
+    logistic distribution.
     """
     share = min(max(share, 1e-3), 1 - 1e-3)
     return log(share / (1 - share)) / 1.7
@@ -355,7 +359,8 @@ def read_dump(path: Path) -> Dump:
 
 
 def write_dump(path: Path, jobs: Sequence[SparkJob], executors: int, moving_delay_ms: float = 2000.0) -> None:
-    """Write jobs with recorded durations; compressed if ``path`` ends in ``.gz``.
+    """Write jobs with recorded durations to a file, which is compressed if ``path`` ends in
+    ``.gz``.
 
     Raises:
         ModelError: A job's durations are drawn, not recorded.
@@ -374,7 +379,10 @@ def _dumped_job(record: Any) -> SparkJob:
     for stage in record["stages"]:
         durations = tuple(stage["durations"])
         if stage.get("num_tasks", len(durations)) != len(durations):
-            raise ModelError(f"job {record['id']!r} has {len(durations)} durations for {stage['num_tasks']} tasks")
+            raise ModelError(
+                f"job {record['id']!r}: a stage has {len(durations)} durations, but its num_tasks is "
+                f"{stage['num_tasks']}"
+            )
         rough_ms = stage.get("rough_duration_ms")
         stages.append(
             RecordedDurations(durations, ordered_sum(durations) / len(durations) if rough_ms is None else rough_ms)

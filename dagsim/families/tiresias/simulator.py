@@ -1,5 +1,5 @@
-"""Tiresias' own simulator (Gu et al., NSDI 2019) as a policy: queues based on the service received,
-and the simulator's other schedules. Decisions are made at events instead of in rounds.
+"""Tiresias' own simulator (Gu et al., NSDI 2019) as a policy, with its queues based on the service
+received, and its other schedules. Decisions are made at events instead of in rounds.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ class TiresiasEvents:
       ``fifo``: the oldest task.
 
     ``samples`` are the GPU-seconds of earlier tasks, from which Gittins indices are computed. The
-    policy reproduces an error in the original: the next change of queue is taken to be (limit -
-    seconds) // GPUs away, not (limit / GPUs) - seconds, so that some changes come late, and some
-    are not yet due at the event planned for them. Only the number of free GPUs decides whether a
-    task fits. The policy uses estimates for ``shortest`` only, and is preemptive. O(tasks log
-    tasks) per event (Gu et al., NSDI 2019; as published, checked by
+    policy reproduces an error in the original: it expects the next change of queue after (limit -
+    seconds) // GPUs instead of (limit / GPUs) - seconds. As a result, some changes are late, and
+    others are not yet due at the event planned for them. Only the number of free GPUs decides
+    whether a task fits. The policy uses estimates only for ``shortest``, and is preemptive. An
+    event costs O(tasks log tasks) (Gu et al., NSDI 2019; as published, checked by
     ``scripts/validate_tiresias.py``).
 
     Raises:
@@ -157,7 +157,7 @@ class TiresiasEvents:
             yield Wait(self._jump_s)
 
     def _serve(self, arrived: Iterable[TaskState], ended: Iterable[int], event_s: float) -> None:
-        """Remove ended tasks, add new ones, and count the service of all tasks up to an event."""
+        """Remove ended tasks, add new ones, and add up the service of all tasks until an event."""
         for order in ended:
             task = self._tasks.pop(order)
             self._queues[task.queue].remove(task)
@@ -197,7 +197,8 @@ class TiresiasEvents:
         self._queues[0].append(served)
 
     def _count(self, task: _Served, event_s: float) -> None:
-        """Count the service or the waiting time of a task up to the event, and move it between queues."""
+        """Add up the service or the waiting time of a task until the event, and move the task
+        between queues."""
         passed_s, task.since_s = event_s - task.since_s, event_s
         if task.runs:
             task.counted_s += passed_s
@@ -259,8 +260,8 @@ def tiresias_indices(samples: Sequence[int]) -> list[float]:
     """Return the Gittins index of a task just below each of the ascending ``samples``: the probability
     that it ends within a unit of further service, divided by the mean service that it then takes.
 
-    As published, the last sample never counts as reached, the mean service is rounded down (an
-    integer division in Python 2), and the other numbers are rounded.
+    As in the published code, the last sample never counts as reached, the mean service is rounded
+    down (an integer division in Python 2), and the other numbers are rounded.
     """
     count = len(samples)
     sums = [0, *accumulate(samples)]

@@ -40,7 +40,6 @@ def small(*settings: str) -> Config:
     return load_config(None, [*SMALL, *settings])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["ppo", "reinforce"])
 def test_a_resumed_training_ends_bit_for_bit_as_one_that_was_not_stopped(kind: str, tmp_path: Path) -> None:
     algorithm = f"{{kind: {kind}, advantage: fluid, sequences: 1, replicas: 2}}"

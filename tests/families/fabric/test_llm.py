@@ -125,7 +125,7 @@ def test_fp8_doubles_the_peak_rate_of_matrix_products_alone() -> None:
 def test_gpu_types_without_measured_runs_and_impossible_models_are_refused() -> None:
     with pytest.raises(ModelError, match="no measured runs on T4; allowed: A100 and H100"):
         step_s(SMALL, gpu_type("T4"), 1)
-    with pytest.raises(ModelError, match="A100-40 has no FP8"):
+    with pytest.raises(ModelError, match="A100-40 does not support FP8"):
         step_s(replace(SMALL, precision="fp8"), A100, 1)
     with pytest.raises(ModelError, match="llm: layers must be positive, got 0"):
         replace(SMALL, layers=0)

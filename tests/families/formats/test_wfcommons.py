@@ -47,7 +47,6 @@ def test_broken_json_names_its_line(tmp_path: Path) -> None:
         list(open_trace(tmp_path / "a.json").jobs())
 
 
-@pytest.mark.slow
 @pytest.mark.data
 def test_every_file_has_the_measured_critical_path(read: Reading, data: Path) -> None:
     folder = data / "traces" / "wfcommons"

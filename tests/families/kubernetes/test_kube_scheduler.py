@@ -303,7 +303,6 @@ ClusterKernel(cluster, jobs).run(KubeScheduler(sys.argv[1], still_s=0.05))
 """
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="a process that is killed takes its program with it on Linux")
 def test_twenty_kills_at_any_moment_leave_no_process_and_no_file(fake: str, tmp_path: Path) -> None:
     rng, left = random.Random(3), tmp_path / "tmp"
@@ -335,7 +334,6 @@ def test_twenty_kills_at_any_moment_leave_no_process_and_no_file(fake: str, tmp_
         assert list(left.iterdir()) == []
 
 
-@pytest.mark.slow
 def test_workers_side_by_side_each_have_a_program_of_their_own(fake: str, tmp_path: Path) -> None:
     config = tmp_path / "pool.yaml"  # of one type, as the small scheduler knows no affinity
     config.write_text("cluster: {groups: [{name: t4, count: 4, gpu: T4, gpus: 8, cpus: 96, memory_gb: 512}]}\n")

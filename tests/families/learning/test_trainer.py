@@ -244,7 +244,6 @@ def by_hand(run: TrainingRun) -> tuple[Learner, EpisodeFactory]:
     return train.algorithm.build(LearnerContext(train, InProcessRollouts(factory), config.seed, jct_s, seeds)), factory
 
 
-@pytest.mark.slow
 def test_weights_are_the_same_with_1_and_2_workers(tmp_path: Path) -> None:
     config = few("ppo", "train.iterations=2", "train.lockstep=1", "workload.count=4")
     folders = [RunStore.create(tmp_path / str(count), "train", config, argv=[]) for count in (1, 2)]
@@ -264,7 +263,6 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.slow
 def test_workers_end_when_their_parent_is_killed(tmp_path: Path) -> None:
     (tmp_path / "orphans.py").write_text(ORPHANS)
     parent = subprocess.Popen(

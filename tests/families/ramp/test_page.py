@@ -148,7 +148,6 @@ def test_the_files_of_the_commands_that_made_the_results_exist() -> None:
         assert all((ROOT / name).is_file() for name in files)
 
 
-@pytest.mark.slow
 @pytest.mark.data
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_runs(data: Path, tmp_path: Path, command: str) -> None:

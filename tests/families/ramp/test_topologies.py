@@ -117,7 +117,7 @@ def test_a_switch_places_wherever_enough_are_free() -> None:
         ("switch[link_bytes_per_s=0]", "link_bytes_per_s must be positive"),
         ("fat_tree[leaves=0]", "must be at least 1"),
         ("fat_tree[link_bytes_per_s=0]", "link_bytes_per_s must be positive"),
-        ("fat_tree[hop_s=-1]", "hop_s 0 or more"),
+        ("fat_tree[hop_s=-1]", "hop_s must be 0 or more"),
         ("fat_tree[oversubscription=0.5]", "oversubscription must be at least 1, got 0.5"),
         ("ramp[groups=2,racks=3]", "more racks than"),
     ],

@@ -49,7 +49,7 @@ class PendingQueue:
         self.aside[workload.name] = workload
 
     def stick(self, workload: WorkloadState) -> None:
-        """Keep a workload in first position while it preempts others."""
+        """Keep a workload in the first position while it preempts others."""
         if not self.strict:
             self._sticky = workload
 
@@ -61,8 +61,8 @@ class PendingQueue:
             self._sticky = None
 
     def bring_back(self) -> bool:
-        """Put all workloads that were set aside back into the queue. Return True if there were any
-        such workloads.
+        """Put all workloads that were set aside back into the queue. Return True if any were put
+        back.
         """
         if not self.aside:
             return False

@@ -52,8 +52,8 @@ class Acting(Relative):
     - ``admit``: as long as jobs wait for admission, the only choices are to admit or to reject the
         first of them.
 
-    A run that has just started is neither stopped nor moved, so that the decisions at any one time
-    come to an end. The additional cost per observation is O(running x types).
+    A run that has just started is neither stopped nor moved, so that only finitely many decisions
+    are possible at any one time. The additional cost per observation is O(running x types).
     """
 
     def __init__(self, config: RelativeConfig) -> None:
@@ -153,8 +153,8 @@ class Acting(Relative):
         return run.work_left_s(view.now) if self._belief is None else self._belief.left_s(run)
 
     def _moves(self, view: ClusterView) -> list[_Move]:
-        """Return the migration that shortens a run's remaining time the most; none if no migration
-        shortens it.
+        """Return a list with the migration that shortens a run's remaining time the most; the list
+        is empty if no migration shortens it.
         """
         best, row = 1.0, None
         for run in view.running.values():

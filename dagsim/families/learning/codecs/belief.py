@@ -19,15 +19,17 @@ _HIDDEN_S = 1.0
 
 
 class Belief(ExpectedFree):
-    """The remaining time of tasks and runs as a scheduler may expect it, and the expected ends of runs.
+    """The remaining time of tasks and runs as a scheduler would expect it, and the expected ends of
+    runs.
 
-    If durations are hidden, the expected time of a task on its fastest type is a geometric mean over
-    the tasks that have ended, in which tasks of the same tenant, model and width count more. On
-    other types, it grows as the peak rate of the GPUs falls. A task that has already been served
-    for longer is expected to take as long again. Otherwise, estimates hold, and a run that exceeds
-    its estimate is expected to take as long again as it is late.
+    If durations are hidden, the expected time of a task on its fastest type is a geometric mean
+    over the tasks that have ended, in which tasks with the same tenant, model and width have a
+    greater weight. On other types, it is inversely proportional to the GPU's peak rate. A task that
+    has already been served for longer is expected to take as long again. If durations are not
+    hidden, the estimates are used, and a run that is overdue is expected to take as long again as
+    it is already overdue.
 
-    Costs O(running log running) per observation.
+    An observation costs O(running log running).
     """
 
     def __init__(self, view: ClusterView) -> None:
@@ -48,7 +50,7 @@ class Belief(ExpectedFree):
         self._runs[run.id] = run
 
     def ended(self, run: Run, now: float) -> None:
-        """Remove a run. Whether its task is done is clear at the next observation."""
+        """Remove a run. Whether the run's task is done is determined at the next observation."""
         if self._runs.pop(run.id, None) is not None:
             self._ended.append((run, self._served_by(run, now)))
 
@@ -56,7 +58,7 @@ class Belief(ExpectedFree):
         """Ignore a change of rate, because all ends are computed for each observation."""
 
     def push(self, task: TaskState) -> None:
-        """Add the service of a stopped run to that of its task, which is ready again."""
+        """Add the service time of a stopped run to that of its task, which is ready again."""
         stopped = [served_s for run, served_s in self._ended if run.task.order == task.order]
         if task.piece and stopped:
             self._had[task.order] = self._had.get(task.order, 0.0) + max(stopped)
@@ -94,7 +96,8 @@ class Belief(ExpectedFree):
         return max(self.typical_s(run.task), self.served_s(run)) * self._slower(run.task)[run.type]
 
     def served_s(self, of: Run | TaskState) -> float:
-        """Return the service of a task or of a run's task, in seconds of an instance on the fastest type."""
+        """Return the service time that a task, or a run's task, has had, converted into seconds on
+        its fastest type."""
         if isinstance(of, TaskState):
             return self._had.get(of.order, 0.0)
         return self._had.get(of.task.order, 0.0) + self._served_by(of, self._view.now)
@@ -120,7 +123,8 @@ class Belief(ExpectedFree):
         return run.done(now) / self._slower(run.task)[run.type]
 
     def _slower(self, task: TaskState) -> list[float]:
-        """Return the seconds on each type over those on the task's fastest type, as far as known."""
+        """Return how many times as long a task takes on each type as on its fastest type; if its
+        duration is hidden, the peak rates of the GPUs determine the ratios."""
         if is_hidden(task):
             fastest = min([self._nominal[type_] for type_ in task.demand.types])
             return [slower / fastest for slower in self._nominal]

@@ -1,5 +1,5 @@
-"""Candidates: every choice is either a pair of a ready task and a GPU type on which it fits, or
-waiting."""
+"""The codec ``candidates``, whose choices are waiting and all pairs of a ready task and a GPU type
+on which it fits."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ class Candidates:
     offer the tasks in a window instead. Another choice is to wait, as long as any event is still to
     come.
 
-    Groups keep the number of choices small, however long the queue is. Times are given as
-    logarithms. Two features express the decision between starting here and waiting for something
-    better:
+    Because of the groups, the number of choices stays small however long the queue is. Times are
+    given as logarithms. Two features express the decision between starting here and waiting for
+    something better:
 
     - ``finish_on_best`` is the logarithm of (expected wait for the task's fastest type + its
       seconds there) / seconds here, the ratio that EFT-wait compares with ``theta``;

@@ -65,8 +65,8 @@ class Relative(Candidates):
     single row, which is the mean over the types.
 
     Only estimates are read, or a ``Belief`` with ``beliefs``. An observation costs as much as with
-    ``candidates``, plus one decision by each of two heuristics, O(rows log rows), and O(tasks) for
-    each job that has a choice.
+    ``candidates``, plus one decision by each of two heuristics, plus O(rows log rows), plus
+    O(tasks) for each job that has a choice.
     """
 
     token_features: tuple[str, ...] = ("wait", *TASK_FEATURES, "proposed", *(f"type_{name}" for name in _TYPE))
@@ -128,7 +128,8 @@ class Relative(Candidates):
         return offers
 
     def _known(self, proposal: tuple[TaskState, int] | None) -> tuple[TaskState, int] | None:
-        """Return the proposal, unless it may depend on how much of a stopped task with a hidden duration is left."""
+        """Return the proposal, or ``None`` if it may reveal how much is left of a stopped task
+        whose duration is hidden."""
         hides = self._belief is not None and proposal is not None and proposal[0].piece and is_hidden(proposal[0])
         return None if hides else proposal
 
@@ -215,7 +216,9 @@ class Relative(Candidates):
             on_best_s = finish[ready.best_type]
             shorter = pool.place_of(ready) / max(len(pool.tasks), 1)
             scale, least_s, rank_s = 1.0, task.best_s, task.rank_s
-            if self._belief is not None and is_hidden(task):  # a stopped piece would show how much is left
+            if self._belief is not None and is_hidden(
+                task
+            ):  # the resumed part of a stopped task would reveal its remaining time
                 whole = job.tasks[task.index]
                 scale, least_s, rank_s = self._belief.typical_s(task), whole.best_s, whole.rank_s
             for type_ in room:

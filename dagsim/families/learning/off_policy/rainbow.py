@@ -25,7 +25,7 @@ _SIGMA = 0.5
 
 class NoisyLinear(nn.Module):
     """A linear layer whose weights have factorised Gaussian noise of a learned scale. There is no
-    noise before the first call of ``draw``.
+    noise before the first call to ``draw``.
     """
 
     def __init__(self, inputs: int, outputs: int) -> None:

@@ -120,7 +120,7 @@ class ReplayBuffer:
 
     def since(self, number: int) -> dict[str, Any]:
         """Return the transitions from ``number`` onwards as tensors and plain values. Transitions
-        that have been dropped in the meantime are omitted."""
+        that have already been dropped are omitted."""
         begin = max(number - self._gone, 0)
         observations = self._seen[begin:]
         return {
@@ -160,8 +160,8 @@ class ReplayBuffer:
         self._drop(first - self._gone)
         if self.span != (first, after):
             raise ValueError(
-                f"the checkpoint needs transitions {first} to {after}, but the files hold {self.span[0]} "
-                f"to {self.span[1]}"
+                f"the checkpoint needs transitions {first} to {after}, but the files contain {self.span[0]} to "
+                f"{self.span[1]}"
             )
         self._weights = state["weights"].numpy().copy()
 
