@@ -228,8 +228,9 @@ class Journal:
 
     @property
     def best_baseline(self) -> str | None:
-        """The simple baseline whose medians had the smallest error in the last week, on the scale of
-        logarithms of waits, among those with as many forecasts as any, or None if there is none.
+        """The simple baseline whose medians had the smallest error in the last week, or None if
+        there is none. Errors are differences of logarithms, and only the baselines with the most
+        forecasts are compared.
         """
         sums = self._tallies(lambda *_: "").get("", {})
         simple = {name: tally for name, tally in sums.items() if name not in ("forecast", STATED)}
