@@ -290,7 +290,7 @@ class KueueSite(ImportedSite):
             ]
             if queue not in self.objects.get("LocalQueue", {}):
                 same = queue.rpartition("/")[2] in self.objects.get("ClusterQueue", {})
-                so = "is taken for the ClusterQueue of that name" if same else "so that they are never admitted"
+                so = "is taken to mean the ClusterQueue of that name" if same else "so that they are never admitted"
                 own.append(f"LocalQueue {queue}, which is in no file{' and ' if same else ', '}{so}")
             if list_in(manifest, "status", "admissionChecks"):
                 own.append("admissionChecks, which take the policy's checks_s")
