@@ -651,8 +651,8 @@ def shifts_of(choice: Alternative, today: Alternative, demand: LogDemand) -> lis
 
 
 def _cost(trial: Trial, section: ClusterSection, use: OnDemandMonth | None, prices: Prices) -> float | None:
-    """Return the monthly cost of a cluster: of all GPUs that are always on, of the hours of the
-    other GPUs, and of the energy, or None if there are no prices.
+    """Return the monthly cost of a cluster, or None if there are no prices. The cost covers all
+    GPUs that are always on, the hours of the other GPUs, and the energy.
     """
     if not prices:
         return None

@@ -110,7 +110,7 @@ def check_level(request: Request | None, network: Network | None, names: Sequenc
         levels = domain_sets(between, len(names))
         if level not in levels:
             allowed = f"its levels are {', '.join(levels)}" if levels else "there is no network with levels"
-            raise ModelError(f"there is no level {level!r}{nearest(level, levels)}; {allowed}").below("level")
+            raise ModelError(f"there is no level {level!r}{nearest(level, levels, allowed)}").below("level")
 
 
 _SPREAD = (

@@ -352,8 +352,9 @@ class SlurmRules:
 
     def counts(self, task: TaskState) -> tuple[tuple[int, int], ...]:
         """Return, for each feature that a gang's constraint counts, its nodes and the number of
-        instances that backfill looks for there: one per instance of the job or, if the job needs
-        GPUs, only one per counted node (GPU jobs rarely state how many tasks a node takes).
+        instances that backfill looks for there. This is the number of all instances or, if the job
+        needs GPUs, the number of counted nodes, because GPU jobs rarely state how many tasks a node
+        takes.
         """
         terms, demand = task.demand.terms, task.demand
         if terms is None or not demand.gang:
