@@ -98,10 +98,10 @@ class Command(typer.core.TyperCommand):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        left_out = [param for param in self.params if getattr(param, "hidden", False) and param.metavar and param.help]
-        self.help = (self.help or "") + "".join(
-            f"\n\nAlso {param.opts[0]} {param.metavar}: {param.help}" for param in left_out
-        )
+        for param in self.params:
+            text = getattr(param, "help", None)
+            if getattr(param, "hidden", False) and param.metavar and text:
+                self.help = f"{self.help or ''}\n\nAlso {param.opts[0]} {param.metavar}: {text}"
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         names = {name for param in self.params for name in (*param.opts, *getattr(param, "secondary_opts", ()))}
