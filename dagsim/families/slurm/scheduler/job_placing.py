@@ -8,7 +8,7 @@ from itertools import chain
 from dagsim.families.slurm.scheduler.pending_jobs import PendingJob, may_fit
 from dagsim.families.slurm.scheduler.running_jobs import NodeUsers
 from dagsim.families.slurm.scheduler.slurm_rules import SlurmRules, user_of
-from dagsim.families.slurm.scheduler.slurm_times import Layout, NodeChoice
+from dagsim.families.slurm.scheduler.slurm_times import NodeChoice, NodeLayout
 from dagsim.families.slurm.scheduler.start_limits import StartLimits
 from dagsim.model import Placement, Share
 from dagsim.model.arithmetic import bits
@@ -79,7 +79,7 @@ class JobPlacing:
         free = {node: usable_cpus(states[node], demand) for node in rooms}
         if demand.gang:
             return choice.placement(open_, rooms, free, demand.gang, job.layout)
-        chosen = choice.nodes(open_, rooms, free, 1, Layout(spread=True, idlest=part.spreads))
+        chosen = choice.nodes(open_, rooms, free, 1, NodeLayout(spread=True, idlest=part.spreads))
         if not chosen:
             return None
         node = chosen.bit_length() - 1

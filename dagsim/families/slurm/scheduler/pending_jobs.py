@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from dagsim.families.slurm.scheduler.holdings import Amounts, Holder, Holdings
 from dagsim.families.slurm.scheduler.slurm_priority import PriorityBook, RankColumns
-from dagsim.families.slurm.scheduler.slurm_times import Layout
+from dagsim.families.slurm.scheduler.slurm_times import NodeLayout
 from dagsim.model import NodePartition, Qos
 from dagsim.systems.cluster.api import ClusterState, DemandClass, Run, TaskState
 
@@ -40,7 +40,7 @@ class PendingJob(NamedTuple):
     amounts: Amounts
     alone: bool
     """True if the job does not share nodes."""
-    layout: Layout
+    layout: NodeLayout
     """How its instances must lie on nodes."""
     span: int
     """The nodes of the partition, as a bit set."""

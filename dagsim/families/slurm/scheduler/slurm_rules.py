@@ -9,7 +9,7 @@ from operator import and_, or_
 from typing import Any, NamedTuple
 
 from dagsim.families.slurm.scheduler.holdings import SLACK, Amounts, Holder, Holdings, PastUse, of_nodes
-from dagsim.families.slurm.scheduler.slurm_times import Layout
+from dagsim.families.slurm.scheduler.slurm_times import NodeLayout
 from dagsim.model import Caps, Demand, Job, JobCaps, NodePartition, Qos, QueueTree
 from dagsim.model.arithmetic import bits, ordered_sum
 from dagsim.systems.cluster.api import (
@@ -165,13 +165,13 @@ class SlurmRules:
         request = task.job.job.request
         return (request and request.least_nodes) or 1
 
-    def layout(self, task: TaskState, part: NodePartition) -> Layout:
+    def layout(self, task: TaskState, part: NodePartition) -> NodeLayout:
         """Return how the instances of a start in a partition must lie on nodes."""
         request = task.job.job.request
         limits = part.job_limits.nodes, None if request is None else request.most_nodes
         most = min([int(limit) for limit in limits if limit is not None], default=None)
         spread = self.spread(task.job)
-        return Layout(spread, self.shares(task), part.spreads, 1 if spread else self.fewest_nodes(task), most)
+        return NodeLayout(spread, self.shares(task), part.spreads, 1 if spread else self.fewest_nodes(task), most)
 
     def holders(self, job: JobState, part: NodePartition | None = None, gpu: str = "") -> tuple[Holder, ...]:
         """Return all holders whose limits count a job in one of its partitions, on GPUs of the type

@@ -303,7 +303,7 @@ def earliest(
     return inf, -1
 
 
-class Layout(NamedTuple):
+class NodeLayout(NamedTuple):
     """How the instances of a start must lie on nodes."""
 
     spread: bool
@@ -343,12 +343,14 @@ class NodeChoice:
         self.asleep = 0
         """The nodes that are powered down, as a bit set: the last ones among those of their weight."""
 
-    def nodes(self, nodes: int, room: Mapping[int, int], free: Mapping[int, int], wanted: int, layout: Layout) -> int:
+    def nodes(
+        self, nodes: int, room: Mapping[int, int], free: Mapping[int, int], wanted: int, layout: NodeLayout
+    ) -> int:
         """Return the nodes in ``counts`` as a bit set, or 0 if the instances do not fit."""
         return sum([1 << node for node in self.counts(nodes, room, free, wanted, layout)])
 
     def counts(
-        self, nodes: int, room: Mapping[int, int], free: Mapping[int, int], wanted: int, layout: Layout
+        self, nodes: int, room: Mapping[int, int], free: Mapping[int, int], wanted: int, layout: NodeLayout
     ) -> dict[int, int]:
         """Choose nodes for ``wanted`` instances among ``nodes``, where ``room`` is the number of
         instances that fit on each node and ``free`` is its number of free CPUs.
@@ -374,7 +376,7 @@ class NodeChoice:
         return counts
 
     def _counts(
-        self, nodes: int, room: Mapping[int, int], free: Mapping[int, int], wanted: int, layout: Layout
+        self, nodes: int, room: Mapping[int, int], free: Mapping[int, int], wanted: int, layout: NodeLayout
     ) -> dict[int, int]:
         """Return ``counts`` without leaving out nodes; empty if that takes too many nodes."""
         counts: dict[int, int] = {}
@@ -382,7 +384,7 @@ class NodeChoice:
         for share, number in layout.shares:
             open_ = nodes & share & ~sum([1 << node for node in counts])
             one = dict.fromkeys(bits(open_), 1)
-            own = Layout(spread=True, idlest=layout.idlest)
+            own = NodeLayout(spread=True, idlest=layout.idlest)
             part = self._counts(open_, one, free, number, own) if len(one) >= number else {}
             if not part:
                 return {}
@@ -407,7 +409,7 @@ class NodeChoice:
         return {} if left > 0 else {node: count for node, count in counts.items() if count}
 
     def _order(
-        self, nodes: int, room: Mapping[int, int], free: Mapping[int, int], wanted: int, layout: Layout
+        self, nodes: int, room: Mapping[int, int], free: Mapping[int, int], wanted: int, layout: NodeLayout
     ) -> Iterable[int]:
         """Return nodes in the order in which they are taken for ``wanted`` instances."""
         if layout.idlest:
@@ -420,7 +422,7 @@ class NodeChoice:
         return self._best(nodes, room, free, wanted, layout)
 
     def _best(
-        self, nodes: int, room: Mapping[int, int], free: Mapping[int, int], wanted: int, layout: Layout
+        self, nodes: int, room: Mapping[int, int], free: Mapping[int, int], wanted: int, layout: NodeLayout
     ) -> Iterator[int]:
         """Yield nodes in the order in which they are taken for ``wanted`` instances: by weight, then
         nodes that are up before nodes that are powered down, then block by block.
@@ -440,7 +442,7 @@ class NodeChoice:
                         wanted -= 1 if spread else min(room[node], wanted - max(fewest, 0))
 
     def placement(
-        self, nodes: int, room: Mapping[int, int], free: Mapping[int, int], wanted: int, layout: Layout
+        self, nodes: int, room: Mapping[int, int], free: Mapping[int, int], wanted: int, layout: NodeLayout
     ) -> Placement | None:
         """Return the choice made by ``counts`` as a placement, or None if the instances do not fit."""
         counts = self.counts(nodes, room, free, wanted, layout)
