@@ -144,12 +144,16 @@ def _example(key: str, part: Mapping[str, Any], beside: Mapping[str, Any]) -> st
     if "const" in part:
         return str(part["const"])
     for mapping in _shipped_mappings():
-        fits = key in mapping and set(mapping) <= set(beside)
+        fits = key in mapping and set(mapping) <= set(beside) and _is_allowed(mapping[key], part)
         if fits and mapping[key] not in (None, part.get("default")) and len(text := _flow(mapping[key])) <= 50:
             return text
     if (default := part.get("default")) not in (None, [], {}, "") and len(text := _flow(default)) <= 50:
         return text
     return _of_type(part)
+
+
+def _is_allowed(value: Any, part: Mapping[str, Any]) -> bool:
+    return "enum" not in part or value in part["enum"]
 
 
 def _flow(value: Any) -> str:

@@ -34,6 +34,11 @@ def test_the_page_of_keys_has_every_key_of_the_schema() -> None:
         assert all(f"| `{key}` |" in page for key in part.get("properties", {}))
 
 
+def test_every_key_has_a_meaning() -> None:
+    rows = [line.split(" | ") for line in reference.configuration() if line.startswith("| `")]
+    assert [row[0] for row in rows if not row[3].strip() or "Raises:" in row[3]] == []
+
+
 def test_the_page_of_python_has_every_public_name() -> None:
     page = "\n".join(reference.python_api())
     for name in ("simulate", "check_system", "Kernel", "JobFacts", "PolicyFailed", "ClusterView"):
