@@ -103,17 +103,17 @@ class QueueNode:
     name: str
     """Name of the account or queue."""
     weight: float = 1.0
-    """Number of shares among its siblings."""
+    """Number of shares of the queue among its siblings."""
     priority: float = 0.0
-    """Priority of its jobs."""
+    """Priority of the jobs in the queue."""
     users: Mapping[str, float] = field(default_factory=dict)
-    """Number of shares of each of its users (default: 1)."""
+    """Number of shares of each user (default: 1)."""
     user_priorities: Mapping[str, float] = field(default_factory=dict)
     """Priorities of the users for whom the priority differs."""
     limits: Caps = field(default_factory=Caps)
-    """Limits for everything below it together."""
+    """Limits for the queue with everything below it."""
     user_limits: Caps = field(default_factory=Caps)
-    """Limits for each of its users."""
+    """Limits for each user."""
     limits_of: Mapping[str, Caps] = field(default_factory=dict)
     """Limits for the users named here."""
     job_limits: JobCaps = field(default_factory=JobCaps)
@@ -121,21 +121,21 @@ class QueueNode:
     job_limits_of: Mapping[str, JobCaps] = field(default_factory=dict)
     """Limits for each job of the users named here."""
     quota: Mapping[str, float] = field(default_factory=dict)
-    """Its own amounts of resources, by GPU type or as ``gpus``, ``cpus`` and ``memory_gb``."""
+    """The queue's own amounts of resources, by GPU type or as ``gpus``, ``cpus`` and ``memory_gb``."""
     borrow: Mapping[str, float] = field(default_factory=dict)
-    """Largest amounts that it may take from the quotas of others. Resources that are not listed
+    """Largest amounts that the queue may take from the quotas of others. Resources that are not listed
     have no limit."""
     lend: Mapping[str, float] = field(default_factory=dict)
-    """Largest amounts that it may give from its own quota. Resources that are not listed have no
-    limit."""
+    """Largest amounts that the queue may give from its own quota. Resources that are not listed have
+    no limit."""
     order: Literal["best-effort", "strict"] = "best-effort"
     """With ``strict``, a job that does not fit blocks later jobs."""
     reclaim: Literal["never", "lower-priority", "any"] = "never"
-    """Which jobs in other queues it may stop to get its quota back."""
+    """Which jobs in other queues may be stopped so that the queue gets its quota back."""
     within: Literal["never", "lower-priority", "lower-or-newer-equal-priority"] = "never"
-    """Which jobs in the same queue it may stop."""
+    """Which jobs in the same queue may be stopped for other jobs in it."""
     aliases: tuple[str, ...] = ()
-    """Additional names under which jobs are submitted to it, each in the form ``queue`` or
+    """Additional names under which jobs are submitted to the queue, each in the form ``queue`` or
     ``namespace/queue``."""
     children: tuple[QueueNode, ...] = ()
     """The accounts or queues below it."""
@@ -275,10 +275,12 @@ class NodeReservation:
     its nodes only if the job's time limit ends before the reservation begins. Jobs request the
     reservation by name (``Request.reservation``).
 
-    - ``every_s`` is the interval at which it repeats, for a total of ``REPEATED_S``.
-    - ``known_s`` is the time at which it was made; None if it is known from the beginning.
-    - If it is ``magnetic``, jobs of its ``accounts`` and ``users`` use its nodes without requesting
-      it.
+    - ``every_s`` is the interval at which the reservation repeats, for a total of 60 days
+      (``REPEATED_S``).
+    - ``known_s`` is the time at which the reservation was made, or None if it is known from the
+      beginning.
+    - If the reservation is ``magnetic``, jobs of its ``accounts`` and ``users`` use its nodes
+      without requesting it.
 
     Raises:
         ModelError: It has no name or no nodes, ends before it begins, or repeats before it ends.
@@ -289,9 +291,9 @@ class NodeReservation:
     nodes: tuple[str, ...]
     """Names of the reserved nodes."""
     start_s: float
-    """When it begins."""
+    """Time at which the reservation begins."""
     end_s: float
-    """When it ends."""
+    """Time at which the reservation ends."""
     every_s: float | None = None
     known_s: float | None = None
     magnetic: bool = False
@@ -359,9 +361,9 @@ class JobSuspension:
 
     job: str
     start_s: float
-    """When the job was suspended."""
+    """Time at which the job was suspended."""
     end_s: float
-    """When it was resumed."""
+    """Time at which the job was resumed."""
 
     __pydantic_config__ = {"extra": "forbid"}
 
