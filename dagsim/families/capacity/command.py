@@ -120,8 +120,8 @@ def whatif(
             metavar="GPUS",
             help="Add GPUs on new nodes (repeatable): 16xH200, 16xH200:PARTITION, or 16xH200@DATE for GPUs that come "
             "later, at a date or after a time (@14d). 16xH200,boot=300,idle=600 is a separate alternative with up to "
-            "16 GPUs on demand: nodes boot for waiting jobs, which takes 300 s, and are switched off after 600 s without "
-            "jobs. It can also set shutdown=, price= (per GPU hour) and trigger=pending.",
+            "16 GPUs on demand: nodes boot for waiting jobs, which takes 300 s, and are switched off after 600 s "
+            "without jobs. It can also set shutdown=, price= (per GPU hour) and trigger=pending.",
         ),
     ] = None,
     remove: Annotated[
