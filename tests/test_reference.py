@@ -76,6 +76,12 @@ def test_an_example_with_files_names_arguments_that_exist(name: str) -> None:
     compile(reference.EXAMPLES[name], name, "exec")
 
 
+def test_an_example_elsewhere_is_there_and_uses_the_name() -> None:
+    for name, place in reference.ELSEWHERE.items():
+        assert name not in reference.EXAMPLES
+        assert place in reference.EXAMPLES or name in (ROOT / "docs" / "reference" / place).read_text(encoding="utf-8")
+
+
 def test_every_function_of_the_package_has_an_example() -> None:
     import dagsim
 
