@@ -111,7 +111,7 @@ def test_a_third_task_cannot_join_and_a_run_that_shares_cannot_move() -> None:
             yield Join(task, 0) if number else Start(task, (Share(0),))
 
     jobs = [job("a", 9, "bert"), job("b", 9, "lstm"), job("c", 9, "lstm")]
-    with pytest.raises(IllegalDecision, match="run 0 shares its GPUs with run 1 already"):
+    with pytest.raises(IllegalDecision, match="run 0 already shares its GPUs with run 1"):
         kernel(jobs).run(Scripted(third))
 
 
