@@ -1,4 +1,4 @@
-"""Where Slurm starts a pending job: the nodes that it may use now, and the ones that it takes."""
+"""The nodes on which Slurm starts a pending job: those that the job may use now, and those that it takes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def usable_cpus(machine: NodeState, demand: DemandClass) -> int:
 
 
 class JobPlacing:
-    """Nodes for pending jobs, by the rules of the site and the node choice."""
+    """Chooses nodes for pending jobs, by the rules of the site and the rule for choosing nodes."""
 
     def __init__(self, rules: SlurmRules, limits: StartLimits, users: NodeUsers, choice: NodeChoice) -> None:
         self.choice = choice
