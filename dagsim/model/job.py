@@ -38,6 +38,8 @@ class Request:
       heterogeneous job; respected by ``slurm-multifactor``).
     - ``spread`` is True if every instance needs a separate node, False if instances may share
       nodes, and None if this is unknown.
+    - ``least_nodes`` and ``most_nodes`` bound the number of nodes for instances that may share
+      nodes (``-N2 -n 8``; respected by ``slurm-multifactor``).
     - ``array`` names the job array to which the job belongs. At most ``array_limit`` tasks of this
       array run at the same time.
     - ``after`` contains the ids of jobs and arrays that have to leave before the job becomes
@@ -73,13 +75,15 @@ class Request:
     excluded: tuple[str, ...] = ()
     exclusive_user: bool = False
     together: str = ""
+    least_nodes: int | None = None
+    most_nodes: int | None = None
 
     __pydantic_config__ = {"extra": "forbid"}
 
     def __post_init__(self) -> None:
         if self.constraint:
             _parsed(self.constraint)
-        limits = [("array_limit", self.array_limit), ("segment", self.segment)]
+        limits = [(name, getattr(self, name)) for name in ("array_limit", "segment", "least_nodes", "most_nodes")]
         for what, count in (*self.licences, *[(what, count) for what, count in limits if count is not None]):
             if not count >= 1:
                 raise ModelError(f"request: {what} must be 1 or more, got {count!r}")
