@@ -183,6 +183,8 @@ class SlurmMultifactor:
         """Time of the last main loop."""
         self._more = True
         """Whether a task had been added since the last backfill, at the last decision."""
+        self._lists = False
+        """Whether any job was listed after the last decision."""
         self._rounds = 0
         """Number of calculations up to the one by which the pending jobs are sorted."""
         self.forgets = _CYCLE if self._set.backfill else ""
@@ -380,7 +382,7 @@ class SlurmMultifactor:
             self._cycle_s, self._rested = self._idle_s, True
         self._idle_s = inf
         site = view.machines.site
-        self._rested = self._rested or not (pending.listed and site and any(one.end_s > now for one in site.closed))
+        self._rested = self._rested or not (self._lists and site and any(one.end_s > now for one in site.closed))
         for task in pending.admit(now):
             self._some_fit = None
             self._rules.learn(view, task.job)
@@ -409,8 +411,8 @@ class SlurmMultifactor:
             self._cycle_s, self._changed, pending.changed, self._rested = now, False, False, False
             if self._any_fits(view, pending) or (self._preemptable and self._set.preempt != "off"):
                 yield from self._backfill(view, pending)
-        self._more = pending.changed
-        if not pending.listed:
+        self._more, self._lists = pending.changed, bool(pending.listed)
+        if not self._lists:
             self._idle_s = self._tick_s(now)
         wake_s = self._wake_s(view, pending)
         self._changed = self._changed or view.machines.released != released

@@ -87,6 +87,24 @@ def with_past(schedule: Schedule, jobs: Sequence[Job], at_s: float, pieces: Mapp
     each run to the number of its piece (``TaskState.piece``): 0, or a number that counts the
     stopped runs in the log.
     """
+    runs, ended = _runs_before(schedule, jobs, at_s, pieces)
+    return [
+        replace(job, in_flight=tuple(runs.get(number, ()))) if job.arrival_s < at_s else job
+        for number, job in enumerate(jobs)
+        if number not in ended
+    ]
+
+
+def killed_before(schedule: Schedule, jobs: Sequence[Job], at_s: float) -> list[Job]:
+    """Return the jobs that ``with_past`` leaves out although they ran, with their runs."""
+    runs, ended = _runs_before(schedule, jobs, at_s, defaultdict(int))
+    return [replace(jobs[number], in_flight=tuple(runs[number])) for number in sorted(ended) if number in runs]
+
+
+def _runs_before(
+    schedule: Schedule, jobs: Sequence[Job], at_s: float, pieces: Mapping[int, int]
+) -> tuple[dict[int, list[InFlight]], set[int]]:
+    """Return the runs of each job that started before ``at_s``, and the jobs that the policy had ended."""
     rows = list(schedule.log)
     ended = {row.run: (place, row) for place, row in enumerate(rows) if row.kind in _STOPS}
     stopped = [row.run for row in rows if row.kind in (Kind.PREEMPTED, Kind.FAILED)]
@@ -115,11 +133,7 @@ def with_past(schedule: Schedule, jobs: Sequence[Job], at_s: float, pieces: Mapp
         marks = (place, last if over else -1)
         flight = InFlight(row.time_s, tuple(shares[number]), row.task, until_s, stop, marks, resumes)
         runs.setdefault(row.job, []).append(flight)
-    return [
-        replace(job, in_flight=tuple(runs.get(number, ()))) if job.arrival_s < at_s else job
-        for number, job in enumerate(jobs)
-        if number not in ended_by_policy
-    ]
+    return runs, ended_by_policy
 
 
 _IMPOSSIBLE = (RejectReason.TOO_LARGE, RejectReason.NO_SUCH_GPU)
