@@ -355,7 +355,11 @@ class SlurmMultifactor:
         self._booting.pop(run.id, None)
         self._preemptable.pop(run.id, None)
         self._ending.pop(run.id, None)
-        if run.job.tasks_left <= 1 and (not run.job.tasks or run.job.tasks[run.task.index].unfinished <= run.instances):
+        ends = run.job.tasks_left <= 1 and (
+            not run.job.tasks or run.job.tasks[run.task.index].unfinished <= run.instances
+        )
+        # a job that is told of later is known as it is at the beginning
+        if ends and not (self._recalls and run.job.tasks_left and kept.job >= 0):
             self._latest.pop(kept.job, None)
             self._rules.forget(kept.job)
         self._changed, self._some_fit = True, None
