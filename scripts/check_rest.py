@@ -7,7 +7,7 @@ that fail (``dagsim.testing.random_case``); odd ones are jobs on a site with rul
 limits, QOS, dependencies, begin times, arrays, reservations, outages. Some of these jobs are components of another, run
 longer than their limits, or are suspended for a time, and Slurm's policy may kill, requeue or cancel them. A policy
 plays the case whole. Then it plays it again from moments within it, from the jobs with the runs that had started by
-then, as a log would state them; jobs that the policy killed are among those that had left. A run asks its policy at the
+then, as a log would state them; jobs that the policy killed were done by then. A run asks its policy at the
 beginning, so the policy is asked at that moment in the whole schedule, too. Every later row of the log must be the
 same: times, nodes, GPUs, instances, ends, rejections. Where the compiled engine plays the rest, its log must be the
 kernel's.
@@ -46,7 +46,7 @@ from dagsim.systems.cluster.models.failures import Outages
 from dagsim.systems.cluster.past import forgotten, is_done
 from dagsim.systems.cluster.past_of_log import JobsLeft, jobs_at
 from dagsim.systems.cluster.policies import POLICIES
-from dagsim.systems.cluster.rehearsal import killed_before, with_past
+from dagsim.systems.cluster.rehearsal import with_past
 from dagsim.systems.cluster.scenario import ClusterScenario
 from dagsim.systems.seam import Conversation
 from dagsim.testing import random_case
@@ -62,12 +62,12 @@ class Case:
     scenario: ClusterScenario
     jobs: Sequence[Job]
 
-    def at(self, jobs: Sequence[Job], killed: Sequence[Job], begins_s: float) -> ClusterScenario:
-        """The scenario with other jobs, from a moment on, before which the policy killed some."""
+    def at(self, jobs: Sequence[Job], begins_s: float) -> ClusterScenario:
+        """The scenario with other jobs, from a moment on."""
         failures = self.scenario.failures
         later = [_later(model, begins_s) for model in failures if _end_s(model) > begins_s]
-        known = len(jobs) + len(killed) == len(self.jobs) and not any(_start_s(model) < begins_s for model in failures)
-        left = tuple(killed) if known else None
+        known = len(jobs) == len(self.jobs) and not any(_start_s(model) < begins_s for model in failures)
+        left = () if known else None
         return replace(self.scenario, workload=jobs, begins_s=begins_s, failures=tuple(later), left=left)
 
 
@@ -217,10 +217,10 @@ def differing(case: Case, policy: str, seed: int) -> Rests:
     for at_s in moments:
         pieces = dict[int, int]()
         whole = play(case.scenario, policy, seed, at_s, pieces)[0].schedule
-        jobs, killed = with_past(whole, case.jobs, at_s, pieces), killed_before(whole, case.jobs, at_s)
+        jobs = with_past(whole, case.jobs, at_s, pieces)
         if not any(job.arrival_s < at_s for job in jobs) or _wait_for_left_out(case.jobs, jobs):
             continue
-        kernel, unknown = play(case.at(jobs, killed, at_s), policy, seed)
+        kernel, unknown = play(case.at(jobs, at_s), policy, seed)
         mine, theirs = (rows_from(one, at_s, one.cluster) for one in (whole, kernel.schedule))
         if len(jobs) < len(case.jobs):  # jobs that the policy ended are missing, which may move others to other GPUs
             mine, theirs = ([(*row[:7], *row[8:]) for row in rows] for rows in (mine, theirs))
@@ -235,7 +235,7 @@ def differing(case: Case, policy: str, seed: int) -> Rests:
             differences.append(
                 f"from {at_s!r}: row {first} {mine[first : first + 1]} became {theirs[first : first + 1]}"
             )
-        elif not in_both_engines(case.at([job for job in jobs if not is_done(job)], killed, at_s), policy, seed):
+        elif not in_both_engines(case.at([job for job in jobs if not is_done(job)], at_s), policy, seed):
             differences.append(f"from {at_s!r}: the compiled engine differs")
     return Rests(judged, tuple(differences), ", ".join(forgets), unjudged)
 
@@ -275,7 +275,8 @@ def differing_from_log(case: Case, policy: str, seed: int) -> Rests:
     for at_s in [float(rng.uniform(0.05, 0.95) * last_s) for _ in range(_MOMENTS if jobs else 0)]:
         kernel = play(scenario, policy, seed, at_s)[0]
         log = JobArrays.of(list(_as_logged(jobs, kernel)))
-        state = jobs_at(log, at_s, inf, scenario.cluster, scenario.runtime)
+        suspended = [one.job for one in scenario.queues.suspensions] if scenario.queues else []
+        state = jobs_at(log, at_s, inf, scenario.cluster, scenario.runtime, suspended=suspended)
         before = any(arrival_s < at_s for arrival_s in state.arrival_s.tolist())
         # without a limit in the state, policies know true run times, and the result says so
         if not before or states_limits(log) != states_limits(state):
@@ -313,16 +314,23 @@ def _as_logged(jobs: Sequence[Job], kernel: ClusterKernel) -> Iterator[Job]:
             attempt = Attempt(eligible_s[row.job], began_s, row.time_s, tuple(nodes[row.run]))
             attempts.setdefault(row.job, []).append(attempt)
             eligible_s[row.job] = row.time_s
+    times_of = kernel.queues.suspensions if kernel.queues is not None else ()
     for number, job in enumerate(jobs):
         ran = attempts[number]
-        task = replace(job.tasks[0], work=ran[-1].end_s - ran[-1].start_s)
+        begins_s, ends_s = ran[-1].start_s, ran[-1].end_s
+        stood_s = sum(
+            min(time.end_s, ends_s) - time.start_s
+            for time in times_of
+            if time.job == job.id and begins_s <= time.start_s < ends_s
+        )
+        task = replace(job.tasks[0], work=ends_s - begins_s - stood_s)
         yield replace(
             job,
             graph=TaskGraph((task,)),
             eligible_s=ran[0].eligible_s,
             observed_start_s=ran[0].start_s,
             observed_nodes=ran[0].nodes,
-            observed_attempts=tuple(ran) if len(ran) > 1 else (),
+            observed_attempts=tuple(ran) if len(ran) > 1 or stood_s else (),
         )
 
 

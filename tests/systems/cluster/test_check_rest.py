@@ -5,6 +5,8 @@ from __future__ import annotations
 import check_rest
 import pytest
 
+KILLS = "slurm-multifactor[backfill=false,preempt=qos,kill=limit]"
+
 
 def older(seed: int) -> check_rest.Case:
     """The case of the seed as it was when a fault was found on it."""
@@ -49,9 +51,24 @@ def test_what_the_rules_withdraw_at_the_beginning_stops_nobody_from_hearing_of_s
     [
         ("allox", 820000195),  # a job that had been suspended ended too early
         ("slurm-multifactor", 820000217),  # backfill forgot that a job waited for a reservation
+        (KILLS, 830000002),  # the limit of a job's last task was forgotten
+        (KILLS, 830000020),  # a killed job's GPU was given to another
     ],
 )
-def test_suspensions_and_reservations_before_a_moment_are_known(policy: str, seed: int) -> None:
+def test_what_happened_before_a_moment_is_known(policy: str, seed: int) -> None:
     rests = check_rest.differing(check_rest.drawn(seed), policy, seed)
     assert rests.judged
     assert not rests.different
+
+
+@pytest.mark.parametrize(("policy", "seed"), [("fifo", 820000001), ("sjf-cp", 820001127), (KILLS, 830000009)])
+def test_the_rest_from_a_log_of_batch_jobs_is_its_own_rest(policy: str, seed: int) -> None:
+    rests = check_rest.differing_from_log(check_rest.drawn(seed), policy, seed)
+    assert rests.judged
+    assert not rests.different
+
+
+def test_a_memory_by_other_numbers_of_runs_is_not_taken_over() -> None:
+    # Two jobs started at once, and the log does not say which one first.
+    rests = check_rest.differing_from_log(check_rest.drawn(830000013), "slurm-multifactor", 830000013)
+    assert rests.forgets == "when its last backfill cycle began"
