@@ -137,7 +137,7 @@ class LogDemand:
     def __init__(self, config: Config) -> None:
         self.config = config
         stream = cluster_scenario_of(config).jobs(config.seed)
-        self._jobs, self._begins_s = stream.arrays(), stream.begins_s
+        self._jobs, self._begins_s = stream.submitted(), stream.begins_s
         self._origin_s = stream.log_origin_s()
         self._state = stream.state() if self._begins_s else None
         first = int(np.searchsorted(self._jobs.arrival_s, self._begins_s)) if self._begins_s else 0

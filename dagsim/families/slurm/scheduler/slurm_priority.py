@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dagsim.errors import ConfigError
-from dagsim.families.slurm.priority_formulas import (
+from dagsim.families.slurm.scheduler.priority_formulas import (
     Account,
     Factors,
     ShareTree,

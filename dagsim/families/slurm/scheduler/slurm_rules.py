@@ -8,7 +8,8 @@ from math import inf
 from operator import and_, or_
 from typing import Any, NamedTuple
 
-from dagsim.families.slurm.holdings import SLACK, Amounts, Holder, Holdings, PastUse, of_nodes
+from dagsim.families.slurm.scheduler.holdings import SLACK, Amounts, Holder, Holdings, PastUse, of_nodes
+from dagsim.families.slurm.scheduler.slurm_times import NodeLayout
 from dagsim.model import Caps, Demand, Job, JobCaps, NodePartition, Qos, QueueTree
 from dagsim.model.arithmetic import bits, ordered_sum
 from dagsim.systems.cluster.api import (
@@ -19,7 +20,10 @@ from dagsim.systems.cluster.api import (
     may_mix_types,
     members,
 )
-from dagsim.systems.cluster.waits import ReachedLimit
+
+RESOURCES = {"gpus": "GRES", "cpus": "Cpu", "memory_gb": "Memory", "jobs": "Jobs", "nodes": "Node"}
+RESOURCES |= {f"{name} minutes": f"{word}Minutes" for name, word in RESOURCES.items()}
+"""Resources in Slurm's names for limits."""
 
 
 class NodesOfTypes(NamedTuple):
@@ -45,6 +49,8 @@ class SlurmRules:
         self.of_type = [0] * len(view.gpu_types)
         for machine in view.machines.list:
             self.of_type[machine.type] |= machine.bit
+        self.gpu_names = [gpu.name if gpu is not None else "" for gpu in view.gpu_types]
+        """The name of each GPU type."""
         self._all = (1 << len(view.machines.list)) - 1
         self._machines = view.cluster.nodes
         self._kill, self._distinct = kill, distinct
@@ -94,7 +100,8 @@ class SlurmRules:
         """
         gpus, cpus, memory_gb, _ = task.demand.demand
         count = task.demand.gang or 1
-        nodes = float(count) if self.spread(task.job) else 0.0
+        fewest = self.fewest_nodes(task)
+        nodes = float(fewest) if fewest > 1 or self.spread(task.job) else 0.0
         limit_s = self.limit_s(task, task.demand.types[0]) if self._counts_time else 0.0
         return Amounts(gpus * count, cpus * count, memory_gb * count, 1.0, nodes, limit_s)
 
@@ -132,7 +139,7 @@ class SlurmRules:
         nodes = self.nodes[part.name] & reduce(or_, [group.nodes for group in self.groups(task)])
         if task.demand.terms is not None:
             nodes &= task.demand.terms.nodes
-        count = (task.demand.gang or 1) if self.spread(task.job) else 1
+        count = self.fewest_nodes(task)
         usable = [self._machines[node] for node in bits(nodes)]
         whole = of_nodes(amounts, sorted(usable, key=lambda node: node.cpus)[:count])
         gpus = ordered_sum(sorted([node.gpus for node in usable])[:count])
@@ -150,6 +157,21 @@ class SlurmRules:
         """Return True if each instance in a gang takes a node of its own."""
         request = job.job.request
         return self._distinct if request is None or request.spread is None else request.spread
+
+    def fewest_nodes(self, task: TaskState) -> int:
+        """Return the smallest number of nodes on which a start of the task may run."""
+        if self.spread(task.job):
+            return task.demand.gang or 1
+        request = task.job.job.request
+        return (request and request.least_nodes) or 1
+
+    def layout(self, task: TaskState, part: NodePartition) -> NodeLayout:
+        """Return how the instances of a start in a partition must lie on nodes."""
+        request = task.job.job.request
+        limits = part.job_limits.nodes, None if request is None else request.most_nodes
+        most = min([int(limit) for limit in limits if limit is not None], default=None)
+        spread = self.spread(task.job)
+        return NodeLayout(spread, self.shares(task), part.spreads, 1 if spread else self.fewest_nodes(task), most)
 
     def holders(self, job: JobState, part: NodePartition | None = None, gpu: str = "") -> tuple[Holder, ...]:
         """Return all holders whose limits count a job in one of its partitions, on GPUs of the type
@@ -196,6 +218,11 @@ class SlurmRules:
         times = self._times.get(task.job.number)
         return times[task.index][type_][0] if times else task.seconds[type_]
 
+    def longest_s(self, task: TaskState, types: tuple[int, ...]) -> float:
+        """Return the task's longest time limit on these types."""
+        limit_s = self.limit_s
+        return limit_s(task, types[0]) if len(types) == 1 else max([limit_s(task, type_) for type_ in types])
+
     def kill_s(self, task: TaskState, type_: int) -> float:
         """Return the run time in seconds after which the task is killed if it runs on this type."""
         times = self._times.get(task.job.number)
@@ -234,7 +261,7 @@ class SlurmRules:
             elif not part.allowed_qos and job.qos in part.denied_qos:
                 yield f"DenyQos ({job.qos}): the partition {part.name}"
         amounts = self.least(task, part)._asdict()
-        amounts["nodes"] = float(task.demand.gang or 1) if self.spread(task.job) else 1.0
+        amounts["nodes"] = float(self.fewest_nodes(task))
         caps: list[tuple[str, str, JobCaps]] = [("Partition", f"the partition {part.name}", part.job_limits)]
         for qos in dict.fromkeys((self.quality(task.job).name, part.qos)):
             caps += [("QOS", f"the QOS {qos}", self.qos[qos].job_limits)] if qos in self.qos else []
@@ -247,12 +274,12 @@ class SlurmRules:
         for owner, words, limits in caps:
             for what, limit in limits.amounts().items():
                 if amounts[what] > limit + SLACK:
-                    reason = f"{owner}Max{_RESOURCES[what]}PerJob"
+                    reason = f"{owner}Max{RESOURCES[what]}PerJob"
                     reason = "PartitionNodeLimit" if (owner, what) == ("Partition", "nodes") else reason
                     yield f"{reason} ({limit:,g}) < {amounts[what]:,g}: {words}"
             for what, limit in limits.minutes.items():
                 if (asked := amounts[what] * amounts["limit_s"] / 60) > limit + SLACK:
-                    yield f"{owner}Max{_RESOURCES[what]}MinutesPerJob ({limit:,g}) < {asked:,g}: {words}"
+                    yield f"{owner}Max{RESOURCES[what]}MinutesPerJob ({limit:,g}) < {asked:,g}: {words}"
 
     def refusal(self, job: Job, part: NodePartition) -> str:
         """Describe why a partition refuses a job's account. The text is empty if the partition
@@ -287,13 +314,13 @@ class SlurmRules:
         """Return True if a start of the task fits on the nodes when they are empty."""
         demand = task.demand
         distinct = bool(self.spread(task.job) and demand.gang)
-        shares = self.shares(task)
-        if nodes == self._all and not distinct and not shares:
+        shares, fewest = self.shares(task), self.fewest_nodes(task)
+        if nodes == self._all and not distinct and not shares and fewest == 1:
             return True  # the kernel would have rejected the task otherwise
         if demand.terms is not None:
             nodes &= demand.terms.nodes
         domains = () if demand.terms is None else demand.terms.domains
-        key = (demand.demand, demand.gang, nodes, distinct, (*domains, *shares))
+        key = (demand.demand, demand.gang, nodes, distinct, (fewest, *domains, *shares))
         if key not in self._possible:
             self._possible[key] = False
             if self._empty is None:
@@ -304,7 +331,7 @@ class SlurmRules:
                 rooms = [machine.emptied().room(empty) for machine in listed]
                 room = sum([min(count, 1) for count in rooms] if distinct else rooms)
                 able = sum([machine.bit for machine, count in zip(listed, rooms, strict=True) if count])
-                shared = all((able & share).bit_count() >= count for share, count in shares)
+                shared = all((able & share).bit_count() >= count for share, count in ((able, fewest), *shares))
                 self._possible[key] = self._possible[key] or (shared and room >= (demand.gang or 1))
         return self._possible[key]
 
@@ -352,6 +379,17 @@ class SlurmRules:
         gpus = bool(demand.demand.gpus)
         return tuple([(count.nodes, count.least if gpus else demand.gang) for count in terms.counts])
 
+    def questions(self, task: TaskState, part: NodePartition) -> tuple[tuple[float, tuple[int, ...]], ...]:
+        """Return the starts for which a task may reserve nodes: for each time limit, the groups of
+        nodes on which that limit applies.
+        """
+        of_part = self.nodes[part.name]
+        groups = [(self.longest_s(task, group.types), of_part & group.nodes) for group in self.groups(task)]
+        # one search serves all groups
+        if not task.demand.gang and all(limit_s == groups[0][0] for limit_s, _ in groups):
+            return ((float(groups[0][0]), tuple([nodes for _, nodes in groups])),)
+        return tuple([(float(limit_s), (nodes,)) for limit_s, nodes in groups])
+
     def remember(self, past: Iterable[PastUse]) -> None:
         """Count usage from before the simulation against the budgets."""
         for use in past:
@@ -372,7 +410,30 @@ class SlurmRules:
         if request is None or not request.nodes:
             return 0
         nodes = sum([1 << at for at, node in enumerate(self._machines) if node.name in request.nodes])
-        return nodes if nodes.bit_count() >= (task.demand.gang if self.spread(task.job) else 1) else 0
+        return nodes if nodes.bit_count() >= self.fewest_nodes(task) else 0
+
+    def off_limits(self, view: ClusterView, jobs: Iterable[tuple[TaskState, NodePartition]]) -> int:
+        """Return the nodes on which the main loop starts nothing because magnetic reservations that
+        have not begun attract some of the ``jobs``. Slurm tests such a job within the reservation
+        first, finds that the reservation is not usable yet, and then leaves the reservation's nodes
+        and the nodes that the job names to nobody (``ESLURM_RESERVATION_NOT_USABLE`` in
+        job_scheduler.c). It does not test jobs with more nodes than the reservation has in their
+        partition, or heterogeneous jobs.
+        """
+        site, off = view.machines.site, 0
+        if site is None or not site.magnets:
+            return 0
+        for task, part in jobs:
+            terms, request = task.demand.terms, task.job.job.request
+            if terms is None or not task.waiting or (request is not None and request.together):
+                continue
+            for number in terms.welcome:
+                period = site.held(number, view.now)
+                if period is None or not period.known_s <= view.now < period.start_s:
+                    continue
+                if (period.nodes & self.nodes[part.name]).bit_count() >= self.fewest_nodes(task):
+                    off |= period.nodes | self.named(task)
+        return off
 
     def _limit(self, queues: QueueTree) -> None:
         for node, above in queues.walk():
@@ -424,137 +485,15 @@ def user_of(job: JobState) -> str:
     return job.job.user or job.job.tenant or "default"
 
 
-_WORDS = {
-    "partition": "the partition {0}",
-    "qos": "the QOS {0}",
-    "account": "the account {0}",
-    "user": "the user {1} in the account {0}",
-    "qos user": "the user {1} in the QOS {0}",
-    "qos account": "the account {1} in the QOS {0}",
-}
-_REASONS = {
-    "partition": "Partition{0}Limit",
-    "qos": "QOSGrp{0}",
-    "account": "AssocGrp{0}",
-    "user": "AssocGrp{0}",
-    "qos user": "QOSMax{0}PerUser",
-    "qos account": "Max{0}PerAccount",
-}
-"""Slurm's names for limits, with the resource that each limits."""
-_RESOURCES = {"gpus": "GRES", "cpus": "Cpu", "memory_gb": "Memory", "jobs": "Jobs", "nodes": "Node"}
-_RESOURCES |= {f"{name} minutes": f"{word}Minutes" for name, word in _RESOURCES.items()}
-_UNITS = {"gpus": "GPUs", "cpus": "CPUs", "memory_gb": "GB of memory", "jobs": "running jobs", "nodes": "nodes"}
-_UNITS |= {f"{name} minutes": f"{word} times minutes" for name, word in _UNITS.items()}
+def reserved_in(task: TaskState) -> int:
+    """Return the index of the reservation in which the task has to run, or -1."""
+    terms = task.demand.terms
+    return -1 if terms is None else terms.reservation
 
 
-class SlurmWaits:
-    """A site's rules, with what its users currently hold; see ``waits.WaitRules``."""
-
-    elsewhere = "it would have fitted, but only outside its partition"
-
-    def __init__(self, view: ClusterView, rules: SlurmRules) -> None:
-        self._rules, self._view = rules, view
-
-    def started(self, run: int, task: TaskState, instances: int, type_: int) -> None:
-        """Add a run."""
-        amounts = self._rules.amounts(task).times(instances / (task.demand.gang or 1))
-        self._rules.holdings.take(run, self._rules.holders(task.job), amounts)
-
-    def ended(self, run: int) -> None:
-        """Remove a run."""
-        self._rules.holdings.give(run)
-
-    def limits(self, task: TaskState) -> Iterator[str]:
-        """Describe the limits that currently prevent a start of the task."""
-        rules = self._rules
-        for holder, what, limit in rules.holdings.used_up(rules.holders(task.job), rules.amounts(task)):
-            yield f"the limit of {limit:g} {_UNITS[what]} of {_named(holder)} was reached"
-
-    def reached(self, task: TaskState) -> Iterator[ReachedLimit]:
-        """Yield the limits that currently prevent a start of the task, in the first partition with the
-        fewest such limits; yield nothing if a partition admits the task.
-        """
-        rules = self._rules
-        several: list[list[ReachedLimit]] = []
-        for part, gpu, _ in rules.ways(self._view, task):
-            start = rules.least(task, part)
-            # the limits of a QOS are tested before those of associations (acct_policy.c)
-            holders = sorted(
-                rules.holders(task.job, part, gpu), key=lambda holder: not _plain(holder)[0].startswith("qos")
-            )
-            several.append(
-                [
-                    ReachedLimit(
-                        _reason(holder, what), _named(holder), _UNITS.get(what, what), limit,
-                        rules.holdings.held(holder, what), _amount(start, what), runs=rules.holdings.runs_of(holder),
-                    )
-                    for holder, what, limit in rules.holdings.used_up(holders, start)
-                ]
-            )  # fmt: skip
-        yield from min(several, key=len, default=[])
-
-    def never(self, task: TaskState) -> Iterator[str]:
-        """Describe what keeps the task out of each of its partitions even if nothing else runs,
-        with Slurm's names for limits. Yield nothing if a partition admits the task.
-        """
-        reasons: dict[str, None] = {}
-        for part, gpu, nodes in self._rules.ways(self._view, task):
-            own = list(self._never_in(task, part, gpu, nodes))
-            if not own:
-                return
-            reasons |= dict.fromkeys(own)
-        yield from reasons
-
-    def _never_in(self, task: TaskState, part: NodePartition, gpu: str, nodes: int) -> Iterator[str]:
-        rules, view = self._rules, self._view
-        holders = rules.holders(task.job, part, gpu)
-        for holder, what, limit, amount in rules.holdings.exceeded(holders, rules.least(task, part)):
-            plain = holder[2:] if holder[0] == "gpus" else holder
-            reason = _REASONS[plain[0]].format(_RESOURCES[what])
-            yield f"{reason} ({limit:,g}) < {amount:,g}: {_named(holder)}"
-        yield from rules.barred(task, part)
-        requested_s = min(view.requested_s(task) or (inf,))
-        if part.max_time_s is not None and part.max_time_s < requested_s < inf:
-            yield f"PartitionTimeLimit ({part.max_time_s:,g} s) < {requested_s:,g} s: the partition {part.name}"
-        for qos in dict.fromkeys((rules.quality(task.job).name, part.qos)):
-            most_s = rules.qos[qos].max_time_s if qos in rules.qos else None
-            if most_s is not None and most_s < requested_s < inf:
-                yield f"QOSMaxWallDurationPerJob ({most_s:,g} s) < {requested_s:,g} s: the QOS {qos}"
-        if not rules.holds(view, task, nodes):
-            yield f"the partition {part.name}, even when idle, is too small for it{f' on {gpu}' if gpu else ''}"
-
-    def nodes(self, task: TaskState) -> int:
-        """Return the nodes in the task's partition."""
-        return self._rules.nodes[self._rules.partition(task.job).name]
-
-    def alone(self, task: TaskState) -> bool:
-        """Return True if the task's job or partition takes whole nodes."""
-        return self._rules.alone(task.job, self._rules.partition(task.job))
-
-    def distinct(self, task: TaskState) -> bool:
-        """Return True if a gang of the task's job takes one node per instance."""
-        return self._rules.spread(task.job)
-
-
-def _plain(holder: Holder) -> Holder:
-    """Return the holder without its GPU type, if the limit is on one GPU type."""
-    return holder[2:] if holder[0] == "gpus" else holder
-
-
-def _reason(holder: Holder, what: str) -> str:
-    """Return Slurm's name for a holder's limit on a resource, or on the minutes of a resource."""
-    resource, _, minutes = what.partition(" ")
-    return _REASONS[_plain(holder)[0]].format(_RESOURCES.get(resource, resource)) + minutes.title()
-
-
-def _amount(start: Amounts, what: str) -> float:
-    """Return how much of a resource, or how many minutes of it, a start takes."""
-    resource, _, minutes = what.partition(" ")
-    amount: float = getattr(start, resource)
-    return amount * start.limit_s / 60 if minutes else amount
-
-
-def _named(holder: Holder) -> str:
-    if holder[0] == "gpus":
-        return f"{_named(holder[2:])} on {holder[1]}"
-    return _WORDS[holder[0]].format(*holder[1:])
+def together(task: TaskState) -> str:
+    """Return the name shared by the tasks that must start together with this one. The result is
+    empty if it starts alone.
+    """
+    request = task.job.job.request
+    return "" if request is None else request.together
