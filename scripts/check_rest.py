@@ -321,7 +321,7 @@ def _as_logged(jobs: Sequence[Job], kernel: ClusterKernel) -> Iterator[Job]:
         stood_s = sum(
             min(time.end_s, ends_s) - time.start_s
             for time in times_of
-            if time.job == job.id and begins_s <= time.start_s < ends_s
+            if time.job == job.id and begins_s < time.start_s < ends_s
         )
         task = replace(job.tasks[0], work=ends_s - begins_s - stood_s)
         yield replace(

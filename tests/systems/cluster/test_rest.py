@@ -153,6 +153,17 @@ def test_jobs_become_ready_when_they_did() -> None:
     assert [(task.job.job.id, task.ready_s) for task in kernel.frontier.ready] == [("early", 10.0), ("late", 40.0)]
 
 
+def test_one_of_several_conditions_may_have_been_met_by_a_job_that_has_left() -> None:
+    either = Request(after=("waits", "start:gone"), after_one=True)
+    jobs = [
+        limited("runs", 0.0, 100.0, 100.0, in_flight=(InFlight(0.0, (Share(0),)),)),
+        limited("waits", 1.0, 50.0, 50.0),
+        limited("free", 2.0, 10.0, 10.0, eligible_s=40.0, request=either),
+    ]
+    kernel = ClusterScenario(Cluster((Node("a", T4, 1),)), jobs, begins_s=50.0).kernel(0)
+    assert [(task.job.job.id, task.ready_s) for task in kernel.frontier.ready] == [("waits", 1.0), ("free", 40.0)]
+
+
 def test_an_array_lets_no_more_tasks_in_than_before() -> None:
     def member(id: str, arrival_s: float, *past: InFlight) -> Job:
         request = Request(array="arr", array_limit=1)
