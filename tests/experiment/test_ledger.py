@@ -44,7 +44,7 @@ def test_the_ledger_of_the_project_gives_no_seed_to_two_tables() -> None:
 
 def test_spent_seeds_are_refused(ledger: Ledger) -> None:
     ledger.close(ledger.spend("grid", 30, "make grid"))
-    with pytest.raises(ConfigError, match=r"grid.*have been used on .*make grid.*--fresh.*--again"):
+    with pytest.raises(ConfigError, match=r"grid.*were used on .*make grid.*--fresh.*--again"):
         ledger.spend("grid", 30, "make grid")
 
 
