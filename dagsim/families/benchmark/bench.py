@@ -82,7 +82,7 @@ class BenchTask:
         return self.config.whole_system.score
 
     def seeds(self, count: int | None = None, draw: int | None = None) -> tuple[int, ...]:
-        """Return the seeds of the task's runs: public ones for development, or those derived from
+        """Return the seeds of the task's runs: public seeds for development, or seeds derived from
         ``draw``.
 
         Raises:
@@ -95,7 +95,7 @@ class BenchTask:
 
 
 def suite(names: Iterable[str] = ()) -> list[BenchTask]:
-    """Return all tasks in the suite, or those with the given names.
+    """Return all tasks in the suite, or only the tasks with the given names.
 
     Raises:
         InputError: There is no such task.
@@ -110,7 +110,7 @@ def suite(names: Iterable[str] = ()) -> list[BenchTask]:
 
 
 class BenchEntry(NamedTuple):
-    """The policies that are entered, and the rules under which they run."""
+    """The policies of an entry, and the rules under which they run."""
 
     name: str
     policies: Mapping[str, str]

@@ -35,10 +35,10 @@ of its state is in the arrays, so it can stop at any turn and continue later: wh
 or when an array has to grow (``with_more_room``).
 
 **Finding a node.** There is one *tournament tree* per demand class and GPU type. Its leaves are the
-scores of the type's nodes (smaller is better), and each inner position holds the smaller of the two
-below. The root is the best score. A tree is updated when it is queried: it applies the latest
-changes to nodes, which are kept in a ring buffer, and each change costs O(log nodes). So nothing
-ever scans the cluster.
+scores of the type's nodes (smaller is better), and each inner position contains the smaller of the
+two scores below it. The root is the best score. A tree is updated when it is queried: it applies
+the latest changes to nodes, which are kept in a ring buffer, and each change costs O(log nodes). So
+nothing ever scans the cluster.
 
 **Without numba**, or with ``NUMBA_DISABLE_JIT=1``, the same code runs as plain Python, which checks
 the compiled code.

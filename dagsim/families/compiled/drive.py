@@ -121,8 +121,8 @@ def placement_number(rule: object) -> int:
 
 
 def scheduled(cluster: Cluster, scene: EngineScenario, plan: EnginePlan, seed: int) -> Schedule:
-    """Return the schedule of a scene, equal to that of ``ClusterKernel``: the log byte for byte,
-    the jobs, and all other fields.
+    """Return the schedule of a scene. It equals the schedule from ``ClusterKernel``: the log (byte
+    for byte), the jobs, and all other fields.
 
     Raises:
         ConfigError: The policy's key cannot be computed for these tasks.

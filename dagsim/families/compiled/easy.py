@@ -4,9 +4,9 @@ not delay it.
 The twin of ``policies.backfilling`` (``Easy``, ``Backlog``, ``AlikeTasks``) and ``ExpectedFree``.
 Ready tasks are grouped by demand, ratios of speed between types, and number of waiting instances.
 All tasks of a group would go to the same type and need the same resources there, so each group is
-examined only once. Each group has a tree over its potential members, oldest first. A leaf holds the
-task's seconds, or ``inf`` while the task is not waiting, so the tree can find tasks that take at
-most t seconds. The few tasks with some instances already started are in a list.
+examined only once. Each group has a tree over its potential members, oldest first. A leaf contains
+the task's seconds, or ``inf`` while the task is not waiting, so the tree can find tasks that take
+at most t seconds. The few tasks with some instances already started are in a list.
 """
 
 from __future__ import annotations
@@ -204,9 +204,9 @@ def first_of(s: State, g: Groups, group: int, type_: int, until_s: float) -> int
     if at >= 0 and g.trees[at + 1] < np.inf:
         limit_s, certain_s = np.inf, np.inf
         if until_s < np.inf:
-            # The tree holds seconds on the fastest type. Dividing by the group's ratio introduces a
-            # rounding error, so the search goes slightly beyond the limit and checks the exact end
-            # of each task it visits.
+            # The tree contains seconds on the fastest type. Dividing by the group's ratio
+            # introduces a rounding error, so the search goes slightly beyond the limit and checks
+            # the exact end of each task it visits.
             span_s = until_s - s.clock.now_s
             slack_s = _RATIO_ERROR * span_s + _ROUNDING * until_s
             limit_s = (span_s + slack_s) / g.ratios[group, type_]

@@ -5,9 +5,9 @@ of ``JobQueue``. In a round, a ready task that does not fit replaces the runs th
 each of them ranks after it. Between rounds, tasks that fit start in that order and nothing is
 preempted.
 
-Service is summed in the order of ``Service``: ended runs by number, then running ones in the order
-in which they were seen. A job's key is computed when one of its tasks becomes ready, when one of
-its runs has ended, and when a round begins. It is dropped once no task of the job is left in the
+Service is summed in the order of ``Service``: ended runs by number, then current runs in the order
+in which they were first seen. A job's key is computed when one of its tasks becomes ready, when one
+of its runs has ended, and when a round begins. It is dropped once no task of the job is left in the
 queue.
 """
 
@@ -431,8 +431,8 @@ def _skip(s: State, p: Las) -> None:
 @inner
 def _queue_waits_s(s: State, p: Las, queue: int) -> float:
     """Return a lower bound on the seconds until a task in a queue can displace more runs. If the
-    job of the first task is also running, its key may rise above that of another job, which may
-    displace its runs."""
+    job of the first task is also running, its key may rise above the key of another job, and that
+    job may then displace its runs."""
     at = s.queues[queue].at
     left_s = _overtakes_s(s, p, task_of_entry(s, s.ready[at].what))
     if p.v.first[s.tasks[task_of_entry(s, s.ready[at].what)].job] < 0:

@@ -117,8 +117,8 @@ def key_columns(order: Ordered | TypedOrdered | LongestWait, columns: KeyColumns
     rate and, if it has one, ``since``.
 
     Raises:
-        ConfigError: The key cannot be computed for all tasks at once, or differs from that of a
-        single task.
+        ConfigError: The key cannot be computed for all tasks at once, or the result for a single
+        task differs.
     """
 
     def ask(task: Any) -> list[Any]:
@@ -193,7 +193,8 @@ def job_gpu_seconds(work: Work, classes: Classes, best_s: np.ndarray) -> np.ndar
 
 
 def widths(work: Work, classes: Classes) -> np.ndarray:
-    """Return (J,) float64: the maximum number of GPUs that any one task of a job can hold at once."""
+    """Return (J,) float64: the maximum number of GPUs that any single task of a job can hold at a
+    time."""
     rows = work.rows
     gpus = classes.table.gpus[rows.kind] * rows.instances
     return np.maximum.reduceat(gpus, work.jobs.first[:-1]) if len(gpus) else np.zeros(0)

@@ -191,7 +191,7 @@ def _claims(jobs: JobArrays, work: Work) -> np.ndarray:
     claims = np.full(jobs.tasks, nan) if jobs.estimate is None else jobs.estimate
     unstated = (work.jobs.rejected[work.rows.job] != 0) | np.isnan(claims)
     if (wrong := np.flatnonzero(~(unstated | (claims >= 0) & (claims < inf)))).size:
-        as_claimed(*jobs.task(int(wrong[0])))  # this call raises an error whose message says what is wrong
+        as_claimed(*jobs.task(int(wrong[0])))  # this call raises an error that states what is wrong
     return np.where(unstated, jobs.work, claims)
 
 

@@ -233,7 +233,7 @@ def start(s: State, log: np.recarray, task: int, type_: int, node: int) -> None:
 
 @inner
 def stop(s: State, log: np.recarray, run: int, what: int) -> None:
-    """Release everything that a run holds, write a log row per node, and free its slot."""
+    """Release all resources that a run holds, write a log row per node, and free the run's slot."""
     task = s.runs[run].task
     kind = int64(s.tasks[task].kind)
     hold = s.runs[run].first
@@ -295,7 +295,7 @@ def _finish(s: State, log: np.recarray) -> None:
 
 @inner
 def _open(s: State, task: int, type_: int) -> int:
-    """Create a run that holds nothing yet; return its slot."""
+    """Create a run that holds no resources yet; return its slot."""
     run = s.count.runs_free
     if run < 0:
         run = s.count.runs_top

@@ -342,7 +342,7 @@ def _look(s: State, p: Srtf) -> None:
 
 @inner
 def _note_weight(p: Srtf, weight: int) -> None:
-    """Record the order in which weights were first seen, because it breaks ties."""
+    """Record the order in which weights were first seen, because this order breaks ties."""
     count = p.rule.seen
     for index in range(count):
         if p.seen[index] == weight:

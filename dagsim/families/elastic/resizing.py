@@ -106,7 +106,8 @@ class _ElasticTasks:
     def change(
         self, view: ClusterView, tasks: Sequence[_ElasticTask], placements: Mapping[int, Placement | None]
     ) -> Iterator[Decision]:
-        """Stop the running tasks in ``placements``, then start those with a placement."""
+        """Stop the running tasks in ``placements``, then start all tasks in it that have a
+        placement."""
         for task in tasks:
             if task.order in placements and task.run is not None:
                 yield Preempt(task.run.id)
@@ -151,8 +152,8 @@ class _Turns:
 
 class _Resizing(ABC):
     """Base class of the policies that choose the GPUs of elastic tasks. All other tasks come first:
-    they start oldest first where they fit, and elastic tasks leave GPUs free for those that are
-    still waiting.
+    they start oldest first where they fit, and elastic tasks leave GPUs free for other tasks that
+    are still waiting.
     """
 
     polls = True

@@ -1,4 +1,4 @@
-"""Episodes that the compiled engine can run, many at once."""
+"""Episodes that the compiled engine can run, many at a time."""
 
 from __future__ import annotations
 

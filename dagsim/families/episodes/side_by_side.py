@@ -165,7 +165,7 @@ def fill_episodes(
     mask: np.ndarray,
 ) -> None:
     """Fill the observations of the episodes ``which`` into arrays of zeros, with the same number of
-    rows for each episode; the last row represents waiting. Choices that do not fit are left out.
+    rows for each episode; the last row represents waiting. Choices that do not fit are omitted.
     ``mask`` is 1 for choices.
     """
     for place in range(len(which)):
@@ -648,8 +648,8 @@ def are_warm() -> bool:
 
 
 def compile_episodes(*, trials: bool = False) -> bool:
-    """Compile the functions for episodes (with ``trials``, those with which a policy tries its
-    choices), and cache them. Return True if they were not compiled before.
+    """Compile the functions for episodes (with ``trials``, the functions with which a policy tries
+    its choices), and cache them. Return True if they were not compiled before.
     """
     names = _TRIALS if trials else _EPISODES
     if not jit.jitted() or all(map(jit.is_kept, names)):

@@ -39,7 +39,7 @@ class Dragonfly:
     black: int = 1
     green: int = 1
     bandwidth_gb_s: float = 24.0
-    """Bandwidth of each cable and direction; the default is reached by 200 Gb/s links."""
+    """Bandwidth of each cable and direction; 200 Gb/s links reach the default."""
     latency_s: float = 0.0
     kind: Literal["dragonfly"] = "dragonfly"
 

@@ -72,19 +72,21 @@ class LlmTraining:
     sequence: int
     """Tokens per sequence."""
     micro_batch: int
-    """Sequences per micro-batch and data rank: per GPU without tensor and pipeline degrees."""
+    """Sequences per micro-batch and data rank (per GPU if there are no tensor and pipeline
+    degrees)."""
     accumulation: int = 1
     """Micro-batches per step."""
     precision: Literal["bf16", "fp8"] = "bf16"
     sharding: Literal["full", "grad_op", "none"] = "full"
-    """``grad_op`` keeps the parameters on every GPU within a step, ``none`` always."""
+    """``grad_op`` keeps the parameters on every GPU within a step, and ``none`` always keeps them
+    there."""
     checkpointing: bool = False
-    """True to recompute activations, which costs one more forward pass."""
+    """Recompute activations, which costs one additional forward pass."""
     tensor: int = 1
     """GPUs over which each layer is split."""
     pipeline: int = 1
-    """Number of stages into which the layers are split. The remaining factor of a gang's GPUs are
-    data ranks."""
+    """Number of stages into which the layers are split. The number of data ranks is the number of a
+    gang's GPUs divided by ``tensor`` and ``pipeline``."""
     chunks: int = 1
     """Number of parts into which the layers of a stage are divided, in an interleaved schedule."""
 

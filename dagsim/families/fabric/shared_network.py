@@ -41,7 +41,8 @@ class SharedNetwork:
         default_factory=Island
     )
     storage: Storage | None = None
-    """Nodes from which data and checkpoints come, or None if neither takes time on the network."""
+    """Nodes from which data and checkpoints come, or None if transfers of these take no time on the
+    network."""
     kind: Literal["shared"] = "shared"
 
     __pydantic_config__ = {"extra": "forbid"}

@@ -369,7 +369,7 @@ def present_rate(view: ClusterView, task: TaskState, type_: int) -> float:
 
 
 def runs_by_task(runs: Iterable[Run]) -> dict[int, list[Run]]:
-    """Return the runs that hold GPUs, by ``TaskState.order``."""
+    """Return the runs that hold GPUs, grouped by ``TaskState.order``."""
     by_task: dict[int, list[Run]] = {}
     for run in runs:
         if run.task.demand.demand.gpus:

@@ -162,7 +162,7 @@ class AgentPolicy:
 
     @property
     def outside_training(self) -> float:
-        """Fraction of the values seen so far that lie outside the range that their feature had in
+        """The fraction of the values seen so far that are outside the range of their feature in
         training.
         """
         codec = self._codec

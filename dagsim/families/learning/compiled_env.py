@@ -16,8 +16,8 @@ _ONE = np.zeros(1, np.int64)
 
 class CompiledSchedulingEnv(SchedulingEnv):
     """A ``SchedulingEnv`` with the same observations, rewards and infos in less time. As soon as
-    anything asks for the simulation (``view``, ``simulation``, ``action_of``, ``render``), the episode
-    continues in the SimPy kernel, which first repeats its actions.
+    the simulation itself is needed (for ``view``, ``simulation``, ``action_of`` or ``render``), the
+    episode continues in the SimPy kernel, which first repeats its actions.
     """
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:

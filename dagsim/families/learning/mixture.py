@@ -86,17 +86,17 @@ class MixtureScenario(ClusterWorld):
     noise: tuple[float, float] = (0.2, 1.0)
     """Smallest and largest ``sigma`` of noisy estimates."""
     hidden: float = 0.0
-    """Share of worlds in which policies know nothing of durations."""
+    """Share of worlds in which policies know nothing about durations."""
     limited: float = 0.0
     """Share of worlds in which policies know only the time limits that users set: 1 to about 20 times
     the true duration, rounded up to a power of 2."""
     failing: float = 0.0
-    """Share of worlds in which nodes fail; a run then starts over."""
+    """Share of worlds in which nodes fail; runs on a failed node start over."""
     restart_s: tuple[float, float] = (0.0, 0.0)
-    """Smallest and largest number of seconds of set-up when a preempted run resumes. A quarter of the
-    worlds have the smallest."""
+    """Smallest and largest number of seconds of set-up when a preempted run resumes. A quarter of
+    the worlds have the smallest number."""
     trace_share: float = 0.25
-    """Share of worlds with jobs from ``traces``, if there are any."""
+    """Share of worlds with jobs from ``traces``, if any traces are given."""
     traces: tuple[TraceFile, ...] = ()
     """Traces, each with a ``window``."""
     kind: Literal["mixture"] = "mixture"

@@ -69,8 +69,8 @@ def look_ahead(
 
 
 class _Walk:
-    """The state of one look-ahead. Pieces are numbered consecutively; those of pass operation ``op``
-    begin at ``first[op]``.
+    """The state of one look-ahead. Pieces are numbered consecutively; the pieces of pass operation
+    ``op`` begin at ``first[op]``.
     """
 
     def __init__(

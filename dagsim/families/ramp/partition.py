@@ -100,7 +100,7 @@ class SipMlPartition:
     """Splits each operation into one piece or an even number of pieces, each of which takes about one
     quantum in the forward pass.
 
-    The rule is that of Khani et al. 2021 (SiP-ML, SIGCOMM), as in ddls.
+    The rule comes from Khani et al. 2021 (SiP-ML, SIGCOMM), and ddls uses it as well.
     """
 
     def __call__(self, graph: ComputationGraph, degree: int, rules: Rules) -> tuple[int, ...]:

@@ -164,8 +164,8 @@ class TorusBoxes:
     """A torus, such as ``TorusBoxes((4, 4, 2))``. A block is a box; a collective runs dimension by
     dimension, around the rows of the box.
 
-    Links and routes are those of ``fabric.torus.Torus``. Links work in both directions, so a row
-    that does not wrap around can also carry a ring.
+    Links and routes are the same as in ``fabric.torus.Torus``. Links work in both directions, so a
+    row that does not wrap around can also carry a ring.
 
     Raises:
         ConfigError: There are no dimensions, a length is below 1, the rate is not positive, or
@@ -204,7 +204,7 @@ class TorusBoxes:
 
     @cached_property
     def server_names(self) -> tuple[str, ...]:
-        """``x-y-...`` for each server."""
+        """The name of each server, in the form ``x-y-...``."""
         return tuple("-".join(map(str, place)) for place in self.places)
 
     def blocks(self, size: int) -> tuple[Block, ...]:
@@ -326,7 +326,7 @@ class LeafSpine:
 
     @cached_property
     def server_names(self) -> tuple[str, ...]:
-        """``leaf-number`` for each server."""
+        """The name of each server, in the form ``leaf-number``."""
         return tuple(f"{leaf}-{number}" for leaf in range(self.leaves) for number in range(self.per_leaf))
 
     def blocks(self, size: int) -> tuple[Block, ...]:
@@ -456,7 +456,7 @@ class Ramp:
 
     @cached_property
     def server_names(self) -> tuple[str, ...]:
-        """``c-r-s`` for each server."""
+        """The name of each server, in the form ``c-r-s``."""
         return tuple("-".join(map(str, place)) for place in self.places)
 
     def blocks(self, size: int) -> tuple[Block, ...]:

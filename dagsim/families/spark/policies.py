@@ -43,7 +43,7 @@ SPARK_POLICIES: Registry[SparkPolicy] = Registry(
         ),
         Entry("sjf-cp", ".policies:smallest_job", "job with the least total work, its critical path first"),
         Entry("srpt-cp", ".policies:srpt_cp", "job with the least work left, with at most cap executors"),
-        Entry("tetris", ".policies:SparkTetris", "stage that fills most of the free executors, less the work left"),
+        Entry("tetris", ".policies:SparkTetris", "stage that fills the most free executors, minus the work left"),
         Entry("graphene", ".policies:Graphene", "weighted fair shares, ancestors of long stages first"),
         Entry("random", ".policies:RandomJob", "a uniform job, a uniform number of executors"),
     ],

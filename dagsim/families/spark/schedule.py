@@ -33,7 +33,8 @@ class SparkEpisode:
 
     @property
     def jct_s(self) -> np.ndarray:
-        """Completion times of the completed jobs, in order of arrival, (completed jobs,) float64."""
+        """The completion times of the completed jobs, (completed jobs,) float64, in order of
+        arrival."""
         done = [(job.completed_ms - job.arrival_ms) / 1000 for job in self.jobs if job.completed_ms is not None]
         return np.array(done, float)
 

@@ -81,8 +81,8 @@ class Waves:
 
 
 def _without(first: Samples, fresh: Samples) -> dict[int, list[int]]:
-    """Return the first wave without the fresh samples, each removed as often as it occurs. A wave that
-    is then empty inherits the samples for fewer executors.
+    """Return the first wave without the samples for fresh executors; each sample is removed as
+    often as it occurs there. A wave that is then empty inherits the samples for fewer executors.
     """
     clean: dict[int, list[int]] = {}
     for key, samples in first.items():

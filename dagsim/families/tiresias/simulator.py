@@ -167,8 +167,8 @@ class TiresiasEvents:
             self._count(task, event_s)
 
     def _chosen(self, free: float, running: Iterable[int]) -> dict[int, None]:
-        """Return the tasks that run from now on, by order, on ``free`` GPUs in total. Without
-        preemption, running tasks stay.
+        """Return the tasks that will run from now on, as the keys ``TaskState.order``, on ``free``
+        GPUs in total. Without preemption, running tasks stay.
         """
         chosen: dict[int, None] = {}
         if self.schedule in ("fifo", "fjf"):
@@ -217,7 +217,8 @@ class TiresiasEvents:
         return task.counted_s * (task.gpus if self.schedule == "dlas-gpu" else 1)
 
     def _index(self, task: _Served) -> float:
-        """Return the Gittins index of a task, which is that of the first sample above its service."""
+        """Return the Gittins index of a task, which is the index of the first sample above its
+        service."""
         return [*self._indices, 0.0][bisect_right(self.samples, self._service(task))]
 
     def _move(self, task: _Served, queue: int) -> None:

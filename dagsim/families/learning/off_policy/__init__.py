@@ -30,7 +30,8 @@ class _OffPolicy(Algorithm):
     """Capacity of the replay buffer, in transitions."""
     n_step: int = 8
     target_rate: float = 0.02
-    """Fraction of the distance to the network by which each update moves the target network."""
+    """Fraction of the distance to the online network by which each update moves the target
+    network."""
     discount_jcts: tuple[float, float] = (0.5, 0.5)
 
     def _check(self) -> None:
@@ -48,7 +49,8 @@ class D3qnConfig(_OffPolicy):
 
     kind: Literal["d3qn"] = "d3qn"
     exploration: tuple[float, float] = (0.5, 0.02)
-    """Fraction of random choices: at the start of training, and from the middle on."""
+    """Fraction of random choices: at the start of training, and from the middle of training
+    onwards."""
     priority: float = 0.6
     importance: float = 0.4
 
