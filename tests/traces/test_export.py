@@ -211,7 +211,7 @@ def test_gpus_become_processors(tmp_path: Path) -> None:
         (
             "slurm-events",
             Job.single("j", Task("t", 9.0, cpus=1, gpus=0, estimate=2.0)),
-            "a time limit in whole seconds",
+            "not in whole seconds",
         ),
         ("slurm-events", Job.single("j", Task("t", 1.0, cpus=1, gpus=0, memory_gb=0.0001)), "a whole number of MB"),
     ],

@@ -174,7 +174,7 @@ _NAMED = 3
 
 
 def _of_shifts(name: str, shifts: Sequence[Shift]) -> Iterator[str]:
-    """Describe who gains and who loses in an alternative: single jobs, and queues by their mean
+    """Describe who gains and who loses in an alternative: individual jobs, and queues by their mean
     waits.
     """
     if not shifts:

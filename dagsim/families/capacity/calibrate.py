@@ -1,10 +1,10 @@
-"""Estimate settings of a Slurm site that no file states, on the first part of its log.
+"""Estimate, from the first part of its log, the settings of a Slurm site that no file states.
 
-The parameters of ``slurm-multifactor`` that ``queues.scheduler`` does not set are tried one after
-another. Then a GPU limit is tried for each account that waits longer in the log than in the
-simulation: the largest number of GPUs that it held at once. A value is kept if it brings the
-simulated waits of the first jobs closer to the recorded ones. The error is measured on the other
-jobs, which are not used in the fit.
+The parameters of ``slurm-multifactor`` that ``queues.scheduler`` does not set are tried in turn.
+Then a GPU limit is tried for each account that waits longer in the log than in the simulation: the
+largest number of GPUs that it held at once. A value is kept if it brings the simulated waits of the
+first jobs closer to the recorded ones. The error is measured on the other jobs, which are not used
+in the fit.
 """
 
 from __future__ import annotations

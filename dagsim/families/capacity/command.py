@@ -120,8 +120,8 @@ def whatif(
             metavar="16xH200[:PARTITION][@DATE]",
             help=(
                 "GPUs to add on new nodes, optionally from a date or time onwards, as in @14d (repeatable). With "
-                "16xH200,boot=300,idle=600, at most this many GPUs on nodes that are powered up for waiting jobs and "
-                "down when idle, as a separate alternative; also shutdown=, price= (per GPU hour), trigger=pending."
+                "16xH200,boot=300,idle=600, a separate alternative has up to 16 GPUs on nodes that are powered up for "
+                "waiting jobs and down when idle; shutdown=, price= (per GPU hour) and trigger=pending can be added."
             ),
         ),
     ] = None,
@@ -152,7 +152,7 @@ def whatif(
     accept: Accept_ = None,
     price: Prices_ = None,
     carbon: Carbon = None,
-    metric: Annotated[str, typer.Option(help="Metric to compare the alternatives by.")] = "jct_s.mean",
+    metric: Annotated[str, typer.Option(help="Metric by which the alternatives are compared.")] = "jct_s.mean",
     config: ConfigFile = None,
     set_: Settings = None,
 ) -> None:
@@ -465,7 +465,7 @@ def calibrate_site(
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Estimate settings of a Slurm site that no file states, on the first part of its log.
+    """Estimate, from the first part of its log, the settings of a Slurm site that no file states.
 
     Tries cycle lags, tie rules and hidden limits, and prints the error of the simulated waits on the rest of the log,
     with and without the fit.

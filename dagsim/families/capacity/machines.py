@@ -116,11 +116,12 @@ def read_on_demand(text: str, own: Collection[str] = ()) -> OnDemandGpus:
 
 
 def with_on_demand(cluster: ClusterSection, added: OnDemandGpus) -> ClusterSection:
-    """Return the cluster with more GPUs on nodes that are powered on demand. Otherwise, the new
-    nodes are like the present ones with the same GPU type.
+    """Return the cluster with more GPUs on nodes that are powered on demand. In other respects, the
+    new nodes are like the present ones with the same GPU type.
 
     Raises:
-        ConfigError: The partition does not exist; or none is named, and no node has that type.
+        ConfigError: The partition does not exist, or no partition is named and no node has that
+            type.
     """
     there = {group.name for group in cluster.groups}
     groups = [
@@ -163,7 +164,7 @@ def read_accept(texts: Iterable[str]) -> dict[str, dict[str, float | None]]:
 
 def with_memberships(config: Config) -> Config:
     """Return the configuration with the partitions in ``queues`` recorded at the groups of nodes,
-    so that they also hold for a changed cluster. Groups whose nodes are in different partitions are
+    so that they also apply to a changed cluster. Groups whose nodes are in different partitions are
     split."""
     if config.queues is None or config.cluster.from_trace:
         return config
@@ -239,7 +240,8 @@ def with_added(cluster: ClusterSection, gpus: GpuCount, from_s: float = 0.0) -> 
     similar nodes, or in the partition that ``gpus`` names.
 
     Raises:
-        ConfigError: The partition does not exist; or none is named, and no node has that type.
+        ConfigError: The partition does not exist, or no partition is named and no node has that
+            type.
     """
     _check(cluster)
     like = _like(cluster, gpus.type, gpus.partition).model_copy(update={"from_s": from_s, "on_demand": None})
@@ -333,7 +335,8 @@ def _like(cluster: ClusterSection, type_: str, partition: str = "") -> NodeGroup
     """Return the shape and the partitions of a node of that type.
 
     Raises:
-        ConfigError: The partition does not exist; or none is named, and no node has that type.
+        ConfigError: The partition does not exist, or no partition is named and no node has that
+            type.
     """
     partitions = _memberships(cluster)
     if partition and partition not in partitions:
@@ -456,7 +459,7 @@ class Prices:
         return bool(self.per_gpu_h)
 
     def of(self, clusters: Iterable[ClusterSection]) -> Prices:
-        """Return the prices for the GPU types in these clusters; no prices if one is missing and
+        """Return the prices for the GPU types in these clusters, or no prices if one is missing and
         the user gave none.
 
         Raises:

@@ -118,8 +118,8 @@ class Target:
         return f"{self.metric} {'>' if self.above else '<'} {self.bound:g}"
 
     def of(self, trial: Trial, lost_today: int = 0) -> Met:
-        """Return the value for this run and whether it meets the target. It never does if the cluster
-        cannot keep up, or if more than ``lost_today`` jobs are lost.
+        """Return the value for this run and whether it meets the target. The target is never met if
+        the cluster cannot keep up, or if more than ``lost_today`` jobs are lost.
 
         Raises:
             InputError: The run has no such metric.
@@ -132,12 +132,12 @@ class Target:
         return Met(value, trial.lost, meets, trial.load, trial.keeps_up)
 
     def holds(self, value: float) -> bool:
-        """Return True if a value lies on the right side of the bound."""
+        """Return True if a value is on the right side of the bound."""
         value, bound = rounded(value), rounded(self.bound)
         return value > bound if self.above else value < bound
 
     def is_sure_of(self, value: Period) -> bool:
-        """Return True if the interval of a value lies on the right side of the bound."""
+        """Return True if the interval of a value is entirely on the right side of the bound."""
         far = value.low if self.above else value.high
         return isfinite(far) and self.holds(far)
 
@@ -254,7 +254,7 @@ class SizePlan(NamedTuple):
     demand: Load
     """Load of the jobs on today's cluster."""
     fit: Fit | None
-    """Today's simulated waits beside the recorded ones, or None if the log has no starts."""
+    """Today's simulated waits compared with the recorded ones, or None if the log has no starts."""
     beginning: Beginning
 
 
@@ -432,8 +432,8 @@ class _Search:
         largest = list(self._largest((), budget))
         if not largest:
             raise ConfigError(
-                f"--budget {budget:g}: too low, because the nodes that stay cost more than that; today's cluster may "
-                "be over the budget, too"
+                f"--budget {budget:g}: too low, because the nodes that must stay cost more than that; today's cluster "
+                "may be over the budget, too"
             )
         step = -(-len(largest) // _MOST_MIXES)
         self.progress.exhausted = step > 1

@@ -1,4 +1,4 @@
-"""Other clusters and other policies on a log. Each combination is one continuous run of all jobs,
+"""Comparison of clusters and policies on a log. Each combination is one continuous run of all jobs,
 and all runs are kept in one folder.
 """
 
@@ -323,8 +323,8 @@ class Trial:
     """Offered load of the jobs that count, by type and by the parts that confine them."""
 
     def value(self, metric: str) -> float:
-        """Return the metric over all jobs, or over the jobs of an account or a partition; NaN if it is
-        unknown.
+        """Return the metric over all jobs, or over the jobs of an account or a partition. The
+        result is NaN if the metric is unknown.
 
         Raises:
             InputError: The metric does not exist.
@@ -515,7 +515,7 @@ class WhatIf:
     queues: Mapping[str, Any]
     """Queues by label, today's first; empty without alternatives."""
     notes: tuple[str, ...] = ()
-    """What a reader should know about the files of alternatives."""
+    """Remarks on the files with alternatives."""
 
     @classmethod
     def of(

@@ -51,9 +51,9 @@ _LISTINGS = ("squeue.tsv.gz", "squeue.tsv")
 
 
 def read_backtest(config: Config, path: Path, policy: str | None) -> tuple[JobLog, QueueLog | None, Player]:
-    """Read the log that is the workload of a configuration, listings of the queue if a folder contains
-    them, and a player that simulates futures of the log. With ``policy``, the starts in a log other
-    than Slurm's are replaced by those that the policy makes.
+    """Return the log that is the workload of a configuration, listings of the queue if a folder
+    contains them, and a player that simulates futures of the log. With ``policy``, the starts in a
+    log are replaced by those that the policy would make, unless the log is Slurm's.
 
     Raises:
         InputError: The log cannot be read, or has no starts.
@@ -77,8 +77,8 @@ def read_backtest(config: Config, path: Path, policy: str | None) -> tuple[JobLo
 def instants_of(
     log: JobLog, queue: QueueLog | None, since_s: float, until_s: float, every_s: float | None
 ) -> list[float]:
-    """Return the times of the forecasts in a back-test, from ``since_s`` to ``until_s`` and at most
-    until the last submission. If there are listings of the queue, these are the times of the
+    """Return the times of the forecasts in a back-test, from ``since_s`` to ``until_s`` but no
+    later than the last submission. If there are listings of the queue, these are the times of the
     listings. By default, there are about 70 times, at least ten minutes apart.
     """
     first_s, last_s = float(log.submit_s[0]), float(log.submit_s[-1])
@@ -133,8 +133,8 @@ def played(
     instants: Sequence[float],
     first: int = 0,
 ) -> Iterator[Forecasts]:
-    """Yield the forecasts at each time. ``first`` is the number of the first time, from which its
-    random numbers are seeded.
+    """Yield the forecasts at each time. ``first`` is the number of the first time; the random
+    numbers for each time are seeded with the number of that time.
     """
     past = KnownPast(log)
     for number, t in enumerate(instants, first):
@@ -170,8 +170,9 @@ def forecasts_of(rows: Rows, raw: dict[str, np.ndarray]) -> Forecasts:
 def played_in_processes(
     log: JobLog, queue: QueueLog | None, forecaster: Forecaster, instants: Sequence[float], workers: int
 ) -> Iterator[Forecasts]:
-    """Do the same as ``played``, with the times divided among processes; the forecasts are the
-    same, in a different order."""
+    """Make the same forecasts as ``played``, but divide the times among processes; the order of the
+    forecasts may differ.
+    """
     size = max(1, min(_MOST_CHUNK, -(-len(instants) // (4 * workers))))
     pool = ProcessPoolExecutor(workers, get_context("spawn"), end_with_parent)
     try:
@@ -267,8 +268,9 @@ class Backtest:
         self.no_forecast: dict[str, int] = {
             kind: sum(other == kind for other in silent.values()) for kind in ("never", "outside")
         }
-        """Submissions without a forecast at the last time that lists them so, by kind; and how many
-        of those that could never start did start."""
+        """Submissions that had no forecast at the last time that lists them, by kind, and how many
+        of those that could never start started nevertheless.
+        """
         self.no_forecast["never_but_started"] = sum(
             kind == "never" and name in started for name, kind in silent.items()
         )
@@ -288,9 +290,9 @@ class Backtest:
         return calibrated(self.outcomes, quantiles, classes)
 
     def _scored(self, log: JobLog) -> np.ndarray:
-        """Return (n,) bool: rows whose forecasts count. These are plain and limited rows after the
-        warm-up; if the log continues after the last forecast, rows up to the last hour of
-        submissions.
+        """Return (n,) bool: True for rows whose forecasts are scored. These are plain and limited
+        rows after the warm-up. If the log continues after the last submission, rows in the last
+        hour before that submission are left out.
         """
         rows = self.forecasts
         scored = np.isin(rows.kind, SCORED)

@@ -136,11 +136,11 @@ def print_eta(
     """
     if backtest is not None and state is not None:
         raise typer.BadParameter(
-            "--state and --backtest cannot be combined: --state forecasts now, --backtest the past"
+            "--state and --backtest cannot be combined: --state makes forecasts now, --backtest at past times"
         )
     if backtest is None and state is None:
         raise typer.BadParameter(
-            "dagsim eta: give --state SNAPSHOT to forecast now, or --backtest LOG|DIR to check forecasts on the past"
+            "dagsim eta: give --state SNAPSHOT to forecast now, or --backtest LOG|DIR to check past forecasts"
         )
     _refuse(
         backtest is None, {"--interval": every, "--oracle": oracle, "--forecast-from": since, "--forecast-until": until}
@@ -202,7 +202,7 @@ def _forecast(
     from dagsim.systems.cluster.knowledge import Knowledge
 
     if is_idle(state):
-        say("nothing runs or waits: a job that fits starts at once", err=True)
+        say("nothing runs or waits, so a job that fits starts immediately", err=True)
         if output.json:
             say(json.dumps({"jobs": [], "idle": True}))
         return
@@ -290,8 +290,9 @@ def explain_waiting(
 def _refined(
     ask: Callable[[IsDue | None], Iterable[Prospect[T]]], grid: Callable[[Prospect[T]], Grid], watched: bool
 ) -> Prospect[T]:
-    """Return the last of several answers, each better than the one before. If progress is shown, a
-    terminal shows each answer until the next; otherwise, standard error names them.
+    """Return the last of several answers, each more accurate than the one before. If progress is
+    shown, a terminal displays each answer until the next one; without a terminal, a line on
+    standard error describes each answer.
     """
     from rich.live import Live
 
@@ -311,8 +312,9 @@ def _refined(
 
 
 def _doubled_and_second() -> IsDue:
-    """Return a function that is True whenever a second has passed and twice as many futures have
-    been simulated, at least three."""
+    """Return a function that decides when to show an answer: as soon as a second has passed since
+    the last answer and twice as many futures have been simulated, at least three.
+    """
     latest_s, latest = monotonic(), 0
 
     def is_due(count: int) -> bool:

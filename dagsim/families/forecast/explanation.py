@@ -26,10 +26,10 @@ from dagsim.systems.cluster.waits import ReachedLimit, Standing
 from dagsim.text import count_of
 
 _SOONER_S = 60.0
-"""Least gain of a change that is worth its words."""
+"""Smallest gain for which a change is mentioned."""
 _NAMED = 3
 FUTURES = 10
-"""Futures that each change is played in."""
+"""Number of futures in which each change is simulated."""
 _PASSING = ("Priority", "Resources", "Nodes required", "ReqNodeNotAvail", "Unschedulable")
 HELD_BY_OTHERS = "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
 
@@ -51,10 +51,12 @@ class Ahead(NamedTuple):
     others: int
     """Number of those in other partitions that use the same nodes."""
     jobs: Sequence[tuple[str, str, float]]
-    """Id, user and priority of each, the first to be served first."""
+    """Id, user and priority of each job, in the order in which they are served."""
     priority: float | None
     parts: dict[str, tuple[float, float]]
-    """For each part of the priority, that of the job, and the mean of those in its own group that are ahead."""
+    """For each part of the priority, the job's own value, and the mean over the jobs ahead in its
+    own group.
+    """
 
     @property
     def part(self) -> str:
@@ -97,10 +99,10 @@ class Explanation:
     """The reason that the scheduler stated. It is empty if it stated none."""
     ahead: Ahead
     limit_start_s: float
-    """Seconds until it starts if all jobs run to their limits and nobody else comes."""
+    """Seconds until it starts if all jobs run to their limits and no other job arrives."""
     median_s: float
-    """Median of the seconds until it starts, over futures with drawn run times, or infinity if half
-    of them do not start it.
+    """Median of the seconds until it starts, over futures with drawn run times, or infinity if it
+    does not start in half of them.
     """
     frees: Sequence[Freeing]
     changes: Sequence[Sooner]
@@ -109,9 +111,9 @@ class Explanation:
 
     @property
     def reason(self) -> str:
-        """The name of what holds the job back: the scheduler's reason, or else the cause according to
-        the rules. A scheduler that has not yet examined a job reports that others are ahead, even
-        if it will never start the job.
+        """The name of the cause that holds the job back: the scheduler's reason, or else the cause
+        according to the rules. A scheduler that has not yet examined a job reports that others are
+        ahead, even if it will never start the job.
         """
         return self.hindrance.reason if self.is_early else self.stated or self.hindrance.reason
 
@@ -147,7 +149,7 @@ class Explanation:
         return next((change for change in self.changes if change.sooner_s >= _SOONER_S), None)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values that are safe for JSON; infinite times are null."""
+        """Return plain values that are safe for JSON, in which infinite times are null."""
 
         def finite(seconds: float) -> float | None:
             return seconds if seconds < inf else None

@@ -80,7 +80,9 @@ class QueueState:
 
     @property
     def age_s(self) -> np.ndarray:
-        """(n,) float64: how long each waiting job has been eligible to start, 0 if it is not yet."""
+        """(n,) float64: how long each waiting job has been eligible to start, or 0 if it is not
+        eligible yet.
+        """
         ages: np.ndarray = np.where(np.isinf(self.eligible_s), 0.0, self.t - self.eligible_s)
         return ages
 
@@ -98,7 +100,7 @@ class QueueState:
 
 def run_times_at(log: JobLog, ended: Iterable[int], into: RunTimes) -> RunTimes:
     """Add ended jobs, given by index in the log, in the order of their ends. Requeued runs are left
-    out, because nobody knows how long they would have run.
+    out, because it is unknown how long they would have run.
     """
     for job in ended:
         if log.requeued[job]:
@@ -125,9 +127,9 @@ class Player:
         queues = scenario.queues
         self._cycle_s = float(queues.scheduler.get("bf_interval_s", 30.0)) if queues and queues.scheduler else 0.0
         """Time between two cycles of the scheduler: a job that could start now but has not starts
-        at the next cycle. Other policies decide at once."""
+        at the next cycle. Other policies decide immediately."""
         self._usage: Any = None
-        """What users had used before, if the policy's priorities depend on that."""
+        """The usage of users before the forecast, if the policy's priorities depend on it."""
         if queues and queues.scheduler and (past_usage := services.past_usage.offered()):
             self._usage = past_usage(log, scenario.cluster, queues)
 
@@ -168,8 +170,8 @@ class Player:
         rows: Sequence[np.ndarray] | None = None,
     ) -> Iterator[np.ndarray]:
         """Simulate futures, and yield for each the (n,) seconds from ``state.t`` to the start of
-        each waiting job, infinite for a job that does not start within the horizon. With ``rows``
-        of waiting jobs, a simulation ends when one job of each row has started.
+        each waiting job, or infinity for a job that does not start within the horizon. With
+        ``rows`` of waiting jobs, a simulation ends when one job of each row has started.
 
         Each future has its own random numbers, so the first k futures are the same no matter how
         many are simulated.
@@ -237,7 +239,7 @@ class Player:
         return scenario.kernel(0), policy
 
     def present(self, state: QueueState) -> tuple[Present, dict[str, TaskState], float]:
-        """Return what holds the waiting jobs of a state back: the causes, the first task of each
+        """Return what holds back the waiting jobs in a state: the causes, the first task of each
         eligible job by id, and the time on the log's clock at which the clock of the causes begins.
         """
         scene = _Scene(self._estimated, state)
@@ -259,8 +261,8 @@ class Player:
         return stated(policy, "decides_at_once") and stated(policy, "outlook") is not None
 
     def said(self, state: QueueState) -> dict[str, NextStep]:
-        """Return what the policy does about each waiting job at present, by id; empty for policies
-        whose first decisions in a snapshot differ from the real scheduler's.
+        """Return how the policy handles each waiting job at present, by id. The result is empty for
+        policies whose first decisions in a snapshot differ from the real scheduler's.
         """
         if not self.knows_queue or not len(state.waiting):
             return {}
@@ -381,8 +383,8 @@ _NEVER_S = 10 * _WEEK_S
 
 
 def starts_by(scenario: ClusterScenario, policy: str, jobs: JobArrays) -> np.ndarray:
-    """Return (n,): the seconds at which the jobs in a log start under a policy that uses their limits
-    as estimates, or NaN for jobs that never start.
+    """Return (n,): the times in seconds at which the jobs in a log start under a policy that uses
+    their limits as estimates, or NaN for jobs that never start.
     """
     limits = np.full(jobs.tasks, np.nan) if jobs.estimate is None else jobs.estimate
     asked = replace(jobs, estimate=np.where(np.isnan(limits), _WEEK_S, limits), observed_start_s=None)

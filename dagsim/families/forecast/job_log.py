@@ -178,8 +178,8 @@ def read_snapshot(trace: Trace) -> tuple[JobLog, float]:
 
 
 def read_job_log(path: Path, options: TraceOptions, format: str = ACCOUNTING) -> JobLog | None:
-    """Read a log in a format that states every submission, including those cancelled while waiting;
-    None for other formats.
+    """Read a log in a format that states every submission, including those cancelled while waiting.
+    Return None for other formats.
 
     Raises:
         TraceError: The log cannot be read, or nothing in it can be used.
@@ -190,5 +190,7 @@ def read_job_log(path: Path, options: TraceOptions, format: str = ACCOUNTING) ->
         return None
     log = JobLog.of(replace(told.jobs, observed_start_s=np.zeros(len(told.jobs))), told.origin_s)
     ends_s = float(np.nanmax(np.concatenate([told.end_s, told.start_s, log.submit_s])))
-    outcome = {column.name: getattr(told, column.name) for column in fields(told)[2:]}  # all but the jobs' clock
+    outcome = {
+        column.name: getattr(told, column.name) for column in fields(told)[2:]
+    }  # all columns except the jobs and their clock
     return replace(log, ends_s=ends_s, **outcome)

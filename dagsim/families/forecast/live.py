@@ -64,7 +64,7 @@ class Expected(NamedTuple):
     """The medians of simple forecasts for comparison, if they were requested."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the forecast by name, for JSON."""
+        """Return the forecast as a dictionary for JSON."""
         named = _named(self.quantiles_s)
         row = {name: getattr(self, name) for name in ("job", "user", "partition", "kind", "waits_for")}
         chances = {"within_1h": self.within_1h, "within_24h": self.within_24h}
@@ -86,7 +86,7 @@ class ExpectedShape:
     """The probability that the job is ended by its limit."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the forecast by name, for JSON."""
+        """Return the forecast as a dictionary for JSON."""
         chances = {"within_1h": self.within_1h, "within_24h": self.within_24h, "cut": self.cut}
         medians = {"start_s": self.starts_s[9], "end_s": self.ends_s[9]}
         quantiles = {"starts_s": _named(self.starts_s), "ends_s": _named(self.ends_s)}
@@ -109,7 +109,7 @@ class WithoutForecast(NamedTuple):
         return f"{'never' if self.kind == 'never' else 'not known'}: {self.why}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the values by name, for JSON."""
+        """Return the values as a dictionary for JSON."""
         return self._asdict()
 
 
@@ -122,8 +122,9 @@ class Prospect(Generic[T]):
 
     rows: list[T]
     futures: int
-    """Number of futures from the current state. They are the first ones: a run with only so many
-    gives the same."""
+    """Number of futures from the current state. They are the first ones, so a run with only this
+    number of futures gives the same forecasts.
+    """
     instants: int
     """Number of earlier times whose forecasts calibrate these."""
     without: Sequence[WithoutForecast] = ()
@@ -149,8 +150,8 @@ Listing = dict[str, Listed]
 class EarlierForecasts:
     """The raw forecasts at earlier times, kept from one snapshot of a queue to the next.
 
-    The earlier times lie on a grid that does not move with the present, so that most of them are
-    the same for the next snapshot, and nothing is simulated twice.
+    The earlier times are on a fixed grid, so most of them recur for the next snapshot, and no time
+    is simulated twice.
     """
 
     def __init__(self) -> None:
@@ -158,7 +159,7 @@ class EarlierForecasts:
         """For each time, the place of each row by the id of its first job, and the raw forecasts."""
 
     def keep(self, grid: Sequence[float]) -> None:
-        """Forget all times that are not on the grid."""
+        """Drop all times that are not on the grid."""
         self._kept = {t: self._kept[t] for t in grid if t in self._kept}
 
     def at(self, rows: Rows, forecaster: Forecaster, past: KnownPast) -> Forecasts:
@@ -215,7 +216,7 @@ class Question(NamedTuple):
         return cls(log, forecaster, t, listing or None, scenario, remarks)
 
     def with_baselines(self) -> Question:
-        """Return the same question, whose answers also have the medians of simple forecasts."""
+        """Return the same question with answers that also contain the medians of simple forecasts."""
         return self._replace(forecaster=replace(self.forecaster, baselines=True))
 
     def answers(
@@ -440,8 +441,8 @@ def _earlier(
 
 
 def _grid(first_s: float, t: float, instants: int) -> list[float]:
-    """Return the earlier times: multiples of a step, which is that of ``instants`` times a week,
-    halved until at least ``_LEAST_STEPS`` of them fit between ``first_s`` and ``t``.
+    """Return the earlier times, which are multiples of a step. The step is a week divided by
+    ``instants``, halved until at least ``_LEAST_STEPS`` steps fit between ``first_s`` and ``t``.
     """
     step_s = _BACK_S / instants
     while (t - first_s) / step_s < _LEAST_STEPS:
@@ -463,9 +464,9 @@ def _test(log: JobLog, several: Sequence[Forecasts], count: int) -> np.ndarray:
 def _shown(
     log: JobLog, several: Sequence[Forecasts], rows: Rows, listing: Listing | None, said: Mapping[str, NextStep]
 ) -> list[Expected]:
-    """Return the forecasts for the last rows. What the policy does about a job at present (``said``)
-    is the cause of its wait. A job that the policy starts at once in every future starts now,
-    whatever the past waits were.
+    """Return the forecasts for the last rows. The present decision of the policy about a job
+    (``said``) is the cause of its wait. If the policy starts a job immediately in every future, the
+    forecast is that the job starts now, whatever the past waits were.
     """
     present = several[-1]
     if not len(present.t):

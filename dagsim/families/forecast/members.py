@@ -78,8 +78,9 @@ class Forecaster:
     ) -> dict[str, np.ndarray]:
         """Make the forecasts at the ``instant``-th time; ``past`` must have moved to that time.
 
-        ``played`` are futures from ``waits`` that are used instead of simulating all. In this case,
-        the forecast in which all jobs run to their limits is made only if the pool includes it.
+        ``played`` are futures from ``waits``, which are used instead of simulating all futures. In
+        this case, the forecast in which all jobs run to their limits is made only if the pool
+        includes it.
         """
         if self.oracle:
             return {"oracle": _spread(self.waits(Future.ORACLE, rows, past, instant))}

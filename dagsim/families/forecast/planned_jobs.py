@@ -104,7 +104,7 @@ class PlannedJob:
         return lasting_s
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the stated values by name."""
+        """Return the stated values as a dictionary."""
         return {name: value for name, value in asdict(self).items() if value}
 
     def __str__(self) -> str:
@@ -189,7 +189,7 @@ def shapes_of(job: PlannedJob, scenario: ClusterScenario) -> list[PlannedJob]:
 
 
 def _sizes(job: PlannedJob) -> Iterator[PlannedJob]:
-    """Yield a quarter, half and twice the size, as long as every count stays whole."""
+    """Yield a quarter, half and twice the size, if every count is then a whole number."""
     for factor in (0.25, 0.5, 2.0):
         counts = {name: getattr(job, name) * factor for name in ("gpus", "cpus")}
         if all(count == int(count) for count in counts.values()):

@@ -36,7 +36,7 @@ class Listed(NamedTuple):
     after: tuple[str, ...] = ()
     """Submissions for which it still waits."""
     one_of: bool = False
-    """True if one of them is enough."""
+    """True if it need only wait for one of them."""
     priority: float | None = None
 
 

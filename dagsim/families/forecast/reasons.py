@@ -3,7 +3,7 @@ job waits for an event outside the simulation, or the job never starts under the
 
 Slurm's reasons come from ``job_state_reason.c`` (24.11) and from older versions, together with the
 sentences that squeue prints instead of some reasons. Kueue's reasons are the messages of
-conditions, and those of PBS are the comments in ``qstat -f``.
+conditions, and PBS's reasons are the comments in ``qstat -f``.
 """
 
 from __future__ import annotations

@@ -32,8 +32,8 @@ class Score(NamedTuple):
     intervals: dict[str, tuple[float, float]] = {}
 
     def to_dict(self) -> dict[str, object]:
-        """Return the scores by name (None if there are no rows), with their intervals if they were
-        computed.
+        """Return the scores as a dictionary (None if there are no rows), with their intervals if
+        they were computed.
         """
         names = ("coverage_90", "crps_log", "median_abs_log")
         values = {name: getattr(self, name) if self.n else None for name in names}

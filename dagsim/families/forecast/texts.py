@@ -115,7 +115,7 @@ def shapes_grid(answer: Prospect[ExpectedShape]) -> Grid:
 
 
 def shapes_sentences(rows: Sequence[ExpectedShape]) -> list[str]:
-    """Return the shapes that would start and end soonest, by the medians, in words."""
+    """Describe the shapes that would start and end soonest by their medians."""
     start, end = (min(rows, key=lambda row: getattr(row, name)[9]) for name in ("starts_s", "ends_s"))
     if len(rows) == 1:
         return [f"{start.shape}: starts in {span(start.starts_s[9])}, ends in {span(start.ends_s[9])} (medians)."]
@@ -163,8 +163,8 @@ def _help(answer: Explanation) -> str:
 
 
 def why_grids(answer: Explanation, top: int) -> Iterator[Grid]:
-    """Yield tables of the jobs ahead of a waiting job, of its priority, of the jobs that free what
-    it needs, and of the changes that were tried.
+    """Yield tables with the jobs ahead of a waiting job, the parts of its priority, the running
+    jobs that free what it needs, and the changes that were tried.
     """
     ahead = answer.ahead
     if ahead.jobs:

@@ -93,8 +93,9 @@ class Alibaba2018(Reader):
         return job_blocks((_batch(table, joined, options) for table in parts), report, most)
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
-        """Read the machines from ``machine_meta.csv``, if it lies beside the tasks and the tasks
-        need no GPUs."""
+        """Read the machines from ``machine_meta.csv``, if it is next to the tasks and the tasks need
+        no GPUs.
+        """
         machines = source.beside("machine_meta.csv*", "machine_meta.tar.gz")
         if options.gpus_per_task is not None or not machines.files:
             return None
@@ -155,8 +156,9 @@ def _rows(source: Source, joined: bool, report: ReadReport) -> Iterator[Table]:
 
 
 def _keys(joined: bool, table: Table) -> tuple[np.ndarray, np.ndarray]:
-    """Return the job and the start of each row; the start is ``inf`` for rows that do not count for
-    the job's arrival."""
+    """Return the job and the start of each row; the start is ``inf`` for rows that do not determine
+    the job's arrival.
+    """
     start, status = table.numbers(_START), table.texts(_STATUS)
     if joined:
         return table.texts(_JOB), np.where(np.isfinite(start), np.maximum(start, 0.0), inf)

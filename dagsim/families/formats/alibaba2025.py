@@ -3,7 +3,7 @@
 Columns: ``instance_sn, role, app_name, cpu_request, cpu_limit, gpu_request, gpu_limit,
 rdma_request, rdma_limit, memory_request, memory_limit, disk_request, disk_limit,
 max_instance_per_node, creation_time, scheduled_time, deletion_time``; in cores, GPUs, percent of a
-NIC, GiB, and seconds since the trace began. A time is empty if it lies outside the trace.
+NIC, GiB, and seconds since the trace began. A time is empty if it is outside the trace.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Alibaba2025(Reader):
     """Builds one single-task job per instance, which runs from scheduling (or creation) to deletion
     and demands what the instance requested.
 
-    Instances whose creation or deletion lies outside the trace are dropped, because it is unknown
-    how long they ran.
+    Instances whose creation or deletion is outside the trace are dropped, because it is unknown how
+    long they ran.
     """
 
     name = "alibaba2025"

@@ -134,13 +134,13 @@ class CentreLog(Reader):
         )
 
     def _total(self, checks: Checks, column: int) -> np.ndarray:
-        """Return (n,) float64: a total over the nodes of each job, 0 if there is none."""
+        """Return (n,) float64: a total over the nodes of each job, or 0 if there is none."""
         if not checks.table.has(column):
             return np.zeros(len(checks.table))
         return checks.count(column, self.names[column], 0, _MOST, blank=0.0)
 
     def _memory(self, checks: Checks) -> np.ndarray:
-        """Return (n,) float64: memory in GB, 0 if there is none."""
+        """Return (n,) float64: memory in GB, or 0 if there is none."""
         if not checks.table.has(_MEMORY):
             return np.zeros(len(checks.table))
         words = checks.table.words(_MEMORY)
@@ -164,7 +164,7 @@ def _tenant(options: TraceOptions, labels: dict[str, Labels | None]) -> Labels |
 
 
 def _times(table: Table) -> np.ndarray:
-    """Return (n,) float64: the arrival of each row's job, 0 if it cannot be read."""
+    """Return (n,) float64: the arrival of each row's job, or 0 if it cannot be read."""
     seconds: np.ndarray = np.nan_to_num(dates(table, _SUBMIT), nan=0.0)
     return seconds
 

@@ -3,7 +3,7 @@
 ``<adag>`` contains ``<job id runtime>`` with ``<uses file link size/>``, and
 ``<child ref><parent ref/></child>``. The attribute ``jobCount`` is often wrong and therefore
 ignored. The generator drew some runtimes below 0 (57 of Epigenomics_997), which count as 0. Files
-are read one after another, each as a whole.
+are read one at a time, each as a whole.
 """
 
 from __future__ import annotations

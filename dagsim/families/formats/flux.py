@@ -26,7 +26,9 @@ _INACTIVE = 64
 
 
 class Flux(BatchReader):
-    """Builds one part per node, each with an equal share of the cores and GPUs."""
+    """Builds one gang per job, with one instance per node. Instances have equal shares of the job's
+    cores and GPUs.
+    """
 
     name = "flux"
     summary = "Flux's jobs: flux jobs -a -A --json"

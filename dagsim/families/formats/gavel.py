@@ -52,7 +52,7 @@ _Speeds = Mapping[tuple[str, float], Mapping[str, float]]
 class GavelTrace(Reader):
     """Builds one gang per job, with ``scale_factor`` instances of one GPU each.
 
-    With a table ``*throughputs.json`` beside the trace, work is in seconds on a V100, and
+    With a table ``*throughputs.json`` next to the trace, work is in seconds on a V100, and
     ``speeds`` covers every type in the table. Without a table, work is Shockwave's duration, or
     else the number of steps at one step per second.
     """
@@ -77,7 +77,7 @@ class GavelTrace(Reader):
         if tables:
             work = f"steps / the V100's steps per second in {tables[0].name}, other types by the same table"
         else:
-            work = "Shockwave's duration, else one step per second (no *throughputs.json beside the trace)"
+            work = "Shockwave's duration, else one step per second (no *throughputs.json next to the trace)"
         answers = {"work": work, "gang": "the GPUs of a job start together, on any nodes"}
         if len(source.head(1)[0].split("\t")) == max(_LAYOUTS):
             answers["batch"] = "the first one throughout, whatever the mode says (Shockwave's jobs may change it)"
@@ -107,7 +107,7 @@ def _rows(source: Source, report: ReadReport) -> Iterator[Row]:
 
 
 def _jobs(speeds: _Speeds, options: TraceOptions, checks: Checks) -> JobArrays:
-    """Build one job per line."""
+    """Build one job per line of the trace."""
     table, types = checks.table, checks.table.words(_TYPE)
     arrived, steps = checks.number(_ARRIVAL, "arrival"), checks.number(_STEPS, "total_steps")
     gpus = checks.count(_SCALE, "scale factor")
@@ -153,7 +153,7 @@ def _beside(source: Source) -> tuple[Source, ...]:
 
 
 def _speeds(source: Source) -> _Speeds:
-    """Read the first table beside the trace:
+    """Read the first table next to the trace:
     ``{gpu: {"('model', scale)": {"null": steps per second}}}``.
 
     Raises:

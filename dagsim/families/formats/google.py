@@ -378,13 +378,14 @@ def _last_words(
 
 
 def seconds(time_us: Any) -> Any:
-    """Convert one time or an array of times to seconds from the start of the window; 0 for earlier
-    times."""
+    """Convert one time or an array of times to seconds from the start of the window, or to 0 for
+    earlier times.
+    """
     return np.maximum(0.0, (time_us - _WINDOW_STARTS_US) / 1e6)
 
 
 def work_text(options: TraceOptions) -> str:
-    """Describe the work of a task in words."""
+    """Describe how the work of a task is measured."""
     which = "all attempts together" if options.protocol == "all-attempts" else "its last attempt"
     return f"how long {which} ran; for tasks that ran before the window, the part inside it"
 

@@ -1,5 +1,5 @@
 """Google ClusterData2011_2: ``task_events`` shards, with ``job_events`` and ``machine_events``
-beside them.
+next to them.
 
 Columns, without headers:
 
@@ -74,7 +74,7 @@ class Google2011(Reader):
         return events.blocks(partial(_tables, source, _tasks(source)), report, most)
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
-        """Read the machines from ``machine_events`` beside the tasks, if tasks need no GPUs."""
+        """Read the machines from ``machine_events`` next to the tasks, if tasks need no GPUs."""
         machine_data = None if options.gpus_per_task is not None else _machines(source)
         return machine_data and machine_data[0]
 

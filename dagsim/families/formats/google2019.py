@@ -1,5 +1,5 @@
 """Google ClusterData2019 (v3): ``instance_events``, with ``collection_events`` and
-``machine_events`` beside them.
+``machine_events`` next to them.
 
 Reads exports of the BigQuery tables, each as one file or as shards: CSV with a header (nested
 fields as ``resource_request.cpus`` or ``resource_request_cpus``), or JSON Lines (numbers possibly
@@ -347,7 +347,7 @@ def recognises_google_list(source: Source) -> bool:
 
 
 def list_work_text(source: Source) -> str:
-    """Describe the work of a task in words; empty for another source."""
+    """Describe how the work of a task is measured. The text is empty for any other source."""
     if not recognises_google_list(source):
         return ""
     if _names(source) >= _KAGGLE_ONLY:
@@ -363,7 +363,7 @@ def _list_blocks(source: Source, options: TraceOptions, report: ReadReport, most
 
 
 def shapes_beside(source: Source) -> Cluster | None:
-    """Return the cluster from the list of shapes beside ``source`` for the same cell, or from the
+    """Return the cluster from the list of shapes next to ``source`` for the same cell, or from the
     only list of shapes there.
     """
     cell = source.name.partition("_user_requests")[0]

@@ -31,9 +31,9 @@ _ON_ONE_NODE = re.compile(r"smp|shm|thread|openmp|omp|serial|mt\b|onenode|single
 
 
 class GridEngine(BatchReader):
-    """Builds one part with all slots for serial jobs, and for jobs in parallel environments whose
-    names imply a single node; otherwise one part per slot, because accounting does not state the
-    nodes.
+    """Builds one gang per job. A serial job, or a job in a parallel environment whose name implies
+    a single node, has one instance with all slots. Any other job has one instance per slot, because
+    accounting does not state the nodes.
     """
 
     name = "gridengine"

@@ -1,4 +1,4 @@
-"""SenseTime Helios 2020: ``cluster_log.csv``, and the table of virtual clusters beside it, from which
+"""SenseTime Helios 2020: ``cluster_log.csv``, and the table of virtual clusters next to it, from which
 the cluster is built.
 
 The columns are ``job_id, user, vc, gpu_num, cpu_num, node_num, state, submit_time, start_time,
@@ -98,7 +98,7 @@ def read_capacity(source: Source, gpu: str) -> Cluster:
 
 
 def _times(table: Table) -> np.ndarray:
-    """Return (n,) float64: the arrival of each row's job, 0 if it cannot be read."""
+    """Return (n,) float64: the arrival of each row's job, or 0 if it cannot be read."""
     seconds: np.ndarray = np.nan_to_num(dates(table, _SUBMIT), nan=0.0)
     return seconds
 

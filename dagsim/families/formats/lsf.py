@@ -27,8 +27,8 @@ _MEMORY = re.compile(r"\brusage\[[^\]]*\bmem=(\d+(?:\.\d+)?)")
 
 
 class Lsf(BatchReader):
-    """Builds one part per host if all hosts provide the same number of slots, otherwise one part per
-    slot.
+    """Builds one gang per job, with one instance per host if all hosts provide the same number of
+    slots, or else one instance per slot.
     """
 
     name = "lsf"

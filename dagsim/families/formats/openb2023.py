@@ -61,7 +61,7 @@ class Openb2023(Reader):
         return row_blocks(read, times, partial(_jobs, options), report, most)
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
-        """Read the nodes from the first ``openb_node_list*`` beside the pods; ``read_openb_nodes``
+        """Read the nodes from the first ``openb_node_list*`` next to the pods; ``read_openb_nodes``
         reads another list."""
         lists = source.beside("openb_node_list*")
         return read_openb_nodes(lists.files[0]) if lists.files else None

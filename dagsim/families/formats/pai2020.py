@@ -104,7 +104,7 @@ class Pai2020(Reader):
         return job_blocks((_batch(table, options, report) for table in tables.joined(report)), report, most)
 
     def cluster(self, source: Source, options: TraceOptions) -> Cluster | None:
-        """Read the machines from ``pai_machine_spec`` beside the trace."""
+        """Read the machines from ``pai_machine_spec`` next to the trace."""
         machines = _table(source, "machine_spec")
         if machines is None:
             return None
@@ -148,7 +148,7 @@ class _Tables:
         """
         task = _table(source, "task")
         if task is None:
-            raise TraceError(f"{source}: no pai_task_table.csv (or .csv.gz, .tar.gz) here or beside it")
+            raise TraceError(f"{source}: no pai_task_table.csv (or .csv.gz, .tar.gz) here or next to it")
         job = _table(source, "job")
         # only the job table links group tags to jobs
         tags = _table(source, "group_tag") if job else None
@@ -400,7 +400,7 @@ def _instances(
 
 
 def _table(source: Source, table: str) -> Source | None:
-    """Return the table beside ``source``, in the first form that exists."""
+    """Return the table next to ``source``, in the first form that exists."""
     stem = f"pai_{table}" if table == "machine_spec" else f"pai_{table}_table"
     tables = source.beside(f"{stem}.csv", f"{stem}.csv.gz", f"{stem}.tar.gz", f"{stem}.parquet")
     return tables.files[0] if tables.files else None

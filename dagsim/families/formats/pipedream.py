@@ -3,7 +3,7 @@ in ddls.
 
 Nodes are ``node<i> -- <what> -- forward_compute_time=f, backward_compute_time=b, activation_size=a,
 parameter_size=p``, where ``a`` may be a list ``[x; y]``; edges are ``<tab>node<u> -- node<v>``.
-Files are read one after another, each as a whole.
+Files are read one at a time, each as a whole.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 tar member.
 
 The first number n does not count the two dummy tasks 0 and n + 1, which take no time. It is
-followed by n + 2 rows ``id, time, count, parents...`` and by lines of ``#``. Each graph is read as
-a whole, one file after another.
+followed by n + 2 rows ``id, time, count, parents...`` and by lines of ``#``. Files are read one at
+a time, each as a whole.
 """
 
 from __future__ import annotations

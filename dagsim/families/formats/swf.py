@@ -164,8 +164,9 @@ def _node_counts(checks: Checks) -> np.ndarray:
 
 
 def max_processors(source: Source) -> int | None:
-    """Return the processors stated in the header: ``MaxProcs``, else ``MaxNodes``;
-    ``338 (batch; 512 total)`` means 338."""
+    """Return the processors stated in the header: ``MaxProcs``, or else ``MaxNodes``; ``338 (batch;
+    512 total)`` means 338.
+    """
     sizes: dict[str, int] = {}
     for line in source.head(1000):
         match = _MACHINE.match(line)
@@ -175,7 +176,7 @@ def max_processors(source: Source) -> int | None:
 
 
 def _times(table: Table) -> np.ndarray:
-    """Return (n,) float64: the arrival of each row's job, ``inf`` if it cannot be read."""
+    """Return (n,) float64: the arrival of each row's job, or ``inf`` if it cannot be read."""
     return arrivals(table, _SUBMIT)
 
 

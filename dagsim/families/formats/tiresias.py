@@ -3,7 +3,7 @@
 Tiresias, Chronus: ``job_id, num_gpu, submit_time, iterations, model_name, duration, interval`` in
 seconds. Muri adds ``batch_size`` and ``iteration_time`` and counts in milliseconds. Pollux and Sia:
 ``name, time, application, num_replicas, batch_size``, without durations. The durations follow from
-Pollux's measured applications (``elastic/profiles.py``) in a folder ``traces`` beside the list or
+Pollux's measured applications (``elastic/profiles.py``) in a folder ``traces`` next to the list or
 its folder. Jobs are sorted by submission.
 """
 

@@ -3,8 +3,8 @@
 1.5 separates ``workflow.specification.tasks`` (names, parents, files) from
 ``workflow.execution.tasks`` (runtimes); 1.3 and 1.4 have everything in ``workflow.tasks``, earlier
 versions in ``workflow.jobs``. Parents and children are given by id or, in 1.4 files written by
-Pegasus, by name. Each file is read as a whole; the files of a directory or archive are read one
-after another.
+Pegasus, by name. Each file is read as a whole; the files in a directory or archive are read one at
+a time.
 """
 
 from __future__ import annotations

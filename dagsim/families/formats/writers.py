@@ -174,7 +174,7 @@ _OPENB_HEAD = ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli", "gpu_s
 
 
 def _openb_rows(jobs: Iterable[Job]) -> Iterator[list[Any]]:
-    """Yield a pod for each job, scheduled at the logged time, or else at once."""
+    """Yield a pod for each job, scheduled at the recorded time or, without one, on arrival."""
     for job in jobs:
         if len(job.tasks) > 1 or job.tasks[0].instances > 1:
             raise refused(job, "openb2023", "the job has several tasks or instances, but a pod can have only one")
@@ -197,7 +197,7 @@ def _openb_rows(jobs: Iterable[Job]) -> Iterator[list[Any]]:
 
 
 def _write_openb(path: Path, jobs: Iterable[Job], cluster: Cluster | None) -> tuple[Path, ...]:
-    """Write the pods, and the node list beside them, where the reader looks for it. Return the paths."""
+    """Write the pods, and the node list next to them, where the reader looks for it. Return the paths."""
     pods = write_table(_OPENB_HEAD, _openb_rows, ",", path, jobs, cluster)
     if cluster is None:
         return pods

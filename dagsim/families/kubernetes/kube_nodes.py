@@ -54,7 +54,7 @@ def kube_nodes(source: Source) -> Iterator[FoundNode]:
 
 
 def kube_notes(source: Source) -> list[str]:
-    """Return what is not modelled of the groups of nodes in the source."""
+    """Describe the properties of the node groups in the source that are not modelled."""
     return _read(source)[1] if source.mentions(_OF_GROUPS) else []
 
 
@@ -154,8 +154,9 @@ class _NodeGroup(NamedTuple):
 
     @classmethod
     def _of_machines(cls, kind: str, name: str, scaled: Mapping[str, Any]) -> _NodeGroup | None:
-        """Return the group of an object of the Cluster API; None if the autoscaler does not change its
-        size."""
+        """Return the group that a Cluster API object describes, or None if the autoscaler does not
+        change its size.
+        """
         notes = object_in(scaled, "metadata", "annotations")
         least, most = (text_in(notes, _SIZE.format(end)) for end in ("min", "max"))
         if not name or not most:
@@ -194,7 +195,7 @@ class _NodeGroup(NamedTuple):
         return owner == self.name or owner.startswith(f"{self.name}-")
 
     def largest(self, node: FoundNode) -> int | None:
-        """Return how many nodes like this one the group may have; None if there is no limit."""
+        """Return how many nodes like this one the group may have, or None if there is no limit."""
         if self.most is not None:
             return self.most
         there = object_in(json.loads(node.manifest), "status", "allocatable") if node.manifest else {}
@@ -204,7 +205,7 @@ class _NodeGroup(NamedTuple):
         return min(*counts, _MOST_NODES) if counts else None
 
     def notes(self, like: FoundNode | None, most: int | None) -> Iterator[str]:
-        """Yield what is not modelled of the group."""
+        """Describe the properties of the group that are not modelled."""
         if like is None:
             yield f"{self.kind} {self.name}: it has no nodes, and no file states how large they are, so none is added"
         elif most is None:
@@ -224,7 +225,7 @@ class _NodeGroup(NamedTuple):
 def _sizes(least: str, most: str) -> tuple[int, int]:
     """Return the smallest and the largest size of a group."""
     if not (most.isdecimal() and least.isdecimal() and int(least) <= int(most) <= _MOST_NODES):
-        raise Dirty(f"whose sizes {least!r} to {most!r} are not numbers of nodes in order")
+        raise Dirty(f"whose sizes {least!r} to {most!r} are not numbers of nodes in ascending order")
     return int(least), int(most)
 
 

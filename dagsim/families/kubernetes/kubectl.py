@@ -2,8 +2,8 @@
 workloads.
 
 Reads a list, one object per line, or a folder of such files; scheduling events (in files named
-``*event*.json``) tell when pods were bound. The pods that have the same owner form one job. They
-are brought together first, so that jobs can be built one at a time.
+``*event*.json``) tell when pods were bound. Pods with the same owner form one job. They are grouped
+first, so that jobs can be built one at a time.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ _EPS = 1e-9
 
 
 class Kubernetes(Reader):
-    """Builds one job per owner of pods, with one task per kind of pod. The job is a gang if a pod
-    group, Kueue, Volcano or JobSet makes it one.
+    """Builds one job for all pods with the same owner, with one task per kind of pod. The job is a
+    gang if a pod group, Kueue, Volcano or JobSet starts its pods together.
 
     A pod with the same index as an earlier pod, or created after another pod failed, is the next
     attempt of that pod. The amount of work is the time between the first start and the last end of
@@ -128,8 +128,10 @@ class KubernetesNow(Kubernetes):
         yield from sorted(jobs, key=lambda job: job.arrival_s)
 
     def waiting(self, source: Source, zone: ZoneInfo | None = None) -> Iterable[WaitingJob]:
-        """Yield the waiting pods and workloads with their reasons: ``quota`` if Kueue reports that
-        others use the quota, or else Kueue's message or the reason in the condition of the pod."""
+        """Yield the waiting pods and workloads with the reason for each wait: ``quota`` if Kueue
+        reports that others use the quota, or else Kueue's message or the reason in the condition of
+        the pod.
+        """
         for _, object in elements(source, "items"):
             kind, status = object_kind(object), object_in(object, "status")
             try:
@@ -239,7 +241,7 @@ class _Reading:
     def job(self, pieces: list[_Found]) -> Job | None:
         """Build a job from its pods or pod sets; return ``None`` if the job has to be dropped."""
         created_s = min(entry.piece.created_s for entry in pieces)
-        # information about a workload is more complete and exact
+        # a workload's information is more complete and more exact
         if any(entry.piece.is_workload for entry in pieces):
             self.report.skip("of pods that belong to a workload", sum(not entry.piece.is_workload for entry in pieces))
             pieces = [entry for entry in pieces if entry.piece.is_workload]
@@ -358,7 +360,7 @@ class _Reading:
     def _ran_s(self, piece: PodRecord) -> float:
         begin_s = piece.bound_s if self.options.count_pull and piece.bound_s is not None else piece.started_s
         if begin_s is None or piece.ended_s is None:
-            raise Dirty("without a start and an end of containers")
+            raise Dirty("without the start and the end of a container")
         if piece.ended_s < begin_s:
             raise Dirty(ImpossibleTimes("with an end before the start"))
         return piece.ended_s - begin_s
@@ -411,8 +413,8 @@ _ALREADY_READ: WeakKeyDictionary[Source, tuple[TraceOptions, ReadReport, list[li
 
 
 def _present(source: Source, options: TraceOptions, report: ReadReport) -> tuple[_Reading, list[list[_Found]]]:
-    """Return the pods and pod sets of each job that are running or waiting, and the reading from
-    which jobs are made. Count what was read in the report.
+    """Return the running and waiting pods and pod sets of each job, and the object that builds jobs
+    from them. Record the number of rows in the report.
     """
     named = options.named_gpus()
     kept = _ALREADY_READ.pop(source, None)
@@ -434,8 +436,8 @@ def _age_s(piece: PodRecord, now_s: float) -> float:
 
 
 def _as_expected(piece: PodRecord, now_s: float, usual_s: float) -> PodRecord:
-    """Return the pod in the state that it is expected to end in; a waiting pod is treated as if it
-    had started at once.
+    """Return the pod in the state in which it is expected to end. A waiting pod is treated as if it
+    had started immediately.
     """
     if piece.fate == "waits":
         begin_s = piece.created_s
@@ -449,8 +451,10 @@ def _as_expected(piece: PodRecord, now_s: float, usual_s: float) -> PodRecord:
 
 
 def _kind(piece: PodRecord) -> tuple[object, ...]:
-    """Return a key; pods of a job with equal keys are instances of one task. Labels that differ
-    between pods (an index) do not matter, but pod sets are different tasks."""
+    """Return a key that is equal for pods of a job that are instances of one task. Labels that
+    differ between pods (such as an index) do not matter, but different pod sets are different
+    tasks.
+    """
     return piece.demand, piece.wanted, canonical_json(piece.manifest.get("spec")), piece.manifest.get("podSet")
 
 
@@ -467,7 +471,7 @@ def _bound(piece: PodRecord) -> float | None:
 
 
 def _nodes_of(pieces: Iterable[PodRecord]) -> tuple[str, ...]:
-    """Return the node of each pod, as far as it is known."""
+    """Return the nodes of the pods whose node is known."""
     return tuple([node for piece in pieces for node in (*piece.nodes, piece.node) if node])
 
 
@@ -505,7 +509,7 @@ def _around(source: Source) -> ClusterObjects:
 
 
 def _scheduled(source: Source) -> dict[str, float]:
-    """Return the binding times of pods according to the events, by uid."""
+    """Return the time at which each pod was bound according to the events, by uid."""
     bound_s: dict[str, float] = {}
     for file in source.files:
         if not file.matches(*_EVENTS):

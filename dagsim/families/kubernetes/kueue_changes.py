@@ -23,13 +23,13 @@ _MOST_NAMED = 3
 
 
 def changed_queues(queues: QueueTree | None, file: Path) -> tuple[QueueTree, tuple[str, ...]]:
-    """Return the queues with the objects of a file (YAML or JSON) added, where each replaces an
-    object of the same name, and what a reader should know about the file.
+    """Return the queues after adding the objects from a file (YAML or JSON), and notes for the
+    reader about the file. An added object replaces an existing object of the same name.
 
     Raises:
-        TraceError: The file cannot be read, contains no object of Kueue or an object that the API
-            would reject, or a queue names a flavor that does not exist.
-        InputError: The configuration has no objects of Kueue, or the file changes none of them.
+        TraceError: The file cannot be read, it contains no Kueue object or one that the API would
+        reject, or a queue names a flavor that does not exist. InputError: The configuration has no
+        Kueue objects, or the file changes none of them.
     """
     if queues is None or queues.kueue is None:
         raise InputError(f"{file}: the configuration has no Kueue objects (queues.kueue) that the file could change")
@@ -48,7 +48,7 @@ def changed_queues(queues: QueueTree | None, file: Path) -> tuple[QueueTree, tup
 
 
 def _notes(manifests: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Check the objects of a file, and yield what of them has no effect.
+    """Check the objects in a file, and describe the parts that have no effect.
 
     Raises:
         TraceError: An object has no name or no known group, or occurs twice.
@@ -89,10 +89,11 @@ def _quota_keys(manifest: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _check_flavors(before: KueueObjects, objects: KueueObjects) -> None:
-    """Check that all flavors of the queues exist. Kueue stops a ClusterQueue otherwise.
+    """Check that all flavors named by the queues exist, because Kueue stops a ClusterQueue if one
+    of its flavors is missing.
 
     Raises:
-        TraceError: One does not exist.
+        TraceError: A flavor does not exist.
     """
     known = [flavor.name for flavor in objects.resource_flavors]
     for queue in objects.cluster_queues:
@@ -109,8 +110,7 @@ def _check_flavors(before: KueueObjects, objects: KueueObjects) -> None:
 
 
 def _additions(before: KueueObjects, objects: KueueObjects) -> Iterator[str]:
-    """Describe the objects that do not exist today, which may be due to a name that is spelt in
-    another way."""
+    """Describe the objects that do not exist today, perhaps because a name is misspelt."""
     served = {local.cluster_queue for local in objects.local_queues}
     for kind, old, new in zip(_NAMED, _names(before), _names(objects), strict=True):
         for name in [name for name in new if name not in old]:

@@ -85,11 +85,11 @@ def kueue_objects(manifests: Iterable[Mapping[str, Any]], nodes: Iterable[Mappin
 
 
 def with_objects(objects: KueueObjects, manifests: Iterable[Mapping[str, Any]]) -> KueueObjects:
-    """Return the objects with those from some manifests added, where each replaces an object of the
-    same kind and name; a Configuration replaces the settings of fair sharing.
+    """Return the objects with those from some manifests added. An added object replaces an existing
+    object of the same kind and name, and a Configuration replaces the settings of fair sharing.
 
     Raises:
-        TraceError: The reasons of ``kueue_objects``, or no manifest is of a supported kind.
+        TraceError: ``kueue_objects`` would raise it, or no manifest is of a supported kind.
     """
     listed = [manifest for manifest in manifests if text_in(manifest, "kind") in KINDS]
     if not listed:
@@ -336,7 +336,9 @@ def _topology_request(where: str, manifest: Mapping[str, Any]) -> TopologyReques
 
 
 def _assignment(where: str, manifest: Any, requests: Mapping[str, Mapping[str, float]]) -> PodSetAssignment:
-    """Read an assignment. ``resourceUsage`` is optional: a resource that it lacks is used as the pods request it."""
+    """Read an assignment. ``resourceUsage`` is optional; for a resource that it does not list, the
+    usage is what the pods request.
+    """
     placed, name = object_in(manifest).get("topologyAssignment"), text_in(manifest, "name") or "main"
     flavors = {resource: str(flavor) for resource, flavor in object_in(manifest, "flavors").items()}
     count = _whole(where, "count", object_in(manifest).get("count", 1))

@@ -25,8 +25,9 @@ _STRICT = {"extra": "forbid"}
 @dataclass(frozen=True, slots=True)
 class ResourceFlavor:
     """A kind of node. ``gpu_types`` are the GPU types of these nodes, under the names used in
-    dagsim. Jobs that may use none of these types never get the flavor; an empty tuple means that
-    all types are possible."""
+    dagsim. Jobs that cannot use any of these types never get the flavor. An empty tuple means that
+    all types are possible.
+    """
 
     name: str
     node_labels: Mapping[str, str] = field(default_factory=dict)
@@ -327,7 +328,7 @@ class TopologyRequest:
 
     @property
     def explicit(self) -> bool:
-        """True if a placement is requested, and not only a group."""
+        """True if a placement is requested, and not merely a group."""
         return bool(self.required or self.preferred or self.unconstrained or self.slice_level)
 
 

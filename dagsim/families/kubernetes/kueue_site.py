@@ -99,7 +99,7 @@ class KueueSite(ImportedSite):
         return [one for manifest in manifests if (one := kueue_workload_object(manifest, priorities)) is not None]
 
     def restarts(self, queues: QueueTree) -> bool:
-        """Return True, because the pods of an evicted workload start again from the beginning."""
+        """Return True, because the pods of an evicted workload restart from the beginning."""
         return True
 
     def found_nodes(self) -> list[FoundNode]:
@@ -131,9 +131,10 @@ class KueueSite(ImportedSite):
         self.drop("nodes: no file lists them, so that only quotas limit workloads; add kubectl get nodes -o json")
         wanted = [name for record in records for name in record.wanted]
         kinds = dict.fromkeys([kind for one in flavors for kind in self._types_of(one, {})] + wanted)
-        # Each node is at most half full, so that even the largest pod fits on some node.
+        # If there are several nodes, at most half of their GPUs can be in use, so even the largest
+        # pod fits on some node.
         each, count = min(max(gpus, 1), 2 * _HALF), 1 + gpus // _HALF
-        for kind in kinds or {"": None}:  # of every type, so that no flavor is without nodes
+        for kind in kinds or {"": None}:  # every type gets nodes, so that every flavor has some
             for number in range(count):
                 yield FoundNode(
                     f"assumed{f'-{kind.lower()}' if kind else ''}-{number}",
@@ -147,7 +148,7 @@ class KueueSite(ImportedSite):
     def network(self, names: Sequence[str]) -> dict[str, Any] | None:
         """Return the topology that the flavors name (or else the first one) as a tree of switches,
         with one switch for each value of its labels; return None if there is no topology. A node
-        that lacks a label is alone below a switch of that level."""
+        that lacks a label gets a switch of its own at that level."""
         named, there, used = self._topologies()
         for name in [*dict.fromkeys(filter(None, named)), *there]:
             if name not in used[:1]:
@@ -188,8 +189,8 @@ class KueueSite(ImportedSite):
         return {"kind": "shared", "topology": {"kind": "tree", "switches": tree, "levels_up": levels}}
 
     def _topologies(self) -> tuple[list[str], dict[str, Mapping[str, Any]], list[str]]:
-        """Return the topologies that flavors name, all existing topologies, and those that could serve
-        as the network: the first of them does.
+        """Return the topologies that flavors name, all existing topologies, and those that could
+        serve as the network, of which the first one is used.
         """
         named = [text_in(flavor, "spec", "topologyName") for flavor in self.objects.get("ResourceFlavor", {}).values()]
         there = self.objects.get("Topology", {})
@@ -263,8 +264,9 @@ class KueueSite(ImportedSite):
                 yield f"{namespace}/{queue}" if namespace else queue, manifest
 
     def _affected(self, local_queues: Collection[str]) -> str:
-        """Describe how many workloads are in some LocalQueues. The result is empty if no file has
-        workloads."""
+        """Describe how many workloads are in the given LocalQueues. The result is empty if no file
+        has workloads.
+        """
         queues = [queue for queue, _ in self._unfinished()]
         number = sum(queue in local_queues for queue in queues)
         return f" ({number:,} of {len(queues):,} workloads)" if queues else ""
@@ -301,8 +303,9 @@ class KueueSite(ImportedSite):
             self.drop(f"Workload: {what} ({number:,} of {total:,} workloads)")
 
     def _types_of(self, flavor: ResourceFlavor, named: Mapping[str, str]) -> tuple[str, ...]:
-        """Return the GPU types of a flavor's nodes, according to the flavor's labels, to the nodes
-        with these labels, or to the flavor's name. The result is empty if nothing suggests GPUs.
+        """Return the GPU types of a flavor's nodes, which follow from the flavor's labels, from the
+        nodes with these labels, or from the flavor's name. The result is empty if nothing suggests
+        GPUs.
         """
         labels = flavor.node_labels
         site_names = [labels[label] for label in _LABELS if label in labels][:1]
@@ -365,7 +368,7 @@ def read_kueue_site(files: Sequence[Path], zone: ZoneInfo | None = None) -> Kueu
 
 
 def _refuse_another(source: Source, before: Mapping[str, Any] | None, element: Mapping[str, Any]) -> None:
-    """Reject a second object of the same name, unless it is the same one at another time.
+    """Reject a second object with the same name, unless it is the same object at a different time.
 
     Raises:
         TraceError: The objects differ.
@@ -382,8 +385,8 @@ def _refuse_another(source: Source, before: Mapping[str, Any] | None, element: M
 
 
 def _refuse_other_queues(source: Source) -> None:
-    """Reject a file with queues of another system. Otherwise, the quotas of these queues would be
-    ignored without notice.
+    """Reject a file that contains queues of another system, because their quotas would otherwise be
+    ignored silently.
 
     Raises:
         TraceError: The file contains such queues.

@@ -120,7 +120,7 @@ class ClusterObjects:
 
     def pod_manifest(self, object: Any) -> dict[str, Any]:
         """Return the parts of a pod that kube-scheduler reads: its labels, the relevant parts of
-        its spec, and, under ``resolved``, what follows from other objects and its status."""
+        its spec, and, under ``resolved``, what its status and other objects imply."""
         metadata, spec = object_in(object, "metadata"), object_in(object, "spec")
         labels, namespace = object_in(metadata, "labels"), text_in(metadata, "namespace") or "default"
         kept = {name: spec[name] for name in _KEPT if spec.get(name)}
@@ -167,7 +167,7 @@ class ClusterObjects:
 
     def _with_namespaces(self, affinity: Any) -> Any:
         """Return the affinity with namespace selectors replaced by the names of the selected
-        namespaces, as far as these are known.
+        namespaces if these are known.
         """
         if not self._namespaces or not isinstance(affinity, dict):
             return affinity
@@ -194,8 +194,9 @@ def _container(container: Any) -> dict[str, Any]:
 
 
 def object_kind(object: Any) -> str:
-    """Return the kind of an object. Items in a list of a single kind, as returned by the API, do
-    not contain their kind."""
+    """Return the kind of an object. Items of a list that the API returns for one kind do not state
+    that kind.
+    """
     if kind := text_in(object, "kind"):
         return kind
     spec, status = object_in(object, "spec"), object_in(object, "status")
@@ -215,7 +216,7 @@ DEVICE_CLAIMS = "device claims (DRA)"
 
 
 def unmodelled_of(spec: Any) -> Iterator[str]:
-    """Describe in words the requests of a pod that are not modelled."""
+    """Describe the requests of a pod that are not modelled."""
     containers = [*list_in(spec, "containers"), *list_in(spec, "initContainers")]
     volumes = list_in(spec, "volumes")
     if any(object_in(volume).keys() & {"persistentVolumeClaim", "ephemeral", "csi"} for volume in volumes):
@@ -248,8 +249,9 @@ def pod_demand(spec: Any) -> PodDemand:
 
 
 def wanted_type(spec: Any) -> tuple[str, ...]:
-    """Return the GPU products that a pod requires by its node selector or required affinity, or
-    nothing if every product is suitable."""
+    """Return the GPU products that a pod's node selector or required affinity allows, or nothing if
+    every product is suitable.
+    """
     for label in TYPE_LABELS:
         if product := text_in(spec, "nodeSelector", label):
             return (product,)
@@ -467,8 +469,9 @@ def level_name(label: str) -> str:
 
 
 def _topology(source: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Return the level requested from Kueue. Slices take precedence over the whole pod set, because
-    only one of the two can be modelled."""
+    """Return the level requested from Kueue. The level of slices takes precedence over that of the
+    whole pod set, because only one of the two can be modelled.
+    """
     required, preferred, of_slices = (level_name(text_in(source, name)) for name in names[:3])
     size = source.get(names[3])
     count = int(size) if isinstance(size, str | int) and re.fullmatch(r"[1-9]\d{0,8}", str(size)) else None
@@ -572,8 +575,8 @@ def _fate(status: Any) -> str:
 
 def _ran(status: Any) -> tuple[float | None, float | None]:
     """Return the first start of a main container (before any restart) and the end of the last main
-    container. The status of a container only has its last two runs, so after more restarts the start of
-    the pod counts.
+    container. A container's status contains only its last two runs, so after more restarts the
+    start of the pod is used.
     """
     started: list[float] = []
     finished: list[float] = []

@@ -99,7 +99,7 @@ def pod_requests(spec: Any, *, pod_level: bool = True, assumed: Mapping[str, int
     container together with the sidecars started before it needs more (KEP-753). Requests of the pod
     itself replace this sum (KEP-2837), and the overhead is added.
 
-    Without ``pod_level`` the pod's own requests do not count. ``assumed`` contains the assumed
+    Without ``pod_level``, the pod's own requests are ignored. ``assumed`` contains the assumed
     request of a container for resources that it does not mention.
 
     Raises:
@@ -132,8 +132,8 @@ def has_own_requests(spec: Any) -> bool:
 
 
 def _of_pod(spec: Any, containers: Mapping[str, int]) -> dict[str, int]:
-    """Return the pod's own requests. If it has limits but no requests, the requests of its
-    containers count first, then the limit, as filled in by the API server.
+    """Return the pod's own requests. If the pod has limits, a missing request is filled in, as by
+    the API server, with the requests of the containers or, without these, with the limit.
     """
     stated = object_in(spec, "resources")
     own, limits = amounts(object_in(stated, "requests")), amounts(object_in(stated, "limits"))
@@ -240,7 +240,7 @@ class Selector(NamedTuple):
         return all(requirement.holds(labels) for requirement in self.requirements)
 
     def extended(self, more: Iterable[Requirement]) -> Selector:
-        """Return the selector with more conditions."""
+        """Return the selector with additional conditions."""
         return Selector(tuple(dict.fromkeys([*self.requirements, *more])))
 
 

@@ -6,8 +6,8 @@ ended (``E``) and of rerun (``R``) attempts are read. ``ctime qtime etime start 
 seconds; in ``qstat`` they are local dates, some under other names.
 
 A job states its request in one of several ways: ``select``, Torque's ``nodes`` or ``neednodes``,
-``procs``, or ``ncpus`` and ``ngpus``; without any of these, the slots in ``exec_host`` count. GPUs
-that are stated separately (``gpus``, ``gpu``, ``naccelerators``, ``exec_gpus``) are totals.
+``procs``, or ``ncpus`` and ``ngpus``; without any of these, the slots in ``exec_host`` are used.
+GPUs that are stated separately (``gpus``, ``gpu``, ``naccelerators``, ``exec_gpus``) are totals.
 """
 
 from __future__ import annotations
@@ -70,8 +70,7 @@ _FAR_S = 60  # the walltime is only updated when the server receives a report
 
 
 class Pbs(Reader):
-    """Builds one gang per job, with one instance per chunk; chunks of several kinds become one task
-    each.
+    """Builds one gang per job, with one instance per chunk; each kind of chunk becomes a task.
 
     Every attempt that ran is kept, whatever its exit status. The work is the wall time of the last
     attempt (``protocol="last-attempt"``) or of all attempts (``all-attempts``).
@@ -207,7 +206,7 @@ def qstat_jobs(source: Source, options: TraceOptions, report: ReadReport) -> Ite
 
 
 def _moments(job: Mapping[str, str], zone: ZoneInfo | None) -> tuple[dict[str, str], bool]:
-    """Return the times of a job as epoch seconds, empty if unknown, and True if one of them is
+    """Return the times of a job as epoch seconds (empty if unknown), and True if one of them is
     ambiguous. A local time in an hour that the time zone repeats has two readings. The one that
     agrees with the order of the times and with the wall time is used.
     """
@@ -224,7 +223,7 @@ def _moments(job: Mapping[str, str], zone: ZoneInfo | None) -> tuple[dict[str, s
 
 
 def _is_repeated(text: str, zone: ZoneInfo) -> bool:
-    """Return True if a local date lies in an hour that the zone repeats."""
+    """Return True if a local date is in an hour that the time zone repeats."""
     try:
         moment = datetime.fromisoformat(text).replace(tzinfo=zone)
     except ValueError:
@@ -455,7 +454,7 @@ def _batch(table: Table, options: TraceOptions, keys: Callable[[Table], tuple[np
     start_s, ran_s = _ran(checks)
     job, count, every = groups.job_of_row(), len(groups.ids), options.protocol == "all-attempts"
     usable = np.flatnonzero(checks.usable)
-    # grouped by job, one attempt after the other
+    # grouped by job, with the attempts of each job in order
     rows = usable[np.lexsort((usable, start_s[usable], job[usable]))]
     owner, attempts = job[rows], np.bincount(job[rows], minlength=count).astype(np.int64)
     kept, shown = attempts > 0, np.zeros(count, np.int64)
@@ -576,9 +575,10 @@ def _nodes(text: str) -> tuple[str, ...]:
 
 
 def _demands(table: Table, shown: np.ndarray) -> tuple[np.ndarray, list[list[_Chunk] | str], list[bool]]:
-    """Return the number of each row's demand, (J,) int32, and the distinct demands: each is a list
-    of chunks, or the reason why it is impossible. Also return whether each disagrees with the number
-    of nodes."""
+    """Return the index of each row's demand, (J,) int32, and the distinct demands: each is a list
+    of chunks, or the reason why it is impossible. Also return whether each demand disagrees with
+    the number of nodes.
+    """
     columns = [table.words(column).chosen(shown) for column in _DEMAND]
     asked, firsts = combinations([column.place for column in columns])
     demands: list[list[_Chunk] | str] = []
@@ -604,9 +604,9 @@ def with_gpus(fields: dict[str, str]) -> dict[str, str]:
     held = fields.get("exec_gpus", "")  # Torque writes node-gpu/0+node-gpu/1
     total = next(filter(None, stated), "") or (str(held.count("+") + 1) if held else "")
     asked, needed = fields.get("Resource_List.nodes", ""), fields.get("Resource_List.neednodes", "")
-    if "gpus=" in needed and "gpu" not in asked:  # Torque keeps there what a prologue or a filter added
+    if "gpus=" in needed and "gpu" not in asked:  # Torque stores in neednodes what a prologue or a filter has added
         fields = fields | {"Resource_List.nodes": needed}
-    if not any(fields.get(f"Resource_List.{name}") for name in _ASKED):  # a log with what was given only
+    if not any(fields.get(f"Resource_List.{name}") for name in _ASKED):  # the log states only what was allocated
         chunks = re.sub(r"\)\+\(", "+", fields.get("exec_vnode", "")).strip("()")
         fields = fields | {"Resource_List.select": chunks}
     return fields | {"gpus": total}

@@ -65,7 +65,7 @@ class PbsSite(ImportedSite):
 
     def queues(self, named: Mapping[str, str] | None = None) -> QueueTree:
         """Return the execution queues as partitions, the default queue first, scheduled by queue
-        priority and by arrival, with backfill.
+        priority, then by arrival, with backfill.
 
         Raises:
             TraceError: A value cannot be read.

@@ -48,9 +48,9 @@ def import_site(
     Without ``overwrite``, a different file called ``out`` is kept, because it may have been edited.
 
     Raises:
-        InputError: There are several files, and none describes queues, or a different file is kept.
-        ContradictoryInput: The log and the site contradict each other, and ``strict`` is set.
-        TraceError, ConfigError: A file cannot be read, or an argument is wrong.
+        InputError: There are several files but none describes queues, or an existing file that
+        differs is kept. ContradictoryInput: The log and the site contradict each other, and
+        ``strict`` is set. TraceError, ConfigError: A file cannot be read, or an argument is wrong.
     """
     named, zone, files = named_gpus(gpus, "--gpu"), TraceOptions(timezone=timezone).zone(), site_files(paths)
     for kind in named.values():
@@ -118,9 +118,10 @@ def _node_lists(files: Sequence[Path]) -> list[Path]:
 
 
 def _audit_of(config: Config, log: Trace) -> tuple[Audit, list[str]]:
-    """Return the contradictions in a site's own log, and the fault because of which some jobs are
-    not checked."""
-    scenario = replace(cluster_scenario_of(config), runtime=Recorded())  # a log has no models
+    """Return the contradictions between a site's log and its configuration, and any fault that kept
+    the log from being checked in full.
+    """
+    scenario = replace(cluster_scenario_of(config), runtime=Recorded())  # jobs in a log name no models
     log.change = lambda jobs: accepting(jobs, scenario.accept, scenario.runtime, scenario.cluster.gpu_types)
     log.watcher = auditor = scenario.auditor(log)
     faults = []
@@ -142,7 +143,7 @@ def cluster_yaml(
     restarts: bool = False,
 ) -> str:
     """Write ``cluster``, ``gpu_types``, ``queues``, ``policy``, ``network``, and ``preemption`` if
-    preempted jobs start again; nodes that were left out, notes, and settings that are not modelled
+    preempted jobs restart; nodes that were left out, notes, and settings that are not modelled
     become comments.
 
     Text from the log is quoted, so that it cannot end a comment or a value.

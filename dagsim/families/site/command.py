@@ -33,7 +33,7 @@ def site_import(
         list[str] | None,
         typer.Option(
             metavar="SITE=TYPE",
-            help="GPU type that a name used by the site stands for, such as a100=A100-80 (repeatable).",
+            help="GPU type meant by one of the site's own names, such as a100=A100-80 (repeatable).",
         ),
     ] = None,
     timezone: Annotated[
@@ -41,7 +41,9 @@ def site_import(
         typer.Option(metavar="NAME", help="Time zone of dates in listings, such as Europe/Berlin (default: UTC)."),
     ] = None,
     all_: Annotated[bool, typer.Option("--all", help="Keep nodes that are down, drained or in maintenance.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a different file with this name.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Overwrite an existing file even if it differs.")
+    ] = False,
     strict: Strict = False,
     quiet: Quiet = False,
 ) -> None:
@@ -78,9 +80,9 @@ def anonymise_traces(
 ) -> None:
     """Replace names in logs, lists of nodes and whole sites, so that they can be shared.
 
-    Users, accounts, jobs, partitions and nodes get new names. A name gets the same new name in all
-    files of one call. A folder with the files of a site becomes its log and its configuration,
-    site.yaml.
+    Users, accounts, jobs, partitions and nodes get new names. Each name is replaced by the same new
+    name in all files of one call. A folder with the files of a site becomes its log and its
+    configuration, site.yaml.
 
     Example: dagsim trace anonymise sacct.txt nodes.txt --out shared
     """

@@ -45,12 +45,12 @@ class FoundNode:
     """When it is powered up and down, or None if it is always up."""
 
     def of_group(self, name: str, rule: OnDemand) -> FoundNode:
-        """Return a node of the same kind that is powered by a rule and is not there yet."""
+        """Return a node of the same kind that does not exist yet and that a rule powers up and down."""
         labels = {label: text for label, text in self.labels.items() if text != self.name}
         return replace(self, name=name, labels=labels, state="off", usable=True, on_demand=rule)
 
     def also_in(self, partitions: tuple[str, ...]) -> FoundNode:
-        """Return a copy of the node with more partitions."""
+        """Return a copy of the node with additional partitions."""
         return replace(self, partitions=tuple(dict.fromkeys([*self.partitions, *partitions])))
 
 
@@ -146,8 +146,9 @@ class ImportedCluster:
     """Nodes on which jobs cannot run, with their states."""
     notes: list[str] = field(default_factory=list)
     accept: dict[str, dict[str, float | None]] = field(default_factory=dict)
-    """Types that the site's names mean on their own, each with the type that they mean at this
-    site: a log that says ``a100`` requests the smaller one."""
+    """GPU types to which the site's names refer by default, each with the type that the name means
+    at this site; in a log, for example, ``a100`` alone requests the smaller type.
+    """
 
     def node_names(self) -> list[str]:
         """Return the names of all nodes, in the order of the groups."""
@@ -258,7 +259,7 @@ def _kind(site_name: str, node: FoundNode, named: Mapping[str, str], imported: I
 def _named(site_name: str, features: Iterable[str], named: Mapping[str, str]) -> str:
     """Resolve a GPU type by name. If the name does not state the memory size, the node's features may
     do so, such as ``a100_80gb`` for ``a100``. A name with a size, such as Slurm's own
-    ``tesla_v100-pcie-32gb``, is used alone.
+    ``tesla_v100-pcie-32gb``, is used without the features.
     """
     kind = site_gpu(site_name, named)
     if site_name.lower() in named or _states_size(kind, site_name):
@@ -296,7 +297,7 @@ class NodeFormat(NamedTuple):
     policy: str = ""
     """The policy that represents the scheduler, if every such list comes from the same scheduler."""
     notes: Callable[[Source], Iterable[str]] = lambda source: ()
-    """Returns what is not modelled of the nodes in a list."""
+    """Describes the properties of the nodes in a list that are not modelled."""
 
 
 @cache
@@ -311,7 +312,7 @@ def node_format(source: Source) -> NodeFormat | None:
 
 
 def node_notes(source: Source) -> list[str]:
-    """Return what is not modelled of the nodes in a list."""
+    """Describe the properties of the nodes in a list that are not modelled."""
     form = node_format(source)
     return [] if form is None else list(form.notes(source))
 

@@ -81,7 +81,7 @@ def sites_in(files: Sequence[Path], zone: ZoneInfo | None = None) -> dict[str, I
 
 
 def site_parts() -> list[str]:
-    """Describe which files make a folder a site, for each kind of scheduler."""
+    """Describe, for each kind of scheduler, the files that make a folder a site."""
     return [entry.summary for _, entry in family_entries("sites")]
 
 

@@ -81,7 +81,7 @@ def _resources(text: str) -> Resources:
     """
     listed = _pairs(text)
     if listed and all(name.isdecimal() for name in listed):  # tres_alloc of slurmdbd's tables
-        raise Dirty("whose resources have the numbers of the database instead of names (print them with sacct)")
+        raise Dirty("whose resources are numbered as in the database instead of named (print them with sacct)")
     types: dict[str, int] = {}
     slices: dict[float, int] = {}
     for name, value in listed.items():
@@ -145,9 +145,10 @@ versions wrote in AllocGRES."""
 
 def gres_tres(lists: Mapping[str, str], nodes: int, tasks: int = 1, sockets: int = 1, *, counted: bool = False) -> str:
     """Convert the GPUs in lists of gres to a list of resources: ``gpu:a100:4`` on 2 nodes becomes
-    ``gres/gpu=8,gres/gpu:a100=8``. The numbers in a list are per ``job``, ``node``, ``task`` or
-    ``socket``, as its key in ``lists`` states; the first list that names GPUs is used. A list may
-    have any of Slurm's forms: ``gpu:2(S:0)``, ``gres:gpu:a100:2``, ``gres/gpu:a100=2``, ``gpu``.
+    ``gres/gpu=8,gres/gpu:a100=8``. The key of each list in ``lists`` states whether its numbers are
+    per ``job``, ``node``, ``task`` or ``socket``; the first list that names GPUs is used. A list
+    may have any of Slurm's forms: ``gpu:2(S:0)``, ``gres:gpu:a100:2``, ``gres/gpu:a100=2``,
+    ``gpu``.
 
     Raises:
         Dirty: A number is invalid, or a number is missing although ``counted`` is set.
@@ -221,7 +222,7 @@ def array_tasks(job: str) -> int | None:
     off, or ``None`` for a single job.
 
     Raises:
-        Dirty: The brackets do not hold a list of numbers.
+        Dirty: The brackets do not contain a list of numbers.
     """
     _, bracket, inside = job.partition("_[")
     if not bracket:
@@ -236,16 +237,16 @@ def array_tasks(job: str) -> int | None:
         if not all(
             number.isascii() and number.isdecimal() and len(number) < 9 for number in (first, last or "0", step or "1")
         ):
-            raise Dirty("with an array that is not a list of tasks")
+            raise Dirty("with an invalid list of array tasks")
         tasks += max(0, int(last or first) - int(first)) // max(1, int(step or 1)) + 1
     if tasks > _MOST_TASKS:
-        raise Dirty("with an array that is not a list of tasks")
+        raise Dirty("with an invalid list of array tasks")
     return tasks
 
 
 def array_ids(id: str) -> list[str]:
-    """Return the ids of the tasks in ``910002_[3-90,95%8]``; the id itself if it contains no such
-    list.
+    """Return the ids of the tasks in ``910002_[3-90,95%8]``, or the id itself if it contains no
+    such list.
     """
     base, bracket, inside = id.partition("_[")
     listed = inside.rstrip("]").partition("%")[0]
@@ -421,8 +422,8 @@ def sacct_tables(
 def _form(
     source: Source, report: ReadReport, delimiter: str | None, columns: Sequence[str] = (), whole: bool = True
 ) -> Form:
-    """Return the syntax of sacct's text: as sacct prints it, or as a quoted table that another program
-    made from it. If ``whole`` is set, the files must have all the columns that are needed.
+    """Return the syntax of sacct's text: either as sacct prints it, or as a quoted table that
+    another program made from it. If ``whole`` is set, the files must have all required columns.
     """
     mark = delimiter or delimiter_of(source) or _delimiter_of_row(source) or "|"
     names: list[str] = []
@@ -447,7 +448,7 @@ def _form(
         for name in sorted({name for name in names if name in _READ and names.count(name) > 1}):
             report.note(Disagreement(f"column twice ({name}; the first counts)"), where)
         places = [names.index(name.lower()) if name.lower() in names else None for name in COLUMNS]
-        if "alloctres" not in names:  # the requested resources are all that is known
+        if "alloctres" not in names:  # only the requested resources are known
             places[COLUMNS.index("AllocTRES")] = places[COLUMNS.index("ReqTRES")]
         return FileLayout(places, len(names), header)
 
@@ -523,8 +524,8 @@ def _continues(row: Sequence[str], line: Sequence[str], names: Sequence[str]) ->
 def _rejoined(fields: list[str], names: Sequence[str], mark: str) -> list[str] | None:
     """Join a row's fields again if separators within up to three free texts have split them.
 
-    Of all the ways to join the fields, only those count in which numbers, times and states are
-    valid. Return None if several ways would give different values in the columns that dagsim reads.
+    A way to join the fields is accepted only if numbers, times and states are valid. Return None if
+    several ways would give different values in the columns that dagsim reads.
     """
     extra = len(fields) - len(names)
     if not 1 <= extra <= _MOST_MARKS:

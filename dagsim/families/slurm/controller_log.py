@@ -71,7 +71,9 @@ def read_controller_log(file: Path, zone: ZoneInfo | None = None) -> ControllerL
     suspended_s: dict[str, float] = {}
 
     def change(node: str, now: float, kind: str) -> None:
-        """Record that a node goes ``down``, is set to ``drain``, or comes back into service (empty)."""
+        """Record that a node goes ``down``, is set to ``drain``, or returns to service (``kind`` is
+        empty).
+        """
         if node in away and away[node][1] != kind:
             since_s, was = away.pop(node)
             if now > since_s:

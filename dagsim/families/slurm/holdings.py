@@ -1,4 +1,4 @@
-"""What the owners of Slurm's limits hold, and how much more they may take."""
+"""The resources that the owners of Slurm's limits hold, and how much more each owner may take."""
 
 from __future__ import annotations
 
@@ -101,8 +101,8 @@ class Budget:
         return ordered_sum([getattr(held, name) * max(0.0, ends_s - at_s) for held, at_s, ends_s in runs])
 
     def room(self, start: Amounts, *, safe: bool) -> float:
-        """Return the number of such starts that the budget allows. If ``safe``, starts are counted
-        with their full time limits; otherwise they are allowed until the budget is used up.
+        """Return how many starts with these amounts the budget allows. If ``safe``, each start is
+        counted with its full time limit; otherwise starts are allowed until the budget is used up.
         """
         room = inf
         for name, most_s in self.most_s.items():
@@ -118,8 +118,8 @@ class Budget:
         return room
 
     def after_s(self, start: Amounts, decay: float) -> float:
-        """Return the seconds until older usage has decayed enough for one such start if no run ends,
-        or infinite if that never happens.
+        """Return the time in seconds until older usage has decayed enough for one start with these
+        amounts if no run ends, or infinite if that never happens.
         """
         longest_s = 0.0
         for name, most_s in self.most_s.items():
@@ -133,7 +133,7 @@ class Budget:
         return longest_s
 
     def never(self, start: Amounts) -> bool:
-        """Return True if one such start will never fit, because usage does not decay."""
+        """Return True if a start with these amounts will never fit because usage does not decay."""
         used = [most_s - self.used[name] for name, most_s in self.most_s.items()]
         asked = [getattr(start, name) * start.limit_s for name in self.most_s]
         return not self.decays and any(amount > left for amount, left in zip(asked, used, strict=True))
@@ -161,9 +161,9 @@ class Budget:
 
 
 class Holdings:
-    """The resources of each holder, against its limits. Plain data; O(holders of a job) per query,
-    start and end. With ``safe``, a run may not exceed a budget even if it lasts until its time
-    limit (AccountingStorageEnforce).
+    """The resources that each holder holds, and its limits. Plain data; O(holders of a job) per
+    query, start and end. With ``safe``, a run may not exceed a budget even if it lasts until its
+    time limit (AccountingStorageEnforce).
     """
 
     def __init__(self, *, safe: bool = True) -> None:
@@ -200,8 +200,9 @@ class Holdings:
                 self.budgets[holder] = Budget(most_s, decays=decays)
 
     def room(self, holders: Sequence[Holder], start: Amounts) -> tuple[float, Holder | None]:
-        """Return the number of such starts that all holders still allow, and the holder that allows
-        the fewest."""
+        """Return how many starts with these amounts all holders still allow, and the holder that
+        allows the fewest.
+        """
         key = id(holders), start
         kept = self._rooms.get(key)
         if kept is not None:
@@ -223,8 +224,8 @@ class Holdings:
         return room, tightest
 
     def never(self, holder: Holder, start: Amounts) -> bool:
-        """Return True if one such start can never happen, because the holder's budget is used up for
-        good.
+        """Return True if a start with these amounts can never happen because a holder's budget is
+        used up for good.
         """
         return holder in self.budgets and self._safe and self.budgets[holder].never(start)
 
@@ -245,9 +246,9 @@ class Holdings:
         return None
 
     def used_up(self, holders: Iterable[Holder], start: Amounts) -> Iterator[tuple[Holder, str, float]]:
-        """Yield the limits that do not allow one more such start: holder, resource and limit. A limit
-        on nodes counts every node of the start as a new one, as Slurm does until it has chosen the
-        nodes.
+        """Yield the limits that do not allow another start with these amounts: holder, resource and
+        limit. A limit on nodes counts every node of the start as a new one, as Slurm does until it
+        has chosen the nodes.
         """
         for holder in holders:
             held = self._held.get(holder, _EMPTY)
@@ -262,8 +263,8 @@ class Holdings:
                     yield holder, f"{name} minutes", most_s / 60
 
     def held(self, holder: Holder, what: str) -> float:
-        """Return how much of a resource a holder has. For the minutes of a resource, return what it
-        has used and may still use.
+        """Return how much of a resource a holder holds. For a limit on resource-minutes, return the
+        minutes that the holder has used plus those that its runs may still use.
         """
         resource, _, minutes = what.partition(" ")
         if minutes:
@@ -277,11 +278,13 @@ class Holdings:
         return tuple([run for run, (holders, *_) in self._runs.items() if holder in holders])
 
     def ever(self, holders: Iterable[Holder], start: Amounts) -> bool:
-        """Return True if one such start is within all limits when nothing else is held."""
+        """Return True if a start with these amounts is within all limits when nothing else is held."""
         return not any(self.exceeded(holders, start))
 
     def exceeded(self, holders: Iterable[Holder], start: Amounts) -> Iterator[tuple[Holder, str, float, float]]:
-        """Yield the limits that one such start alone exceeds: holder, resource, limit and amount."""
+        """Yield the limits that a start with these amounts exceeds by itself: holder, resource,
+        limit and amount.
+        """
         for holder in holders:
             for name, limit, amount in zip(_HELD, self.most.get(holder, ()), start, strict=False):
                 if amount > limit + SLACK:

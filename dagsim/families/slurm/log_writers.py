@@ -21,7 +21,9 @@ def _write_slurm_events(path: Path, jobs: Iterable[Job], cluster: Cluster | None
         for job in jobs:
             task, _ = single_task(job, "slurm-events")
             if task.cpus < 1 or task.cpus != int(task.cpus) or task.gpus != int(task.gpus):
-                raise refused(job, "slurm-events", "the task needs a fraction of a core or of a GPU, or no core")
+                raise refused(
+                    job, "slurm-events", "the task needs a fraction of a core or of a GPU, or it needs no core"
+                )
             if task.memory_gb * 1024 != int(task.memory_gb * 1024):
                 raise refused(job, "slurm-events", f"{task.memory_gb:g} GB is not a whole number of MB")
             limit = task.estimate
@@ -29,7 +31,7 @@ def _write_slurm_events(path: Path, jobs: Iterable[Job], cluster: Cluster | None
                 raise refused(
                     job,
                     "slurm-events",
-                    "the estimate of the task is not a time limit in whole seconds, or the task runs longer",
+                    "the estimate of the task is not in whole seconds, or the task runs longer than estimated",
                 )
             cores = int(task.cpus)
             words = [f"-sim-walltime {number_text(task.work)} -n {task.instances * cores} --ntasks-per-node={cores}"]
@@ -72,9 +74,11 @@ def _sacct_rows(jobs: Iterable[Job]) -> Iterator[list[Any]]:
         start_s = eligible_s if job.observed_start_s is None else job.observed_start_s
         nodes = task.instances
         amounts = [nodes * amount for amount in (task.cpus, task.gpus, 1024 * task.memory_gb)]
-        cpus, gpus, memory = map(round, amounts)  # per-instance memory may be a fraction, the total is whole
+        cpus, gpus, memory = map(
+            round, amounts
+        )  # the memory per instance may be a fraction, although the total is whole
         if any(abs(amount - round(amount)) > 1e-6 for amount in amounts):
-            raise refused(job, "sacct", "the total number of CPUs, of GPUs or of MB of memory is not a whole number")
+            raise refused(job, "sacct", "the total number of CPUs, GPUs or MB of memory is not a whole number")
         limit = (
             ""
             if task.estimate is None

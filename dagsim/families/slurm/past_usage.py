@@ -1,4 +1,4 @@
-"""What users and accounts had used before a simulation begins."""
+"""The usage of users and accounts before a simulation begins."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class Usage:
 
     def at(self, state: Any, zero_s: float) -> dict[str, float]:
         """Return the billed seconds by ``account/user`` of the jobs that had ended at the time of a
-        state, as if the usage had occurred by ``zero_s`` and decayed from then on. Running jobs are
-        charged from their own starts.
+        state. With the decay, each amount is converted to the equivalent usage at ``zero_s``.
+        Running jobs are charged from their own starts.
         """
         ended, used_s, _ = self._ended(state, zero_s)
         total = np.bincount(self._of[ended], self._rate[ended] * used_s, len(self._names))
@@ -77,8 +77,8 @@ class Usage:
         return uses
 
     def _ended(self, state: Any, zero_s: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return the indices of jobs that had ended, and the seconds that they ran, with decay and in
-        full.
+        """Return the indices of the jobs that had ended, and how many seconds each job ran, with
+        decay and in full.
         """
         log, t = self._log, state.t
         ended = np.flatnonzero((log.start_s <= t) & (log.end_s <= t))

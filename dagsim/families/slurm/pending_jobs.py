@@ -46,7 +46,7 @@ class PendingJob(NamedTuple):
     asked: tuple[tuple[float, tuple[int, ...]], ...]
     """The starts that it may reserve: a time limit, and the groups of nodes with that limit."""
     shares: tuple[tuple[int, int], ...] = ()
-    """Sets of nodes of which so many must be among its nodes."""
+    """Sets of nodes, each with the number of its nodes that the job must use."""
     counts: tuple[tuple[int, int], ...] = ()
     """For each feature that its constraint counts: the nodes, and the instances that a plan has to find
     there."""
@@ -63,8 +63,8 @@ class PendingJobs:
     by tier and priority, highest first, then by submission.
 
     ``listing`` returns the entries for a new task, one per partition; ``ranks`` holds the priority
-    of each slot; ``eligible_s`` returns the time from which a task may start. ``changed`` tells whether a
-    task has been added since the last backfill, not counting tasks that may start only after
+    of each slot; ``eligible_s`` returns the time from which a task may start. ``changed`` is True
+    if a task has been added since the last backfill, not counting tasks that may start only after
     ``known_s``.
 
     Cost: a binary search and a shift of the list per task added or removed, and O(n log n) when all
@@ -148,12 +148,12 @@ class PendingJobs:
         return self._later[0][0] if self._later else inf
 
     def set_aside(self, at: int, holder: Holder, amounts: Amounts) -> None:
-        """Remove a listed job until ``holder`` frees some of its limit."""
+        """Remove a listed job until ``holder`` frees resources that its limit counts."""
         self._aside.setdefault(holder, {}).setdefault(amounts, []).append(self.listed.pop(at))
 
     def after_s(self, holdings: Holdings, decay: float) -> float:
-        """Return the seconds until usage has decayed enough for a job that waits for a budget;
-        infinite if this will not happen for any job.
+        """Return the time in seconds until usage has decayed enough for a job that waits for a
+        budget, or infinite if this will not happen for any job.
         """
         waits = [
             holdings.budgets[holder].after_s(amounts, decay)
@@ -192,8 +192,8 @@ class PendingJobs:
             yield self.listed.pop(place), place
 
     def recall(self, freed: Iterable[Holder], holdings: Holdings) -> None:
-        """List jobs again that waited for limits which now allow starts. For each demand, list
-        ``_BESIDE`` more jobs than the limit allows, because the first ones may not find nodes.
+        """List again the jobs whose limits now allow starts. For each demand, list ``_BESIDE`` more
+        jobs than the limit allows, because the first ones may not find nodes.
         """
         for holder in freed:
             by_amounts = self._aside.get(holder)
@@ -229,12 +229,12 @@ class PendingJobs:
 
 class BackfillOutlook:
     """The jobs that may still start in a backfill cycle. Free resources only shrink within a cycle,
-    so a job that cannot start once cannot start later. Each job is therefore checked once, from the
-    front. When no remaining job could start, no more reservations are needed.
+    so a job that cannot start when it is checked cannot start later either. Each job is therefore
+    checked once, in order. When no remaining job could start, no more reservations are needed.
 
-    ``tests`` of the jobs in ``listed`` are tested. A job that is not ``testable`` (because a limit
-    is reached) does not count. ``could`` returns True if a job may start now, and ``fits`` if it
-    fits on the free resources, whatever its limits.
+    ``tests`` is the number of jobs in ``listed`` that are tested. A job that is not ``testable``
+    (because a limit is reached) is not counted. ``could`` returns True if a job may start now, and
+    ``fits`` if it fits on the free resources, whatever its limits.
     """
 
     def __init__(

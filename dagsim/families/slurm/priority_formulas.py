@@ -139,7 +139,7 @@ class ShareTree:
         return dict(self._usage), self._passed_s
 
     def add(self, account: Account) -> None:
-        """Add an account or a user that appears later.
+        """Add an account or a user that appears during the simulation.
 
         Raises:
             ConfigError: Its parent account does not exist.
@@ -169,7 +169,8 @@ class ShareTree:
 
     def pass_time(self, seconds: float) -> None:
         """Let all usage decay; the decay is applied just before the next charge. Factors are ratios of
-        usage, so they are unaffected, and the result does not depend on how the time is divided.
+        usage, so they are unaffected, and the result does not depend on how the time is divided
+        into steps.
         """
         self._passed_s += seconds
 

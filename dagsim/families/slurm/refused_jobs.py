@@ -1,4 +1,4 @@
-"""The jobs of a log that waited in vain, because their partition refuses their account."""
+"""Jobs in a log that never started, because their partition refuses their account."""
 
 from __future__ import annotations
 
@@ -10,21 +10,23 @@ from dagsim.systems.cluster.api import ClusterView, JobState, TaskState
 
 
 class RefusedJobs:
-    """Jobs that never start in the log, and so never arrive, although the scheduler examines them.
+    """Jobs that never start in the log, and so are not among the simulated jobs, although the
+    scheduler examines them.
 
-    They are listed among the pending jobs from their arrivals on, until they leave.
+    They are listed among the pending jobs from their arrival until they leave.
     """
 
     def __init__(self, rules: SlurmRules) -> None:
         self._rules = rules
         self._coming: list[tuple[JobState, float]] | None = None
-        """Those that have not arrived yet, with the times at which they leave; the last ones first. None
-        before the log is read."""
+        """Jobs that have not arrived yet, with the times at which they leave, in reverse order of
+        arrival. None before the log is read.
+        """
         self._leaves: list[tuple[float, TaskState]] = []
-        """For each of those that have arrived, the time at which it leaves, and its task."""
+        """For each job that has arrived, the time at which it leaves, and its task."""
 
     def list_due(self, view: ClusterView, pending: PendingJobs) -> None:
-        """List the jobs that have arrived by now, and let those leave whose time has come."""
+        """List the jobs that have arrived by now, and remove those that should have left."""
         if self._coming is None:
             self._coming = sorted(self._read(view), key=lambda entry: -entry[0].tasks[0].ready_s)
         while self._coming and self._coming[-1][0].tasks[0].ready_s <= view.now:

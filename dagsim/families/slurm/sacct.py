@@ -337,8 +337,8 @@ class _Reuse:
         self._numbers: dict[tuple[int, int, float], int] | None = None
 
     def add(self, *columns: np.ndarray) -> None:
-        """Add rows: hashes of their ids, of the ids with the component, and of their owners, then
-        their submission and end times, and whether they completed.
+        """Add rows, given by the hashes of their ids, of the ids with the component and of their
+        owners, their submission and end times, and whether they completed.
         """
         self._rows.append(columns)
 
@@ -566,7 +566,7 @@ class _Reading:
                 job = reading._made(attempt.submit_s, [replace(attempt, allocated=attempt.asked)])
                 if reading.times.moment("Eligible", row) is not None:
                     yield Unstarted(job, inf if attempt.end_s is None else attempt.end_s)
-            except (Dirty, ModelError):  # reading the log for its jobs has reported it
+            except (Dirty, ModelError):  # already reported when the log was read for its jobs
                 continue
 
     def note_nodes(self, table: Table, rows: np.ndarray) -> None:
@@ -817,8 +817,8 @@ class _Reading:
             return None
 
     def _lasting(self, attempts: list[_Attempt]) -> list[_Attempt]:
-        """Return the attempts of a kept job that ran, in order; none if the job is dropped. A requeued
-        job that is not over when the log ends is kept, since it has held nodes.
+        """Return, in order, the attempts that ran, or none if the job is dropped. A requeued job
+        that has not ended when the log ends is kept, because it has held nodes.
         """
         attempts.sort(key=lambda row: (row.submit_s, inf if row.start_s is None else row.start_s, row.place))
         ran: list[_Attempt] = []
@@ -884,7 +884,7 @@ class _Reading:
         )
 
     def _attempts(self, attempts: list[_Attempt]) -> tuple[Attempt, ...]:
-        """Return the attempts of a job that was requeued or suspended; none if its start and its
+        """Return the attempts of a job that was requeued or suspended, or none if its start and its
         work already describe its only attempt.
         """
         runs: list[Attempt] = []
@@ -904,7 +904,7 @@ class _Reading:
         return (account or user) if self.options.tenant is None else owners[self.options.tenant]
 
     def _nodes(self, attempt: _Attempt) -> tuple[str, ...]:
-        """Return the nodes that the log lists for an attempt; none if the list cannot be read."""
+        """Return the nodes that the log lists for an attempt, or none if the list cannot be read."""
         if (found := _listed_nodes(attempt.node_list)) < 0:
             self._note(_NO_LIST, attempt.place)
         elif found and attempt.nodes != found:
@@ -912,8 +912,8 @@ class _Reading:
         return readable_hosts(attempt.node_list)
 
     def _by_type(self, attempts: list[_Attempt]) -> list[list[_Attempt]]:
-        """Split a job's attempts by GPU type, since a gang runs on one type. Only a job that holds
-        whole nodes with several types is split.
+        """Split a job's attempts by GPU type, because a gang runs on one type. Only a job that
+        holds whole nodes with several types is split.
         """
         last = attempts[-1]
         allocated, nodes = last.allocated, last.nodes
@@ -990,8 +990,8 @@ class _Reading:
 
 
 def _refuse_again(attempt: _Attempt, earlier: list[_Attempt]) -> None:
-    """Allow only one row per attempt when two listings contain it, once as running and once as
-    finished.
+    """Allow only one row per attempt when two listings contain the attempt, once as running and
+    once as finished.
 
     Raises:
         Dirty: The attempt is already listed, and this row adds nothing.
@@ -1076,7 +1076,7 @@ def _order(job: str) -> tuple[tuple[int, ...], str]:
 
 
 def _listed_nodes(text: str) -> int:
-    """Return the number of nodes in a list, or 0 if it is not set, -1 if it cannot be read."""
+    """Return the number of nodes in a list, 0 if the list is not set, or -1 if it cannot be read."""
     try:
         return 0 if is_unset(text) or text.lower() == "none assigned" else len(listed_hosts(text))
     except ValueError:

@@ -97,7 +97,7 @@ class RunTable:
             self.runs[node] = len(ids)
 
     def freed(self, nodes: Iterable[int]) -> None:
-        """Read the free resources of nodes again although no run has started or ended there."""
+        """Note that the free resources of nodes have changed although no run has started or ended there."""
         self._stale.update(dict.fromkeys(nodes))
 
     def move(self, run: Run, limit_ends_s: float) -> None:
@@ -137,7 +137,7 @@ class RunTable:
         return table
 
     def refresh(self, machines: Sequence[NodeState]) -> None:
-        """Read the free resources of nodes where they have changed."""
+        """Update the free resources of the nodes on which they have changed."""
         for node in self._stale:
             machine = machines[node]
             self.free[3 * node : 3 * node + 3] = [float(machine.idle), float(machine.cpus), float(machine.memory)]
@@ -146,7 +146,7 @@ class RunTable:
     def begin(self) -> None:
         """Drop all reservations, and switch to compiled functions once there is enough work."""
         self.kept = [0] * len(self.ids)
-        # the second condition holds if both versions are loaded already
+        # the second condition is true if both versions are already loaded
         pays = self.searched > _LISTED or inner_loops.cache_info().currsize == 2
         if not self.compiled and pays and inner_loops(compiled=True) != inner_loops(compiled=False):
             self.compiled = True
@@ -190,8 +190,8 @@ class RunTable:
         self.kept_stride *= 2
 
     def members(self, groups: tuple[int, ...]) -> tuple[list[int], Numbers]:
-        """Return the nodes in some bit sets, one set after another, as a list and in the form that the
-        functions in ``slurm_times`` take.
+        """Return the nodes in some bit sets, one set after another, as a list and in the form that
+        the functions in ``slurm_times`` accept.
         """
         members = self._members.get(groups)
         if members is None:
@@ -235,7 +235,7 @@ _SETS = 4096
 
 @dataclass(slots=True)
 class _Search:
-    """The constant inputs of a search for a start of one demand on some groups of nodes."""
+    """The constant inputs of the search for a time at which one demand can start on some groups of nodes."""
 
     nodes: int
     listed: list[int]
@@ -598,14 +598,16 @@ class NodePlan:
 
 
 def _next_end_s(order: Any, after_s: float) -> float:
-    """Return the next time at which the limit of a run ends; infinite if there is none."""
+    """Return the next time at which the limit of a run ends, or infinity if there is none."""
     place = bisect_right(order, after_s)
     return float(order[place]) if place < len(order) else inf
 
 
 @cache
 def inner_loops(*, compiled: bool) -> tuple[Callable[..., Any], ...]:
-    """Return the functions of ``slurm_times``; with ``compiled``, compiled if numba is installed."""
+    """Return the functions in ``slurm_times``, which are compiled if ``compiled`` is set and numba
+    is installed.
+    """
     plain = slurm_times.fill_rooms, slurm_times.earliest
     compile_ = services.compile.offered() if compiled else None
     return plain if compile_ is None else tuple([compile_(function) for function in plain])

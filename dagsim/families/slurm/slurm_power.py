@@ -4,10 +4,9 @@ and booting take.
 The rules are those of slurm.conf(5) and of https://slurm.schedmd.com/power_save.html. A partition's
 SuspendTime, SuspendTimeout and ResumeTimeout replace the global values for its nodes; if a node is
 in several partitions, the largest value counts. SuspendExcNodes and SuspendExcParts may keep a
-number of their nodes up, as in ``a[1-9]:4``, and SuspendExcStates all nodes that are cloud nodes or
-dynamic nodes. No configuration file states how long a boot takes,
-but slurmctld's log shows it. Without a log, the boot time is ResumeTimeout, the longest time that a
-boot may take.
+number of their nodes up, as in ``a[1-9]:4``, and SuspendExcStates keeps up all nodes that are cloud
+nodes or dynamic nodes. No configuration file states how long a boot takes, but slurmctld's log
+shows it. Without a log, the boot time is ResumeTimeout, the longest time that a boot may take.
 """
 
 from __future__ import annotations
@@ -97,7 +96,7 @@ def _words(state: str) -> set[str]:
 
 
 def _rate(conf: Mapping[str, str], key: str, nodes: int) -> int:
-    """Return how many nodes may change per minute, or 0 if that is no fewer than all of them."""
+    """Return how many nodes may change per minute, or 0 if all nodes may."""
     text = conf.get(key, "").partition(" ")[0]
     rate = int(text) if text.isdecimal() else _RATES[key]
     return rate if rate < nodes else 0
@@ -113,8 +112,9 @@ def _largest_s(conf: Mapping[str, str], rows: list[tuple[str, Mapping[str, str]]
 
 
 def _seconds(row: Mapping[str, str], key: str, owner: str) -> float | None:
-    """Read a number of seconds; infinite for INFINITE, NONE and -1, and None if it is not
-    stated."""
+    """Read a number of seconds. The result is infinite for INFINITE, NONE and -1, and None if no
+    number is stated.
+    """
     text = row.get(key, "").strip()
     word = text.partition(" ")[0]
     if word.upper() in ("INFINITE", "NONE", "-1"):

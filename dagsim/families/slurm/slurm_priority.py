@@ -55,8 +55,8 @@ class PrioritySettings:
 
 
 def listed_users(queues: QueueTree) -> Mapping[str, Collection[str]]:
-    """Return the users of each account. Slurm lists all users of an account only if priorities
-    depend on them; the result is empty for a site with another order, or of another scheduler.
+    """Return the users of each account. All users of an account are needed only if priorities
+    depend on them, so the result is empty unless the site's order is ``multifactor``.
     """
     if queues.scheduler.get("order") != "multifactor":
         return {}
@@ -72,7 +72,7 @@ class Capacity(NamedTuple):
     gpus: float
 
     def amounts(self) -> dict[str, float]:
-        """Return the resources by name."""
+        """Return the resources as a dictionary by name."""
         return {"gpus": self.gpus, "cpus": self.cpus, "memory_gb": self.memory_gb}
 
 
@@ -92,7 +92,7 @@ class Asked(NamedTuple):
     nice: float = 0.0
 
     def amounts(self) -> dict[str, float]:
-        """Return the resources by name."""
+        """Return the resources as a dictionary by name."""
         return {"gpus": self.gpus, "cpus": self.cpus, "memory_gb": self.memory_gb}
 
 
@@ -175,11 +175,11 @@ class PriorityBook:
         return billing(asked.amounts(), weights, largest=self.settings.max_tres) * factor
 
     def partition(self, name: str) -> NodePartition:
-        """Return the partition with that name, else the first."""
+        """Return the partition with that name, or else the first one."""
         return self.partitions.get(name) or next(iter(self.partitions.values()))
 
     def quality(self, name: str) -> Qos:
-        """Return the QOS with that name, else the first."""
+        """Return the QOS with that name, or else the first one."""
         return self.qos.get(name) or next(iter(self.qos.values()))
 
     def begin(self, run: int, asked: Asked, now: float) -> None:
@@ -283,7 +283,7 @@ class PriorityBook:
         return asked.submit_s if self.settings.accrue_always else asked.eligible_s
 
     def _association(self, user: str) -> float:
-        """Return the priority of a user's association: its own, else its account's."""
+        """Return the priority of a user's association: its own, or else that of its account."""
         return self.association.get(user, self.association.get(user.rpartition("/")[0], 0.0))
 
     def _calculate_before(self, now: float) -> None:
@@ -299,8 +299,9 @@ class PriorityBook:
                 self._skip_before(now)
 
     def _skip_before(self, now: float) -> None:
-        """Skip the calculations before ``now`` if their times are whole numbers. A calculation has changed
-        no usage, because as much was charged as decayed, so later ones change nothing either.
+        """Skip the calculations before ``now`` if their times are whole numbers. One calculation
+        has left all usage unchanged, because as much was charged as decayed, so later ones change
+        nothing either.
         """
         period_s = self.settings.calc_period_s
         if self.calculated_s.is_integer() and float(period_s).is_integer() and now < _EXACT:

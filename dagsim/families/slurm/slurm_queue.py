@@ -168,7 +168,7 @@ def _squeue_jobs(source: Source, zone: ZoneInfo | None) -> Iterator[tuple[int, M
             names, header = _squeue_names(line), line
             mark = next((mark for mark in "|,;\t^" if mark in line), "")
             if twice := next((name for name in names if name in _OF_SQUEUE and names.count(name) > 1), ""):
-                raise TraceError(f"{source.where(number)}: there are two columns {twice}; print it once")
+                raise TraceError(f"{source.where(number)}: there are two columns {twice}; print the column only once")
             continue
         values = _fields(line, header, names, mark)
         if values is None:
@@ -185,7 +185,7 @@ def _squeue_jobs(source: Source, zone: ZoneInfo | None) -> Iterator[tuple[int, M
 
 
 def _fields(line: str, header: str, names: list[str], mark: str) -> list[str] | None:
-    """Return the fields of a row, or None if the columns cannot be told apart."""
+    """Return the fields of a row, or None if the columns cannot be distinguished."""
     if mark:
         parts = [part.strip() for part in line.split(mark)]
         if len(parts) != len(names):
@@ -313,8 +313,8 @@ def _span(text: str) -> float | None:
 def squeue_instant_s(source: Source, zone: ZoneInfo | None = None) -> float | None:
     """Return the time at which the queue was printed, or ``None`` if the file has no job.
 
-    This is the controller's ``last_update`` if the file has it, else the start of a running job
-    plus its run time, else (JSON before v0.0.40) a second after the last submission, start or
+    This is the controller's ``last_update`` if the file has it, or else the start of a running job
+    plus its run time, or else (JSON before v0.0.40) a second after the last submission, start or
     evaluation of a job.
     """
     if _form_of(source) == "json":

@@ -60,12 +60,14 @@ class SlurmRules:
         self._job_caps |= {
             (node.name, user): caps for node, _ in queues.walk() for user, caps in node.job_limits_of.items()
         }
-        """Limits of one job, by account and user; an empty user means all that have none of their own."""
+        """Limits of one job, by account and user; an empty user stands for all users without limits
+        of their own.
+        """
         self._limit(queues)
         self._bars = any(_all_job_caps(queues)) or any(
             part.accounts or part.denied_accounts or part.allowed_qos or part.denied_qos for part in queues.partitions
         )
-        """True if some rule judges a job by itself, whatever runs."""
+        """True if some rule depends only on the job, whatever is running."""
         self.refuses_accounts = any(part.accounts or part.denied_accounts for part in queues.partitions)
         """True if any partition refuses some accounts."""
         self._holders: dict[tuple[str, str, str, str, str], tuple[Holder, ...]] = {}
@@ -79,11 +81,11 @@ class SlurmRules:
         self._claims: dict[int, dict[tuple[int, str, str], tuple[tuple[Holder, ...], Amounts]]] = {}
 
     def partition(self, job: JobState) -> NodePartition:
-        """Return the partition that the job names, else the first partition."""
+        """Return the partition that the job names, or else the first partition."""
         return self.partitions.get(job.job.partition) or next(iter(self.partitions.values()))
 
     def quality(self, job: JobState) -> Qos:
-        """Return the QOS that the job names, else the first QOS."""
+        """Return the QOS that the job names, or else the first QOS."""
         return self.qos.get(job.job.qos) or next(iter(self.qos.values()))
 
     def amounts(self, task: TaskState) -> Amounts:
@@ -190,7 +192,7 @@ class SlurmRules:
         self._times[job.number] = times
 
     def limit_s(self, task: TaskState, type_: int) -> float:
-        """Return the task's time limit on a type; its estimate if it has no limit."""
+        """Return the task's time limit on a type, or its estimate if it has no limit."""
         times = self._times.get(task.job.number)
         return times[task.index][type_][0] if times else task.seconds[type_]
 
@@ -200,15 +202,13 @@ class SlurmRules:
         return times[task.index][type_][1] if times else inf
 
     def forget(self, job: int) -> None:
-        """Drop what is stored about a job that has left."""
+        """Drop everything stored about a job that has left."""
         self._checked.discard(job)
         for kept in (self._times, self._parts, self._claims):
             kept.pop(job, None)
 
     def admits(self, view: ClusterView, job: JobState) -> bool:
-        """Return True if every task in the job could start at some time, as far as limits and
-        partitions are concerned.
-        """
+        """Return True if limits and partitions allow every task in the job to start at some time."""
         return all(
             any(
                 self.holdings.ever(self.holders(job, part, gpu), self.least(task, part))
@@ -255,7 +255,9 @@ class SlurmRules:
                     yield f"{owner}Max{_RESOURCES[what]}MinutesPerJob ({limit:,g}) < {asked:,g}: {words}"
 
     def refusal(self, job: Job, part: NodePartition) -> str:
-        """Describe why a partition refuses a job's account; empty if it does not."""
+        """Describe why a partition refuses a job's account. The text is empty if the partition
+        accepts the account.
+        """
         line = self._above.get(job.account, (job.account,)) if job.account else ()
         if line and part.accounts and not any(name in part.accounts for name in line):
             return f"AllowAccounts ({', '.join(part.accounts)}) without {job.account}: the partition {part.name}"
@@ -340,8 +342,8 @@ class SlurmRules:
 
     def counts(self, task: TaskState) -> tuple[tuple[int, int], ...]:
         """Return, for each feature that a gang's constraint counts, its nodes and the number of
-        instances that backfill looks for there: those of the whole job, or only the counted nodes
-        if each of them has GPUs (whose jobs rarely state how many tasks a node takes).
+        instances that backfill looks for there: one per instance of the job or, if the job needs
+        GPUs, only one per counted node (GPU jobs rarely state how many tasks a node takes).
         """
         terms, demand = task.demand.terms, task.demand
         if terms is None or not demand.gang:
@@ -362,7 +364,9 @@ class SlurmRules:
                     budget.remember(use)
 
     def named(self, task: TaskState) -> int:
-        """Return the nodes that the job requests by name, as a bit set, or 0 if it needs others as well."""
+        """Return the nodes that the job requests by name, as a bit set, or 0 if the job needs other
+        nodes as well.
+        """
         request = task.job.job.request
         if request is None or not request.nodes:
             return 0
@@ -410,12 +414,12 @@ def _all_job_caps(queues: QueueTree) -> Iterator[JobCaps]:
 
 
 def account_of(job: JobState) -> str:
-    """Return a job's account; its tenant if the log has no accounts."""
+    """Return a job's account, or its tenant if the log has no accounts."""
     return job.job.account or job.job.tenant or "default"
 
 
 def user_of(job: JobState) -> str:
-    """Return a job's user; its tenant if the log has no users."""
+    """Return a job's user, or its tenant if the log has no users."""
     return job.job.user or job.job.tenant or "default"
 
 

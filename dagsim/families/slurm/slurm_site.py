@@ -204,7 +204,7 @@ class SlurmSite(ImportedSite):
 
     def network(self, names: Sequence[str]) -> dict[str, Any] | None:
         """Return the switches in topology.conf as a shared network between the cluster's nodes
-        ``names``; None if the switches do not form one tree above all nodes.
+        ``names``, or None if the switches do not form one tree above all nodes.
         """
         if not self.switches:
             return None
@@ -399,9 +399,9 @@ _LINES = re.IGNORECASE | re.MULTILINE
 
 
 def _copied(file: Path, kind: str, kinds: Sequence[tuple[Path, str]]) -> str:
-    """Return the name of the file that Slurm reads instead of this one; empty if Slurm reads this one.
-    Slurm reads ``slurm.conf`` and similar files by name, and a copy usually has the file's name
-    with an ending (``slurm.conf.bak``).
+    """Return the name of the file that Slurm reads instead of this one, or an empty text if Slurm
+    reads this one. Slurm reads ``slurm.conf`` and similar files by name, and a copy usually has the
+    file's name with an ending (``slurm.conf.bak``).
     """
     names = {other.name: other_kind for other, other_kind in kinds}
     if kind in _CONFIGURATION and file.name != kind and kind in names:
@@ -418,12 +418,12 @@ def _is_copy(name: str, of: str) -> bool:
 
 
 _WRITTEN = "Configuration data as of"
-"""What precedes the date in the output of `scontrol show config`."""
+"""The text that precedes the date in the output of `scontrol show config`."""
 
 
 def _kind_of(file: Path) -> str:
-    """Return the kind of a file, determined from its first lines; empty if it is not part of Slurm's
-    configuration.
+    """Return the kind of a file, determined from its first lines, or an empty text if the file is
+    not part of Slurm's configuration.
     """
     source = Source(file)
     try:
@@ -711,7 +711,9 @@ def _of_cluster(site: SlurmSite, rows: list[dict[str, str]], file: Path) -> list
         return rows
     listed = ", ".join(list(names)[:5])
     if not ours:
-        raise TraceError(f"{file}: the file lists several clusters ({listed}); add slurm.conf, which names one")
+        raise TraceError(
+            f"{file}: the file lists several clusters ({listed}); add slurm.conf, which names the site's cluster"
+        )
     if ours not in names:
         raise TraceError(
             f"{file}: the file belongs to a different cluster ({listed}) than slurm.conf ({ours}); keep one of them"
@@ -816,8 +818,8 @@ _DRAIN = frozenset({"DRAIN", "DRAINED", "DRAINING", "DRNG", "FAILING", "MAINT", 
 
 
 def _read_events(site: SlurmSite, file: Path) -> None:
-    """Read events of nodes. An event without a node concerns the whole cluster, and an event whose end
-    is unknown is still going on.
+    """Read events of nodes. An event without a node concerns the whole cluster, and an event whose
+    end is unknown is assumed to continue.
     """
     rows = _table(file)
     ours = {id(row) for row in _of_cluster(site, rows, file)}

@@ -1,4 +1,4 @@
-"""Values of Slurm's configuration as dagsim's own: limits, partitions, QOS, reservations and the
+"""The conversion of Slurm's settings to dagsim's: limits, partitions, QOS, reservations and the
 parameters of the scheduler.
 """
 
@@ -73,7 +73,9 @@ def shares_of(row: Mapping[str, str]) -> float:
 
 
 def _minutes_s(text: str | None) -> float | None:
-    """Convert a time limit to seconds, from minutes or ``[DD-]HH:MM:SS``; None if there is no limit."""
+    """Convert a time limit to seconds, from minutes or ``[DD-]HH:MM:SS``, or return None if there
+    is no limit.
+    """
     if text is None or is_unset(text) or text.upper() in ("UNLIMITED", "INFINITE"):
         return None
     return 60.0 * float(text) if text.isdecimal() else _long_s(text)

@@ -37,8 +37,8 @@ class Where(NamedTuple):
 
 
 class FitSteps(NamedTuple):
-    """When instances of one demand fit on each node, in rows that are one longer than the rows of
-    runs.
+    """The times from which more instances of one demand fit on each node, in rows that are one
+    longer than the rows of runs.
     """
 
     times: Any
@@ -160,8 +160,8 @@ def earliest(
     out: Any,
 ) -> tuple[float, int]:
     """Return the time from ``least_s`` on at which Slurm expects to start ``wanted`` instances for
-    ``limit_s``, infinite if there is none, and the first node on which an instance then fits (else
-    -1). ``out`` receives the number of instances that fit on each node.
+    ``limit_s`` (infinity if there is none), and the first node on which an instance then fits (or
+    else -1). ``out`` receives the number of instances that fit on each node.
 
     Slurm tries one possible start time after another: first ``least_s``, then the end of each
     reservation that keeps nodes in the partition from the job (_attempt_backfill in backfill.c). It
@@ -218,7 +218,8 @@ def earliest(
                     if begins[other] <= free_s < untils[other] and owners[other] != own:
                         if owners[place] >= 0 or owners[other] >= 0:
                             break
-                        # another reservation follows at once; entries with equal nodes are merged
+                        # another reservation follows immediately; entries with equal nodes are
+                        # merged
                         free_s, other = untils[other], row
                         continue
                     other += 1
@@ -355,11 +356,11 @@ class NodeChoice:
         instances that fit on each node and ``free`` is its number of free CPUs.
 
         With ``spread``, each instance takes a node of its own. ``shares`` lists sets of nodes, each
-        with a number of nodes that must be chosen from it; these are chosen first, one set after
-        the other. With ``idlest``, among nodes with equal weights those with the largest free
-        fraction come first (``_eval_nodes_lln``). Return the number of instances on each node, in
-        the order in which the nodes are chosen: each node is filled, and the last one takes the
-        rest. The result is empty if the instances do not fit.
+        with a number of nodes that must be chosen from it; these are chosen first, one set at a
+        time. With ``idlest``, among nodes with equal weights those with the largest free fraction
+        come first (``_eval_nodes_lln``). Return the number of instances on each node, in the order
+        in which the nodes are chosen: each node is filled, and the last one takes the rest. The
+        result is empty if the instances do not fit.
         """
         counts: dict[int, int] = {}
         for share, number in shares:

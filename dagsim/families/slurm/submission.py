@@ -42,8 +42,8 @@ class Submission(NamedTuple):
     """Its number of tasks, tasks per node (if stated) and sockets per node."""
 
     def gpu_tres(self, nodes: int) -> str:
-        """Return the GPUs in the submit line as a list like ``ReqTRES``, for a job with that many
-        nodes.
+        """Return the GPUs in the submit line as a list like ``ReqTRES``, for a job with the given
+        number of nodes.
 
         Raises:
             Dirty: A number is invalid.
@@ -83,7 +83,7 @@ def submission(
 ) -> Submission:
     """Read the terms of a job. A constraint, reservation or licences stated by sacct take
     precedence over those in the ``line``; ``partition`` is sacct's column, which may name several
-    partitions. ``nodes`` is the number of the job's nodes, 0 if unknown, and ``component`` is the
+    partitions. ``nodes`` is the number of the job's nodes (0 if unknown), and ``component`` is the
     number of the component in a heterogeneous job.
     """
     named = partition if "," in partition else ""
@@ -155,7 +155,7 @@ def _read(
 
 
 def _hosts(text: str) -> tuple[str, ...]:
-    """Return the nodes in a list; none if the text is a file name or cannot be read."""
+    """Return the nodes in a list, or none if the text is a file name or cannot be read."""
     try:
         return () if is_unset(text) or "/" in text else hosts(text)
     except ValueError:
@@ -189,7 +189,7 @@ def _gpus(options: dict[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def _shape(options: dict[str, str]) -> tuple[bool | None, int | None]:
-    """Return whether each instance takes its own node, and the number of tasks if not. Both are
+    """Return whether each instance takes its own node and, if not, the number of tasks. Both are
     ``None`` if the options do not determine them.
     """
     if not options.keys() - {"job-name"}:

@@ -1,4 +1,4 @@
-"""Submissions of Slurm's accounting: what each requested, and what is known of it since."""
+"""Submissions in Slurm's accounting: what each submission requested, and what became of it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class _Row(NamedTuple):
     line: int
     """Number of its line, as ``Source.where`` takes it."""
     known_s: float
-    """When the job could start, as Slurm knew in the end; NaN if it never could."""
+    """When the job could start, as last recorded by Slurm; NaN if it never could."""
     asked: list[str]
     requeued: bool = False
 
@@ -64,8 +64,9 @@ def read_submissions(source: Source, options: TraceOptions) -> Submissions:
     """Read the submissions in Slurm's accounting (a file, or a folder of files).
 
     A job that was requeued is one submission per attempt, so its earlier waits and runs count, too.
-    Requests are read as if the jobs were still waiting, so that the resources, nodes, partitions and
-    priorities that they got later do not leak in. Limits are those in the accounting.
+    Requests are read as if the jobs were still waiting, so that the resources, nodes, partitions
+    and priorities that the jobs received later do not influence them. Limits are those in the
+    accounting.
 
     Raises:
         TraceError: There is no accounting, or nothing in it can be used.
@@ -99,8 +100,9 @@ def read_submissions(source: Source, options: TraceOptions) -> Submissions:
 
 
 def _by_own_id(rows: Iterable[_Row]) -> dict[str, _Row]:
-    """Return the rows by ids that no two of them share. The last row of a job keeps its id, and each
-    earlier one takes a number that no job has. Of several rows for one submission, the last one counts.
+    """Return the rows by unique ids. The last row of a job keeps the job's id, and each earlier row
+    is given a number that no job has. If several rows describe one submission, the last one is
+    used.
     """
     by_id: dict[str, dict[float, _Row]] = {}
     for row in rows:
@@ -120,9 +122,9 @@ def _by_own_id(rows: Iterable[_Row]) -> dict[str, _Row]:
 
 
 def _attempts(rows: Sequence[_Row]) -> list[_Row]:
-    """Return the rows of one id, in order of submission, with those marked that were requeued. A job
-    that was requeued is eligible when Slurm says so, a few minutes later. An id that is used again much
-    later, or by another user, belongs to another job.
+    """Return the rows with one id in order of submission, and mark those that were requeued. A
+    requeued job is eligible at the time that Slurm states, a few minutes later. An id that is used
+    again much later, or by another user, belongs to another job.
     """
     marked = [rows[0]]
     for row in rows[1:]:
@@ -177,7 +179,8 @@ def _read(id: str, fields: dict[str, str], zone: ZoneInfo | None, number: int) -
     begin_s = submit_s + (later_s or 0.0)
     parents = tuple(re.findall(r"(?<=:)\d+", line.get("dependency", "")))
     eligible_s = begin_s
-    # Of other jobs, the recorded time may be that of a dependency that was added later.
+    # The recorded time is used only for jobs whose submission states a dependency or is unknown;
+    # for other jobs, it may be due to a dependency that was added later.
     if parents or line.get("dependency") == "singleton" or not line:
         known_s = times["Eligible"]
         eligible_s = nan if known_s is None else max(submit_s, known_s)

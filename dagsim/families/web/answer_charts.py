@@ -53,7 +53,7 @@ def _rows(drawn: Chart) -> tuple[str, int]:
 
 
 def _curve(drawn: Chart) -> tuple[str, int]:
-    """Draw marks at their positions, with lines between them if they lie on one curve."""
+    """Draw marks at their positions, with lines between them if they belong to one curve."""
     across = [mark.across for mark in drawn.marks if mark.across is not None]
     x_at, x_ticks = _scale(min(across), max(across), ratio=False, first=_LEFT + 9, last=_RIGHT)
     y_at, y_ticks = _scale(0.0, max(_ends(drawn.marks, drawn.line)), ratio=False, first=_HEIGHT, last=24)
@@ -103,8 +103,8 @@ def _scale(
 
 
 def _ratio_ticks(least: float, most: float) -> Iterator[float]:
-    """Yield 1 and round ratios around it, as far as the values reach; the steps are finer if the
-    values are close to 1.
+    """Yield 1 and round ratios on both sides of it that cover the values. The steps are finer if
+    the values are close to 1.
     """
     reach = max(most, 1 / least, 1.02)
     steps = (1.05, 1.1) if reach < 1.12 else (1.25, 1.5) if reach < 1.6 else (2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 1000.0)

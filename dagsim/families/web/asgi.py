@@ -120,7 +120,9 @@ def _queue_json(results: Results, job: str | None, user: str | None) -> Response
     latest = snapshots.latest
     rows = [row for row in latest.rows if job in (None, row.job) and user in (None, row.user)]
     if job is not None and not rows:
-        return JSONResponse({"error": f"job {job} has no forecast: it does not wait, or nobody knows"}, 404)
+        return JSONResponse(
+            {"error": f"job {job} has no forecast: it is not waiting, or its start cannot be forecast"}, 404
+        )
     facts: dict[str, object] = {
         "t": latest.t or None,
         "error": snapshots.problem or None,

@@ -75,7 +75,8 @@ _ENDS = {int(Kind.FINISHED): 0, int(Kind.PREEMPTED): 1, int(Kind.FAILED): 2, -1:
 
 def chart_of(cols: ScheduleColumns, schedule: Schedule, packer: Packer, more: Sequence[Panel] = ()) -> dict[str, Any]:
     """Return the facts for the Gantt chart and the curves of one run, with ``more`` facts. The
-    arrays go to the packer."""
+    arrays are stored in ``packer``.
+    """
     types, _ = node_types(cols.cluster)
     return {
         "start_s": cols.start_s,
@@ -208,7 +209,7 @@ def graphs(cols: ScheduleColumns, schedule: Schedule, packer: Packer, most_tasks
     """Pack the jobs with several tasks, longest time in the system first, up to ``most_tasks``
     tasks.
 
-    Returns None if no job has several tasks. Times are seconds since the job's arrival, or -1 if
+    Return None if no job has several tasks. Times are seconds since the job's arrival, or -1 if
     they are unknown. ``edges`` and ``blocker`` are task numbers within the job.
     """
     tasks = task_columns(schedule.jobs, cols)
@@ -282,7 +283,7 @@ def learning(logs: Mapping[str, Sequence[Row]], packer: Packer) -> list[dict[str
 
 
 def _on(x: np.ndarray, samples: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Interpolate the values at ``x``; NaN outside the range of ``samples``."""
+    """Interpolate the values at ``x``. The result is NaN outside the range of ``samples``."""
     interpolated: np.ndarray = np.interp(x, samples, values, left=np.nan, right=np.nan)
     return interpolated
 

@@ -19,8 +19,8 @@ def report(
         typer.Option("--out", "-o", metavar="FILE", help="File to write (default: report.html in the first folder)."),
     ] = None,
 ) -> None:
-    """Write runs as one HTML file with verdict, Gantt chart, curves and tables. It opens from disk
-    and loads nothing.
+    """Write runs as one HTML file with verdict, Gantt chart, curves and tables. The file opens from
+    disk and loads nothing else.
 
     Example: dagsim report results/20261120T193000Z-eval-sjf-s0-3fa9c1 -o report.html
     """
@@ -81,8 +81,8 @@ def serve(
     """Show the runs of a folder in a browser: a list, a page for each, and live progress.
 
     With --config, the folder may also contain snapshots of a queue (for example, squeue --json >
-    results/now.json every minute). The newest snapshot is forecast as by dagsim eta, on a page that
-    updates itself.
+    results/now.json every minute). A page that updates itself shows forecasts from the newest
+    snapshot, made in the same way as by dagsim eta.
 
     With --watch, every new snapshot is forecast. The snapshots come from --command, which is run every
     --every seconds, or from another program. Forecasts and actual starts are appended to

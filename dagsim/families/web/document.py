@@ -112,7 +112,7 @@ def _explained_by(run: Shown, schedule: Schedule) -> Explain | None:
 
 
 def _links(run: Shown, schedule: Schedule) -> list[LinkUse]:
-    """Return the traffic on the links of a run; none if its jobs cannot be read again."""
+    """Return the traffic on the links of a run, or none if its jobs cannot be read again."""
     try:
         return used_links(run.folder, schedule)
     except InputError:

@@ -166,7 +166,9 @@ def _reproduced(policy: str, waits: Mapping[str, Any]) -> str:
 
 
 def _off(observed: float, simulated: float) -> float:
-    """Return the relative difference, or 0 if both are 0, infinite if only the log has no wait."""
+    """Return the relative difference, which is 0 if both waits are 0 and infinite if only the log
+    has no wait.
+    """
     if observed > 0:
         return simulated / observed - 1
     return 0.0 if simulated == observed else np.inf

@@ -91,7 +91,7 @@ def worst_waits(cols: ScheduleColumns, explain: Explain | None = None) -> Grid:
 
 
 def _reasons(cols: ScheduleColumns, jobs: Ints, first_s: Floats, waits: Floats, explain: Explain | None) -> list[str]:
-    """Describe the reasons of each wait, as far as they are known.
+    """Describe the known reasons for each wait.
 
     For a large run, only the free GPUs in the whole cluster count, instead of the free GPUs of the
     types on which a job ran.
@@ -255,7 +255,7 @@ def _range(low: float, high: float) -> str:
 
 
 def blocking_tables(chosen: Chosen) -> str:
-    """Return the tables for all runs of systems that block jobs; empty without such runs."""
+    """Return the tables for all runs of systems that block jobs, or an empty text without such runs."""
     kinds: dict[Blocking, list[Shown]] = {}
     for run in chosen.runs:
         if (blocking := run.folder.config.whole_system.blocked_by) is not None:
@@ -299,14 +299,14 @@ def blocking_grids(runs: Sequence[Shown], blocking: Blocking) -> tuple[Grid, Gri
             "Jobs that completed",
             (*heads[:4], "mean JCT\n(s)", "p95 JCT\n(s)", "speed-up\n(x one GPU)", "GPUs\nper job"),
             speed,
-            ("Speed-up: the time of all operations one after the other on one GPU / the completion time.",),
+            ("Speed-up: the total time of all operations on one GPU / the completion time.",),
             (0, 1),
         ),
     )
 
 
 class _Times(NamedTuple):
-    """Means over the completed jobs of one run; NaN if none completed."""
+    """Means over the completed jobs of one run, or NaN if no job completed."""
 
     jct_s: float
     p95_s: float

@@ -63,7 +63,7 @@ class Figures(NamedTuple):
     """The shares of starts within the times of ``WITHIN_S``."""
 
     def to_dict(self) -> dict[str, float | int]:
-        """Return the shares by name, for JSON."""
+        """Return the shares as a dictionary for JSON."""
         return {"n": self.n, **dict(zip(WITHIN_S, self.within, strict=True))}
 
 
@@ -93,9 +93,8 @@ class Journal:
     """Forecasts and their later outcomes as lines of JSON, which are only ever appended
     (``forecasts.jsonl``).
 
-    A line is on disk either as a whole or not at all: what a killed process has left of a line is
-    cut off when the file is opened again. Only the last week is kept in memory. Only one process
-    may write.
+    Every line is complete, because an incomplete line from a killed process is cut off when the
+    file is opened again. Only the last week is kept in memory. Only one process may write.
     """
 
     def __init__(self, folder: Path) -> None:

@@ -281,7 +281,7 @@ def test_a_profile_is_read_with_its_weights_and_says_what_it_leaves_out(tmp_path
     assert dict(read.weights)["NodeResourcesFit"] == 7
     assert not dict(read.weights).keys() & {"NodeResourcesBalancedAllocation", "ImageLocality"}
     assert read.unmodelled == ("percentageOfNodesToScore: 30", "plugin Coscheduling (score)")
-    with pytest.raises(ConfigError, match="no profile 'other'; it has 'packing'"):
+    with pytest.raises(ConfigError, match="no profile 'other'; known profiles: 'packing'"):
         read_profile(file, "other")
 
 

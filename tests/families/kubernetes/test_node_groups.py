@@ -115,7 +115,7 @@ def test_the_groups_of_a_cloud_s_autoscaler_have_the_sizes_of_its_status(
     ("item", "message"),
     [
         (node_pool("p", {"cpu": "1"}, consolidateAfter="soon"), "whose consolidateAfter 'soon' is not a duration"),
-        (status(("a", 3, 2)), "are not numbers of nodes in order"),
+        (status(("a", 3, 2)), "are not numbers of nodes in ascending order"),
         ({**status(), "data": {"status": "Cluster-wide:\n  Health: [\n"}}, "whose status is not YAML"),
     ],
 )
@@ -176,4 +176,4 @@ def test_sizes_that_are_no_numbers_in_order_are_refused(tmp_path: Path, least: s
     (tmp_path / "nodes.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
     ended = CliRunner().invoke(app, ["site", "import", str(tmp_path / "nodes.json"), "-o", str(tmp_path / "s.yaml")])
     assert ended.exit_code == 2
-    assert "are not numbers of nodes in order" in ended.output
+    assert "are not numbers of nodes in ascending order" in ended.output

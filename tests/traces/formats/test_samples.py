@@ -113,7 +113,7 @@ def test_an_array_of_slurm_jobs_is_counted(job: str, tasks: int | None) -> None:
 
 @pytest.mark.parametrize("listed", ["a", "1-b", "1-9:c", "", "1,,2", "123456789", "-3", "0-99999999,0-99999999"])
 def test_an_array_that_is_no_list_of_tasks_is_refused(listed: str) -> None:
-    with pytest.raises(Dirty, match="with an array that is not a list of tasks"):
+    with pytest.raises(Dirty, match="with an invalid list of array tasks"):
         array_tasks(f"9_[{listed}]")
 
 

@@ -1,5 +1,6 @@
-"""A single decision of kube-scheduler: it either finds a node for a pod or chooses the pods to
-preempt so that it fits."""
+"""One scheduling decision of kube-scheduler, which either finds a node for a pod or chooses the
+pods to preempt so that the pod fits.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +84,8 @@ class PodCycle:
 
     def _could_help(self, waiting: WaitingPod) -> np.ndarray:
         """Return True for each node on which the pod would have enough of every resource if all
-        pods of lower priority were gone; this quick test excludes most nodes."""
+        pods of lower priority were gone. This quick test excludes most nodes.
+        """
         snapshot, pod = self.snapshot, waiting.pod
         lower = [column for priority, column in snapshot.by_priority.items() if priority < waiting.priority]
         if not lower:
@@ -121,8 +123,8 @@ class PodCycle:
         if self.filters.passes_with_nominated(*self._asked(waiting), node):
             lower.sort(key=_importance)
             protected = _protected(lower)
-            # Spare the pods one at a time. Pods protected by a budget come first, and among equals
-            # the more important ones.
+            # Try to spare each pod in turn: first the pods that a budget protects, then the others,
+            # and in both groups the more important pods first.
             for bound in sorted(lower, key=lambda bound: bound.key not in protected):
                 snapshot.add(node, removed.pop(bound.key))
                 if not self.filters.passes_with_nominated(*self._asked(waiting), node):
@@ -162,8 +164,8 @@ _BEYOND = 1 << 31
 
 def _harm(victims: Victims) -> tuple[float, ...]:
     """Return a key that sorts preemptions from best to worst: fewest violated budgets, lowest
-    priority of the most important victim, smallest sum of priorities, fewest victims, and latest
-    start of the most important victims; then by node."""
+    priority of the most important victim, smallest sum of priorities, fewest victims, latest start
+    of the most important victims, and finally the number of the node."""
     pods = victims.pods
     if not pods:
         return (-inf,)

@@ -56,12 +56,12 @@ def profile_from(scoring: str, cpu: float, memory: float, gpu: float, config: st
 
 
 class KubeDefault:
-    """Schedules pods by ``Job.priority``, then by the time of the last attempt to find a node for
-    them, which is the order in which they arrived or came back unless nodes fail or close; a pod
-    for which no node is found is set aside and does not block any other pod. A pod is assigned
-    to the feasible node with the highest score, or to the first of them if several have the same
-    score (kube-scheduler picks one at random). The filters, the scores and preemption are the same
-    as in kube-scheduler 1.35 if all nodes are scored (see ``docs/kubernetes.md``).
+    """Schedules pods by ``Job.priority`` and, within a priority, by the time of the last attempt to
+    find a node for them. Unless nodes fail or close, this is the order in which the pods arrived or
+    came back. A pod for which no node is found is set aside and does not block any other pod. A pod
+    is assigned to the feasible node with the highest score, or to the first of them if several have
+    the same score (kube-scheduler picks one at random). The filters, the scores and preemption are
+    the same as in kube-scheduler 1.35 if all nodes are scored (see ``docs/kubernetes.md``).
 
     ``config`` is a KubeSchedulerConfiguration that sets the weights and arguments of the plugins.
     Without ``config``, ``scoring`` (``least`` or ``most`` allocated) and the weights of ``cpu``,
@@ -109,9 +109,9 @@ class KubeDefault:
         return KubeWaits(_State(view, self._profile))
 
     def outlook(self, view: ClusterView) -> tuple[KubeWaits, list[Standing]]:
-        """Return the nodes that pods may use, and the waiting tasks in order. A task for which no node
-        passes the filters now has the counts of nodes for each reason, in kube-scheduler's words.
-        This makes no decisions.
+        """Return the nodes that pods may use, and the waiting tasks in order. If no node passes the
+        filters for a task, its outcome states how many nodes were rejected for each reason, in
+        kube-scheduler's words. No decisions are made.
         """
         state = _state(view, self._profile)
         rules, standings = KubeWaits(state), []
@@ -447,8 +447,9 @@ class KubeWaits:
 
 
 class _Rejection(NamedTuple):
-    """Why no node was found for a pod, as far as this decides which events let kube-scheduler try
-    the pod again (its queueing hints)."""
+    """The part of the reason for a pod's rejection that determines which events make kube-scheduler
+    try the pod again (its queueing hints).
+    """
 
     by_pods: bool
     """True if some node rejects it only because of the pods there."""
@@ -459,8 +460,9 @@ class _Rejection(NamedTuple):
 
 
 class _Turns:
-    """The order in which pods were last tried, as far as it is not the order of their arrival. It
-    belongs to the policy, because the queue of a fork is a new one."""
+    """The order in which pods were last tried, where it differs from their order of arrival. The
+    policy keeps it, because a fork gets a new queue.
+    """
 
     def __init__(self) -> None:
         self.round = 0
@@ -473,8 +475,9 @@ class _Turns:
 
 
 class _Group(NamedTuple):
-    """Waiting tasks with the same template, priority and rejection: if there is no node for the
-    first of them, there is none for the others either."""
+    """Waiting tasks with the same template, priority and rejection. If no node is found for the
+    first task, none can be found for the others either.
+    """
 
     number: int
     key: object
@@ -484,7 +487,7 @@ class _Group(NamedTuple):
     previous pod did, order, piece."""
 
     def first(self) -> TaskState | None:
-        """Return the first task, after dropping those that no longer wait."""
+        """Drop the tasks that no longer wait, and return the first of the others."""
         while self.heap and not self.heap[0][-1].waiting:
             heappop(self.heap)
         return self.heap[0][-1] if self.heap else None
@@ -500,8 +503,8 @@ class _Queue:
     which they might fit.
 
     kube-scheduler tries a pod again only after events that could help it, and then puts it behind
-    the other pods of its priority. As long as an event concerns all waiting pods, their order does
-    not change, so that only the other events need work here.
+    the other pods of its priority. An event that concerns all waiting pods does not change their
+    order, so only the other events are handled here.
     """
 
     def __init__(self, view: ClusterView, state: _State, turns: _Turns, restart_s: float) -> None:
@@ -581,7 +584,7 @@ class _Queue:
         return group
 
     def _rejection(self, task: TaskState) -> _Rejection:
-        """Return why the nodes would reject the task now if no pod could leave."""
+        """Return the reasons for which nodes reject the task now that its pod cannot be placed."""
         nodes_now = self._machines.downs, self._machines.returned_s
         if nodes_now != self._nodes_seen:
             self._rejections.clear()
@@ -691,8 +694,9 @@ class _Queue:
             self._were_up = up
 
     def _wake(self, concerns: Callable[[_Rejection], bool]) -> TaskState | None:
-        """Judge the pods again that an event concerns, behind the others of their priority. Return
-        the first of these pods."""
+        """Move the pods that an event concerns behind the others of their priority, and evaluate
+        them again. Return the first of these pods.
+        """
         waiting = [group for group in self._by_number if group.first() is not None]
         others = {group.heap[0][0] for group in waiting if not concerns(group.rejection)}
         woken = [group for group in waiting if concerns(group.rejection)]
@@ -714,11 +718,12 @@ class _Queue:
         return None if first is None else first[-1]
 
     def _overtake(self, view: ClusterView, first: TaskState) -> None:
-        """Let the others of its priority overtake the first pod if no node is found for it.
+        """Let the other pods with the same priority overtake the first pod if no node is found for
+        it.
 
-        The pods of a failed node are deleted one after the other. kube-scheduler tries the first
-        waiting pod after the first deletion, and later deletions send it back to the queue, where
-        it is now the pod that was tried last.
+        The pods of a failed node are deleted in turn. kube-scheduler tries the first waiting pod
+        after the first deletion, and later deletions send it back to the queue, where it is now the
+        pod that was tried last.
         """
         rejection = self._rejection(first)
         if not rejection.by_pods or self._state.place(view, first) or self._state.victims(view, first):
@@ -733,8 +738,9 @@ class _Queue:
 
     def _fit(self, node: int) -> np.ndarray:
         """Return True for each group whose pods would have enough of every resource on the node if
-        pods of lower priority there were stopped, and for each group that depends on pods on other
-        nodes."""
+        the pods of lower priority there were stopped. Also return True for each group that depends
+        on pods on other nodes.
+        """
         snapshot, groups = self._state.snapshot, len(self._by_number)
         free = snapshot.allocatable[:, node] - snapshot.requested[:, node]
         levels = np.array(sorted(snapshot.by_priority))

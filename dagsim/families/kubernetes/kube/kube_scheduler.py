@@ -37,12 +37,14 @@ _TYPE = "dagsim/type"
 _GANG = "dagsim/gang"
 _MOST_PODS = "1000000"
 _NO_BACKOFF_S = 2**55
-"""Overflows to 0 in kube-scheduler's nanoseconds, which it takes as no back-off; it refuses 0
-itself. A back-off counts seconds of the real clock, in which hundreds of simulated ones pass.
+"""Overflows to 0 in kube-scheduler's nanoseconds, which means no back-off, whereas kube-scheduler
+rejects 0 itself. A back-off is measured in real seconds, and hundreds of simulated seconds pass in
+each of them.
 """
 _PATIENCE_S = 0.5
-"""Real seconds without a change after which the program is taken to rest, though its metrics do not
-add up."""
+"""Seconds of real time without a change after which the program is considered idle, even if its
+metrics are inconsistent.
+"""
 _OPTIONAL = {
     # allow sharing, in case another process takes the port in the meantime
     "--permit-port-sharing": "true",
@@ -110,7 +112,9 @@ class KubeScheduler:
         self._arguments = shlex.split(arguments)
         self._restart_s, self._grace_s, self._timeout_s = restart_s, grace_s, timeout_s
         self._session: _Session | None = None
-        self.notes = ["kube-scheduler draws among equally good nodes, so another run may place jobs elsewhere"]
+        self.notes = [
+            "kube-scheduler chooses at random among equally good nodes, so another run may place jobs elsewhere"
+        ]
 
     def __deepcopy__(self, memo: dict[int, Any]) -> NoReturn:
         raise PolicyFailed(f"policy {self.name!r} cannot be forked: the state of another program cannot be copied")
@@ -174,8 +178,9 @@ def read_configuration(path: Path) -> Manifest:
 
 @dataclass(slots=True)
 class _Waiting:
-    """The pods of a task that are waiting, or that belong to a gang and are already bound but have
-    to wait for the others."""
+    """The pods of a task that has not started. Some pods of a gang may be bound already, and wait
+    until the others are bound as well.
+    """
 
     task: TaskState
     pods: list[Key] = field(default_factory=list)
@@ -269,7 +274,7 @@ class _Session:
     # Notifications from the kernel.
 
     def push(self, task: TaskState) -> None:
-        """Note a task that became ready."""
+        """Record that a task has become ready."""
         if task.piece and self.restart_s:
             self._later.append((task.ready_s + self.restart_s, task))
         else:
@@ -472,8 +477,9 @@ class _Session:
         self._store.assign(NODES, ("", name), new)
 
     def _closed(self) -> int:
-        """Return, as a bit set, the nodes that are currently closed to all waiting tasks that could
-        ever use them."""
+        """Return, as a bit set, the nodes that are currently closed to every waiting task that
+        could otherwise use them.
+        """
         demands = {id(one.demand): one.demand for one in [*[w.task for w in self._waiting.values()], *self._new]}
         terms = [(demand.terms.nodes, demand.opened) for demand in demands.values() if demand.terms is not None]
         if not terms or len(terms) < len(demands):
@@ -716,7 +722,7 @@ class _Rest:
             self._sent[{"ADDED": "NodeAdd", "MODIFIED": "NodeUpdate", "DELETED": "NodeDelete"}[change.event]] += 1
 
     async def reset(self) -> None:
-        """Record the current account as the one of an idle program."""
+        """Record the current account as that of an idle program."""
         for _ in range(10):
             if (account := await self._account()) is not None:
                 self._slack = account[0]

@@ -1,5 +1,6 @@
-"""The nodes and the pods on them, stored as columns over the nodes in the form that filters and
-scores need."""
+"""The nodes and the pods on them, stored in columns with one entry per node, as filters and scores
+need them.
+"""
 
 from __future__ import annotations
 
@@ -147,8 +148,9 @@ class NodeColumns:
         column[-1, index] += sign
 
     def counts(self, kind: str, subject: tuple[Term, ...] | tuple[Selector, str]) -> np.ndarray:
-        """Return the number of pods on each node that match all the terms of ``subject`` (``kind``
-        is ``terms``), or a selector in a namespace (``spread``; terminating pods do not count)."""
+        """Return, for each node, the number of pods that match all the terms in ``subject`` (if
+        ``kind`` is ``terms``), or a selector in a namespace (``spread``, without terminating pods).
+        """
         query = kind, subject
         column = self._counts.get(query)
         if column is None:
@@ -188,7 +190,7 @@ class NodeColumns:
         return any(kind == "anti" for kind, *_ in self._held)
 
     def domains(self, label: str) -> np.ndarray:
-        """Return the number of each node's domain for a label, or -1 for a node without the label."""
+        """Return the index of each node's domain for a label, or -1 for a node without the label."""
 
         def number() -> np.ndarray:
             values: dict[str, int] = {}
@@ -226,7 +228,7 @@ class NodeColumns:
         return next((index for index, bound_pods in self.nominated.items() if key in bound_pods), None)
 
     def port_is_taken(self, index: int, ports: Iterable[HostPort]) -> bool:
-        """Return True if a pod on the node holds one of the ports."""
+        """Return True if a pod on the node occupies one of the ports."""
         return any(
             port.collides(other) for bound in self.pods[index].values() for other in bound.pod.ports for port in ports
         )
@@ -247,8 +249,9 @@ def matches_all(terms: Iterable[Term], pod: Pod) -> bool:
 
 
 def by_domain(domains: np.ndarray, column: np.ndarray, among: np.ndarray | None = None) -> np.ndarray:
-    """Return, for each node, the sum of a column over the domain of the node, or 0 if it has no
-    domain; ``among`` restricts the nodes that count."""
+    """Return, for each node, the sum of a column over the domain of the node, or 0 if the node has
+    no domain. ``among`` restricts the nodes that are included.
+    """
     if not len(domains) or domains.max() < 0:
         return np.zeros(len(domains), np.int64)
     there = domains >= 0 if among is None else (domains >= 0) & among

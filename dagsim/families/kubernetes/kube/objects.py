@@ -95,8 +95,9 @@ _ANYWHERE = "0.0.0.0"
 
 
 class Pod:
-    """The parts of a pod that kube-scheduler reads, except for its name and state, so that pods
-    created from one template share the object."""
+    """The parts of a pod that kube-scheduler reads, except its name and state. Pods created from
+    one template therefore share one object.
+    """
 
     __slots__ = (
         "affinity",

@@ -39,7 +39,7 @@ class Filters:
     def verdicts(self, pod: Pod) -> tuple[np.ndarray, dict[str, int]]:
         """Return the outcome of all filters for each node (0 if it passes, 1 if preemption might
         help, or else 2), and the number of nodes for each reason, in the words of kube-scheduler. A
-        node counts once for every resource that it lacks. Nominated pods do not count."""
+        node counts once for every resource that it lacks. Nominated pods are ignored."""
         static = self.static(pod)
         verdict = np.where(static == 0, _FITS, _FOR_GOOD)
         counts = {reason: int((static == number).sum()) for number, reason in enumerate(_STATIC, 1)}
@@ -52,14 +52,14 @@ class Filters:
         return verdict, {reason: count for reason, count in counts.items() if count}
 
     def passing(self, pod: Pod) -> np.ndarray:
-        """Return True for each node that passes all filters. Nominated pods do not count."""
+        """Return True for each node that passes all filters. Nominated pods are ignored."""
         passing: np.ndarray = self.static(pod) == 0
         for _, fails, _, _ in self._dynamic(pod, None):
             passing &= ~fails
         return passing
 
     def passes(self, pod: Pod, node: int) -> bool:
-        """Return True if the node passes all filters. Nominated pods do not count."""
+        """Return True if the node passes all filters. Nominated pods are ignored."""
         if self.static(pod)[node]:
             return False
         return not any(bool(fails) for _, fails, _, _ in self._dynamic(pod, node))

@@ -122,12 +122,12 @@ def profile_of(document: Mapping[str, Any], where: str, name: str = "") -> Profi
     KubeSchedulerConfiguration.
 
     Raises:
-        ConfigError: A setting is wrong. The message names it.
+        ConfigError: A setting is wrong. The message names the setting.
     """
     profiles = list_in(document, "profiles") or [{}]
     names = [text_in(entry, "schedulerName") or "default-scheduler" for entry in profiles]
     if name and name not in names:
-        raise ConfigError(f"{where}: no profile {name!r}; it has {', '.join(map(repr, names))}")
+        raise ConfigError(f"{where}: no profile {name!r}; known profiles: {', '.join(map(repr, names))}")
     reading = _Reading(where, names.index(name) if name else 0)
     return reading.profile(document, profiles[reading.number])
 
@@ -225,7 +225,7 @@ class _Reading:
                     self._whole(entry, "score", 0, key, 0, 10),
                 )
                 if shape and used <= shape[-1][0]:
-                    raise self._wrong(f"{key}.utilization", used, "more than that of the previous point")
+                    raise self._wrong(f"{key}.utilization", used, "greater than at the previous point")
                 shape.append((used, 10 * score))
             if not shape:
                 raise self._wrong(key, [], "at least one point of utilization and score")

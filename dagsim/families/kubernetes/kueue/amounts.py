@@ -15,7 +15,7 @@ def unit(resource: str) -> int:
 
 
 def whole(resource: str, amount: float) -> int:
-    """Return an amount in whole parts, rounded up."""
+    """Return an amount in whole units, rounded up."""
     parts = amount * unit(resource)
     nearest = round(parts)
     return nearest if abs(parts - nearest) <= 1e-6 * max(1.0, abs(parts) * 1e-6) else ceil(parts)

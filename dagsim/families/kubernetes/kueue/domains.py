@@ -3,9 +3,9 @@
 Every domain has a *capacity*: the number of pods that still fit, and the number of slices (groups
     of
 pods that must stay within one domain of the slice level). A pod set with few pods may be the
-*leader* of the workers in another pod set; then both are placed in the same domain. The rules are
-those of Kueue's KEP 2724; rules that are not part of it were inferred from the decisions of Kueue
-(docs/kubernetes.md).
+*leader* of the workers in another pod set, in which case both are placed in the same domain. The
+rules are those of Kueue's KEP 2724; rules that are not part of it were inferred from the decisions
+of Kueue (docs/kubernetes.md).
 """
 
 from __future__ import annotations
@@ -294,8 +294,9 @@ class TopologyTree:
         return shut_out
 
     def _counted(self, pod: Requests, *, empty: bool) -> list[int]:
-        """Return the number of pods that fit into each lowest domain; only domains that have
-        changed are counted again."""
+        """Return the number of pods that fit into each lowest domain; only the domains that have
+        changed are counted again.
+        """
         if empty:
             return [_pods_in(leaf.free, pod) for leaf in self.leaves]
         counts, seen = self._counts.get(pod, ([], -1))
@@ -319,8 +320,8 @@ class TopologyTree:
         return counts
 
     def _choose(self, level: int, spread: _Spread, *, required: bool) -> tuple[int, list[Domain]] | int:
-        """Return the level and the domains for the pod set, or the number of slices that fit if there
-        are too few.
+        """Return the level and the domains for the pod set or, if too few slices fit, the number of
+        those that fit.
         """
         count, leaders = spread.count // spread.size, spread.leaders
         domains = self.levels[level]
@@ -347,8 +348,8 @@ class TopologyTree:
     def _several(
         self, level: int, ordered: list[Domain], spread: _Spread, count: int
     ) -> tuple[int, list[Domain]] | int:
-        """Fill domains one after the other: first those into which a leader fits, then those with the
-        largest capacity for workers.
+        """Fill one domain after another: first the domains into which a leader fits, then those
+        with the largest capacity for workers.
         """
         taken: list[Domain] = []
         left, leaders, at = count, spread.leaders, 0
@@ -480,12 +481,12 @@ def _pods_in(free: Mapping[str, int], requests: Requests) -> int:
 
 
 def _quotient(amount: int, divisor: int) -> int:
-    """Divide towards zero, as Go does."""
+    """Divide and round towards zero, as Go does."""
     return amount // divisor if amount >= 0 else -(-amount // divisor)
 
 
 def _scarcest(leaf: Domain, requests: Requests) -> str:
-    """Return the resource that limits the number of pods in a domain most."""
+    """Return the resource that allows the fewest pods in a domain."""
     fewest, scarce = 1 << 31, ""
     for resource, amount in sorted((*requests, ("pods", unit("pods")))):
         if amount:

@@ -187,8 +187,9 @@ class Admission:
         workload.where = ""
 
     def evict(self, workload: WorkloadState, now: float, *, waits: bool = True) -> None:
-        """Take away the quota of a workload; if it ``waits``, it returns to its position in the
-        queue."""
+        """Take away the quota of a workload. With ``waits``, the workload returns to its position
+        in the queue.
+        """
         self._release(workload, now)
         workload.where, workload.reserved, workload.assignment = "", None, None
         workload.message, workload.tried, workload.evicted = None, (), False
@@ -237,8 +238,8 @@ class Admission:
         return min([time for time, _ in self._returns.values()], default=inf)
 
     def bring_back(self, now: float) -> bool:
-        """Put workloads that were set aside back into their queues if the time for it has come.
-        Return True if there were any such workloads.
+        """Return workloads that were set aside to their queues if it is time to do so. Return True
+        if there were any such workloads.
         """
         due = [root for root, (time, _) in self._returns.items() if time <= now]
         back = False
@@ -325,8 +326,9 @@ class Admission:
                 pending.set_aside(head)
 
     def _nominate(self, workload: WorkloadState, queue: ClusterQueueState) -> _Answer:
-        """Find flavors and targets. As long as nothing changes, workloads of the same shape share
-        one answer."""
+        """Find flavors and targets for a workload. Until the queue's state changes, workloads of
+        the same shape share one answer.
+        """
         version = self.snapshot.version(queue)
         known = self._memo.get(queue.name)
         if known is None or known[0] != version:
@@ -561,7 +563,7 @@ class Admission:
             penalty[resource] = penalty.get(resource, 0) + int(float(amount * 1000 // unit(resource)) * share)
 
     def _sample(self, now: float) -> None:
-        """Let past usage decay, and add the present usage and penalties once per interval."""
+        """Let past usage decay and, once per interval, add the present usage and penalties."""
         sharing = self.objects.admission_fair_sharing
         if sharing is None or not self._by_usage:
             return
@@ -641,8 +643,7 @@ class _Tournament:
 
 
 def _reserved(assignment: Assignment, node: QuotaNode) -> Amounts:
-    """Return the quota that a head without targets withholds from others for the rest of the
-    cycle."""
+    """Return the quota that a head without preemption targets reserves until the end of the cycle."""
     reserved: Amounts = {}
     for slot, amount in assignment.usage.items():
         unused = node.nominal[slot] - node.usage[slot]

@@ -1,5 +1,5 @@
-"""The search for flavors, which decides the flavor that provides each resource of a workload, and
-at what price.
+"""The search for flavors, which determines the flavor that provides each resource of a workload,
+and the price of doing so.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ _GROUP = "kueue.x-k8s.io"
 _WORKLOADS, _QUEUES = resource("workloads", _GROUP), resource("clusterqueues", _GROUP)
 _VERSIONS = ("v1beta2", "v1beta1")
 _FLAVOR = "dagsim/flavor"
-"""Label of flavors, by which workloads keep away from those without a node for them."""
+"""Label of flavors, by which workloads avoid the flavors that have no node for them."""
 _BY = re.compile(r"UID: ([\w-]+)")
 
 
@@ -216,7 +216,7 @@ class ManagedAdmission:
                 yield Cycle(preempted=[Preempted(workload, by, message)], advances=True)
 
     def _check(self, workload: WorkloadState) -> None:
-        """Fail if the manager has admitted a workload with something that cannot be."""
+        """Fail if the manager has admitted a workload with an impossible assignment."""
         try:
             assignments = self.assignments(workload)
         except TraceError as error:
@@ -279,8 +279,8 @@ class ManagedAdmission:
                 workload.where = "admitted"
 
     def _release_evicted(self) -> None:
-        """Do what a job controller does: stop the pods of an evicted workload at once, release its
-        quota, and let it wait again.
+        """Do what a job controller does: stop the pods of an evicted workload immediately, release
+        its quota, and let it wait again.
         """
         for object in list(self._store.objects[_WORKLOADS].values()):
             if not (is_true(object, "Evicted") and is_true(object, "QuotaReserved")):

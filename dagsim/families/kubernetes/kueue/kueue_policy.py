@@ -79,8 +79,8 @@ class Kueue:
         return KueueWaits(view, Site(view))
 
     def outlook(self, view: ClusterView) -> tuple[KueueWaits, list[Standing]]:
-        """Return the quotas with their present usage, and the waiting workloads of each ClusterQueue
-        in order, each with what the next cycles do about it. This makes no decisions.
+        """Return the quotas with their present usage, and the waiting workloads of each
+        ClusterQueue in order, each with its outcome in the next cycles. No decisions are made.
         """
         self._now, self._exact = view.now, True
         self._set_up(view)
@@ -114,8 +114,8 @@ class Kueue:
                         if not self._site.exact:
                             standings.append(Standing(task, queue, 0, priority, parts, rules.nodes(task)))
                             continue
-                        # Past usage may take precedence over priority, and queues share quotas, not
-                        # positions.
+                        # Past usage may take precedence over priority, and queues share quotas but
+                        # have no common order.
                         outcome = rehearsal.outcome(name, rules.never(task))
                         standings.append(Standing(task, queue, -number, priority, parts, 1 << bit, outcome))
         for place, task in tasks.ready.items():
@@ -238,7 +238,7 @@ class Kueue:
         self._touched.clear()
 
     def _unclaim(self, name: str, place: _Place) -> None:
-        """Undo ``_claim`` for a task, if the task is still waiting to start."""
+        """Undo ``_claim`` for a task if the task is still waiting to start."""
         admitted = self._waiting.get(name)
         if admitted is not None and place in admitted.places:
             del admitted.places[place]
@@ -282,8 +282,8 @@ class Kueue:
             self._submit(task)
 
     def _keep_refused(self, view: ClusterView) -> None:
-        """Submit the workloads of rejected jobs if no topology of the queue can ever hold them. Kueue
-        does not reject them: they wait, and block a StrictFIFO queue for good.
+        """Submit the workloads of rejected jobs if no topology of the queue can ever hold them.
+        Kueue does not reject such workloads, so they wait, and block a StrictFIFO queue for good.
         """
         rules = self.wait_rules(view) if view.rejected else None
         for active in view.rejected:
@@ -388,7 +388,7 @@ class Kueue:
         carried = self._site.workload(task)
         if carried is not None and carried.spec is not None:
             name, local = self._name_of(carried.spec), self._queue_of(carried, job)
-            if not local:  # no file has its queue, so that its quota is nobody's
+            if not local:  # no file states its queue, so its quota is charged to no queue
                 self._join(name, _place(task))
                 return name
             if name in self._admission.workloads or carried.spec.assignments:
@@ -452,8 +452,7 @@ class Kueue:
             )
 
     def _submit_next(self, task: TaskState) -> None:
-        """Submit the next independent instance of a task if it has more instances than those
-        admitted."""
+        """Submit the next independent instance of a task if some of its instances have not been admitted."""
         place = _place(task)
         self._open.pop(place, None)
         if task.waiting > self._claimed[place]:
@@ -561,7 +560,7 @@ class Kueue:
 
     @staticmethod
     def _cancel(tasks: Iterable[TaskState]) -> Iterator[Decision]:
-        """Cancel the jobs of tasks."""
+        """Cancel the jobs to which the tasks belong."""
         for number in dict.fromkeys([task.job.number for task in tasks]):
             yield Kill(number, RejectReason.CANCELLED)
 
@@ -571,14 +570,14 @@ class Kueue:
 
 
 class _Tasks:
-    """An index of the ready tasks by job, task and part."""
+    """The ready tasks, indexed by job, task and piece."""
 
     def __init__(self) -> None:
         self.ready: dict[_Place, TaskState] = {}
         self._new: list[_Place] = []
 
     def push(self, task: TaskState) -> None:
-        """Add a task that became ready."""
+        """Add a task that has become ready."""
         place = _place(task)
         self.ready[place] = task
         self._new.append(place)

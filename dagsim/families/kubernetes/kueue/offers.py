@@ -50,8 +50,8 @@ class Site:
     ``queues.tree``, where each leaf is a ClusterQueue and each node above it a cohort. Without
     either, there is a single queue with a quota for the whole cluster.
 
-    With ``queues.kueue``, a task requests all its resources, as in Kueue. Quotas in ``queues.tree``
-    apply only to the resources that they name.
+    With ``queues.kueue``, a task requests all its resources, as in Kueue. A quota in
+    ``queues.tree`` limits only the resources that it names.
 
     Raises:
         ConfigError: A queue has no quota, or the levels of a topology differ from the levels of the
@@ -101,8 +101,9 @@ class Site:
         return queue
 
     def missing_queue(self, task: TaskState) -> str:
-        """Return the LocalQueue that the workload in a task's manifest names if it does not exist, and
-        otherwise an empty string."""
+        """Return the LocalQueue named by the workload in a task's manifest if that queue does not
+        exist, or else an empty string.
+        """
         carried = self.workload(task)
         named = "" if carried is None or carried.spec is None else carried.spec.queue
         return "" if named in self._locals else named
@@ -267,8 +268,8 @@ class Carried(NamedTuple):
 
 
 def _as_demanded(pod_set: PodSet, task: TaskState, excluded: frozenset[str]) -> PodSet:
-    """Return a pod set from a manifest with the present demand of the task, whose numbers of pods and
-    GPUs may differ from those in the manifest.
+    """Return a pod set from a manifest, with the present numbers of pods and GPUs of the task,
+    which may differ from those in the manifest.
     """
     count, gpus = task.demand.gang or 1, task.demand.demand.gpus
     device = next((name for name in pod_set.requests if name in WHOLE_GPUS), "")

@@ -49,7 +49,7 @@ class PendingQueue:
         self.aside[workload.name] = workload
 
     def stick(self, workload: WorkloadState) -> None:
-        """Keep a workload in first position while it preempts others."""
+        """Keep a workload in the first position while it preempts others."""
         if not self.strict:
             self._sticky = workload
 

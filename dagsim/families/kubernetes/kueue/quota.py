@@ -22,7 +22,7 @@ Slot: TypeAlias = tuple[str, str]
 
 
 class BorrowedShare(NamedTuple):
-    """The use of quota by a node beyond its own quota, for comparison with other nodes.
+    """A node's usage beyond its own quota, in a form that can be compared with other nodes.
 
     ``rank`` orders shares: borrowing nodes with weight 0 come last and are ordered by their
     unweighted shares. ``borrowed`` lists the slots in which the node borrows.
@@ -66,8 +66,7 @@ class QuotaNode:
         return self.line[-1] if self.line else self
 
     def available(self, slot: int) -> int:
-        """Return the amount that the node could still use, which is negative if more is used than
-        exists."""
+        """Return the amount that the node could still use, which is negative if usage exceeds the quota."""
         parent, used = self.parent, self.usage[slot]
         if parent is None:
             return self.subtree[slot] - used
@@ -93,7 +92,7 @@ class QuotaNode:
         return any(usage[slot] > subtree[slot] for slot in slots)
 
     def take(self, slot: int, amount: int) -> None:
-        """Use quota."""
+        """Add an amount to the usage of a slot."""
         node: QuotaNode | None = self
         while node is not None:
             free = max(0, node.guaranteed[slot] - node.usage[slot])
@@ -104,7 +103,7 @@ class QuotaNode:
             node = node.parent
 
     def give(self, slot: int, amount: int) -> None:
-        """Give quota back."""
+        """Subtract an amount from the usage of a slot."""
         node: QuotaNode | None = self
         while node is not None:
             above = node.usage[slot] - node.guaranteed[slot]
@@ -127,8 +126,9 @@ class QuotaNode:
         return self.root.height, False
 
     def share(self) -> BorrowedShare:
-        """Return the dominant share, which is usage beyond the quota relative to what the parent
-        could have."""
+        """Return the dominant share: the usage beyond the node's quota, relative to the most that
+        the parent could have.
+        """
         if self.parent is None:
             return _NO_SHARE
         usage, subtree = self.usage, self.subtree

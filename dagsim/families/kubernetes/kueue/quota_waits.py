@@ -1,5 +1,5 @@
-"""The quotas that keep a job waiting, reconstructed from a log or reported by the engine for the
-present.
+"""The quotas that keep a job waiting, either reconstructed from a log or, for the present, reported
+by the engine.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ class KueueWaits:
 
     def never(self, task: TaskState) -> Iterator[str]:
         """Describe the quotas that a start would exceed even if the queue borrowed everything that it
-        may; yield nothing if some type has enough quota. A workload with a manifest is submitted
-        alone to an idle Kueue instead.
+        may; yield nothing if some type has enough quota. A workload with a manifest is instead
+        submitted alone to an idle Kueue.
         """
         if (carried := self._site.workload(task)) is not None:
             if carried.spec is not None and (message := self._alone(carried.spec)):
@@ -141,8 +141,9 @@ class KueueWaits:
         return messages[-1] if messages and not admitted else ""
 
     def nodes(self, task: TaskState) -> int:
-        """Return the nodes of the types with quota left, or, if no type has any left, the nodes of
-        all types that the task may use."""
+        """Return the nodes of the types that have quota left or, if none has, the nodes of all
+        types that the task may use.
+        """
         return sum(self._of_type[type_] for type_ in self._with_quota(task) or task.demand.types)
 
     def alone(self, task: TaskState) -> bool:
@@ -199,7 +200,7 @@ class Rehearsal:
     def __init__(self, engine: Admission, now: float, runs: Mapping[int, str]) -> None:
         """``runs`` maps each run to the name of the workload that is running."""
         self._engine = engine
-        # no file may have the queue of a running workload
+        # perhaps no file states the queue of a running workload
         users = [(run, engine.workloads.get(name)) for run, name in runs.items()]
         self._users = [(run, workload) for run, workload in users if workload is not None]
         self._slots = {workload.name: frozenset(workload.usage) for _, workload in self._users}
@@ -232,8 +233,8 @@ class Rehearsal:
                 self._circles.setdefault(by, []).append(name)
 
     def outcome(self, name: str, never: Iterable[str]) -> NextStep | None:
-        """Return what Kueue does about a workload, or None if the workload already holds quota. ``never``
-        lists the reasons why it can never be admitted.
+        """Return how Kueue will handle a workload, or None if the workload already holds quota.
+        ``never`` lists the reasons why the workload can never be admitted.
         """
         if name in self._holding:
             return None
@@ -302,7 +303,7 @@ class Rehearsal:
         )
 
     def _limits(self, workload: WorkloadState) -> Iterator[ReachedLimit]:
-        """Yield the quotas of the workload's queue of which too little is left for all its pods."""
+        """Yield the quotas of the workload's queue that have too little left for all pods of the workload."""
         snapshot = self._engine.snapshot
         queue = snapshot.queues[workload.cluster_queue]
         totals: dict[str, int] = {}
@@ -381,5 +382,5 @@ def _queues_below(node: QuotaNode) -> Iterator[QuotaNode]:
 
 
 def _short(message: str) -> str:
-    """Return a message of Kueue without its standard opening words."""
+    """Return one of Kueue's messages without its standard opening words."""
     return message.removeprefix("couldn't assign flavors to pod set ").removeprefix("main: ")

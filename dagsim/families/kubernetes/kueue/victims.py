@@ -369,7 +369,7 @@ class _Victims:
         return self.waiting[queue].pop()
 
     def drop(self, queue: QuotaNode) -> None:
-        """Ignore a queue from now on."""
+        """Exclude a queue from the rest of the search."""
         self._done.add(id(queue))
 
     def compared(self, queue: QuotaNode) -> tuple[QuotaNode, QuotaNode]:

@@ -32,8 +32,8 @@ _STATUS = ("status",)
 
 
 def _resources(group: str, text: str) -> Iterator[Resource]:
-    """Parse kinds from words such as ``Node!:no/status``: ``!`` marks kinds without a namespace, and
-    the short name and the subresources follow.
+    """Parse kinds from words such as ``Node!:no/status``. A ``!`` marks a kind without a namespace;
+    ``:`` introduces its short name, and ``/`` each subresource.
     """
     for word in text.split():
         kind, cluster, short, subresources = re.fullmatch(r"(\w+)(!?)(?::(\w+))?((?:/\w+)*)", word).groups()  # type: ignore[union-attr]
@@ -102,7 +102,7 @@ def resource(name: str, group: str = "") -> Resource:
 
 PODS, NODES = resource("pods"), resource("nodes")
 _ASIDE = ("events", "leases", "tokenreviews", "subjectaccessreviews", "selfsubjectaccessreviews")
-"""Kinds of which a request tells nothing about decisions."""
+"""Kinds for which a request is not a sign of a decision."""
 
 
 _MOST_BYTES = 3 << 20
@@ -223,7 +223,7 @@ class ApiServer:
             allowed = {"allowed": True, "authenticated": True, "user": {"username": "dagsim"}}
             return 201, {**body, "status": allowed}
         if kind.kind == "Event" and method in ("POST", "PATCH", "PUT"):
-            # Events, which programs write for people, are not stored.
+            # Events are not stored, because they are meant for people.
             return 201 if method == "POST" else 200, body
         match method:
             case "POST" if target.part == "eviction":
@@ -258,7 +258,7 @@ class ApiServer:
         return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": about}
 
     def _bind(self, target: ApiTarget, body: Manifest, source: str) -> Manifest:
-        """Put a pod on a node. It runs at once."""
+        """Put a pod on a node. The pod runs immediately."""
         stated = body.get("metadata") or {}
         key = (target.namespace, target.name or stated.get("name", ""))
         node, store = field(body, "target.name"), self.store
@@ -426,7 +426,9 @@ async def _body(receive: Receive, headers: Mapping[str, str]) -> Any:
         if not message.get("more_body"):
             break
     if "protobuf" in form or "cbor" in form:
-        raise Refusal(415, "UnsupportedMediaType", f"{form}: this server takes JSON; see clientConnection.contentType")
+        raise Refusal(
+            415, "UnsupportedMediaType", f"{form}: this server accepts only JSON; set clientConnection.contentType"
+        )
     try:
         content = _from_yaml(bytes(text)) if "yaml" in form else json.loads(text or b"{}")
     except (ValueError, RecursionError, yaml.YAMLError) as error:
@@ -437,14 +439,14 @@ async def _body(receive: Receive, headers: Mapping[str, str]) -> Any:
 
 
 def _from_yaml(text: bytes) -> Any:
-    """Read YAML, but refuse aliases, through which a short text can stand for a huge object."""
+    """Read YAML, but reject aliases, with which a short text can expand into a huge object."""
     if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
         raise ValueError("aliases are not read")
     return yaml.safe_load(text)
 
 
 def locate(path: str) -> ApiTarget | Manifest | str | None:
-    """Return what a path refers to: objects, or a constant response (discovery), or None if it
+    """Return what a path refers to: objects, a constant response (discovery), or None if the path
     refers to nothing.
     """
     match path.strip("/").split("/"):
@@ -475,7 +477,7 @@ def _group(name: str) -> Manifest:
 
 
 def _within(served: ServedVersion, rest: list[str]) -> ApiTarget | Manifest | None:
-    """Return what the end of a path refers to within a group and version."""
+    """Return what the last part of a path refers to within a group and version."""
     if not rest or rest == [""]:
         return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": served.name,
                 "resources": [entry for one in served.resources.values() for entry in _entries(one)]}  # fmt: skip

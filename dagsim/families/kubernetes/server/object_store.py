@@ -21,8 +21,8 @@ from dagsim.families.kubernetes.server.patches import (
 )
 
 EPOCH = datetime(2000, 1, 1, tzinfo=UTC)
-"""Second 0 of a simulation. It lies in the past because programs take a pod that has not started
-for one that starts at the present of the real clock.
+"""The date that stands for second 0 of a simulation. It is in the past because programs assume that
+a pod that has not started will start at the current time of the real clock.
 """
 _SPACE = UUID(int=0x646167)
 _MOST_CHANGES = 40_000
@@ -248,7 +248,7 @@ def _check_form(resource: Resource, object: Manifest) -> None:
     """Check the parts of a client's object that the server and the simulation read.
 
     Raises:
-        Refusal: One of them has another type than in the API.
+        Refusal: A part has a different type than in the API.
     """
     metadata, spec, status = (object.get(name) or {} for name in ("metadata", "spec", "status"))
     texts = [("metadata.name", metadata.get("name", "")), ("metadata.namespace", metadata.get("namespace", ""))]

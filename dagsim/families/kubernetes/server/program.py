@@ -60,9 +60,9 @@ class Beside:
     """A program and the API server for it, which runs in its own thread.
 
     ``arguments`` is called with the URL of the server and with a function that stores a document
-    where the program can read it, and returns the command line. Nothing is left behind no matter
-    how this process ends, because documents and the log are files without names, and on Linux the
-    program ends together with this process.
+    where the program can read it, and returns the command line. However this process ends, it
+    leaves nothing behind: documents and the log are files without names, and on Linux the program
+    ends together with this process.
     """
 
     def __init__(self, name: str, timeout_s: float, log_lines: int = _LAST_LINES) -> None:
@@ -120,7 +120,7 @@ class Beside:
             os.close(handle)
 
     def _document(self, name: str, content: Any, handles: list[int]) -> str:
-        """Return a path at which the program can read a document, as JSON."""
+        """Return a path at which the program can read a document as JSON."""
         text = json.dumps(content).encode()
         if hasattr(os, "memfd_create") and Path("/proc/self/fd").is_dir():
             handle = os.memfd_create(name)
@@ -153,7 +153,7 @@ class Beside:
         return page
 
     async def until(self, condition: Callable[[], bool], what: str, deadline: float) -> None:
-        """Wait until ``condition`` holds. Only requests from the program can make it true.
+        """Wait until ``condition`` is true. Only requests from the program can make it true.
 
         Raises:
             PolicyFailed: The program ended, or the deadline has passed.
@@ -211,8 +211,9 @@ class Beside:
 
 
 def _dies_with(parent: int) -> Callable[[], None]:
-    """Return a function for a new process that makes the process end together with its parent, no
-    matter how the parent ends (Linux)."""
+    """Return a function for a new process that makes the process end together with its parent,
+    however the parent ends (Linux).
+    """
     library = ctypes.CDLL(None)
 
     def set_signal() -> None:
