@@ -32,8 +32,9 @@ COMPUTED = 1e-9
 
 
 def rounded(value: float) -> float:
-    """Return a computed number as a key for rankings and limits, with as many digits as are the same on
-    every processor (``COMPUTED``). Numbers that differ only in rounding become equal.
+    """Round a computed number, which can then serve in rankings and limits, to as many digits as
+    are the same on every processor (``COMPUTED``). Numbers that differ only in rounding become
+    equal.
     """
     return float(f"{value:.9g}")
 

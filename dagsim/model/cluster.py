@@ -104,7 +104,9 @@ class OnDemand:
 
     @property
     def mean_boot_s(self) -> float:
-        """The expected duration of a boot, which is all that a scheduler knows about it."""
+        """The expected duration of a boot, which is the only information that a scheduler has about
+        it.
+        """
         return ordered_sum(self.boots_s) / len(self.boots_s)
 
 

@@ -90,17 +90,17 @@ class Reject(NamedTuple):
 
 
 class Kill(NamedTuple):
-    """End an unfinished job, as its time limit would. Its runs are stopped and do not come back."""
+    """End an unfinished job, as its time limit would. Its runs are stopped and do not return."""
 
     job: int
     reason: RejectReason = RejectReason.TIME_LIMIT
 
 
 class Wait(NamedTuple):
-    """Make no decision now, but call the policy again at ``until_s`` at the latest, even if nothing
+    """Make no decision now, but call the policy again no later than ``until_s``, even if nothing
     changes.
 
-    Policies with time slices or rounds use this.
+    Policies with time slices or rounds use this decision.
     """
 
     until_s: float

@@ -60,7 +60,7 @@ class TrainingState(Protocol):
         """Add progress, but not beyond ``Pace.until``."""
 
     def end_epoch(self) -> None:
-        """Set the progress to ``Pace.until``, from where on the rate may differ."""
+        """Set the progress to ``Pace.until``, after which the rate may differ."""
 
     def copy(self) -> TrainingState:
         """Return an equal state that continues independently."""
@@ -76,14 +76,14 @@ class TrainingModel(Protocol):
 @dataclass(frozen=True, slots=True)
 class Elastic:
     """The range of an elastic task, which may run as ``least`` to ``most`` instances. The policy
-    chooses and changes this number.
+    chooses and changes the number of instances.
 
     ``training`` determines the progress. Each start, including the first one and those after a
     resize, begins with ``restart_s`` seconds in which the task holds its GPUs but makes no
     progress.
 
     Raises:
-        ModelError: The range is empty or begins below 1, or the time is negative.
+        ModelError: The range is empty or begins below 1, or the restart time is negative.
     """
 
     least: int

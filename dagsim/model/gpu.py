@@ -55,7 +55,7 @@ class GpuType:
                 raise ModelError(f"GPU type {self.name!r}: {name} must be positive or left out, got {rate!r}")
         if not 0 <= self.idle_watts <= self.tdp_watts:
             raise ModelError(
-                f"GPU type {self.name!r}: idle_watts must lie in 0..tdp_watts ({self.tdp_watts}), got {self.idle_watts!r}"
+                f"GPU type {self.name!r}: idle_watts must be 0 to tdp_watts ({self.tdp_watts}), got {self.idle_watts!r}"
             )
         if self.nvlink_gb_s < 0:
             raise ModelError(f"GPU type {self.name!r}: nvlink_gb_s must not be negative, got {self.nvlink_gb_s!r}")
@@ -177,7 +177,8 @@ _SLICES, _A30_SLICES = 7, 4
 
 def mig_slice(gpu: GpuType, profile: str) -> GpuType:
     """Return the GPU type that represents one partition of ``gpu`` with a MIG profile such as
-    ``1g.5gb``. It has a share of the compute slices, and the memory given in the profile's name.
+    ``1g.5gb``. This type has a share of the compute slices, and the memory given in the profile's
+    name.
 
     Raises:
         ModelError: The GPU has no such profile.
@@ -207,7 +208,7 @@ def gpu_type(name: str) -> GpuType:
     """Look up a GPU type in the catalogue. ``A100`` and ``V100`` mean the smaller memory size.
 
     Raises:
-        ModelError: There is no such type. The message lists the known ones.
+        ModelError: There is no such type. The message lists the known types.
     """
     try:
         return GPU_TYPES[canonical(name)]

@@ -28,22 +28,22 @@ class Request:
       of ``[r1|r2]``. A constraint may also count nodes, as in ``[skl*2&icl*2]``. The nodes of a
       gang must then satisfy all counts together.
     - ``partitions`` lists all partitions that the job may run in, if there are several.
-    - ``reservation`` names the reservation in which it runs.
+    - ``reservation`` names the reservation in which the job runs.
     - ``licences`` are pairs of a name and a number. The job holds these licences while it runs.
     - ``nodes`` contains the names of nodes that must be among the job's nodes (``--nodelist``;
       respected by ``slurm-multifactor``), and ``excluded`` the names of nodes that must not be.
     - With ``exclusive``, the job does not share its nodes with other jobs. With ``exclusive_user``,
-      it only shares them with jobs of the same user.
+      it shares them only with jobs of the same user.
     - ``together`` names jobs that were submitted together and start together (components of a
       heterogeneous job; respected by ``slurm-multifactor``).
     - ``spread`` is True if every instance needs a separate node, False if instances may share
       nodes, and None if this is unknown.
-    - ``array`` names its job array. At most ``array_limit`` tasks of this array run at the same
-      time.
+    - ``array`` names the job array to which the job belongs. At most ``array_limit`` tasks of this
+      array run at the same time.
     - ``after`` contains the ids of jobs and arrays that have to leave before the job becomes
       eligible. ``start:ID`` only requires a job to start, and ``start:ID+600`` is met 600 s after
-      its start. With ``after_one``, it is sufficient if one of these conditions is met.
-    - ``begin_s`` is the number of seconds after its arrival during which it is not eligible.
+      its start. With ``after_one``, it is sufficient if any of these conditions is met.
+    - ``begin_s`` is the number of seconds after its arrival during which the job is not eligible.
     - ``level`` is a level of the network's topology (``rack``, ``pod``; ``host`` for one node).
       Each gang in the job must be placed within one domain of this level. If the level is not
       ``level_required``, this is only a preference.
@@ -145,7 +145,7 @@ def satisfies(constraint: str, features: Collection[str]) -> bool:
 def ways(constraint: str) -> tuple[str, ...]:
     """Return the alternatives in a constraint, which are constraints themselves. All nodes of a job
     must satisfy the same alternative. For ``[r1|r2]&skl``, the alternatives are ``(r1)&skl`` and
-    ``(r2)&skl``. A constraint without such brackets is its own only alternative.
+    ``(r2)&skl``. A constraint without such brackets is its only alternative.
 
     Raises:
         ModelError: The constraint cannot be read.
@@ -181,7 +181,7 @@ def counts_of(constraint: str) -> tuple[Counted, ...] | None:
 
 def without_counts(constraint: str, nodes: int) -> str:
     """Return an equivalent constraint without a count of all ``nodes`` nodes of the job. For a job
-    with four nodes, ``a*4`` means that each of them must satisfy ``a``. A smaller count remains.
+    with four nodes, ``a*4`` means that each of them must satisfy ``a``. Smaller counts are kept.
 
     Raises:
         ModelError: The constraint cannot be read.
@@ -421,7 +421,7 @@ def linked(kind: str, names: Sequence[str], edges: Iterable[tuple[int, int]]) ->
     seen_edges: set[tuple[int, int]] = set()
     for parent, child in edges:
         if not (0 <= parent < count and 0 <= child < count):
-            raise GraphError(f"edge {parent} -> {child} refers to a {kind} that does not exist; there are {count}")
+            raise GraphError(f"edge {parent} -> {child} refers to a {kind} that does not exist; {kind}s: {count}")
         if parent == child:
             raise GraphError(f"{kind} {names[child]!r} depends on itself")
         if (parent, child) in seen_edges:
@@ -547,7 +547,7 @@ class Task:
             )
         if not elastic.least <= self.instances <= elastic.most:
             raise ModelError(
-                f"instances must lie in the task's range of {elastic.least} to {elastic.most}, got {self.instances}"
+                f"instances must be from {elastic.least} to {elastic.most}, the task's range, got {self.instances}"
             )
 
 
@@ -558,7 +558,7 @@ class InFlight(NamedTuple):
     From then on, the instances do their task's work. They end when this work is done, or at the
     beginning of the simulation if it would have been done earlier. If ``until_s`` is set, the run
     had ended by the beginning: either its instances were done, or the run was ``stopped`` and its
-    instances came back. A gang runs as a whole.
+    instances returned. A gang runs as a whole.
     """
 
     since_s: float
@@ -578,7 +578,7 @@ class InFlight(NamedTuple):
 
 class Attempt(NamedTuple):
     """A recorded run of a job, from its start to its end on these nodes. The job was in the queue
-    for this run since ``eligible_s``.
+    for this run from ``eligible_s`` on.
     """
 
     eligible_s: float
@@ -607,9 +607,9 @@ class Job:
       done by then are either left out of the graph or have runs that have ended.
 
     Raises:
-        ModelError: The arrival is negative; a deadline, an observation or a run in flight lies
-            before the arrival; the weight is not positive; or instances in flight do not belong to
-            the job.
+        ModelError: The arrival is negative; a deadline, an observation or a run in flight is before
+            the arrival; the weight is not positive; or instances in flight do not belong to the
+            job.
     """
 
     id: str
@@ -676,7 +676,7 @@ class Job:
         for run in self.in_flight:
             task = run.task
             if not self.arrival_s <= run.since_s < inf:
-                before = f"which lies before its arrival {self.arrival_s!r}"
+                before = f"which is before its arrival {self.arrival_s!r}"
                 raise ModelError(f"job {self.id!r}: it has been running since {run.since_s!r} s, {before}")
             if not 0 <= task < len(tasks):
                 raise ModelError(

@@ -37,8 +37,8 @@ class JobField(NamedTuple):
 
     @property
     def in_tables(self) -> bool:
-        """True if a plain table has a column with the name of the field. Observed values have
-        different names there.
+        """True if a plain table has a column with the name of the field. In plain tables, observed
+        values have different names.
         """
         return (self.is_number or self.is_text) and not self.name.startswith("observed_")
 

@@ -219,7 +219,7 @@ _BLOCK = 1024
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FactColumns(Sequence[JobFacts]):
-    """Facts about J jobs with n tasks in total, as columns. A slice of them is a list.
+    """Facts about J jobs with n tasks in total, as columns. A slice of these facts is a list.
 
     Raises:
         ValueError: The columns have different lengths.
@@ -251,7 +251,7 @@ class FactColumns(Sequence[JobFacts]):
             raise ValueError("some tasks do not belong to any job")
         for places, of in ((self.name, self.names), (self.graph, self.graphs)):
             if len(places) and not 0 <= places.min() <= places.max() < len(of):
-                raise ValueError("an index lies beyond the end of its list")
+                raise ValueError("an index is beyond the end of its list")
 
     @classmethod
     def of(cls, facts: Sequence[JobFacts]) -> FactColumns:
@@ -394,7 +394,7 @@ class ScheduleLog:
         return log
 
     def copy(self) -> ScheduleLog:
-        """Return a copy of the log. Both share the packed rows and grow independently."""
+        """Return a copy of the log. Both logs share the packed rows and grow independently."""
         log = ScheduleLog()
         log._packed = list(self._packed)
         log._packed_rows = self._packed_rows
@@ -452,12 +452,12 @@ class Schedule:
         self.jobs.append(job)
 
     def check(self) -> None:
-        """Check that a schedule from a file could have been written by a simulation, as far as the
-        code that reads it relies on this.
+        """Check that a schedule from a file has the properties of every schedule that a simulation
+        writes, as far as code that reads schedules relies on these properties.
 
         Raises:
-            ValueError: No simulation could have written it. The message names the first wrong row
-                (counted from 0) or the job.
+            ValueError: No simulation could have written this schedule. The message names the first
+                wrong row (counted from 0) or the job.
         """
         rows, jobs = self.log.rows(), FactColumns.of(self.jobs)
         if rows.ndim != 1:
@@ -498,5 +498,5 @@ class Schedule:
             raise ValueError(f"row {places[0]}: {name} must not be {rows[name][places[0]]}")
 
     def copy(self) -> Schedule:
-        """Return a copy of the schedule. Both grow independently."""
+        """Return a copy of the schedule. Both schedules grow independently."""
         return replace(self, jobs=list(self.jobs), log=self.log.copy())

@@ -58,21 +58,25 @@ class MigTable:
     def profile(self, gpus: float, gpu_types: tuple[str, ...] | None = None) -> int | None:
         """Return the index of the profile for a demand of up to one GPU. If the demand's types
         include profiles named ``TYPE-PROFILE``, this is the smallest of these; otherwise, it is the
-        smallest one with enough compute slices. Return None if there is none.
+        smallest one with enough compute slices. Return None if there is no such profile.
         """
         return _profile_of(self, gpus, gpu_types)
 
     def opening(self, layout: Layout, profile: int) -> tuple[int, bool] | None:
         """Return the position at which the next partition with this profile would be used, and
-        whether a free partition with this profile exists there. Return None if it does not fit.
+        whether a free partition with this profile exists there. Return None if such a partition
+        does not fit.
 
-        A free partition with the profile is used first. A new partition replaces free ones. Among
-        its possible positions, the one that leaves space for the largest profiles is chosen.
+        A free partition with the profile is used first. A new partition replaces free partitions.
+        Of the possible positions of a new partition, the one that leaves space for the largest
+        profiles is chosen.
         """
         return _opening(self, layout, profile)
 
     def room(self, layout: Layout, profile: int) -> int:
-        """Return the number of partitions with a profile that could be used beside those in use."""
+        """Return the number of partitions with a profile that could be used beside the partitions
+        in use.
+        """
         taken, mask = self.taken(layout), self.profiles[profile].mask
         return sum([not taken & mask(start) for start in self.profiles[profile].starts])
 
@@ -89,8 +93,8 @@ class MigTable:
         return tuple(sorted([*kept, MigPart(start, profile, True)]))
 
     def freed(self, layout: Layout, start: int) -> Layout:
-        """Return the layout after the partition at ``start`` has become free. It continues to exist
-        until its space is needed.
+        """Return the layout after the partition at ``start`` has become free. The partition
+        continues to exist until its space is needed.
         """
         return tuple([part._replace(busy=False) if part.start == start else part for part in layout])
 

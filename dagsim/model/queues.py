@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class Caps:
     """Maximum resources held at the same time. None means no limit. ``jobs`` counts runs, ``nodes``
     counts distinct nodes, and ``gpus_of`` limits GPUs by type. ``minutes`` limits ``gpus``,
-    ``cpus``, ``memory_gb`` or ``nodes`` multiplied by minutes. Both the amount already used and the
-    amount that current runs may still use until their time limits count.
+    ``cpus``, ``memory_gb`` or ``nodes`` multiplied by minutes. The amount already used counts, and
+    so does the amount that current runs may still use until their time limits.
 
     Raises:
         ModelError: A limit is negative, or there is no such resource.
@@ -257,9 +257,9 @@ class NodeReservation:
     ``end_s``.
 
     Times are on the clock of the log, that is, in seconds since 1970 if the log has dates. For
-    generated jobs, they are in seconds of the simulation. A job outside the reservation only starts
-    on its nodes if its time limit ends before the reservation begins. Jobs request the reservation
-    by name (``Request.reservation``).
+    generated jobs, they are in seconds of the simulation. A job outside the reservation starts on
+    its nodes only if the job's time limit ends before the reservation begins. Jobs request the
+    reservation by name (``Request.reservation``).
 
     - ``every_s`` is the interval at which it repeats, for a total of ``REPEATED_S``.
     - ``known_s`` is the time at which it was made; None if it is known from the beginning.
@@ -334,9 +334,9 @@ class NodeOutage:
 
 @dataclass(frozen=True, slots=True)
 class JobSuspension:
-    """A time for which an operator suspended a job, on the same clock as reservations. Its runs
-    stand still, and other jobs may use its CPUs meanwhile. Like an outage, it is not known in
-    advance. ``job`` is the id of the job.
+    """A period for which an operator suspended a job, on the same clock as reservations. In the
+    meantime, its runs do not compute, and other jobs may use its CPUs. Like an outage, it is not
+    known in advance. ``job`` is the id of the job.
 
     Raises:
         ModelError: It names no job, or ends before it begins.
@@ -389,9 +389,9 @@ class QueueTree:
     For the scheduler Kueue, ``kueue`` contains Kueue's objects, and there is no ``tree``.
 
     ``scheduler`` contains the parameters of the site's scheduler. The policy that represents this
-    scheduler uses them if the user gives the policy no parameters.
+    scheduler uses these parameters if the user gives the policy none.
 
-    Jobs that name no partition or QOS, or an unknown one, get the first one.
+    Jobs that name no partition or QOS, or one that does not exist, get the first one.
 
     Raises:
         ModelError: Two parts have the same name, or a QOS preempts one that does not exist.

@@ -50,18 +50,18 @@ LISTS: Registry[Any] = Registry(
 
 
 def system_named(name: str) -> type[System]:
-    """Return the class of a system by its name in a configuration.
+    """Return the class of the system that has this name in configurations.
 
     Raises:
         UnknownName: There is no such system.
-        PluginError: It belongs to another package and cannot be imported.
+        PluginError: The system is in another package, which cannot be imported.
     """
     return cast("type[System]", SYSTEMS.get(name))
 
 
 def all_systems() -> dict[str, type[System]]:
-    """Return every system by its name in a configuration, except those in other packages that
-    cannot be imported.
+    """Return all systems by the names that they have in configurations, except for systems in other
+    packages that cannot be imported.
     """
     systems: dict[str, type[System]] = {}
     for name in SYSTEMS.names():

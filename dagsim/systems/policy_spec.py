@@ -90,7 +90,7 @@ class PolicySpec:
         return self.kind is not PolicyKind.PROGRAM and self.name not in scenario.policies and self.names_agent()
 
     def names_agent(self) -> bool:
-        """Return True if an agent has this name; see ``is_agent``."""
+        """Return True if an agent has this name (see ``is_agent``)."""
         return self.kind in (PolicyKind.MODEL, PolicyKind.NAMED) and self.name in agent_names()
 
     def words(self) -> list[str]:
@@ -120,8 +120,8 @@ def named_files(values: Iterable[object]) -> list[Path]:
 
 
 def labelled(text: str) -> tuple[str, str]:
-    """Split ``Mine=ppo[checkpoint=best.pt]`` into the name for tables and the policy. Without a name
-    of its own, the policy is its own name.
+    """Split ``Mine=ppo[checkpoint=best.pt]`` into the name for tables and the policy. If no name is
+    given, the text of the policy is the name.
     """
     label = _LABEL.fullmatch(text.strip())
     return (text, text) if label is None else (label[1].strip(), label[2].strip())

@@ -61,7 +61,7 @@ __all__ = [
 
 class View(Protocol):
     """The current state, as far as a policy may see it. A view is live and read-only, and it is
-    passed on without a copy. The views of a system show more than this.
+    passed to the policy without a copy. The views of a system show more than this.
     """
 
     @property
@@ -102,7 +102,7 @@ class Kernel(Protocol[ShownT, TakenT]):
 
         Raises:
             IllegalDecision: A decision cannot be carried out.
-            Stalled: Nothing was decided although nothing is pending.
+            Stalled: No decision was made although nothing is pending.
         """
 
 
@@ -111,8 +111,8 @@ class Policy(Protocol[AskedT, AnswerT]):
     """A policy. Heuristics, trained agents and users' own policies all implement this protocol.
 
     A policy object serves one simulation at a time and may keep state about it. If its class has
-    ``clairvoyant = True``, it may read facts that no real scheduler knows (true durations), if the
-    system has them. For any other class, reading them is an error.
+    ``clairvoyant = True``, it may read facts that no real scheduler could know (true durations), if
+    the system has them. For any other class, reading such a fact is an error.
     """
 
     def decide(self, view: AskedT) -> Iterable[AnswerT]:
@@ -122,8 +122,9 @@ class Policy(Protocol[AskedT, AnswerT]):
 
 
 class Statements:
-    """The optional attributes of a policy, with the values that hold for a policy that does not
-    have them. ``stated`` reads them; ``misspelt`` finds attributes that were probably meant as one.
+    """The optional attributes of a policy, with the values that apply to policies without these
+    attributes. ``stated`` reads these attributes, and ``misspelt`` finds attributes whose names are
+    probably misspelt.
     """
 
     name: ClassVar[str] = ""
@@ -157,17 +158,19 @@ _NAMES = [name for name in vars(Statements) if not name.startswith("_")]
 
 
 def stated(part: object, name: str) -> Any:
-    """Return what a policy or a part of it states under a name, or the value for those that do not.
+    """Return the value of an optional attribute of a policy or of a part of it, or the value that
+    applies if it does not have this attribute.
 
     Raises:
-        AttributeError: No such statement exists.
+        AttributeError: There is no optional attribute with this name.
     """
     return getattr(part, name, getattr(Statements, name))
 
 
 def misspelt(policy: object) -> dict[str, str]:
-    """Return the public attributes of a policy whose names are almost those of a statement, with the
-    name that was probably meant."""
+    """Return the public attributes of a policy whose names are almost those of optional attributes,
+    each with the name that was probably meant.
+    """
     own = {name for name in dir(policy) if not name.startswith("_")} - set(_NAMES)
     near = {name: get_close_matches(name, _NAMES, n=1, cutoff=0.9) for name in sorted(own)}
     return {name: found[0] for name, found in near.items() if found}
@@ -183,7 +186,7 @@ class HasPast(Protocol):
 
 @runtime_checkable
 class HidesTruth(Protocol):
-    """A kernel whose views hide facts that no real scheduler knows, unless the policy declares
+    """A kernel whose views hide facts that no real scheduler could know, unless the policy declares
     ``clairvoyant = True``.
     """
 
@@ -202,7 +205,7 @@ class Codec(Protocol):
 
     def decode(self, view: Any, choice: Any) -> Iterable[Any]:
         """Return the decisions for ``choice``, one of the choices in the last observation. If the
-        result is empty, the agent waits for a change.
+        result is empty, the agent waits for the next change.
         """
 
     def choice_of(self, decisions: Iterable[Any]) -> Any | None:
@@ -252,7 +255,7 @@ class EngineUse(NamedTuple):
 
 
 class Engaged(NamedTuple):
-    """A kernel, and its engine if the system has more than one."""
+    """A kernel, and its engine if the system has more than one engine."""
 
     kernel: Kernel[Any, Any]
     engine: EngineUse | None = None
@@ -271,7 +274,7 @@ class System:
     """A system, as described by a configuration before anything is simulated.
 
     Every system defines ``system`` and ``policies``. All other attributes are optional features,
-    which have defaults. A system overrides those that it supports.
+    which have defaults. A system overrides the features that it supports.
     """
 
     system: ClassVar[str]
@@ -306,8 +309,9 @@ class System:
     """Why jobs are blocked, if they cannot wait."""
 
     def of(self, keys: Any) -> System:
-        """Return the system for the top-level ``keys`` of a configuration, if its settings are
-        among them."""
+        """Return the system for the top-level ``keys`` of a configuration, if the system's settings
+        are among them.
+        """
         return self
 
     def scenario(self) -> Scenario:
@@ -319,8 +323,8 @@ class System:
         raise NotImplementedError
 
     def label(self, named: Mapping[str, Any]) -> str:
-        """Return a short description of the workload. If it is empty, the name in the configuration
-        is used. ``named`` contains the workloads that ship with dagsim.
+        """Return a short description of the workload. If the description is empty, the name in the
+        configuration is used. ``named`` contains the workloads that ship with dagsim.
         """
         return ""
 
@@ -435,7 +439,7 @@ class Scenario(System, ABC):
         """Check the scenario by creating everything that a kernel needs.
 
         Raises:
-            InputError: Something cannot be created.
+            InputError: One of these parts cannot be created.
         """
 
     def scenario(self) -> Scenario:
@@ -447,7 +451,7 @@ class Scenario(System, ABC):
         requested, in the fastest possible one.
 
         Raises:
-            InputError: As in ``kernel``; also if the requested engine does not support this run.
+            InputError: As in ``kernel``, or the requested engine does not support this run.
         """
         return Engaged(self.kernel(seed, on_arrivals=on_arrivals))
 
@@ -465,7 +469,7 @@ class Scenario(System, ABC):
         return policy
 
     def why_no_episodes(self, codec: CodecSettings, terms: Mapping[str, float]) -> str:
-        """Return the reason why a compiled engine cannot run many episodes at once. The result is
+        """Return the reason why a compiled engine cannot run many episodes together. The result is
         empty if it can.
         """
         return f"episodes of the system {self.system!r} are not compiled"
@@ -484,7 +488,7 @@ class Scenario(System, ABC):
 class Conversation(Generic[ViewT, DecisionT]):
     """The exchange with a kernel, from its first view to its end. Only this class drives kernels.
 
-    ``view`` is the view for which decisions are expected; ``None`` at the end.
+    ``view`` is the view for which decisions are expected, or ``None`` at the end.
     """
 
     __slots__ = ("_talk", "kernel", "view")
@@ -495,7 +499,9 @@ class Conversation(Generic[ViewT, DecisionT]):
         self.view: ViewT | None = next(self._talk, None)
 
     def answer(self, decisions: Iterable[DecisionT] | None) -> ViewT | None:
-        """Send the decisions for the current view, and return the next view; ``None`` at the end."""
+        """Send the decisions for the current view, and return the next view, or ``None`` at the
+        end.
+        """
         try:
             self.view = self._talk.send(decisions)
         except StopIteration:

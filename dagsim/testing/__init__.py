@@ -130,8 +130,8 @@ def heft_example() -> TaskGraph:
 
 def check_policy(policy: ClusterPolicy | Callable[[], ClusterPolicy], workloads: int = 6) -> None:
     """Raise an error unless the policy handles small, difficult workloads: DAGs, gangs, shares of
-    GPUs, CPU-only tasks, two GPU types, crowds that arrive at once, admission, wrong estimates, and
-    nodes that fail, leave for good or all go down at once.
+    GPUs, CPU-only tasks, two GPU types, crowds of jobs that arrive simultaneously, admission, wrong
+    estimates, and nodes that fail, leave for good or all go down simultaneously.
 
     The policy must:
 
@@ -141,7 +141,8 @@ def check_policy(policy: ClusterPolicy | Callable[[], ClusterPolicy], workloads:
       estimates (unless its class sets ``clairvoyant = True``);
     - change nothing except through decisions;
     - continue from a deep copy in a fork;
-    - have no attribute whose name is almost that of an optional one (``Statements`` in ``systems.seam``).
+    - have no attribute whose name is almost that of an optional attribute (``Statements`` in
+      ``systems.seam``).
 
     The log must obey every rule of ``violations``. ``policy`` is a factory (such as a class), or a
     policy that can be deep-copied before its first decision. A case named in a message can be run
@@ -210,7 +211,7 @@ def check_codec(make: Callable[[], Any], workloads: int = 4) -> None:
       are equal until a task ends.
 
     Raises:
-        AssertionError: A rule is broken. The message names it and the workload.
+        AssertionError: A rule is broken. The message names the rule and the workload.
         IllegalDecision, Stalled: A choice decodes to an impossible decision, or to waiting although nothing is pending.
     """
     _check_blind_codec(make)

@@ -110,9 +110,9 @@ class Admitting:
 
 
 def crowd(gpus: int = 2, jobs: int = 9) -> Case:
-    """Return jobs that all arrive at once, the longest first, and short jobs that arrive while they
-    are running, with far too few GPUs. They expose a policy that starts tasks before it checks
-    later ones, and then tries to stop a run that it has just started.
+    """Return long jobs that all arrive simultaneously, the longest first, and short jobs that
+    arrive while the long jobs are running, with far too few GPUs. These jobs expose a policy that
+    starts tasks before it checks later ones, and then tries to stop a run that it has just started.
     """
     cluster = Cluster((Node("n", gpu_type("T4"), gpus, 16, 64),))
     tasks = [Task("t", float(jobs - number), gpus=1 + number % gpus) for number in range(jobs)]
@@ -124,7 +124,8 @@ def crowd(gpus: int = 2, jobs: int = 9) -> Case:
 def random_case(seed: int) -> Case:
     """Return a random case that may combine all features: DAGs, gangs, shares of GPUs, CPU-only
     tasks, CPUs and memory, bursts and equal times, two GPU types, nodes that fail, leave for good
-    or all go down at once, networks, set-ups, wrong estimates, costly preemption and admission.
+    or all go down simultaneously, networks, set-ups, wrong estimates, costly preemption and
+    admission.
     """
     rng = stream(seed, "case")
     cluster = _cluster(rng)
@@ -201,7 +202,7 @@ def _disturbances(rng: np.random.Generator, nodes: int) -> tuple[FailureModel, .
     models: list[FailureModel] = []
     if rng.random() < 0.35:
         models.append(NodeFailures(float(rng.choice((30.0, 100.0))), float(rng.choice((0.5, 5.0)))))
-    if rng.random() < 0.2:  # all jobs arrive at once
+    if rng.random() < 0.2:  # all jobs arrive simultaneously
         start_s = float(rng.choice((0.0, 1.0, 2.0)))
         models.append(Maintenance(tuple(range(nodes)), start_s, start_s + float(rng.choice((1.0, 7.0)))))
     if rng.random() < 0.3:
@@ -224,7 +225,7 @@ _DAY_S = 86_400.0
 
 def patience() -> Case:
     """Return long and short tasks, wide and narrow, with every priority. A policy that never starts
-    one of them stalls.
+    one of these tasks stalls.
     """
     cluster = Cluster((Node("n", gpu_type("T4"), 4, 16, 64), Node("m", gpu_type("T4"), 4, 16, 64)))
     lengths = (1.0, 30.0, 600.0, 7_200.0, _DAY_S)
@@ -267,8 +268,8 @@ def blind_kernels(seed: int) -> tuple[ClusterKernel, ClusterKernel]:
     """Return two kernels with equal jobs and estimates but different true durations, all above
     ``BLIND_UNTIL_S``.
 
-    Tasks arrive in bursts and nodes join one after the other, so that there is something to choose
-    although no task ends.
+    Tasks arrive in bursts and nodes join in turn, so that there is something to choose although no
+    task ends.
     """
     rng = stream(seed, "blind")
     cluster = Cluster(tuple(Node(f"n{n}", gpu_type(("A100-40", "T4")[n % 2]), 2, 32, 256) for n in range(6)))

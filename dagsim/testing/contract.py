@@ -40,7 +40,7 @@ def check_system(scenario: Scenario, policy: str | None = None, seed: int = 1) -
       jobs.
 
     Raises:
-        AssertionError: A rule is broken. The message names it.
+        AssertionError: A rule is broken. The message names the rule.
     """
     _check_scenario(scenario, policy)
     name = policy or scenario.policies.names()[0]
@@ -144,7 +144,7 @@ def _check_answers(scenario: Scenario, make: Callable[[], Policy[Any, Any]], see
             raise AssertionError(
                 f"the decision {nonsense!r} raises {type(error).__name__}, not IllegalDecision: {error}"
             ) from None
-        raise AssertionError(f"the decision {nonsense!r} is accepted")
+        raise AssertionError(f"the decision {nonsense!r} is accepted, but it must raise IllegalDecision")
     logs = []
     for nothing in (None, ()):
         kernel = scenario.kernel(seed)
@@ -170,16 +170,16 @@ def check_env(make: Any, seed: int = 1, steps: int = 300) -> None:
     is the environment, or a function that creates one (which is then called for every episode).
 
     - Observations are in ``observation_space``, rewards are finite, and flags are Boolean.
-    - The action mask, if there is one, always allows an action. This also holds when the episode is
-      over, because a vector of environments takes one more action in the step that starts the next
-      episode.
+    - The action mask, if there is one, always allows an action. This also applies after the end of
+      the episode, because a vector of environments takes one more action in the step that starts
+      the next episode.
     - The same seed and the same legal actions give the same observations, rewards and flags.
     - Another seed gives another episode.
 
     Each episode consists of random legal actions, and is followed for at most ``steps`` steps.
 
     Raises:
-        AssertionError: A rule is broken. The message names it.
+        AssertionError: A rule is broken. The message names the rule.
     """
     episodes, is_made = [], hasattr(make, "step")
     for number in (seed, seed, seed + 1):

@@ -1,5 +1,6 @@
-"""Random clusters and jobs with ties, zero lengths, gangs and shares, on which two kernels may
-differ, and the comparison of two schedules. ``scripts/check_engine.py`` compares the engines on them.
+"""Random clusters and jobs with ties, zero lengths, gangs and shares, on which the logs of two
+kernels might differ, and the comparison of two schedules. ``scripts/check_engine.py`` compares the
+engines on them.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ observations and rewards as well.
 
 
 def random_cluster(rng: random.Random) -> Cluster:
-    """Return nodes of a few types. Some cases have a node with more GPUs than the log names, or nodes
-    without GPUs.
+    """Return nodes of a few types. Some clusters have a node with more GPUs than the log can name,
+    or nodes without GPUs.
     """
     names = rng.sample(TYPES, rng.randint(1, 3))
     most = rng.choice((1, 2, 4, 8, 8, 70))
@@ -56,7 +57,7 @@ def random_cluster(rng: random.Random) -> Cluster:
 
 
 def random_task(rng: random.Random, name: str, plain: bool) -> Task:
-    """Return a task. If ``plain``, it asks only for whole GPUs."""
+    """Return a task. If ``plain``, it requests only whole GPUs."""
     gpus = rng.choice((1, 1, 2, 4) if plain else (0, 0.1, 0.25, 0.3, 0.5, 0.5, 1, 1, 2, 4))
     gang = not plain and rng.random() < 0.25
     seconds = rng.choice((0.0, 10.0, 20.0, rng.expovariate(0.01), rng.expovariate(0.01)))
@@ -77,7 +78,7 @@ def random_task(rng: random.Random, name: str, plain: bool) -> Task:
 
 
 def jobs_of(rng: random.Random) -> list[Job]:
-    """Return jobs in order of arrival, many at the same time."""
+    """Return jobs in order of arrival, many of which arrive simultaneously."""
     jobs, now, plain = [], 0.0, rng.random() < 0.3
     for number in range(rng.randint(1, 25)):
         now += rng.choice((0.0, 0.0, 10.0, rng.expovariate(1 / 20)))
@@ -97,15 +98,16 @@ def jobs_of(rng: random.Random) -> list[Job]:
 
 
 def without_shares(job: Job) -> Job:
-    """Return the job with whole GPUs instead of shares. The compiled engine supports no others on nodes
-    with more GPUs than the log can name."""
+    """Return the job with whole GPUs instead of shares. On nodes with more GPUs than the log can
+    name, the compiled engine supports only whole GPUs.
+    """
     tasks = tuple(replace(task, gpus=ceil(task.gpus)) for task in job.graph.tasks)
     return replace(job, graph=TaskGraph(tasks, job.graph.edges))
 
 
 def in_the_middle(rng: random.Random, cluster: Cluster, jobs: list[Job]) -> tuple[list[Job], float]:
-    """Simulate the jobs until a random moment. Return the moment and what is left of the jobs, with the
-    instances running then.
+    """Simulate the jobs until a random moment. Return this moment, and what is left of the jobs,
+    with the instances that are running at that moment.
     """
     begins_s = rng.choice((10.0, 20.0, 30.0, rng.uniform(0.0, 1.5 * jobs[-1].arrival_s + 1.0)))
     kernel = ClusterScenario(cluster, jobs).kernel(0)
@@ -137,7 +139,7 @@ def left_of(rng: random.Random, active: JobState, runs: Sequence[Run]) -> Job:
 def compiled_schedule(cluster: Cluster, jobs: Sequence[Job], policy: str, *, seed: int = 0, **models: Any) -> Schedule:
     """Return the schedule of the compiled engine."""
     kernel = ClusterScenario(cluster, jobs, engine="compiled", **models).engaged(policy, seed).kernel
-    Conversation(kernel)  # it plays to the end at once
+    Conversation(kernel)  # it simulates to the end in a single call
     return kernel.schedule
 
 

@@ -1,4 +1,4 @@
-"""Queues whose waits are known without dagsim: by a recursion, and by Erlang's formula."""
+"""Waits that are known without dagsim, from a recursion and from Erlang's formula."""
 
 from __future__ import annotations
 

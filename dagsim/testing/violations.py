@@ -1,4 +1,4 @@
-"""Find violations of the rules for every schedule from its log alone, without the kernel."""
+"""Check the log of a schedule, without the kernel, against the rules that every schedule obeys."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def violations(
     - No node has more GPUs, cores or memory in use than it has, and no GPU serves more than one
       whole task (with ``sharing``, two) or shares that add up to more than 1. A run that ends
       releases the resources that it took.
-    - A run only fails if one of its nodes went down at that moment. Nothing runs on a node that is
+    - A run fails only if one of its nodes went down at that moment. Nothing runs on a node that is
       down, off, booting or being powered down.
     - A job completes with its last task.
 
@@ -61,8 +61,8 @@ def as_recorded(task: Task, gpu: GpuType | None) -> float:
 
 
 def stuck(schedule: Schedule, jobs: Sequence[Job]) -> list[str]:
-    """Return the unfinished ready tasks that could not run on any node that is up at the end, even if
-    all nodes were empty. A simulation may only end before all jobs have left if there are such
+    """Return the unfinished ready tasks that could not run on any node that is up at the end, even
+    if all nodes were empty. A simulation may end before all jobs have left only if there are such
     tasks.
     """
     reading = _Reading(schedule, jobs, None)

@@ -23,8 +23,8 @@ to it. ``None`` leaves the speed to the runtime model.
 
 
 def accepting(jobs: JobArrays, accept: Accept, runtime: WorkRuntime, types: Sequence[GpuType | None]) -> JobArrays:
-    """Allow tasks that name some GPU types to use others as well. ``types`` are the types in the
-    cluster. Tasks that name no type are unchanged.
+    """Allow tasks that name some GPU types to use other types as well. ``types`` are the types in
+    the cluster. Tasks that name no type are unchanged.
     """
     if not accept:
         return jobs
@@ -34,7 +34,7 @@ def accepting(jobs: JobArrays, accept: Accept, runtime: WorkRuntime, types: Sequ
 
 
 def asking(jobs: JobArrays, request: Request | None) -> JobArrays:
-    """Apply the submission terms ``request`` to jobs that state none of their own."""
+    """Apply the submission terms ``request`` to jobs that state no terms."""
     if not request:
         return jobs
     stated = jobs.request or Labels(np.zeros(len(jobs), np.int32), (None,))

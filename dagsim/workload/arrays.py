@@ -51,7 +51,7 @@ class Labels(NamedTuple):
 
     @classmethod
     def of(cls, words: Iterable[Any]) -> Labels | None:
-        """Number these words; return ``None`` if all are empty."""
+        """Number these words, or return ``None`` if all are empty."""
         labels = cls.numbered(words)
         return labels if any(labels.words) else None
 
@@ -138,8 +138,8 @@ def _filled(columns: Sequence[np.ndarray | None], sizes: Sequence[int], none: fl
 
 
 def _numbers(values: Iterable[float | None], none: float) -> np.ndarray | None:
-    """Return the values as an array, with ``none`` in place of missing ones, or ``None`` if all are
-    missing.
+    """Return the values as an array, with ``none`` in place of missing values, or ``None`` if all
+    are missing.
     """
     listed = list(values)
     distinct = set(listed)
@@ -212,10 +212,10 @@ class JobArrays:
     parent: np.ndarray  # (E,) int32: index of each parent among the tasks of its job
     # (n,) float64: the users' estimates of the work; NaN or None for no estimate
     estimate: np.ndarray | None = None
-    output_bytes: np.ndarray | None = None  # (E,) float64: bytes on each edge; None: 0
-    priority: np.ndarray | None = None  # (J,) float64; None: 0
-    deadline_s: np.ndarray | None = None  # (J,) float64, inf where a job has none; None: no job has one
-    weight: np.ndarray | None = None  # (J,) float64; None: 1
+    output_bytes: np.ndarray | None = None  # (E,) float64: bytes on each edge; None if all are 0
+    priority: np.ndarray | None = None  # (J,) float64; None if all are 0
+    deadline_s: np.ndarray | None = None  # (J,) float64, inf for a job without a deadline; None if no job has one
+    weight: np.ndarray | None = None  # (J,) float64; None if all are 1
     observed_start_s: np.ndarray | None = None  # (J,) float64, NaN if unknown; None: unknown for all
     eligible_s: np.ndarray | None = None  # (J,) float64, NaN if unknown; None: unknown for all
     tenant: Labels | None = None
@@ -258,7 +258,7 @@ class JobArrays:
 
     @classmethod
     def of_single_tasks(cls, ids: np.ndarray, arrival_s: np.ndarray, name: str, **columns: Any) -> JobArrays:
-        """Create jobs with one task each, all with the same task name; ``columns`` contains the
+        """Create jobs with one task each, all with the same task name. ``columns`` contains the
         remaining fields.
         """
         jobs = len(ids)
@@ -306,8 +306,9 @@ class JobArrays:
                 yield Job(id, TaskGraph(tasks[begin - base : end - base], edges), arrival_s, *rest)
 
     def parents(self) -> Iterator[Parents]:
-        """Return the indices of each task's parents, per job; jobs with the same shape share one
-        object."""
+        """Return the indices of each task's parents, per job. Jobs with the same shape share one
+        object.
+        """
         graph, graphs = self.graphs()
         return map(graphs.__getitem__, graph.tolist())
 
@@ -458,8 +459,8 @@ class JobArrays:
         )
 
     def faults(self, among: np.ndarray) -> Iterator[tuple[int, ModelError]]:
-        """Yield the jobs in the mask ``among``, (J,) bool, that are invalid, each with the error that
-        creating the job raises.
+        """Of the jobs in the mask ``among``, (J,) bool, yield those that are invalid, each with the
+        error that creating this job raises.
         """
         bad_kind = np.array([not kind.is_possible() for kind in self.kinds] or [False], bool)
         with np.errstate(invalid="ignore"):
@@ -514,9 +515,9 @@ class JobArrays:
         return demands
 
     def hours(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return two arrays (J,) float64: the GPU-hours and core-hours of each job, provided that its
-        work is in seconds. They are multiples of 2^-20 h (3 ms), so that their sums are exact in
-        any order.
+        """Return two arrays (J,) float64: the GPU-hours and core-hours of each job, provided that
+        its work is in seconds. These hours are multiples of 2^-20 h (3 ms), so that their sums are
+        exact in any order.
         """
         job = np.repeat(np.arange(len(self)), np.diff(self.first))
         amount = self.work * self.instances / 3600
@@ -525,13 +526,16 @@ class JobArrays:
         return gpu_h, core_h
 
     def _described(self) -> list[list[Any]]:
-        """Return the columns of the optional fields of ``Job`` as lists, up to the last one that
-        any job has."""
+        """Return the columns of the optional fields of ``Job`` as lists, up to the last field that
+        any job has.
+        """
         there = [place for place, field in enumerate(JOB_FIELDS, 1) if getattr(self, field.name) is not None]
         return [self._listed(field) for field in JOB_FIELDS[: max(there, default=0)]]
 
     def _listed(self, field: JobField) -> list[Any]:
-        """Return the field of each job, with the values that ``Job`` objects have."""
+        """Return the values of a field for all jobs, in the form in which ``Job`` objects have
+        them.
+        """
         column, default = getattr(self, field.name), None if field.kind == "float | None" else field.absent
         if column is None:
             return [default] * len(self)
@@ -575,8 +579,8 @@ def kinds_of(
 
 
 def combinations(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """Return (n,) int32: the number of each row's combination of values, in order of appearance; and
-    the index of the first row with each combination.
+    """Return (n,) int32: the number of each row's combination of values, in order of appearance.
+    Also return the index of the first row with each combination.
     """
     count = len(columns[0])
     code, codes = np.zeros(count, np.int64), 1
@@ -591,14 +595,14 @@ def combinations(columns: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]
     if codes > 4 * count:
         code = places_of(code)
     first = np.zeros(int(code.max()) + 1 if count else 0, np.int64)
-    # The last assignment wins, and it comes from the first row.
+    # The assignments are made backwards, so the last one is that of the first row.
     first[code[::-1]] = np.arange(count - 1, -1, -1)
     numbers, rows = renumbered(code, first.tolist())
     return numbers, np.array(rows, np.int64)
 
 
 def distinct_rows(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distinct rows of a table (n, columns) in ascending order; and (n,) int64: the
+    """Return the distinct rows of a table (n, columns) in ascending order, and (n,) int64: the
     index of each row among them. NaNs are equal.
 
     This gives the same result as ``np.unique`` with ``axis=0``, but compares numbers instead of
@@ -621,8 +625,8 @@ def places_of(column: np.ndarray) -> np.ndarray:
 
 
 def ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Return the indices in several ranges, one after the other. For example, ranges that start at
-    (2, 7) with sizes (3, 2) give 2, 3, 4, 7, 8.
+    """Return the indices in several ranges, concatenated. For example, ranges that start at (2, 7)
+    with sizes (3, 2) give 2, 3, 4, 7, 8.
     """
     ends = np.cumsum(sizes)
     total = int(ends[-1]) if len(ends) else 0
@@ -633,7 +637,7 @@ def ranges(starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 def renumbered(kind: np.ndarray, kinds: Sequence[T]) -> tuple[np.ndarray, tuple[T, ...]]:
     """Renumber kinds, keeping only those in use, in order of first use by a task."""
     first = np.full(len(kinds), len(kind))
-    # The last assignment wins, and it comes from the first task of each kind.
+    # The assignments are made backwards, so the last one is that of the first task of each kind.
     first[kind[::-1]] = np.arange(len(kind) - 1, -1, -1)
     used = np.flatnonzero(first < len(kind))
     order = used[np.argsort(first[used])]

@@ -59,8 +59,8 @@ class Bursty:
 
     def __post_init__(self) -> None:
         require(self.bursts >= 1, "arrivals bursty: bursts must be at least 1", self.bursts, WorkloadError)
-        require(0 <= self.share <= 1, "arrivals bursty: share must lie in 0..1", self.share, WorkloadError)
-        require(0 < self.width < 1, "arrivals bursty: width must lie between 0 and 1", self.width, WorkloadError)
+        require(0 <= self.share <= 1, "arrivals bursty: share must be between 0 and 1", self.share, WorkloadError)
+        require(0 < self.width < 1, "arrivals bursty: width must be above 0 and below 1", self.width, WorkloadError)
 
     def times(self, rng: np.random.Generator, count: int, span_s: float) -> np.ndarray:
         centres = rng.random(self.bursts)
@@ -105,7 +105,7 @@ class Diurnal:
         return high
 
     def _arrived(self, time_s: np.ndarray) -> np.ndarray:
-        """Return the integral of the rate from 0, with a mean rate of 1."""
+        """Return the integral of the rate from 0 to ``time_s``, with a mean rate of 1."""
         swing = (self.peak_to_trough - 1) / (self.peak_to_trough + 1)
         turn = 2 * pi / self.period_s
         ahead = np.sin(turn * (time_s - self.peak_s)) + np.sin(turn * self.peak_s)
@@ -114,7 +114,7 @@ class Diurnal:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """All jobs arrive at time 0, whatever the load."""
+    """All jobs arrive at 0 s, whatever the load."""
 
     kind: Literal["batch"] = "batch"
 
@@ -133,8 +133,8 @@ HOURS_PER_WEEK = 168
 
 @dataclass(frozen=True, slots=True)
 class Swing:
-    """A random factor with mean 1 on the rate. Its logarithm is a normal process with standard
-    deviation ``sigma`` and correlation time ``hours``.
+    """A random factor with mean 1, by which the rate is multiplied. Its logarithm is a normal
+    process with standard deviation ``sigma`` and correlation time ``hours``.
 
     The correlation of the logarithm decreases as exp(-lag / ``hours``) (Ornstein and Uhlenbeck).
 
@@ -172,7 +172,8 @@ class Rates:
     starts at a random time of the week.
 
     Raises:
-        WorkloadError: A rate or a factor is negative, or there are not exactly 24 and 7 factors.
+        WorkloadError: A rate or a factor is negative, or there are not exactly 24 factors for hours
+            and 7 for days.
     """
 
     per_hour: float = 60.0

@@ -19,7 +19,7 @@ from dagsim.errors import WorkloadError, require
 from dagsim.model.arithmetic import ordered_sum
 
 _LOG2_E = 1.4426950408889634
-# ln 2 as a sum of two parts, such that multiples of the first are exact
+# ln 2 as a sum of two parts, such that multiples of the first part are exact
 _LN2_HIGH, _LN2_LOW = 0.6931471803691238, 1.9082149292705877e-10
 _TAYLOR = tuple([1.0 / factorial(power) for power in range(13, -1, -1)])
 
@@ -28,10 +28,10 @@ def exp(x: np.ndarray) -> np.ndarray:
     """Return the exponential of each element of ``x``, bit-identical on every machine and within 2
     units in the last place.
 
-    NumPy's own function chooses an implementation according to the processor, and these differ in
-    the last bit, which is enough for a job to differ between two machines. This function only adds
-    and multiplies, operations for which IEEE 754 prescribes the rounding. Beyond the range of a
-    float, the result is 0 or infinity.
+    NumPy has several implementations of this function and chooses one for the processor. Their
+    results differ in the last bit, which is enough to make a job differ between two machines. The
+    present function uses only additions and multiplications, for which IEEE 754 prescribes the
+    rounding. Beyond the range of a float, the result is 0 or infinity.
     """
     x = np.minimum(np.maximum(x, -750.0), 750.0)
     doublings = np.rint(x * _LOG2_E)
@@ -47,7 +47,7 @@ class TaggedUnion:
     """Annotation for a union, as in ``Annotated[A | B, TaggedUnion("a")]``. The member is selected by
     ``kind``, or by ``default`` if there is no ``kind``.
 
-    Validation with pydantic then only reports errors for the selected member instead of all
+    Validation with pydantic then reports errors for the selected member only, instead of for all
     members. pydantic finds the hook by its name, and its schemas are plain dictionaries, so
     pydantic is not imported here.
     """
@@ -67,7 +67,7 @@ class TaggedUnion:
 
 
 def _kind(member: Any) -> Any:
-    if get_origin(member) is Annotated:  # the class itself is only imported when it is needed
+    if get_origin(member) is Annotated:  # the class itself is imported only when it is needed
         return member.__metadata__[0].kind
     return next(field.default for field in fields(member) if field.name == "kind")
 
@@ -226,8 +226,8 @@ class Quantiles:
     value, with probabilities from 0 to 1.
 
     Between two points, interpolation is geometric if both values are positive, and otherwise
-    linear. ``whole`` rounds up, so that the values at published probabilities are as published and
-    counts are whole numbers.
+    linear. With ``whole``, values are rounded up, so that the values at published probabilities are
+    as published and counts are whole numbers.
     """
 
     points: tuple[tuple[float, float], ...]

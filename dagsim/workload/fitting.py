@@ -126,7 +126,7 @@ def fit_arrivals(starts: np.ndarray) -> Rates:
 
 def quantiles(values: np.ndarray, *, whole: bool = False) -> Quantiles:
     """Return a table of the quantiles of ``values`` at fixed probabilities, with three digits each.
-    The last value is set to give the right mean.
+    The last value is chosen so that the mean is right.
     """
     ordered = np.sort(values)
     table = [_rounded(value) for value in np.quantile(ordered, _POINTS, method="inverted_cdf")]
@@ -162,8 +162,8 @@ def _several(job: Job) -> bool:
 
 
 def _joined(kinds: Sequence[tuple[float, ...]]) -> list[tuple[float, ...]]:
-    """Return the kinds with rare ones replaced by the nearest frequent kind. A kind with the same
-    priority is preferred.
+    """Return the kinds, with each rare kind replaced by the nearest frequent kind. A kind with the
+    same priority is preferred.
     """
     counts = Counter(kinds)
     frequent = [kind for kind, count in counts.items() if count >= _RARE * len(kinds)]
@@ -214,8 +214,8 @@ def _kind(
 
 
 def _values(drawn: Sequence[float]) -> Distribution:
-    """Return the most frequent values with their weights, or quantiles if there are many values; a
-    single value is a constant.
+    """Return a constant if there is a single value, the most frequent values with their weights if
+    these are most of the values, and otherwise quantiles.
     """
     common = Counter(map(float, drawn)).most_common(_VALUES)
     if len(common) == 1:

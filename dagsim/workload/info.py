@@ -1,4 +1,4 @@
-"""Statistics of workloads, both of synthetic ones and of traces."""
+"""Statistics of synthetic workloads and of traces."""
 
 from __future__ import annotations
 
@@ -86,7 +86,9 @@ class WorkloadInfo:
     """Load offered to the cluster, if a cluster was given."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the statistics as plain values for JSON. The load includes ``offered``."""
+        """Return the statistics as plain values for JSON. The values of the load include
+        ``offered``.
+        """
         plain = asdict(self)
         if self.load is not None:
             plain["load"]["offered"] = self.load.offered

@@ -15,8 +15,8 @@ arrivals have only n - 1 gaps, the period is one mean gap longer than the time f
 last arrival. The offered load is the largest load over all sets of types. The tasks in a set can
 run nowhere else, so if the load stays above 1, their queue grows for as long as jobs arrive, under
 any policy. The load of all types together is the plain ratio of GPU-seconds, which the utilisation
-of a long run approaches. On a cluster with one type, both are GPU-seconds / (GPUs * period). The
-load of CPU cores is defined in the same way, with cores instead of GPUs.
+of a long run approaches. On a cluster with one type, both loads are GPU-seconds / (GPUs * period).
+The load of CPU cores is defined in the same way, with cores instead of GPUs.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class WorkRuntime(Protocol):
     (``dagsim.systems.cluster.models.runtime``)."""
 
     def seconds(self, task: Task, gpus: tuple[GpuType | None, ...]) -> tuple[float, ...]:
-        """Return the seconds that one instance of ``task`` takes on each of ``gpus``; ``inf`` where
-        it cannot run.
+        """Return the seconds that one instance of ``task`` takes on each of ``gpus``, or ``inf``
+        where it cannot run.
         """
 
 
@@ -179,7 +179,7 @@ class Load:
         return "" if scarcest is self.by_types[-1] else f" of {' or '.join(scarcest.types)}"
 
     def with_part(self, name: str, load: Load) -> Load:
-        """Return this load combined with ``load``, which comes from the jobs that may only use part
+        """Return this load combined with ``load``, which comes from the jobs that may use only part
         ``name`` of the cluster.
         """
         scarcest = max(load.by_types, key=lambda one: one.load, default=None)
@@ -223,7 +223,7 @@ class _Resource:
             self.busy_s[types] = self.busy_s.get(types, 0.0) + amount / speed
 
     def add_all(self, amount: np.ndarray, seconds: np.ndarray) -> None:
-        """Add all tasks at once, using the same operations in the same order as ``add``."""
+        """Add all tasks in one step, using the same operations in the same order as ``add``."""
         speed, types = np.zeros(len(amount)), np.zeros(len(amount), np.int64)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             for place, units in enumerate(self.capacity):
@@ -264,8 +264,8 @@ class _Resource:
         return max(map(self.confined, self._unions()), default=0.0)
 
     def _unions(self) -> Iterator[int]:
-        """Yield the sets that may be the scarcest, which are unions of overlapping sets. The combined
-        load of disjoint sets lies between their loads, so such unions are left out.
+        """Yield the sets that may be the scarcest, which are unions of overlapping sets. The
+        combined load of disjoint sets is between their loads, so such unions are left out.
         """
         yield from (unions := dict.fromkeys(self.busy_s))
         fresh = list(unions)
@@ -276,8 +276,8 @@ class _Resource:
 
 
 class LoadMeter:
-    """Sums the time for which tasks would keep the GPUs and cores of a cluster busy. Adding a task
-    takes about 2 microseconds.
+    """A meter that adds up the time for which tasks would keep the GPUs and cores of a cluster
+    busy. Adding a task takes about 2 microseconds.
     """
 
     def __init__(self, cluster: Cluster, runtime: WorkRuntime) -> None:
@@ -300,8 +300,8 @@ class LoadMeter:
         """Number of such jobs above which those that have ended are dropped."""
 
     def add(self, job: Job) -> None:
-        """Add ``job``; jobs must be added in order of arrival. A task that cannot run anywhere on this
-        cluster offers no load, because its job will be rejected.
+        """Add ``job``. Jobs must be added in order of arrival. A task that cannot run anywhere on
+        this cluster offers no load, because its job will be rejected.
         """
         self.arrivals.add(job.arrival_s)
         shortest_s = [self._add(task, self._gpus, self._cpus) for task in job.graph.tasks]
@@ -312,8 +312,8 @@ class LoadMeter:
             self._tidy = 2 * len(self._latest) + 64
 
     def add_arrays(self, jobs: JobArrays, seconds: np.ndarray) -> None:
-        """Add all of ``jobs`` at once. The totals are the same as if the jobs were added one by one.
-        ``seconds`` are (n, GPU types).
+        """Add all of ``jobs`` in one step. The totals are the same as if the jobs were added one by
+        one. ``seconds`` are (n, GPU types).
         """
         self.arrivals.add_all(jobs.arrival_s)
         self._gpus.add_all(jobs.instances * jobs.asked("gpus"), seconds)
@@ -356,8 +356,8 @@ class LoadMeter:
         return max(self.gpu_s, self.cpu_s)
 
     def load(self, arrivals: ArrivalTimes | None = None) -> Load:
-        """Return the load of the added jobs. ``arrivals`` are those of a larger set of jobs that
-        contains the added ones (default: the arrivals of the added jobs).
+        """Return the load of the added jobs. ``arrivals`` are the arrivals of a larger set of jobs
+        that contains the added jobs (default: only the added jobs).
         """
         arrivals = self.arrivals if arrivals is None else arrivals
         period_s, span_s = arrivals.period_s, arrivals.span_s

@@ -323,7 +323,8 @@ def write_jobs(path: Path, jobs: Iterable[Job], meta: Mapping[str, Any] | None =
             for job in jobs:
                 if job.arrival_s < last_s:
                     raise WorkloadError(
-                        f"job {job.id!r} arrives at {job.arrival_s!r}, before the job that was written last"
+                        f"jobs must be sorted by arrival: job {job.id!r} arrives at {job.arrival_s!r} s, before "
+                        "the job that was written last"
                     )
                 file.write(_line(record_of(job), f"job {job.id!r}"))
                 written, last_s = written + 1, job.arrival_s
@@ -337,8 +338,8 @@ def read_jobs(path: Path) -> Iterator[Job]:
 
     Raises:
         TraceError: The file cannot be read, has a different format or version, or contains an
-            invalid line. The message names ``file:line`` and the field. The error is raised at the
-            line where reading stops.
+            invalid line. The message names ``file:line`` and the field. The error for an invalid
+            line is raised only when reading reaches that line.
     """
     last_s = 0.0
     with _opened(path) as lines:
@@ -420,7 +421,7 @@ def _opened(path: Path) -> Iterator[Iterator[str]]:
 
 @contextmanager
 def _writing(path: Path, *, compressed: bool) -> Iterator[IO[str]]:
-    """Open a text file for writing. If it is compressed, it stores no name or time, so that equal jobs
+    """Open a text file for writing. A compressed file stores no name or time, so that equal jobs
     give equal bytes.
     """
     with path.open("wb") as raw:

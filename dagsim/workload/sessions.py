@@ -161,7 +161,7 @@ class Sessions:
         require(0 < self.load < inf, "workload: load must be above 0", self.load, WorkloadError)
         if not self.kinds:
             raise WorkloadError("workload: kinds must contain at least one kind of session")
-        require(0 <= self.alike <= 1, "workload: alike must lie in 0..1", self.alike, WorkloadError)
+        require(0 <= self.alike <= 1, "workload: alike must be between 0 and 1", self.alike, WorkloadError)
         if self.tenants < 0 or not 0 <= self.zipf < inf:
             raise WorkloadError(f"workload: tenants and zipf must be 0 or more, got {self.tenants!r}, {self.zipf!r}")
         if self.load_mode not in ("exact", "expected"):
@@ -185,8 +185,8 @@ class Sessions:
         return self.arrays(cluster, runtime, seed).jobs()
 
     def natural_load(self, cluster: Cluster, runtime: WorkRuntime) -> float:
-        """Return the average load that would result if jobs arrived here at the rate of the real
-        cluster.
+        """Return the average load that would result if jobs arrived on this cluster at the rate of
+        the real cluster.
         """
         expected = LoadMeter(cluster, runtime)
         total = ordered_sum(kind.share for kind in self.kinds)
@@ -243,7 +243,7 @@ class Sessions:
         return drawn
 
     def _arrivals(self, rng: Draws) -> Iterator[_Arrived]:
-        """Yield the jobs of each week, one week after the other."""
+        """Yield the jobs week by week."""
         sessions = _Started(*[np.empty(0)] * len(_Started._fields))
         held = np.empty((2, 0))  # time, place
         owners = np.empty(0, int)
@@ -299,8 +299,8 @@ class Sessions:
         return np.asarray(np.searchsorted(shares, rng("sessions/tenants").random(count) * shares[-1], "right"))
 
     def _places(self, rng: Draws, own: np.ndarray) -> np.ndarray:
-        """Return the quantile of each job among the durations of its kind. Similar jobs are near the
-        quantile ``own`` of their session, and the others are anywhere.
+        """Return the quantile of each job among the durations of its kind. Similar jobs are near
+        the quantile ``own`` of their session, and other jobs are anywhere.
         """
         near = np.abs(own + _NEAR * (2 * rng("sessions/near").random(len(own)) - 1))
         near = np.where(near >= 1, 2 - near, near)  # values are reflected at both ends
@@ -312,7 +312,8 @@ class Sessions:
         """Return the quantile of the duration and the number of instances of all tasks in the jobs of
         a week. ``tasks`` is the number of tasks per job.
 
-        The first task has the quantile of its job. The other tasks are near it or anywhere.
+        The first task has the quantile of its job. The quantiles of the other tasks are near this
+        quantile or anywhere.
         """
         place, instances = np.repeat(arrived.place, tasks), np.repeat(arrived.session.instances, tasks)
         if (several := tasks > 1).any():

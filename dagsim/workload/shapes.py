@@ -21,7 +21,7 @@ from dagsim.workload.distributions import Choice, Quantiles, TaggedUnion
 
 
 class DagArrays(NamedTuple):
-    """The DAGs of J jobs with n tasks and E edges. Jobs are stored one after the other, and parents
+    """The DAGs of J jobs with n tasks and E edges. Jobs are stored consecutively, and parents
     precede their children.
     """
 
@@ -101,9 +101,9 @@ class Alibaba:
 
     This matches the published mean for each ``n``, and the spread within about 20% (up to 16
     tasks). Each level has one task, and further tasks concentrate on the first levels. A task waits
-    for one task in the level above. If no other task waits for a task outside the last level, a
-    task in the next level does. Of jobs with more than 2 tasks, 59% gather (some task has two
-    parents) and 33% scatter, compared with 65% and 21% of 6,600 real jobs.
+    for one task in the level above. If no task would otherwise wait for a task outside the last
+    level, a task in the next level waits for it. Of jobs with more than 2 tasks, 59% gather (some
+    task has two parents) and 33% scatter, compared with 65% and 21% of 6,600 real jobs.
     """
 
     kind: Literal["alibaba"] = "alibaba"
@@ -251,7 +251,7 @@ class Layered:
     def __post_init__(self) -> None:
         _check_range(self.kind, "layers", self.layers)
         _check_range(self.kind, "width", self.width)
-        require(0 <= self.density <= 1, "shape layered: density must lie in 0..1", self.density, WorkloadError)
+        require(0 <= self.density <= 1, "shape layered: density must be between 0 and 1", self.density, WorkloadError)
 
     def draw(self, rng: np.random.Generator, jobs: int) -> DagArrays:
         layers = _between(rng, self.layers, jobs)
@@ -276,8 +276,8 @@ class Layered:
 
 @dataclass(frozen=True, slots=True)
 class RandomDag:
-    """With probability ``single``, one task, and otherwise ``tasks`` tasks that each wait for
-    ``parents`` earlier ones.
+    """With probability ``single``, a single task, and otherwise ``tasks`` tasks, each of which
+    waits for ``parents`` earlier tasks.
     """
 
     single: float = 0.15
@@ -288,7 +288,7 @@ class RandomDag:
     __pydantic_config__ = _FORBID
 
     def __post_init__(self) -> None:
-        require(0 <= self.single <= 1, "shape random_dag: single must lie in 0..1", self.single, WorkloadError)
+        require(0 <= self.single <= 1, "shape random_dag: single must be between 0 and 1", self.single, WorkloadError)
         _check_range(self.kind, "tasks", self.tasks)
         _check_range(self.kind, "parents", self.parents)
 
@@ -322,8 +322,8 @@ def _in_layers(layers: np.ndarray, widths: np.ndarray) -> DagArrays:
 
 
 def _distinct(below: np.ndarray, count: np.ndarray, picks: np.ndarray) -> np.ndarray:
-    """For each row, draw ``count`` different whole numbers below ``below``. Return the sorted numbers
-    of all rows, one row after the other.
+    """For each row, draw ``count`` different whole numbers below ``below``. Return the sorted
+    numbers of all rows, row by row.
 
     Each pick is an index among the numbers that have not been chosen yet.
     """

@@ -75,7 +75,7 @@ class Independent:
     the work (a requested time), as a multiple of the work.
 
     Raises:
-        WorkloadError: During a draw, a size is negative or a task has no instances.
+        WorkloadError: A size that is drawn is negative, or a task has no instances.
     """
 
     work: Distribution = _SECONDS
@@ -127,7 +127,7 @@ class Correlated:
     The GPUs form a gang of instances with one GPU each. A job has the priority of its first task.
 
     Raises:
-        WorkloadError: A weight is outside 0..1, or a bound is below 1. During a draw, the work is
+        WorkloadError: A weight is outside 0..1, a bound is below 1, or work that is drawn is
             negative.
     """
 
@@ -145,7 +145,7 @@ class Correlated:
     def __post_init__(self) -> None:
         for name in ("gpus_follow", "priority_follows"):
             if not 0 <= getattr(self, name) <= 1:
-                raise WorkloadError(f"sizes correlated: {name} must lie in 0..1, got {getattr(self, name)!r}")
+                raise WorkloadError(f"sizes correlated: {name} must be between 0 and 1, got {getattr(self, name)!r}")
         for name in ("longest", "most_gpus", "top_priority"):
             if not getattr(self, name) >= 1:
                 raise WorkloadError(f"sizes correlated: {name} must be at least 1, got {getattr(self, name)!r}")

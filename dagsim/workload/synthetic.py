@@ -93,7 +93,7 @@ class Synthetic:
     With ``load_mode="exact"``, arrivals are stretched so that each generated workload, from the
     first arrival at 0 to the last, offers exactly ``load``. With ``"expected"``, the arrival rate
     is the same for every seed and the load is right on average, up to the error of a pilot run with
-    32,768 jobs (1 to 2%). Choose this if arrivals must be truly Poisson.
+    32,768 jobs (1 to 2%). Choose this mode if arrivals must be a true Poisson process.
 
     ``priority`` defaults to the priority in ``sizes``, or else 0. ``tenants`` are equally likely.
     With ``slack``, a job's deadline is its arrival plus ``slack`` times its ideal time, which is

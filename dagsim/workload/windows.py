@@ -1,10 +1,10 @@
 """Select the jobs to count: disjoint windows that are spread evenly over a trace, and the measured
 jobs in a run.
 
-Each window is a separate sample. Consecutive windows would only cover one period of the trace (with
+Each window is a separate sample. Consecutive windows would cover only one period of the trace (with
 30 consecutive windows of ITP, 95% intervals have a coverage of 85%), and overlapping windows would
-count jobs twice. All jobs in a run are simulated, but only the measured ones are counted. These are
-a range of the jobs in order of arrival.
+count jobs twice. All jobs in a run are simulated, but only the measured jobs are counted. The
+measured jobs are a range of the jobs in order of arrival.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def spread_windows(
     jobs: int, windows: int, window_jobs: int, part: tuple[float, float] = (0.0, 1.0)
 ) -> tuple[range, ...]:
     """Return ``windows`` ranges of ``window_jobs`` jobs, in order. The usable part of the trace is
-    divided into equal shares, and each window lies in the middle of its share.
+    divided into equal shares, and each window is in the middle of its share.
 
     ``part`` is the usable part of the trace, as fractions of its ``jobs``.
 

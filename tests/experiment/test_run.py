@@ -121,7 +121,7 @@ def test_decisions_cost_cpu_time_not_time_on_the_wall(monkeypatch: pytest.Monkey
             ["failures=[{kind: maintenance, nodes: [9], start_s: 1, end_s: 2}]"],
             "fifo",
             ConfigError,
-            "nodes must lie in",
+            "nodes must be from",
         ),
         (["workload={kind: trace, path: none.csv}"], "fifo", TraceError, "none.csv: no such file"),
     ],

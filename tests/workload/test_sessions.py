@@ -166,7 +166,7 @@ def test_real_traces_have_a_preset_each():
     ("changes", "message"),
     [
         ({"kinds": ()}, "at least one kind"),
-        ({"alike": 1.5}, "alike must lie in 0..1"),
+        ({"alike": 1.5}, "alike must be between 0 and 1"),
         ({"count": 0}, "count must be"),
         ({"load": -1.0}, "load must be above 0"),
         ({"tenants": -1}, "tenants and zipf"),

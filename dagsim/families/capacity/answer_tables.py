@@ -97,7 +97,7 @@ def _whatif_notes(choices: Sequence[Alternative], demand: Load, begins: Beginnin
 
 
 def _longer(times: float, demand: Load) -> str:
-    """Describe how long a log would have to be for an interval."""
+    """Describe how long a log would have to be to give an interval."""
     return f"{number(times * demand.span_s / 86400)} days, {number(times)} times as long"
 
 

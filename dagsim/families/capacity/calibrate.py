@@ -86,7 +86,7 @@ class Calibration:
         return _distance(self.after) <= _distance(self.before)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data."""
+        """Return the result as plain data."""
         return {
             "knowledge": self.knowledge,
             "jobs": self.jobs,
@@ -171,7 +171,7 @@ class _Replay:
 
 
 class _Search:
-    """One pass over the values to try; ``queues`` contains those kept so far."""
+    """One pass over the values to try; ``queues`` contains the values kept so far."""
 
     def __init__(self, config: Config) -> None:
         self._config = config

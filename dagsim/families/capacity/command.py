@@ -144,8 +144,8 @@ def whatif(
         list[Path] | None,
         typer.Option(
             metavar="FILE",
-            help="A file with Kueue objects (YAML or JSON), such as a ClusterQueue with a different quota. They "
-            "replace the objects with the same names. Each file is one alternative (repeatable).",
+            help="A file with Kueue objects (YAML or JSON), such as a ClusterQueue with a different quota. Its "
+            "objects replace those with the same names. Each file is one alternative (repeatable).",
         ),
     ] = None,
     growth: Growth = None,
@@ -303,7 +303,7 @@ def _tell_answer(
 ) -> None:
     """Store an answer in its folder, write the page for decision makers, and print the answer and
     the remarks, or the facts as JSON. On the terminal, contradictions in the input come first. What
-    policies knew is described before the answer if it includes hindsight, otherwise after it.
+    policies knew is described before the answer if it includes hindsight, or else after the answer.
     """
     from dagsim.experiment.store import Store
     from dagsim.families.capacity.whatif import TODAY

@@ -47,7 +47,7 @@ def read_gpus(text: str, option: str = "", own: Collection[str] = ()) -> GpuCoun
     with a date. ``own`` lists the GPU types of the configuration.
 
     Raises:
-        ConfigError: The text has another form, or there is no such GPU type.
+        ConfigError: The text has a different form, or there is no such GPU type.
     """
     match = _ASKED.fullmatch(text.strip())
     if match is None:
@@ -86,7 +86,8 @@ def read_on_demand(text: str, own: Collection[str] = ()) -> OnDemandGpus:
     ``16xH100:gpu,boot=300,price=4.5,trigger=pending``.
 
     Raises:
-        ConfigError: The text has another form, a value is out of range, or there is no such GPU type.
+        ConfigError: The text has a different form, a value is out of range, or there is no such GPU
+            type.
     """
     gpus, *parts = text.split(",")
     counted = read_gpus(gpus, "--add", own)
@@ -145,7 +146,7 @@ def read_accept(texts: Iterable[str]) -> dict[str, dict[str, float | None]]:
     another type may also use, with their relative speeds.
 
     Raises:
-        ConfigError: A text has another form, or a type is unknown.
+        ConfigError: A text has a different form, or a type is unknown.
     """
     accept: dict[str, dict[str, float | None]] = {}
     for part in [part.strip() for text in texts for part in text.split(",")]:
@@ -284,7 +285,7 @@ def with_removed(cluster: ClusterSection, gpus: GpuCount) -> ClusterSection:
 
 def with_nodes(cluster: ClusterSection, counts: Mapping[str, int]) -> ClusterSection | None:
     """Return the cluster with the given numbers of nodes of some types and all other nodes
-    unchanged, or ``None`` if no node is left, or none in a partition.
+    unchanged, or ``None`` if no node is left in the cluster or in one of its partitions.
 
     Remaining nodes keep their places, so today's numbers give today's cluster.
     """
@@ -425,8 +426,8 @@ class Prices:
         kWh) and ``pue`` (factor for cooling).
 
         Raises:
-            ConfigError: A text or the file has another form, a price is negative, or a type has two
-                prices.
+            ConfigError: A text or the file has a different form, a price is negative, or a type has
+                two prices.
         """
         filed = PriceFile() if file is None else read_prices(file)
         parts = [part.strip() for text in texts for part in text.split(",")]

@@ -79,7 +79,7 @@ class Target:
         Without ``bounded``, a metric alone is enough, and every value meets it.
 
         Raises:
-            ConfigError: The text has another form, the metric does not exist, or more machines
+            ConfigError: The text has a different form, the metric does not exist, or more machines
             would make it worse.
         """
         match = _FORM.fullmatch(text)
@@ -150,7 +150,7 @@ class Targets:
 
     @classmethod
     def read(cls, texts: Sequence[str], *, bounded: bool = True) -> Targets:
-        """Read the texts like ``Target.read``.
+        """Read the texts as ``Target.read`` does.
 
         Raises:
             ConfigError: No target is given, or one is invalid.

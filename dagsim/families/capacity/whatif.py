@@ -74,7 +74,7 @@ def on_whole_log(config: Config) -> tuple[Config, LogDemand]:
     Raises:
         ConfigError: The workload is not a trace, or windows are requested.
         TraceError: The trace cannot be read.
-        InputError: The log has fewer than two jobs, or no time passes in it.
+        InputError: The log has fewer than two jobs, or all its jobs arrive at the same time.
     """
     trace = config.trace()
     if trace.window is not None:
@@ -160,7 +160,7 @@ class LogDemand:
         """Reject a metric for a group, such as a partition, to which no job in the log belongs.
 
         Raises:
-            InputError: There is no such group. The message lists those in the log.
+            InputError: There is no such group. The message lists the groups in the log.
         """
         tenants = () if self._jobs.tenant is None else tuple(sorted(set(self._jobs.tenant.tolist())))
         unknown = JobSeries({}, np.zeros(0, np.int64), tenants, labels=self.labels).unknown_group(metric)
@@ -248,7 +248,7 @@ class LogDemand:
         log, because the run represents the period that follows it.
 
         Raises:
-            InputError: The text has another form, or the time is not within the run.
+            InputError: The text has a different form, or the time is not within the run.
         """
         span_s = inf if self.is_snapshot else self.span_s
         if match := _AFTER.fullmatch(when):
@@ -294,7 +294,7 @@ class LogDemand:
 
 
 def _part_name(partition: str, request: Request | None) -> str:
-    """Name the nodes that a job may use."""
+    """Return a name for the nodes that a job may use."""
     named = (request and request.partitions) or (partition,)
     constraint = request.constraint if request else ""
     return " with ".join(filter(None, [", ".join(filter(None, named)), constraint])) or "no partition"
@@ -308,7 +308,7 @@ def _waiting(jobs: JobArrays) -> np.ndarray:
 
 def question(log: Path, config: Config, *asked: Any) -> str:
     """Return the name of the folder for a question: the name of the log up to its first dot, and a
-    hash of everything in the question, so that another question gets another folder."""
+    hash of everything in the question, so that a different question gets a different folder."""
     text = repr((sorted(plain(config).items()), asked))
     return f"{log.name.partition('.')[0] or 'log'}-{sha256(text.encode()).hexdigest()[:6]}"
 
@@ -430,7 +430,7 @@ class Fit:
 
 @dataclass(frozen=True, slots=True)
 class OnDemandMonth:
-    """The use of nodes that are powered on demand, scaled to a month like the log."""
+    """The use of nodes that are powered on demand, scaled from the length of the run to a month."""
 
     nodes: int
     node_hours: float
@@ -442,7 +442,7 @@ class OnDemandMonth:
 
     @classmethod
     def of(cls, trial: Trial, section: ClusterSection) -> OnDemandMonth | None:
-        """Return the use in a run on a cluster, or None if the cluster has no nodes that are
+        """Return the use during a run on a cluster, or None if the cluster has no nodes that are
         powered on demand.
         """
         groups = [(group.count, group.on_demand) for group in section.groups if group.on_demand is not None]
@@ -534,7 +534,7 @@ class WhatIf:
 
         Raises:
             InputError: A text or the log cannot be read, there is nothing to compare, or jobs that
-                are running at the beginning do not fit any more.
+                are running at the beginning no longer fit.
         """
         policies = policies or [config.policy]
         own = [gpu.name for gpu in config.gpu_types]

@@ -404,7 +404,7 @@ class Backtest:
         return answer
 
     def scores_of_kind(self, kind: int) -> Score:
-        """Score all rows of a kind that started, whether they count or not."""
+        """Score all started rows of a kind, including those that the other scores leave out."""
         rows = (self.forecasts.kind == kind) & self.forecasts.started
         return score(self.forecast[rows], self.outcomes.y[rows])
 

@@ -223,7 +223,7 @@ def _forecast(
         answers["jobs"] = queue = _refined(lambda early: question.answers(names, early), queue_grid, output.watched)
         if missing := sorted(names - {row.job for row in queue.rows} - {job.job for job in queue.without}):
             raise InputError(
-                f"{state}: job {missing[0]} is not waiting in this snapshot; without job ids, eta lists those that are"
+                f"{state}: job {missing[0]} is not waiting in this snapshot; without job ids, eta lists waiting jobs"
             )
         if queue.without:
             say(f"{state.name}: {without_sentence(queue.without)}", err=True)

@@ -316,7 +316,7 @@ def _hindrance(
         return others
     ours = None if task is None else _own(present, task)
     obstacle = player.obstacle(job, t)
-    # what a scheduler does at present matters less than that it could never start the job
+    # that the job can never start matters more than what the scheduler does at present
     if (
         ours is not None
         and (outcome := ours.outcome) is not None

@@ -134,7 +134,7 @@ class Player:
             self._usage = past_usage(log, scenario.cluster, queues)
 
     def of(self, log: JobLog) -> Player:
-        """Return the same player for another log."""
+        """Return a copy of this player for another log."""
         return Player(self._estimated, self._policy, log)
 
     def obstacle(self, job: int, t: float) -> str:
@@ -271,9 +271,9 @@ class Player:
         return {one.task.job.job.id: one.outcome for one in standings if one.outcome is not None}
 
     def planned_start(self, state: QueueState, place: int) -> tuple[float, tuple[str, ...]]:
-        """Return the seconds until the job at a place of ``state.waiting`` starts, and its nodes, if
-        all jobs run to their limits and no further jobs arrive, or infinite if it does not start
-        within a week.
+        """Return the seconds until the job at a place in ``state.waiting`` starts (infinity if it
+        does not start within a week), and its nodes, assuming that all jobs run to their limits and
+        no further jobs arrive.
         """
         scene, rng = _Scene(self._estimated, state), np.random.default_rng(0)
         jobs = scene.jobs(scene.run_s(Future.LIMITS, RunTimes(), [rng])[:, 0], None)

@@ -163,8 +163,8 @@ class EarlierForecasts:
         self._kept = {t: self._kept[t] for t in grid if t in self._kept}
 
     def at(self, rows: Rows, forecaster: Forecaster, past: KnownPast) -> Forecasts:
-        """Return the forecasts for these rows at their time, or those for the rows that were known
-        when they were made.
+        """Return the forecasts for these rows at their time. If forecasts for that time are kept
+        already, rows that were unknown when they were made are left out.
         """
         t, ids = rows.state.t, rows.state.log.jobs.ids[rows.first].tolist()
         if t not in self._kept:
@@ -339,8 +339,8 @@ def expected(
     """Yield the forecasts at time ``t`` for all waiting jobs, or for the given ones, with increasing
     accuracy: from the first futures of the current state whenever ``early`` returns True; then from
     all futures; then calibrated by forecasts at a third of the earlier times in the log; then by
-    forecasts at all of these times. ``kept`` has the forecasts at earlier times that were made for
-    an earlier snapshot of the same queue.
+    forecasts at all of these times. ``kept`` contains the forecasts at earlier times that were made
+    for an earlier snapshot of the same queue.
     """
     past = KnownPast(log, baselines=forecaster.baselines)
     past.move(t)

@@ -266,8 +266,8 @@ def _follow(
 def _needed(
     state: QueueState, entry: Listed | None, members: Sequence[int] | None, ended: Collection[str]
 ) -> tuple[tuple[str, ...], bool]:
-    """Return the submissions for which a job waits, and True if one of them is enough. Of the
-    submissions that the request names, ended ones count only if there are no others.
+    """Return the submissions for which a job waits, and True if it need only wait for one of them.
+    Ended submissions that the request names are returned only if it names no others.
     """
     if entry is not None and entry.after:
         return entry.after, entry.one_of

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 
 class Fate(IntEnum):
-    """The answer of a simulation from the current state about the start of a job."""
+    """The prediction of a simulation from the current state for the start of a job."""
 
     KNOWN = 0
     """The simulation determines when the job starts."""

@@ -115,7 +115,7 @@ def _medians(error: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 def _drawn(block: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the number of each row's block (n,), and how often each of 500 bootstrap samples
-    contains each block (500, blocks); the result is always the same."""
+    contains each block (500, blocks). The random numbers are the same in every call."""
     names, place = np.unique(block, return_inverse=True)
     drawn = np.random.default_rng(0).integers(len(names), size=(_DRAWS, len(names)))
     return place, np.stack([np.bincount(days, minlength=len(names)) for days in drawn])

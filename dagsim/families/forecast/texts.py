@@ -211,9 +211,10 @@ PARTS = {"by_partition": "partition", "by_horizon": "median forecast"}
 
 
 def parts_grids(scores: Mapping[str, Any], names: Sequence[str] = tuple(PARTS)) -> Iterator[Grid]:
-    """Yield the scores of parts of the rows of a back-test: by partition, by the median forecast
-    and by kind. The scores of Slurm's own estimates and of the best simple baseline follow those of
-    the forecast."""
+    """Yield the scores for parts of a back-test's rows: by partition, by the median forecast and by
+    kind. The scores of Slurm's own estimates and of the best simple baseline follow those of the
+    forecast.
+    """
     for name in names:
         head = PARTS.get(name, "kind")
         cells = []

@@ -62,7 +62,7 @@ class Workflows(Protocol):
     """Jobs whose tasks wait for each other."""
 
     def __bool__(self) -> bool:
-        """Return True if there are any."""
+        """Return True if there are any such jobs."""
 
     def __contains__(self, job: str) -> bool: ...
 
@@ -77,13 +77,13 @@ class Workflows(Protocol):
 @dataclass(slots=True)
 class Events:
     """Builds jobs from events: one job per job id, one task per task index, with its attempts
-    merged into one; no GPUs.
+    merged into one. Tasks need no GPUs.
 
     Work is the duration of the last attempt (``protocol="last-attempt"``), because an evicted task
-    starts again from the beginning, or of all attempts together (``"all-attempts"``). A job with a
-    task that is still alive at the end of the trace is dropped; ``keep_partial`` keeps the job and
-    cuts the task off there. Tasks that ended before they ever ran are left out. The tasks of a job
-    have no parents unless it is one of the ``workflows``.
+    restarts from the beginning, or of all attempts together (``"all-attempts"``). A job with a task
+    that is still alive at the end of the trace is dropped; ``keep_partial`` keeps the job and cuts
+    the task off there. Tasks that ended before they ever ran are left out. The tasks of a job have
+    no parents unless it is one of the ``workflows``.
 
     Raises:
         ConfigError: The protocol is neither of these.

@@ -270,7 +270,7 @@ def _objects(source: Source, names: Sequence[str], report: ReadReport) -> Iterat
         report.rows += 1
         try:
             row = _flat(parsed_json(line))
-            # a tuple of a list creates no objects that the garbage collector has to track
+            # a tuple made from a list leaves no objects that the garbage collector has to track
             yield place, tuple([row.get(name, default) for name, default in defaults])
         except ValueError:
             report.drop("that is not a JSON object", source.where(place))

@@ -1,7 +1,7 @@
 """Microsoft ITP 2021 (ElasticFlow, ASPLOS 2023): ``job_id, submission_time, duration, num_gpu``, in seconds.
 
-One CSV per cluster. The ``elasticflow-traces`` variant adds ``num_iteration, model_name, deadline, batch_size``, which
-its authors drew at random. Jobs are sorted by submission.
+There is one CSV file per cluster. The ``elasticflow-traces`` variant adds ``num_iteration,
+model_name, deadline, batch_size``, which its authors drew at random. Jobs are sorted by submission.
 """
 
 from __future__ import annotations

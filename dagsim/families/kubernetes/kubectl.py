@@ -2,8 +2,8 @@
 workloads.
 
 Reads a list, one object per line, or a folder of such files; scheduling events (in files named
-``*event*.json``) tell when pods were bound. Pods with the same owner form one job. They are grouped
-first, so that jobs can be built one at a time.
+``*event*.json``) state when pods were bound. Pods with the same owner form one job. They are
+grouped first, so that jobs can be built one at a time.
 """
 
 from __future__ import annotations

@@ -367,7 +367,7 @@ def _parents(job: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def _hold_of(job: Mapping[str, str]) -> str:
-    """Return Slurm's name for the reason why a job is held. The result is empty if it is not."""
+    """Return Slurm's name for the reason why a job is held. The result is empty if the job is not held."""
     if job.get("job_state") != "H":
         return ""
     return "JobHeldUser" if "u" in job.get("Hold_Types", "u") else "JobHeldAdmin"

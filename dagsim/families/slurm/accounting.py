@@ -113,7 +113,7 @@ def licences_or_none(tres: str) -> tuple[tuple[str, int], ...]:
 
 
 def with_older_columns(stated: Resources, gres: str, memory: str, cpus: str, nodes: int, total: bool) -> Resources:
-    """Fill in what a list of resources lacks from other columns: GPUs from ``AllocGRES``
+    """Use other columns to fill in what a list of resources lacks: GPUs from ``AllocGRES``
     (``total``) or ``ReqGRES`` (per node) in versions before 20.11, memory from ``ReqMem``, and
     CPUs.
 
@@ -395,7 +395,7 @@ def sacct_rows(source: Source, report: ReadReport, delimiter: str | None) -> Ite
     lacks the column.
 
     Raises:
-        TraceError: As for ``sacct_tables``.
+        TraceError: See ``sacct_tables``.
     """
     for table in sacct_tables(source, report, delimiter):
         for row, line in enumerate(table.line.tolist()):

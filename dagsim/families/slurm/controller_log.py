@@ -54,7 +54,7 @@ class ControllerLog:
 
 
 def is_controller_log(head: list[str]) -> bool:
-    """Return True if ``head`` holds the first lines of a slurmctld log."""
+    """Return True if ``head`` contains the first lines of a slurmctld log."""
     texts = [match[3] for line in head if (match := _LINE.match(line))]
     return len(texts) * 2 > len(head) and any(_SAYS.match(text) for text in texts)
 

@@ -1,4 +1,4 @@
-"""The Slurm family, and what it registers."""
+"""The Slurm family and everything that it registers."""
 
 from dagsim.family import Entry, Family
 

@@ -161,9 +161,9 @@ class Budget:
 
 
 class Holdings:
-    """The resources that each holder holds, and its limits. Plain data; O(holders of a job) per
-    query, start and end. With ``safe``, a run may not exceed a budget even if it lasts until its
-    time limit (AccountingStorageEnforce).
+    """The resources that each holder has in use, and the holder's limits. Plain data; O(holders of
+    a job) per query, start and end. With ``safe``, a run may not exceed a budget even if it lasts
+    until its time limit (AccountingStorageEnforce).
     """
 
     def __init__(self, *, safe: bool = True) -> None:
@@ -263,8 +263,8 @@ class Holdings:
                     yield holder, f"{name} minutes", most_s / 60
 
     def held(self, holder: Holder, what: str) -> float:
-        """Return how much of a resource a holder holds. For a limit on resource-minutes, return the
-        minutes that the holder has used plus those that its runs may still use.
+        """Return how much of a resource a holder has in use. For a limit on resource-minutes,
+        return the minutes that the holder has used plus those that its runs may still use.
         """
         resource, _, minutes = what.partition(" ")
         if minutes:
@@ -299,7 +299,7 @@ class Holdings:
     def take(
         self, run: int, holders: Sequence[Holder], amounts: Amounts, nodes: tuple[int, ...] = (), now: float = 0.0
     ) -> None:
-        """Add a run on ``nodes``; a run that has already been added counts once."""
+        """Add a run on ``nodes``; a run that has already been added is not counted again."""
         limited = tuple([holder for holder in holders if holder in self.most])
         if not limited or run in self._runs:
             return

@@ -53,7 +53,7 @@ class Usage:
 
     def at(self, state: Any, zero_s: float) -> dict[str, float]:
         """Return the billed seconds by ``account/user`` of the jobs that had ended at the time of a
-        state. With the decay, each amount is converted to the equivalent usage at ``zero_s``.
+        state. The decay is applied to convert each amount to the equivalent usage at ``zero_s``.
         Running jobs are charged from their own starts.
         """
         ended, used_s, _ = self._ended(state, zero_s)

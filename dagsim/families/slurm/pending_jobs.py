@@ -164,7 +164,7 @@ class PendingJobs:
         return min(waits, default=inf)
 
     def hopeless(self, holdings: Holdings) -> list[int]:
-        """Return the numbers of the jobs that wait for a budget that will never suffice for them."""
+        """Return the numbers of the waiting jobs whose budget will never suffice for them."""
         lost = [
             job.task.job.number
             for holder, by_amounts in self._aside.items()

@@ -115,8 +115,8 @@ job is kept."""
 
 
 class Sacct(Reader):
-    """One gang per job, with one instance per node. Each component of a heterogeneous job becomes a
-    job, and these jobs start together (``Request.together``).
+    """Builds one gang per job, with one instance per node. Each component of a heterogeneous job
+    becomes a job, and these jobs start together (``Request.together``).
 
     Every job that held nodes is kept, however it ended. An attempt that was requeued, preempted or
     lost its node is followed by another attempt. The job's work is that of the last attempt
@@ -229,7 +229,7 @@ def _column_names(source: Source) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """One valid row."""
+    """A valid row."""
 
     place: int
     id: str
@@ -324,12 +324,12 @@ def _nodes_of_tres(text: str) -> int:
 
 
 class _Reuse:
-    """Finds ids that Slurm has used again.
+    """Finds ids that Slurm has reused.
 
     Rows with one id are attempts of one job if they have the same user and cluster, and if each was
     submitted when the previous one ended or up to a day later (Slurm submits a job anew when it
-    requeues it); after a completed attempt, up to five minutes later (MinJobAge). Otherwise the id
-    has been used again.
+    requeues it); after a completed attempt, up to five minutes later (MinJobAge). Otherwise, the id
+    has been reused.
     """
 
     def __init__(self) -> None:
@@ -471,8 +471,8 @@ class _Reading:
         return ids, submit
 
     def batch(self, table: Table) -> JobBatch:
-        """Convert the jobs in a table: jobs with one plain row all at once, other jobs from their
-        attempts.
+        """Convert the jobs in a table. Jobs with one plain row are converted together, and other
+        jobs from their attempts.
         """
         reading = replace(self, findings=Findings())
         ids, submit = self.keys(table)
@@ -542,7 +542,7 @@ class _Reading:
 
     def learn(self, table: Table, whole: bool) -> None:
         """Record the attempts in a table, so that ``keys`` can later distinguish jobs with the same
-        id. ``whole`` is True if the table holds all rows.
+        id. ``whole`` is True if the table contains all rows.
         """
         bases = [_job_id(id) for id in _ids(table).tolist()]
         if whole and len(set(bases)) == len(bases):  # most logs have one row per job
@@ -555,8 +555,8 @@ class _Reading:
         self.reuse.add(*columns, self._moments(table, "Submit"), self._moments(table, "End"), completed)
 
     def unstarted(self, table: Table) -> Iterator[Unstarted]:
-        """Yield the jobs in a table of rows that never ran; a job that was never eligible did not
-        wait.
+        """Yield the jobs in a table of rows that never ran. Jobs that were never eligible are left
+        out, because they did not wait.
         """
         times = _Times.of(table, *[self._moments(table, name) for name in _MOMENTS])
         reading = replace(self, findings=Findings(), times=times)

@@ -193,8 +193,9 @@ class PriorityBook:
         return run in self._runs
 
     def end(self, run: int, now: float) -> None:
-        """Record the end of a run. Its usage since the last calculation is added at once, without
-        decay."""
+        """Record the end of a run. Its usage since the last calculation is added immediately,
+        without decay.
+        """
         self._calculate_before(now)
         user, rate, started_s = self._runs.pop(run)
         self._settle()

@@ -149,8 +149,8 @@ class SlurmSite(ImportedSite):
         return "memory" in kinds.lower()
 
     def enforces(self) -> bool:
-        """Return True unless AccountingStorageEnforce is set so that the limits of associations and
-        QOS are not enforced.
+        """Return True if slurmctld enforces the limits of associations and QOS according to
+        AccountingStorageEnforce, or if that key is not set.
         """
         stated = self.conf.get("accountingstorageenforce", "")
         return not stated or bool(set(stated.lower().split(",")) & {"limits", "safe", "all"})
@@ -413,7 +413,7 @@ def _copied(file: Path, kind: str, kinds: Sequence[tuple[Path, str]]) -> str:
 
 
 def _is_copy(name: str, of: str) -> bool:
-    """Return True if a file's name is that of another file with an ending."""
+    """Return True if a file's name is the name of another file plus an ending."""
     return name.startswith(of) and _BACKUP.fullmatch(name[len(of) :]) is not None
 
 
@@ -691,7 +691,7 @@ def _blocks(file: Path, first: str) -> Iterator[dict[str, str]]:
 
 
 def _table(file: Path) -> list[dict[str, str]]:
-    """Return the rows of ``sacctmgr -P``, with column names in lower case and without blanks."""
+    """Return the rows of ``sacctmgr -P``, with column names in lower case and without spaces."""
     lines = [line for _, line in Source(file).lines() if line.strip()]
     names = [name.strip().lower().replace(" ", "") for name in lines[0].split("|")]
     return [dict(zip(names, map(str.strip, line.split("|")), strict=False)) for line in lines[1:]]

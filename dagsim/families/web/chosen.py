@@ -43,7 +43,7 @@ class Chosen:
 
     @property
     def lines(self) -> list[CellRun]:
-        """Lines of all runs."""
+        """The rows of all runs."""
         return [run.line for run in self.runs]
 
     @property

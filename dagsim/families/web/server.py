@@ -22,8 +22,8 @@ def serve_folders(
 ) -> None:  # fmt: skip
     """Serve the run folders below ``root`` at ``host`` and ``port`` (0: any free port) until Ctrl-C;
     with ``forecast``, also serve forecasts from the newest snapshot of a queue in that folder. With
-    ``watch``, forecasts and their outcomes are kept; it contains a command that prints snapshots
-    (or None), and the seconds between two snapshots.
+    ``watch``, forecasts and their outcomes are kept; ``watch`` contains a command that prints
+    snapshots (or None), and the seconds between two snapshots.
 
     ``tell`` receives a line of text for the user when the server is ready.
 

@@ -216,4 +216,4 @@ class Snapshots:
         if self._pool is not None:
             kill_workers(self._pool)
         if self._watcher.is_alive():
-            self._watcher.join(1.0)  # what it writes at this moment is written
+            self._watcher.join(1.0)  # gives the thread time to finish what it is writing

@@ -190,7 +190,7 @@ _EDGES = (0.0, 0.25, 0.5, 0.75, 1.0, np.inf)
 
 
 def rejected_by_cause(runs: Mapping[str, ScheduleColumns]) -> list[Grid]:
-    """Count the rejected jobs of each named run by cause. Empty if no run rejected a job."""
+    """Count the rejected jobs of each named run by cause. The result is empty if there are none."""
     reasons = [reason for reason in RejectReason if any((cols.jobs.rejected == reason).any() for cols in runs.values())]
     if not reasons:
         return []
@@ -203,7 +203,7 @@ def rejected_by_beta(runs: Mapping[str, ScheduleColumns]) -> list[Grid]:
     """Return the share of jobs that each named run rejected, by ``beta``: time until the deadline
     divided by time on one GPU.
 
-    Empty if no job was rejected or no job has a deadline.
+    The result is empty if no job was rejected or no job has a deadline.
     """
     betas = {name: _beta(cols) for name, cols in runs.items()}
     turned_away = any((cols.jobs.rejected > 0).any() for cols in runs.values())

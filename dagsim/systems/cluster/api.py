@@ -36,26 +36,26 @@ effect before the next one is requested, so a generator sees the effect when it 
 - ``stream``: random numbers that are identical in all simulations with the same seed.
 - ``queues``: accounts, partitions and limits as configured (``QueueTree``). ``requested_s(task)``:
   the time limit requested by the user.
-- ``fork``: a copy of the simulation in which decisions can be tried out. It reveals no more than
-  the view does.
+- ``fork``: a copy of the simulation in which decisions can be tried out. The copy reveals no more
+  than the view does.
 
 **TaskState** is a task of a job in the system, and the argument of ``Start``.
 
 - ``job``, ``index``, ``task``: its job (``JobState``), its index in that job, and the ``Task`` as
   submitted.
 - ``waiting``: number of instances waiting to be started. ``unfinished``: number of instances that
-  are not done. ``missing``: number of parents that are not done; 0 once the task is ready.
+  are not done yet. ``missing``: number of unfinished parents; 0 once the task is ready.
 - ``seconds[type]``: the estimated remaining seconds of an instance on that type, or ``inf`` if it
   may not run there. ``best_s`` is the minimum of these, and ``rank_s`` the longest path from the
   start of the task to the end of its job. They never change.
 - ``ready_s``: the time at which it became ready. ``order``: sort key for first come, first served.
   ``demand``: the resources that it needs (``DemandClass``), shared by all tasks with equal demands.
-- ``piece``: 0 for a task as submitted. Instances that come back after a preemption or failure form
-  a new piece, numbered from 1 over the whole simulation. Such a piece is a separate ``TaskState``
-  with the same ``job`` and ``index``, the remaining fraction ``left`` of the work, and
-  ``restore_s`` seconds of set-up before it can compute.
+- ``piece``: 0 for a task as submitted. Instances that return after a preemption or failure form a
+  new piece; pieces are numbered from 1 over the whole simulation. Such a piece is a separate
+  ``TaskState`` with the same ``job`` and ``index``, the remaining fraction ``left`` of the work,
+  and ``restore_s`` seconds of set-up before it can compute.
 - ``training``: the progress of an elastic task (``TrainingState``), ``None`` for others. A policy
-  may use a copy of it to find out the rate of the task on other placements.
+  may use a copy of this object to find the rate of the task on other placements.
 - ``truth``: the true seconds of an instance, by type. Only a policy with ``clairvoyant = True`` in
   its class may read it. For any other policy, reading it raises ``IllegalDecision``.
 
@@ -63,7 +63,7 @@ effect before the next one is requested, so a generator sees the effect when it 
 not), ``tasks_left`` (number not done), ``ideal_s`` (its estimated critical path on arrival) and
 ``service_gpu_s`` (GPU-seconds held by its completed runs).
 
-**Run** is one attempt of some instances of a task, between its start and its end.
+**Run** is one attempt to execute some instances of a task, from its start to its end.
 
 - ``id``, ``task``, ``job``, ``instances``, ``type``, ``nodes``, ``gpus`` (held; a fraction if it
   shares one), ``started_s``: these never change.
@@ -78,8 +78,8 @@ not), ``tasks_left`` (number not done), ``ideal_s`` (its estimated critical path
 - ``ends_s``, ``seconds``: the true end and length; only for clairvoyant policies, like
   ``task.truth``.
 
-**ClusterState** has the free resources. ``list[node]`` is the ``NodeState`` of a node. It has
-``idle`` GPUs, free ``cpus`` and ``memory`` in whole millionths (``MICRO``), ``shares`` (free
+**ClusterState** contains the free resources. ``list[node]`` is the ``NodeState`` of a node, with
+its ``idle`` GPUs, free ``cpus`` and ``memory`` in whole millionths (``MICRO``), ``shares`` (free
 millionths of each partly used GPU), ``up``, and ``room(demand)``, the number of instances that fit
 on the node now. ``fits_on(demand, type)``, ``idle_gpus(type)``, ``capacity(demand, type)`` and
 ``candidates(demand, type)`` use indexes, so they do not loop over all nodes.
@@ -87,36 +87,37 @@ on the node now. ``fits_on(demand, type)``, ``idle_gpus(type)``, ``capacity(dema
 **Events.** ``view.index(key, make)`` creates an index once and stores it with the simulation. The
 kernel then calls whichever of these methods the index defines:
 
-- ``push(task)``: the task became ready, on arrival or later, or some of its instances came back as
-  a new piece.
+- ``push(task)``: the task became ready, on arrival or later, or some of its instances returned as a
+  new piece.
 - ``rated(run, now)``: the run continues at a different rate.
-- ``started(run, now)``: the run has just started. Its nodes are taken and ``run.task.waiting`` is
-  reduced.
-- ``ended(run, now)``: the run has just finished, failed or been preempted. Its nodes are free and
-  it is no longer in ``running``. The consequences follow later: its task may still count it as
-  unfinished, and children and pieces have not been pushed yet. Anything that depends on these has
-  to wait for the next decision.
+- ``started(run, now)``: the run has just started. Its nodes are already occupied, and
+  ``run.task.waiting`` is already reduced.
+- ``ended(run, now)``: the run has just finished, failed or been preempted. Its nodes are already
+  free, and it is no longer in ``running``. The consequences follow later: the task may still count
+  the run's instances as unfinished, and children and new pieces have not been pushed yet. Whatever
+  depends on these has to wait for the next decision.
 
 A new index first receives all ready tasks and all runs. Started tasks stay in an index until the
 index drops them (``waiting`` is 0). A policy without an index causes no overhead.
 
 An index may refer to tasks and runs, because a fork creates its own index. A policy itself must be
 deep-copyable and keep only plain data. If a policy needs information about the past that no view
-shows (such as the service that a job has received), it calls ``view.follow(listener)`` at each
+shows (such as how much service a job has received), it calls ``view.follow(listener)`` at each
 decision, where the listener is the policy itself or a part of it. In a fork, the copy of the
 listener receives the runs again, so ``started`` must accept a run that it has already seen.
 
 **The past.** A simulation may begin in the middle of a log or from a snapshot. Indexes and
-listeners created at its first decision then receive the past, in order and with the original times:
-tasks that became ready, and runs that started, ended or were stopped. A listener with an attribute
-``remembers``, which states what it stores about finished jobs (``"usage by account and user"``),
-also receives the events of finished jobs if they are known. If they are unknown, a note above the
-results states this. If a policy stores something between decisions that no log contains (``"when
-its last backfill cycle began"``), it states this in an attribute ``forgets``. If the past is wholly
-known, a copy of the policy plays it first. If this past is the policy's own, the policy takes over
-what the copy remembers, and its listeners receive only what happens at the beginning. Otherwise
-``forgets`` is printed above the results. An attribute ``rehearses = False`` states that an index
-contains some of this memory, so that it cannot be taken over.
+listeners that are created at the first decision then receive the past, in order and with the
+original times: tasks that became ready, and runs that started, ended or were stopped. A listener
+with an attribute ``remembers``, which states what it stores about finished jobs (``"usage by
+account and user"``), also receives the events of finished jobs if they are known. If they are
+unknown, a note above the results states this. If a policy stores something between decisions that
+no log contains (``"when its last backfill cycle began"``), it states this in an attribute
+``forgets``. If the past is completely known, a copy of the policy first simulates it. If the copy
+makes exactly the decisions of the past, the policy takes over what the copy remembers, and its
+listeners receive only what happens at the beginning. Otherwise ``forgets`` is printed above the
+results. An attribute ``rehearses = False`` states that an index contains some of this memory, so
+that it cannot be taken over.
 """
 
 from dagsim.systems.cluster.models.shared_gpus import Sharing

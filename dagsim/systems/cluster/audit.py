@@ -46,14 +46,14 @@ _KEPT = 50
 
 
 class ContradictoryInput(TraceError):
-    """The log and the site contradict each other, and the user has asked for an error instead of an
+    """The log and the site contradict each other, and the user has requested an error instead of an
     answer in that case (``--strict``).
     """
 
 
 @dataclass(slots=True)
 class Audit:
-    """The contradictions in an input, by kind, and the total number of its jobs and hours."""
+    """The contradictions in an input, by kind, and the input's total number of jobs and hours."""
 
     jobs: int = 0
     rows: int = 0
@@ -86,8 +86,8 @@ class Audit:
         return max((max(self.shares(kind)) for kind in self.contradictions), default=0.0)
 
     def sentences(self, urgent: bool = True) -> list[str]:
-        """Describe the urgent contradictions. If ``urgent`` is False, describe the others, and the
-        names that occur only in the site.
+        """Describe the urgent contradictions. If ``urgent`` is False, describe the other
+        contradictions and list the names that occur only in the site.
         """
         kinds = [kind for kind in self._kinds() if self.is_urgent(kind) is urgent]
         sentences = [f"{'warning: ' * urgent}{self._sentence(kind)}" for kind in kinds]
@@ -196,18 +196,19 @@ class _Nodes:
 
 
 class _Verdict(NamedTuple):
-    """The reason why a task can never run here: the amount that it requests (``asked``), and the
-    amount available."""
+    """The reason why a task can never run here (``what``), and the amount that the task requests
+    (``asked``).
+    """
 
     what: str
     asked: float = 0.0
 
 
 class Auditor:
-    """Checks the jobs in a log against a cluster and its site, block by block.
+    """A check of the jobs in a log against a cluster and its site, block by block.
 
     Nodes are compared by name only if the site has queues or has at least one of the nodes in the
-    log, because otherwise the log comes from another cluster and contradicts nothing.
+    log; otherwise the log comes from another cluster and contradicts nothing.
     """
 
     def __init__(
@@ -390,7 +391,7 @@ class Auditor:
         terms = [of.place[job] for of in labels if of is not None]
 
         def judge(rows: np.ndarray, limits: np.ndarray | None) -> None:
-            """Judge the tasks in these rows. Each combination of values is judged only once."""
+            """Check the tasks in these rows. Each combination of values is checked only once."""
             columns = [column[rows] for column in (jobs.kind, jobs.instances, *terms)]
             code, firsts = combinations([*columns, *([] if limits is None else [limits[rows]])])
             found = np.full(len(firsts), -1)
@@ -423,8 +424,8 @@ class Auditor:
             self._tell(kind, block, chosen)
 
     def _words(self, jobs: JobArrays, job: np.ndarray, rows: np.ndarray, limits: np.ndarray | None) -> Iterator[str]:
-        """Yield, for each of the ``rows``, a description of the rules that never allow its task to
-        start with its time limit.
+        """Yield, for each of the ``rows``, a description of the rules that keep its task from ever
+        starting with its time limit (empty if there are none).
         """
         labels = (jobs.partition, jobs.request, jobs.account, jobs.qos, jobs.user if self._names_users else None)
         for row, one in zip(rows.tolist(), jobs.chosen(job[rows]).jobs(), strict=True):
@@ -462,8 +463,8 @@ class Auditor:
         self._tell("users", block, chosen)
 
     def _judge_nodes(self, block: _Block, column: Labels) -> None:
-        """Find the jobs that ran on nodes missing from the cluster, or that held more resources on a
-        node than that node has in the cluster.
+        """Find the jobs that ran on nodes missing from the cluster, or that held more resources on
+        a node than the node has in the cluster.
         """
         jobs, chosen = block.jobs, dict[str, list[int]]()
         unknown = [[name for name in names if name not in self._nodes] for names in column.words]
@@ -497,7 +498,7 @@ class Auditor:
             self._judge_members(block, column, jobs.partition)
 
     def _judge_members(self, block: _Block, column: Labels, partition: Labels) -> None:
-        """Find the jobs that ran on nodes which none of their partitions has in the cluster."""
+        """Find the jobs that ran on nodes outside all of their partitions in the cluster."""
         none = np.zeros(len(block.jobs), np.int32)
         request, chosen = block.jobs.request or Labels(none, (None,)), dict[str, list[int]]()
         code, firsts = combinations([column.place, partition.place, request.place])
@@ -520,8 +521,8 @@ class Auditor:
     def _differences(
         self, names: tuple[str, ...], kind: TaskKind, instances: int, gpu: str
     ) -> tuple[tuple[str, str], ...]:
-        """Return the resources that a job held on its nodes according to the log, but that the
-        nodes do not have.
+        """Return the resources that, according to the log, a job held on its nodes although the
+        nodes do not have them.
         """
         key = (names, kind.demand, instances, gpu)
         if key not in self._smaller:
@@ -659,7 +660,7 @@ _ROUNDING = 1e-6
 
 
 class _Block(NamedTuple):
-    """Jobs with their GPU-hours and core-hours."""
+    """A block of jobs with their GPU-hours and core-hours."""
 
     jobs: JobArrays
     gpu_h: np.ndarray  # (J,) float64

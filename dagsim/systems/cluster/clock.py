@@ -35,8 +35,8 @@ class Due(Event):
 
 
 class Clock(Environment):
-    """SimPy's environment with absolute times. A job must arrive at exactly its own time, but in
-    floating point ``now + (t - now)`` does not always equal ``t``.
+    """SimPy's environment with absolute times. A job must arrive at exactly the time in its record,
+    but in floating point ``now + (t - now)`` does not always equal ``t``.
     """
 
     def __init__(self, now: float = 0.0) -> None:
@@ -74,7 +74,7 @@ class Clock(Environment):
 
     def tidy(self) -> None:
         """Remove disarmed events (``Due`` without callbacks) once they could make up half of all
-        events. Costs O(1) on average.
+        events. The average cost of a call is O(1).
         """
         if len(self._queue) > self._crowded:
             self._queue[:] = [entry for entry in self._queue if entry[3].callbacks or not isinstance(entry[3], Due)]
@@ -82,12 +82,14 @@ class Clock(Environment):
             self._crowded = 2 * len(self._queue) + _FEW_EVENTS
 
     def drop(self, event: Event) -> None:
-        """Take an event off the clock. Costs O(events)."""
+        """Take an event off the clock. The cost is O(events)."""
         self._queue[:] = [entry for entry in self._queue if entry[3] is not event]
         heapify(self._queue)
 
     def not_before(self, time_s: float) -> None:
-        """Postpone all events that are scheduled before ``time_s`` to ``time_s``. Costs O(events)."""
+        """Postpone all events that are scheduled before ``time_s`` to ``time_s``. The cost is
+        O(events).
+        """
         self._queue[:] = [(max(entry[0], time_s), *entry[1:]) for entry in self._queue]
         heapify(self._queue)
 

@@ -17,8 +17,8 @@ from dagsim.workload.arrays import JobArrays
 
 
 def any_depends(jobs: Iterable[Job] | JobArrays) -> bool:
-    """Return True if any of the jobs may have to wait for others. For jobs that are read one by
-    one, this is assumed.
+    """Return True if any of the jobs may have to wait for others. This is assumed for jobs that are
+    read one by one.
     """
     if isinstance(jobs, JobArrays):
         return jobs.request is not None and any(_depends(request) for request in jobs.request.words)
@@ -45,7 +45,7 @@ _NAMED = 3
 class Dependencies(Forked):
     """Jobs that have arrived but are not eligible: they wait until others have left or started
     (``Request.after``), for a time (``Request.begin_s``), or until fewer tasks of their array are
-    in the system than ``Request.array_limit`` allows. Plain data.
+    in the system than ``Request.array_limit`` allows. All attributes are plain data.
 
     In Slurm's terms, a job is eligible from then on, and its age counts from that time
     (job_independent in job_mgr.c, Slurm 22.05). However, the limit of an array does not prevent the
@@ -118,8 +118,8 @@ class Dependencies(Forked):
         return self._times[0][0] if self._times else inf
 
     def arrived(self, active: JobState, now: float) -> bool | None:
-        """Add a job. Return True if it has to wait, False if it is eligible now, and None if it has
-        neither conditions nor an array.
+        """Add a job. Return True if the job has to wait, False if it is eligible now, and None if
+        it has neither conditions nor an array.
         """
         number, job = active.number, active.job
         for id in {job.id, job.id.partition("_")[0]}:
@@ -159,8 +159,8 @@ class Dependencies(Forked):
         return None
 
     def _ask(self, number: int, conditions: Sequence[Condition], now: float) -> tuple[int, bool]:
-        """Register a job for its unmet conditions. Return their number, and whether any condition
-        is already met.
+        """Register a job for its unmet conditions. Return how many there are, and whether any
+        condition is already met.
         """
         needed, met = 0, False
         for id, starts, delay_s in conditions:
@@ -233,7 +233,7 @@ class Dependencies(Forked):
         return sorted(freed, key=lambda active: active.number)
 
     def behind(self, array: str) -> int:
-        """Return the number of tasks that wait for their array."""
+        """Return the number of tasks that are waiting because of the limit of their array."""
         return sum(number in self.waiting for number in self._behind.get(array, ()))
 
     def unmet(self, active: JobState, now: float) -> Iterator[str]:
@@ -282,7 +282,7 @@ class Dependencies(Forked):
             freed.append(active)
 
     def _joins(self, active: JobState, now: float) -> bool:
-        """Let a task join its array; return True if it has to wait."""
+        """Add a task to its array. Return True if the task has to wait."""
         request = active.job.request
         assert request is not None
         self._queued_s[active.number] = now

@@ -1,4 +1,4 @@
-"""Jobs that have arrived but may not start yet. They wait for a given time, until other jobs have
+"""Jobs that have arrived but may not start yet. They wait until a given time, until other jobs have
 left or started, until another task of their array may start, or until the policy admits them.
 """
 
@@ -23,7 +23,7 @@ class Eligibility(Forked):
     """The jobs in a kernel that are not eligible yet. A kernel creates no object of this class if
     it has no such jobs and no admission control.
 
-    A job can only become eligible because a timer ends, a run starts, or another job leaves. The
+    A job can become eligible only because a timer ends, a run starts, or another job leaves. The
     kernel therefore checks each job only once, on its arrival (``holds``), and is later notified
     through ``enter``.
     """
@@ -127,7 +127,7 @@ class Eligibility(Forked):
                 self._becomes_eligible(active)
 
     def left(self, number: int) -> None:
-        """Let jobs enter the system if they were only waiting for this job to leave."""
+        """Let jobs enter the system if they were waiting only for this job to leave."""
         if self.dependencies is not None:
             for active in self.dependencies.left(number, self._kernel.now):
                 self._becomes_eligible(active)

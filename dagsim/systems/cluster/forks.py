@@ -39,7 +39,7 @@ class Forked:
     """State that changes during a simulation. Every subclass declares its fields in ``__slots__``.
 
     Raises:
-        TypeError: The slots of a subclass are not a dictionary whose values are ``SAME``,
+        TypeError: The ``__slots__`` of a subclass are not a dictionary whose values are ``SAME``,
             ``COPIED``, ``AHEAD`` or ``EMPTY``.
     """
 
@@ -136,5 +136,5 @@ class Fork:
         if kind is np.random.Generator:
             return deepcopy(value)
         if not hasattr(value, "copy"):
-            raise TypeError(f"a fork cannot copy a {kind.__qualname__}: declare its field as SAME, or give it copy()")
+            raise TypeError(f"a fork cannot copy a {kind.__qualname__}: declare its field as SAME, or give it a copy()")
         return value.copy()

@@ -49,7 +49,7 @@ class FreeIndex(Forked):
 
     def room(self, size: int) -> int:
         """Return how many units of ``size`` fit into the free amounts of all machines together. A
-        unit must fit on one machine.
+        unit cannot be divided between machines.
         """
         room, used, sets = 0, self.used >> size << size, self.sets
         while used:
@@ -64,7 +64,7 @@ class FreeIndex(Forked):
 
     def first(self, least: int) -> int:
         """Return the machine with the smallest free amount that is at least ``least``, or -1 if
-        there is none. Among equal machines, the lowest number wins.
+        there is none. Among equal machines, it is the one with the lowest number.
         """
         used = self.used >> least << least
         if not used:
@@ -148,8 +148,8 @@ class EnoughIndex(Forked):
     """An index of machines with enough CPUs, or with enough memory. It has a bit set of machines
     for each of up to 64 requested amounts.
 
-    For any other amount, the set of the next lower one is used, so a machine in ``having`` may have
-    too little.
+    For any other amount, the set for the next lower requested amount is used, so a machine in
+    ``having`` may have too little.
     """
 
     __slots__ = {
@@ -163,7 +163,7 @@ class EnoughIndex(Forked):
 
     def ask(self, amount: int, free: Iterable[tuple[int, int]]) -> None:
         """Keep a set for ``amount`` from now on. ``free`` contains the bit and the free amount of
-        each machine. Costs O(machines) if the amount is new.
+        each machine. The cost is O(machines) if the amount is new.
         """
         place = bisect_left(self._amounts, amount)
         if len(self._amounts) < _AMOUNTS and self._amounts[place : place + 1] != [amount]:
@@ -171,8 +171,8 @@ class EnoughIndex(Forked):
             self._sets.insert(place, sum(bit for bit, there in free if there >= amount))
 
     def having(self, amount: int) -> int:
-        """Return a bit set of the machines that have ``amount`` free. It may also contain machines
-        that have less.
+        """Return a bit set of the machines that have ``amount`` free. The set may also contain
+        machines that have less.
         """
         place = bisect_right(self._amounts, amount)
         return self._sets[place - 1] if place else ALL

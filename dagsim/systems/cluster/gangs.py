@@ -23,8 +23,8 @@ from dagsim.systems.cluster.state import Run, TaskState, WorkProgress
 
 
 class Gangs(Forked):
-    """The communication of all gangs in a kernel. A carrier (the network) transports the traffic
-    while the gangs compute.
+    """The communication of all gangs in a kernel, and the resulting compute rates. A carrier (the
+    network) transports the traffic while the gangs compute.
     """
 
     __slots__ = {"_carrier": COPIED, "_communication": SAME, "_runtime": SAME, "_types": SAME}
@@ -60,7 +60,7 @@ class Gangs(Forked):
         return cls(carrier, communication, runtime, types)
 
     def begin(self, run: Run, now: float, set_rate: Callable[[float], None]) -> bool:
-        """Let the gang of a computing run start its communication. Return False if it sends
+        """Let the gang of a computing run start its communication. Return False if the gang sends
         nothing. ``set_rate`` is called with each new rate, including the first one.
 
         Raises:

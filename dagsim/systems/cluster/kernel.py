@@ -4,13 +4,14 @@
   then lets the job arrive.
 - *Nodes* are resources (``machines``). For each failure model, a process takes nodes down and
   brings them back by calling ``take_down`` and ``bring_up``.
-- *Tasks* run as events. A ``Run``, the instances of a task that started together, is the SimPy
-  event of their end. Its callback ``end`` frees the nodes and makes the children ready. A run that
-  has to fetch inputs or be set up, or whose rate changes, has additional phases (``life.py``).
+- *Tasks* run as events. A ``Run`` consists of instances of a task that started together, and is
+  itself the SimPy event of their end. Its callback ``end`` frees the nodes and makes the children
+  ready. A run that has to fetch inputs or be set up, or whose rate changes, has additional phases
+  (``life.py``).
 
 ``ClusterKernel.decisions()`` is a generator. It processes all simultaneous events (completions,
 then repairs and failures, then arrivals), yields a ``ClusterView`` and receives decisions until
-there are no more. Then time moves on. ``run`` is a short driver for it.
+there are no more. Then time moves on. ``run`` is a short driver for this generator.
 """
 
 from __future__ import annotations
@@ -90,7 +91,8 @@ _NOTHING = ()
 
 
 class ClusterKernel(Forked):
-    """One cluster, one stream of jobs, and the models of everything that takes time.
+    """A simulation of one cluster and one stream of jobs, with the models of everything that takes
+    time.
 
     ``jobs`` must be in order of arrival and are read lazily: only the next job and those in the
     system are in memory. ``origin_s`` is the time in the log that corresponds to 0 s. The same
@@ -99,11 +101,11 @@ class ClusterKernel(Forked):
     The simulation begins at ``begins_s``. Jobs that arrived earlier are then in the system, and
     their runs continue (``Job.in_flight``), so the log starts with this past. The times of failures
     are counted from this beginning. ``left`` contains the jobs that had left by then, with their
-    runs; it is None if they are unknown. Only policies that remember finished jobs receive them.
+    runs, or is None if they are unknown. Only policies that remember finished jobs receive them.
 
     Raises:
-        ModelError: An instance in flight does not fit into the cluster, or gangs communicate
-            without a network that carries them.
+        ModelError: An instance in flight does not fit on the cluster, or gangs communicate without
+            a network that carries them.
     """
 
     # With more than 30 attributes, slots are read faster than a dictionary.
@@ -302,8 +304,8 @@ class ClusterKernel(Forked):
         return [0.0] * len(moves) if self.life is None else self.life.expected_moves_s(moves)
 
     def lasting(self) -> list[bool]:
-        """Return, for each node, whether it is up or will come back: every failure process that has
-        taken it down will also bring it back.
+        """Return, for each node, whether it is up or will come back, that is, whether every failure
+        process that has taken it down will also bring it back.
         """
         due = Counter(node for disturbing in self._disturbing for node in disturbing.returning())
         due.update(() if self.on_demand is None else self.on_demand.returning())
@@ -328,8 +330,8 @@ class ClusterKernel(Forked):
             active.shows_truth = True
 
     def remind(self, policy: object) -> None:
-        """Give the policy the memory that it would have at the beginning, if the past is its own
-        (``rehearse``).
+        """Give the policy the memory that it would have at the beginning if its own decisions had
+        led to the past (``rehearse``).
         """
         again = None if self.frontier.past is None else rehearse(self, self.frontier.past, policy)
         self.reminded = again is not None
@@ -383,7 +385,7 @@ class ClusterKernel(Forked):
                 # at the beginning, before the first call of the policy
                 due = clock.peek() <= self.now
                 if not (self.pending or due) and asked_s < self.now:
-                    self.changed = True  # the policy may have waited for something that has come to nothing
+                    self.changed = True  # the policy may have waited for something that will not happen any more
                     continue
                 if not (self.pending or due):
                     raise Stalled(why_stalled(self))
@@ -413,8 +415,8 @@ class ClusterKernel(Forked):
 
     def _withdraw(self) -> None:
         """Remove tasks from the queue that can never start, because the nodes that they need have
-        left for good or the rules of the site forbid it. Otherwise they would block others. Their
-        jobs stay unfinished.
+        left for good or the rules of the site forbid it. Otherwise, these tasks would block other
+        tasks. Their jobs stay unfinished.
         """
         if self._lasting is None:
             self._lasting = sum(1 << node for node, stays in enumerate(self.lasting()) if stays)
@@ -428,7 +430,7 @@ class ClusterKernel(Forked):
             self.frontier.withdraw(stuck)
 
     def _least(self, task: TaskState) -> DemandClass:
-        """Return the least demand with which a task can start."""
+        """Return the smallest demand with which a task can start."""
         elastic = task.task.elastic
         if elastic is None:
             return task.demand
@@ -436,7 +438,7 @@ class ClusterKernel(Forked):
 
     def _only_rules_bind(self) -> bool:
         """Return True if all remaining tasks will wait for ever, either because of a rule of the
-        site or because of other jobs. Called only while nothing is running.
+        site or because of other jobs. This is called only while nothing is running.
         """
         if self.frontier.ready or self.applicants or self.upcoming.any_left:
             return False
@@ -486,8 +488,8 @@ class ClusterKernel(Forked):
             self.enter(active)
 
     def state_of(self, job: Job, number: int) -> tuple[JobState, RejectReason | None]:
-        """Create the state of a job and its tasks. Return it with the reason why the job can never
-        run, or None if it can.
+        """Create the state of a job and its tasks. Return this state and the reason why the job can
+        never run, or None if it can run.
         """
         graph, machines, seconds_of = job.graph, self.machines, self.models.runtime.seconds
         if machines.site is None and SiteState.is_needed_for(job.request):
@@ -540,7 +542,7 @@ class ClusterKernel(Forked):
         self._leave(active.number, _REJECTED, float(RejectReason.BY_POLICY))
 
     def _leave(self, number: int, kind: int, value: float = 0.0) -> None:
-        """Record that a job leaves, and admit the jobs that were waiting for it to leave."""
+        """Record that a job leaves, and let jobs that were waiting for this enter the system."""
         self._record_job(kind, number, value)
         if self.eligibility is not None:
             self.eligibility.left(number)
@@ -548,7 +550,7 @@ class ClusterKernel(Forked):
     # Decisions.
 
     def _carry_out(self, decision: object) -> bool:
-        """Carry out the decision; return True if the policy must be called again."""
+        """Carry out the decision. Return True if the policy must be called again."""
         match decision:
             case Preempt():
                 self._preempt(legality.stopped(self, decision.run))
@@ -593,8 +595,8 @@ class ClusterKernel(Forked):
         self, task: TaskState, shares: list[Allotted], training: TrainingState | None = None, *, in_flight: bool = False
     ) -> None:
         """Start the task on the checked shares: a gang as a single run, otherwise one run per node.
-        An elastic task continues with the state ``training``, by default its own. A task that is
-        ``in_flight`` is already computing.
+        An elastic task continues with the state ``training``, which defaults to the task's own
+        state. A task that is ``in_flight`` is already computing.
         """
         take, demand = self.machines.take, task.demand
         if not demand.gang:
@@ -629,7 +631,7 @@ class ClusterKernel(Forked):
         self.occupy(task, shares, training if self.preemption.on_resume == "resume" else None)
 
     def _kill(self, active: JobState, reason: RejectReason) -> None:
-        """Stop all runs of a job and remove its waiting tasks. Costs O(running + ready)."""
+        """Stop all runs of a job and remove its waiting tasks. The cost is O(running + ready)."""
         number = active.number
         if self.life is not None:
             self.life.killed(number)
@@ -719,8 +721,8 @@ class ClusterKernel(Forked):
 
     def _stop(self, run: Run, kind: int, kept: KeptWork, notice_s: float = 0.0) -> TaskState:
         """Stop a run before its end. Its instances become ready again as a new piece of its task,
-        with the work that is not ``kept``. If ``notice_s`` is above 0, its nodes have that many
-        seconds to send its state.
+        which has to do the work that is not ``kept``. If ``notice_s`` is above 0, the nodes have
+        that many seconds to send the state of the run.
         """
         # The order matters. First, no event of the run may happen any more. Then its nodes are
         # freed, before listeners are notified. The resumed piece is created last, from the work
@@ -746,8 +748,8 @@ class ClusterKernel(Forked):
         return again
 
     def piece(self, run: Run, kind: int, kept: KeptWork) -> TaskState:
-        """Create the piece of a task that consists of the instances of a stopped run. It gets the
-        latest piece number.
+        """Create the piece of a task that consists of the instances of a stopped run. The piece is
+        numbered with the current value of the piece counter.
         """
         task = run.task
         if self.life is not None:
@@ -862,7 +864,7 @@ class ClusterKernel(Forked):
 
     def record_run(self, kind: int, run: Run, rate: float | None = None) -> None:
         """Write one row for each machine of a run. The row contains the GPUs that the run holds
-        there, or its new ``rate``.
+        there, or the new ``rate`` of the run.
         """
         task, now, record = run.task, self.now, self.record
         number, index, id_, gpus = task.job.number, task.index, run.id, task.demand.demand.gpus
@@ -870,13 +872,13 @@ class ClusterKernel(Forked):
             value = gpus * count if rate is None else rate
             record(packed_row(kind, now, number, index, id_, machine.index, count, mask if machine.named else 0, value))
 
-    # Forks. SimPy's environment cannot be copied, so the fork gets a clock of its own, on which all
+    # Forks. SimPy's environment cannot be copied, so the fork gets its own clock, on which all
     # events are scheduled again in the same order. Everything else is plain data, which ``Fork``
     # copies as the slots declare.
 
     def fork(self, *, by_estimates: bool = False) -> ClusterKernel:
-        """Return an identical simulation at the current time, which continues independently. Costs
-        O(jobs in the system + machines).
+        """Return an identical simulation at the current time, which continues independently. The
+        cost is O(jobs in the system + machines).
 
         Observers stay with the original. Future jobs are shared and read once, by the first
         simulation that needs them. With ``by_estimates``, the fork has no more information than a
@@ -912,7 +914,7 @@ class ClusterKernel(Forked):
             elif twin.life is not None:
                 twin.life.resume_run(run, original)
             elif run.suspended_since_s is not None:
-                run.callbacks = []  # its end is on the clock once it resumes
+                run.callbacks = []  # its end is put on the clock when it resumes
             else:
                 run.callbacks = [twin.end]
                 twin.clock.at(run._ends_s, COMPLETIONS, run)

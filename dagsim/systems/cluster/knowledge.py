@@ -48,8 +48,8 @@ def known(estimates: Estimates, jobs: Iterable[Job] | JobArrays) -> Estimates:
 
 @dataclass(frozen=True, slots=True)
 class Knowledge:
-    """Facts that policies know about the run times of some jobs. Every result contains its text as a
-    line.
+    """What policies know about the run times of a number of jobs. Every result contains its text as
+    a line.
     """
 
     kind: str
@@ -63,8 +63,8 @@ class Knowledge:
 
     @property
     def is_hindsight(self) -> bool:
-        """True if policies know true run times although the scheduler of the log only knew the time
-        limits in the log.
+        """True if policies know true run times although the scheduler that produced the log had
+        only the time limits.
         """
         return self.of_log and self.limited > 0 and self.kind in ("exact", "noisy")
 

@@ -112,7 +112,7 @@ def joinable(kernel: Simulation, task: object, run_id: object) -> Run:
     """Return the run whose GPUs a ``Join`` shares with the task.
 
     Raises:
-        IllegalDecision: There is no sharing model, or the two cannot share their GPUs.
+        IllegalDecision: There is no sharing model, or the two tasks cannot share their GPUs.
     """
     if not isinstance(task, TaskState):
         _refuse(kernel.now, f"cannot start {task!r}: it is not a task; choose one from view.ready")
@@ -243,8 +243,8 @@ def _why_not_ready(kernel: Simulation, task: TaskState) -> str:
 def _allotted(
     kernel: Simulation, task: TaskState, waiting: int, placement: object, machines: Sequence[NodeState]
 ) -> list[Allotted]:
-    """Return the shares in a placement of ``waiting`` instances on ``machines``. Each share is
-    checked by itself, and then all of them together.
+    """Return the shares in a placement of ``waiting`` instances on ``machines``. First, each share
+    is checked individually, and then all shares together.
     """
     if not isinstance(placement, tuple | list):
         _refuse_start(kernel, task, f"{placement!r} is not a placement; give a tuple of Share, as view.fit(task) does")

@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 class Life(Forked):
     """The phases and rates of the runs in a kernel. A kernel has such an object only if a model or
-    an elastic task needs it. Without one, every run computes from its start to its end.
+    an elastic task needs it. Without it, every run computes from its start to its end.
 
     The phases of a run follow each other without waiting for the kernel:
 
         begin ─> [fetch: a process] ─> [set up: the run as an event] ─> compute ─> the kernel ends it
 
-    While a run computes at rate 1, the run itself is the event of its end. Otherwise it has a
+    While a run computes at rate 1, the run itself is the event of its end. Otherwise, the run has a
     ``WorkProgress``, whose event ends the current period of constant rate: an epoch, the work
     before a checkpoint, or the whole run. When the rate changes, the work done is added up and a
     new event is set. The old event stays on the clock but does nothing.
@@ -67,7 +67,7 @@ class Life(Forked):
 
     @staticmethod
     def is_needed(models: Models, cluster: Cluster) -> bool:
-        """Return True if runs may be more than one timeout, even if no task is elastic."""
+        """Return True if runs may consist of more than one timeout, even if no task is elastic."""
         preemption = models.preemption
         costs = preemption.restart_s or preemption.checkpoint_s_per_gb or preemption.checkpoint_interval_s is not None
         others = (models.setup, models.network, models.sharing, models.communication)
@@ -126,8 +126,8 @@ class Life(Forked):
         self.set_up(run)
 
     def _setup_s(self, run: Run) -> float:
-        """Return the set-up time, which is the sum of the time in the set-up model and the time for
-        new GPU partitions. Record which job each GPU runs from now on.
+        """Return the set-up time, which is the sum of the time that the set-up model states and the
+        time for new GPU partitions. Record which job each GPU runs from now on.
         """
         parting_s = max([machine.node.mig_s or 0.0 for machine, *_ in run.held if machine.remade], default=0.0)
         if self._setup is None or self._served is None:
@@ -168,7 +168,10 @@ class Life(Forked):
         """
         now, progress, training = self._kernel.now, run.progress, run.task.training
         if run.computing_s is None or not 0 <= rate < inf:
-            raise ModelError(f"at {now:g} s: run {run.id} of {run.task.name} cannot continue at rate {rate!r}")
+            raise ModelError(
+                f"at {now:g} s: run {run.id} of {run.task.name} cannot continue at rate {rate!r}; the run must be "
+                "computing, and its rate must be a finite number of 0 or more"
+            )
         if progress is None:
             if rate == 1.0 and training is None:
                 return
@@ -336,7 +339,7 @@ class Life(Forked):
 
     def keeps_state(self, run: Run, again: TaskState, kind: int, kept: KeptWork, notice_s: float) -> bool:
         """Let a stopped run send its state to the storage, if there is one. Return True if the
-        piece ``again`` becomes ready only later.
+        piece ``again`` does not become ready immediately.
         """
         if self._transfers is None or not self.by_network or kept is not KeptWork.ALL:
             return False
@@ -393,8 +396,8 @@ class Life(Forked):
         return least
 
     def place_elastic(self, task: TaskState, shares: list[Allotted], training: TrainingState | None) -> None:
-        """Give an elastic task the size of its placement. The task continues with the state
-        ``training``, by default its own.
+        """Set the number of instances of an elastic task to that of its placement. The task
+        continues with the state ``training``, which defaults to the task's own state.
         """
         assert task.task.elastic is not None
         task.training = training or placed(self._kernel, task, shares)

@@ -60,8 +60,8 @@ class DemandClass(Forked):
 
     ``gang`` is the number of instances that must start together, or 0 if instances are independent.
     ``types`` contains the types that may run the tasks, as indices into ``ClusterState.types``.
-    ``rejected`` is the reason why even the empty cluster could never run them, if there is one.
-    ``key`` is the key of the class in ``ClusterState.classes``, also in a fork.
+    ``rejected`` is the reason why even the empty cluster could never run these tasks, if there is
+    one. ``key`` is the key of the class in ``ClusterState.classes``, also in a fork.
     """
 
     __slots__ = {
@@ -131,7 +131,7 @@ class DemandClass(Forked):
 
     @property
     def bound(self) -> bool:
-        """True if the tasks are gangs that must lie within one domain of the network."""
+        """True if the tasks are gangs that must be placed within one domain of the network."""
         return self.terms is not None and bool(self.terms.domains) and self.gang > 0
 
 
@@ -216,8 +216,8 @@ class NodeState(Forked):
         return free // demand.share if demand.share else 0
 
     def gpu_for(self, demand: DemandClass, gpu: int | None) -> int:
-        """Return the GPU for the next share. This is the named GPU, or else the fullest one on
-        which the share fits; with MIG, GPUs that already have a suitable partition come first.
+        """Return the GPU for the next share. This is the named GPU, or else the fullest GPU on
+        which the share fits. With MIG, GPUs that already have a suitable partition come first.
         """
         if (
             gpu is not None
@@ -281,7 +281,7 @@ class NodeState(Forked):
 
     def after(self, demand: DemandClass, count: int, mask: int, on: tuple[int, ...]) -> NodeState:
         """Return a copy of the node in the state after ``count`` instances have released their
-        resources. The copy may only be used to check what fits.
+        resources. The copy may be used only to check what fits.
         """
         twin = self.copy()
         if demand.whole:
@@ -294,7 +294,7 @@ class NodeState(Forked):
         return twin
 
     def emptied(self) -> NodeState:
-        """Return the state of the node when it is up and nothing runs on it."""
+        """Return the state that the node has when it is up and nothing runs on it."""
         return NodeState(self.index, self.node, self.type)
 
     def copy(self) -> NodeState:
@@ -488,8 +488,9 @@ class ClusterState(Forked):
         return next((machine.index for machine in self.with_room(demand, type_)), -1)
 
     def with_room(self, demand: DemandClass, type_: int, most_free_first: bool = False) -> Iterator[NodeState]:
-        """Yield the machines of ``type_`` on which one instance fits, least (or most) free first.
-        Machines with too few CPUs or too little memory are skipped without visiting them.
+        """Yield the machines of ``type_`` on which one instance fits, starting with those that have
+        the fewest (or most) free resources. Machines with too few CPUs or too little memory are
+        skipped without being visited.
         """
         machines = self.list
         if demand.terms is not None and demand.gang:
@@ -504,10 +505,10 @@ class ClusterState(Forked):
                     yield machine
 
     def candidates(self, demand: DemandClass, type_: int, most_free_first: bool = False) -> Iterator[int]:
-        """Return the machines of ``type_`` on which one instance may fit, least (or most) free
-        first. For GPU demands, they are sorted by idle GPUs (for a fractional demand, machines with
-        a partly used GPU come first), and for CPU-only demands by free cores. CPUs and memory are
-        not checked, so use ``NodeState.room`` for that.
+        """Return the machines of ``type_`` on which one instance may fit, starting with those that
+        have the fewest (or most) free resources. For GPU demands, the machines are sorted by idle
+        GPUs (for a fractional demand, machines with a partly used GPU come first), and for CPU-only
+        demands by free cores. CPUs and memory are not checked, so use ``NodeState.room`` for that.
         """
         sets = self.awake_first(demand.nodes)
         return chain(*[self._candidates(demand, type_, most_free_first, among) for among in sets])
@@ -531,8 +532,8 @@ class ClusterState(Forked):
         instances go to a single machine, as many as fit there. A gang goes to the fullest single
         machine on which all of it fits, or else to as few machines as possible.
         """
-        # the code of ``best`` is repeated here to save the call, because most starts come through
-        # here
+        # the code of ``best`` is repeated here to save the call, because most starts use this
+        # function
         if demand.plain and not self.asleep:
             levels = self.by_gpus[type_]
             used = levels.used >> demand.whole << demand.whole
@@ -611,13 +612,15 @@ class ClusterState(Forked):
         self.join(machine, demand, -count)
 
     def lend_cpus(self, machine: NodeState, cpus: int) -> None:
-        """Free CPUs of a run that goes on, in millionths, or take them back if the number is negative."""
+        """Free CPUs (in millionths) that a continuing run holds, or take them back if the number is
+        negative.
+        """
         self.released += 1
         self.recent.append(machine)
         self._set_cpus(machine, machine.cpus + cpus)
 
     def take_down(self, machine: NodeState) -> None:
-        """Remove a machine from every index. The caller has to end its runs."""
+        """Remove a machine from every index. The caller has to end the runs on the machine."""
         bit = 1 << machine.index
         self.downs += 1
         self.by_gpus[machine.type].remove(bit, machine.idle)
@@ -689,7 +692,7 @@ class ClusterState(Forked):
 
     @contextmanager
     def within(self, demand: DemandClass, nodes: int) -> Iterator[None]:
-        """Hide all but some nodes (a bit set) from a search for nodes for tasks of a class."""
+        """Within the context, let tasks of a class be placed only on some nodes (a bit set)."""
         kept = demand.nodes, demand.opened, demand.blocked_at, demand.roomy
         demand.open_to(demand.opened & nodes)
         demand.blocked_at = demand.roomy = -1
@@ -744,9 +747,9 @@ class ClusterState(Forked):
         return compiled
 
     def holds(self, demand: DemandClass, nodes: int) -> bool:
-        """Return True if an instance, or the whole gang, would fit on these nodes (a bit set) if they
-        were empty. This is the one answer to whether a task can ever start, apart from the rules of a
-        policy.
+        """Return True if an instance, or the whole gang, would fit on these nodes (a bit set) if
+        they were empty. Apart from a policy's own rules, only this method decides whether a task
+        can ever start.
         """
         kept = demand.nodes, demand.opened
         demand.open_to(nodes)
@@ -756,9 +759,9 @@ class ClusterState(Forked):
 
     def capacity(self, demand: DemandClass, type_: int, *, now: float | None = None) -> int:
         """Return how many instances all machines of ``type_`` together could hold if they were
-        empty, including machines that are closed to these instances now. A gang must lie within one
-        of its domains. If ``now`` is given, only the machines that are ``usable`` at that time
-        count.
+        empty, including machines that are closed to these instances now. A gang must be placed
+        within one of its domains. If ``now`` is given, only the machines that are ``usable`` at
+        that time count.
         """
         nodes, opened = demand.nodes, demand.opened
         if now is None:
@@ -840,7 +843,7 @@ class ClusterState(Forked):
 
     def _enough(self, demand: DemandClass) -> int:
         """Return a bit set that contains all machines with enough CPUs and memory for one instance.
-        It may also contain others.
+        The set may also contain other machines.
         """
         enough = demand.nodes
         if demand.cpus:
@@ -921,7 +924,7 @@ class ClusterState(Forked):
 
     def _best_share(self, demand: DemandClass, type_: int) -> int:
         """Return the machine with the partly used GPU that would have the least left over. If the
-        share fits on none, return the first machine with an idle GPU, or -1.
+        share fits on none of these, return the first machine with an idle GPU, or -1.
         """
         machines = self.list
         for among in self.awake_first(self._enough(demand)):
@@ -937,7 +940,7 @@ class ClusterState(Forked):
 
     def _with_idle_gpu(self, type_: int, among: int) -> Iterator[int]:
         """Yield the machines with a completely idle GPU: first those that also have a partly used
-        GPU, by number, then the others, least idle first.
+        GPU, by number, then the others, starting with those that have the fewest idle GPUs.
         """
         levels, partly = self.by_gpus[type_], self.shared[type_]
         yield from bits(partly & among & ~levels.sets.get(0, 0))
@@ -1050,7 +1053,7 @@ class ClusterState(Forked):
 
 
 def _take_whole(machine: NodeState, needed: int) -> int:
-    """Return a bit set of ``needed`` idle GPUs for a task that needs whole ones. GPUs without
+    """Return a bit set of ``needed`` idle GPUs for a task that needs whole GPUs. GPUs without
     partitions come first; the partitions of the others are removed.
     """
     gpus = sorted(bits(machine.free), key=lambda gpu: (gpu in machine.layouts, gpu))[:needed]

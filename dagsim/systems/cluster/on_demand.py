@@ -7,13 +7,13 @@ These are the states of such a node, and the events that end them:
     BOOTING ── the boot fails: ``timeout_s`` ──> OFF and down, until the node is repaired
 
 This order follows Slurm's documentation for power saving and cloud nodes
-(https://slurm.schedmd.com/power_save.html): powered-down nodes are allocated to a job at once, the
-nodes boot, and the job starts when all of them have registered. A node that stays idle for
+(https://slurm.schedmd.com/power_save.html): powered-down nodes are allocated to a job immediately,
+the nodes boot, and the job starts when all nodes have registered. A node that stays idle for
 SuspendTime is suspended, and is then unavailable for SuspendTimeout. A node that has not registered
-after ResumeTimeout is set down, and its jobs are requeued. ResumeRate and SuspendRate limit how many
-nodes change per minute (``_do_power_work`` in power_save.c, Slurm 22.05). With the trigger ``pending``,
-the order is that of Kubernetes' cluster autoscaler: a node that is off is not part of the cluster
-until it boots because a waiting task fits nowhere else.
+after ResumeTimeout is marked as down, and its jobs are requeued. ResumeRate and SuspendRate limit
+how many nodes change their power state per minute (``_do_power_work`` in power_save.c, Slurm
+22.05). With the trigger ``pending``, the order is that of Kubernetes' cluster autoscaler: a node
+that is off is not part of the cluster until it boots because a waiting task fits nowhere else.
 """
 
 from __future__ import annotations
@@ -199,8 +199,8 @@ class OnDemandNodes(Forked):
             self._change(node, _OFF)
 
     def repair(self, node: int) -> None:
-        """Record that a node has come back. It is up if it was up at the beginning; otherwise it is
-        off.
+        """Record that a node has come back. The node is up if it was up at the beginning; otherwise
+        it is off.
         """
         if node in self._rules and self._rules[node].up:
             self._change(node, _UP)
@@ -219,11 +219,11 @@ class OnDemandNodes(Forked):
         self._set_timer(node, begins_s + boot_s)
 
     def _turn_s(self, kind: str, rate: int) -> float:
-        """Return the earliest time from now on at which one more node may boot or stop; if that is
-        now, or for boots, count it.
+        """Return the earliest time from now on at which one more node may boot or stop. Count the
+        change if it is a boot, or if it may happen now.
 
         As in slurmctld, each change adds 1 to a counter that loses a sixtieth per second. While the
-        counter, rounded, is at the rate per minute, no further node changes.
+        rounded counter is at or above the rate per minute, no further node changes its state.
         """
         now = self._kernel.now
         if not rate:
@@ -238,7 +238,7 @@ class OnDemandNodes(Forked):
         return turn_s
 
     def _mend(self, node: int, _: Event) -> None:
-        """Return a node to service whose boot had failed."""
+        """Return a node to service after its boot had failed."""
         if self._broken_s.pop(node, None) is not None:
             self._kernel.bring_up(node)
 
@@ -276,7 +276,7 @@ class OnDemandNodes(Forked):
                 if (until_s := max(self._idle_until_s(node), self._needed_until_s(node))) > self._kernel.now:
                     self._set_timer(node, until_s)
                 elif self._is_needed(node):
-                    pass  # looked at again when another node of its group comes up
+                    pass  # this is decided again when another node of its group comes up
                 elif (until_s := self._turn_s("stops", self._rules[node].stops_a_minute)) > self._kernel.now:
                     self._set_timer(node, until_s)
                 elif shutdown_s := self._rules[node].shutdown_s:
@@ -286,7 +286,7 @@ class OnDemandNodes(Forked):
                     self._change(node, _OFF)
 
     def _come_up(self, node: int) -> None:
-        """Record that a node is up, and start the runs that were only waiting for this node."""
+        """Record that a node is up, and start the runs that were waiting only for this node."""
         self._change(node, _UP)
         for other in self._groups[node]:  # one of them may be powered down now
             if self.states[other] == _UP and not self._runs[other] and self._due_s[other] == inf and other != node:

@@ -31,7 +31,7 @@ def past_of(jobs: Sequence[Job], begins_s: float) -> Iterator[tuple[float, int, 
     """Yield arrivals, starts and ends before ``begins_s`` in the order in which they happened, each
     with its time and the number of its job. Among simultaneous events, completed runs come first,
     then failed runs, then arrivals, and then preemptions and starts. Each group is in the order of
-    the log's rows if that is known; otherwise, it is sorted by job.
+    the log's rows if that order is known; otherwise, it is sorted by job.
 
     Raises:
         ModelError: The jobs are not in order of arrival, or a run starts at the beginning or later.
@@ -70,11 +70,11 @@ class PastEvents:
     """The events before the beginning of a simulation, for the indexes and listeners of policies
     (``Frontier.build``).
 
-    This object listens to the kernel until the beginning is over, and then repeats all events:
-    which tasks became ready, which runs started and ended, and when. Listeners with an attribute
-    ``remembers`` also receive the events of the jobs that had ``left``. These jobs are not part of
-    the simulation, so their numbers and those of their runs are negative. ``jobs`` are those of the
-    simulation that arrived before the beginning.
+    This object listens to the kernel until the kernel has processed the beginning, and then repeats
+    all events: which tasks became ready, which runs started and ended, and when. Listeners with an
+    attribute ``remembers`` also receive the events of the jobs that had ``left``. These jobs are
+    not part of the simulation, so their numbers and those of their runs are negative. ``jobs`` are
+    the jobs of the simulation that arrived before the beginning.
     """
 
     def __init__(
@@ -242,7 +242,7 @@ def parts_of(policy: object) -> Iterator[object]:
 
 
 def unknown_past(kernel: ClusterKernel, policy: object) -> list[str]:
-    """Return sentences about the parts of the past that a policy does not know, for a simulation
+    """Return sentences about the parts of the past that are unknown to a policy, for a simulation
     that began in the middle of a log.
     """
     begins_s = kernel.schedule.begins_s
@@ -325,7 +325,7 @@ def check_in_flight(job: Job, run: InFlight, demand: DemandClass | None, machine
     where, nodes = f"job {job.id!r} is in flight on node", [share.node for share in run.placement]
     for number, instances, gpu in run.placement:
         if not 0 <= number < len(machines.list) or nodes.count(number) > 1:
-            why = "which is listed twice" if nodes.count(number) > 1 else f"but there are {len(machines.list)}"
+            why = "which is listed twice" if nodes.count(number) > 1 else f"but there are {len(machines.list)} nodes"
             raise ModelError(f"{where} number {number}, {why}")
         machine = machines.list[number]
         empty = machine.emptied()
@@ -338,10 +338,12 @@ def check_in_flight(job: Job, run: InFlight, demand: DemandClass | None, machine
                 f"{demand_words(demand.demand)}"
             )
         if machine.type != machines.list[nodes[0]].type and not may_mix_types(job, demand.demand):
-            raise ModelError(f"{where} {machine.node.name!r} and on a node with another GPU type")
+            raise ModelError(
+                f"{where} {machine.node.name!r} and on a node with another GPU type, but the job may not mix types"
+            )
         if gpu is not None and machine.room_on(gpu, demand) < instances:
             raise ModelError(
-                f"{where} {machine.node.name!r}, but {instances} such shares do not fit on GPU {gpu} of that node"
+                f"{where} {machine.node.name!r}, but {instances} shares of the task do not fit on its GPU {gpu}"
             )
         if (room := _room_for_run(machine, demand)) < instances:
             raise ModelError(
@@ -363,8 +365,8 @@ def _room_for_run(machine: NodeState, demand: DemandClass) -> int:
 
 
 def may_mix_types(job: Job, demand: Demand) -> bool:
-    """Return True if a gang may combine nodes with different GPU types, as a batch job may that needs
-    no GPUs, or GPUs of any type on each of several nodes.
+    """Return True if a gang may combine nodes with different GPU types. A batch job may do so if it
+    needs no GPUs, or GPUs of any type on each of several nodes.
     """
     return job.request is not None and (not demand.gpus or job.request.spread is True)
 

@@ -1,4 +1,6 @@
-"""Jobs in the middle of a log: those in the system at a time, with their runs, from the times that the log states."""
+"""The jobs that are in the system at a given time in the middle of a log, with their runs, derived
+from the times in the log.
+"""
 
 from __future__ import annotations
 
@@ -108,10 +110,10 @@ def first_full_s(jobs: JobArrays, cluster: Cluster, runtime: Runtime) -> float |
     jobs: the first end of a job.
 
     A log of all jobs that ran in some period (``sacct -S``) lists the jobs that were running when
-    the period began, but none that had ended before. It is complete from its first end onwards.
-    Return None if the log does not begin in this way, that is, if fewer than half of the GPUs that
-    are busy on average are held at that time, if more than a quarter of the jobs arrived before it,
-    or if starts are unknown.
+    the period began, but none that had ended before. Such a log is complete from the first end of a
+    job onwards. Return None if the log does not begin in this way, that is, if fewer than half of
+    the GPUs that are busy on average are held at that time, if more than a quarter of the jobs
+    arrived before it, or if starts are unknown.
     """
     start_s = _observed_start_s(jobs)
     if not np.isfinite(start_s).any() or (np.diff(jobs.first) != 1).any():
@@ -135,7 +137,7 @@ def first_full_s(jobs: JobArrays, cluster: Cluster, runtime: Runtime) -> float |
 def why_no_state(jobs: JobArrays, cluster: Cluster, runtime: Runtime) -> str:
     """Return the reason why a log does not reveal the state of this cluster at a given time. The
     reason is empty if the log does reveal it, that is, if the jobs have starts and never hold more
-    GPUs at once than the cluster has.
+    GPUs simultaneously than the cluster has.
     """
     start_s = _observed_start_s(jobs)
     if not np.isfinite(start_s).any():
@@ -185,8 +187,8 @@ def _attempt_at(attempts: Sequence[Attempt], at_s: float) -> Attempt:
 
 
 def _end_s_at(jobs: JobArrays, at_s: float) -> np.ndarray:
-    """Return the recorded end of the attempt in which each job was at that time, (J,), or NaN for a
-    job whose only attempt lasted for as long as its work.
+    """Return the recorded end of the attempt that each job was making at that time, (J,), or NaN
+    for a job whose only attempt lasted for as long as its work.
     """
     if jobs.observed_attempts is None:
         return np.full(len(jobs), np.nan)
@@ -207,7 +209,9 @@ def _own_runs(jobs: JobArrays) -> dict[int, tuple[InFlight, ...]]:
 
 
 def _take_all(machines: ClusterState, jobs: JobArrays, number: int, runs: Sequence[InFlight]) -> None:
-    """Occupy the nodes of the runs, as far as these nodes exist. The kernel reports any others."""
+    """Occupy the nodes of the runs that exist in the cluster. The kernel reports those that do
+    not.
+    """
     (job,) = jobs.between(number, number + 1).jobs()
     for run in runs:
         task = job.graph.tasks[run.task]
@@ -311,10 +315,10 @@ def nodes_by_name(names: Iterable[str]) -> dict[str, list[int]]:
 def placement_on(
     job: Job, by_name: Mapping[str, Sequence[int]], machines: ClusterState, demand: DemandClass, waiting: int
 ) -> Placement | None:
-    """Place the waiting instances of a job's task on the nodes that the log names: as many of them as
-    possible, or all of them for a gang. The nodes must be of a single type, unless the job may mix
-    types. Each node holds at least one instance of a batch job, if there are enough. Return
-    ``None`` if the nodes do not exist or are full.
+    """Place the waiting instances of a job's task on the nodes that the log names: as many of them
+    as possible, or all of them for a gang. The nodes must be of a single type, unless the job may
+    mix types. Each node holds at least one instance of a batch job if there are enough instances.
+    Return ``None`` if the nodes do not exist or are full.
     """
     held = Counter(job.observed_nodes)
     if len(held) < len(job.observed_nodes) == waiting and (stated := _as_stated(job, held, by_name, machines, demand)):
@@ -347,7 +351,7 @@ def _as_stated(
 
 def _spread(room: list[tuple[int, int]], waiting: int, least: int) -> Placement:
     """Distribute the waiting instances over the nodes: evenly if that fits, as in a batch system.
-    Otherwise, each node first holds ``least`` of them, and then one node after the other is filled.
+    Otherwise, each node first holds ``least`` of them, and then the nodes are filled in turn.
     """
     per_node, rest = divmod(waiting, len(room))
     counts = [per_node + (place < rest) for place in range(len(room))]

@@ -1,4 +1,4 @@
-"""Why tasks wait at present, and why jobs can never start."""
+"""Why tasks are waiting now, and why some jobs can never start."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ from dagsim.systems.seam import stated
 
 
 def _rules_of_site(view: ClusterView) -> WaitRules:
-    """Return the rules that a family derives from the queues of a site. If no family does so,
-    return an object without rules.
+    """Return the rules that a family derives from the queues of a site, or an object without rules
+    if no family does so.
     """
     for _, entry in family_entries("site_rules"):
         rules: WaitRules | None = required(entry.name, "site_rules")(view)
@@ -47,9 +47,9 @@ def _rules_of_site(view: ClusterView) -> WaitRules:
 class Present:
     """The causes that prevent waiting tasks from starting at the current time of a view.
 
-    A policy with an order of its own has a method ``outlook(view)``, which returns its limits, with
-    the current runs counted, and the places of all waiting tasks. For other policies, the order is
-    by priority and arrival.
+    A policy with its own order has a method ``outlook(view)``, which returns the policy's limits,
+    with the current runs counted, and the places of all waiting tasks in its order. For other
+    policies, the order is by priority and arrival.
     """
 
     def __init__(self, view: ClusterView, policy: Any, spec: str) -> None:
@@ -75,7 +75,7 @@ class Present:
         return self._view.running
 
     def reserved(self, task: TaskState) -> list[ClosedTime]:
-        """Return the reservations of others with which the task would conflict on its nodes if it
+        """Return the reservations of other jobs with which the task would conflict on its nodes if it
         started now.
         """
         site, terms, now = self._view.machines.site, task.demand.terms, self._view.now
@@ -86,7 +86,7 @@ class Present:
         return sorted(met, key=lambda closed: closed.start_s)
 
     def own_reservation(self, task: TaskState) -> ClosedTime | None:
-        """Return the reservation that the task runs in, if it has not begun yet."""
+        """Return the reservation in which the task runs, if this reservation has not begun yet."""
         site, terms = self._view.machines.site, task.demand.terms
         if site is None or terms is None or terms.reservation < 0:
             return None
@@ -114,8 +114,8 @@ class Present:
         return self._tally(task).fits(NodeStanding.OPEN)
 
     def lacking(self, task: TaskState) -> list[Cause]:
-        """Return everything that is missing on nodes for a start of the task; an empty list if the
-        task fits.
+        """Return everything that is missing on nodes for a start of the task, or an empty list if
+        the task fits.
         """
         tally = self._tally(task)
         return [] if tally.fits(NodeStanding.OPEN) else list(lacking_causes(tally, self.rules.elsewhere))
@@ -155,8 +155,8 @@ class Obstacles:
         self._numbers = count()
 
     def rules_against(self, job: Job) -> str:
-        """Describe the rules that keep the job from ever starting, however many resources are free;
-        empty if there are none.
+        """Describe the rules that keep the job from ever starting, however many resources are free.
+        The result is empty if there are no such rules.
         """
         active, machines = JobState(job, next(self._numbers)), self._kernel.machines
         for index, task in enumerate(job.graph.tasks):
@@ -171,8 +171,9 @@ class Obstacles:
         return "; ".join(dict.fromkeys(reason for task in active.tasks for reason in self._rules.never(task)))
 
     def of(self, job: Job, now_s: float) -> str:
-        """Describe what prevents the job from ever starting after ``now_s``; empty if nothing
-        does."""
+        """Describe what prevents the job from ever starting after ``now_s``. The result is empty if
+        nothing does.
+        """
         active, machines = JobState(job, next(self._numbers)), self._kernel.machines
         for index, task in enumerate(job.graph.tasks):
             seconds = self._runtime.seconds(task, machines.types)
@@ -218,7 +219,7 @@ class Obstacles:
 
 
 def _too_large(task: Task, demand: DemandClass | None, where: str) -> str:
-    """Describe a demand that does not fit on ``where`` even when it is idle."""
+    """Describe a demand that does not fit on ``where``, even when everything there is idle."""
     if demand is not None and demand.rejected is RejectReason.NO_SUCH_GPU:
         return f"no node has GPUs of type {' or '.join(task.demand.gpu_types or ('any',))}"
     wanted = f"{task.instances} x ({demand_words(task.demand)})" if task.gang else demand_words(task.demand)

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 def rehearse(kernel: ClusterKernel, past: Past, policy: Any) -> ClusterKernel | None:
-    """Give a policy that has decided nothing yet the memory of one that made the past, and return
-    the simulation of this past. Return None, and change nothing, if a part of the past is unknown,
-    or if the policy would have decided differently.
+    """Give a policy that has not decided anything yet the memory of a policy whose decisions led to
+    the past, and return the simulation of this past. Return None and change nothing if a part of
+    the past is unknown, or if the policy would have decided differently.
 
     A copy of the policy schedules the jobs from 0 s to the beginning. If all runs are the same as
     in the past, the policy takes over the memory of the copy. This takes as long as a simulation up
@@ -38,7 +38,7 @@ def rehearse(kernel: ClusterKernel, past: Past, policy: Any) -> ClusterKernel | 
     later = kernel.upcoming.peek()
     again = type(kernel)(
         kernel.schedule.cluster,
-        jobs if later is None else [*jobs, later],  # a policy may not be left without further arrivals
+        jobs if later is None else [*jobs, later],  # otherwise, the policy would see that no job follows
         replace(kernel.models, failures=()),
         seed=kernel.schedule.seed,
         origin_s=0.0 if site is None else site.origin_s,
@@ -69,7 +69,7 @@ class _OtherStart(Exception):
 
 
 def _differ(job: Job, other: Job) -> bool:
-    """Return True if the runs of a job are not the same, whatever their rows in a log."""
+    """Return True if the runs of a job differ in anything except their rows in a log."""
     return sorted(map(_without_rows, job.in_flight)) != sorted(map(_without_rows, other.in_flight))
 
 
@@ -83,9 +83,9 @@ def with_past(schedule: Schedule, jobs: Sequence[Job], at_s: float, pieces: Mapp
     simulation can begin at that time. ``jobs`` are the jobs in the schedule, in order of arrival.
     Jobs that a policy ended before that time are left out.
 
-    A log does not state which run's instances a run resumes. This is given by ``pieces``, which
-    maps each run to the number of its piece (``TaskState.piece``): 0, or a number that counts the
-    stopped runs in the log.
+    A log does not state whose instances a resumed run continues. This is stated by ``pieces``,
+    which maps each run to the number of its piece (``TaskState.piece``): 0, or a number that counts
+    the stopped runs in the log.
     """
     rows = list(schedule.log)
     ended = {row.run: (place, row) for place, row in enumerate(rows) if row.kind in _STOPS}

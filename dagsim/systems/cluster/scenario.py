@@ -80,7 +80,7 @@ class ChangesJobs(Protocol):
         """Check that the cluster has what the change requires.
 
         Raises:
-            ModelError: The cluster lacks something.
+            ModelError: The cluster lacks something that the change requires.
         """
 
     def job(self, job: Job, seconds: Callable[..., Sequence[float]], cluster: Cluster) -> Job:
@@ -118,7 +118,7 @@ _SPREAD = (
 
 
 class AdmitAll:
-    """A policy that admits every job at once, and leaves all other decisions to ``policy``."""
+    """A policy that admits every job immediately, and leaves all other decisions to ``policy``."""
 
     admits = True
 
@@ -176,8 +176,9 @@ class ClusterWorld(GpuCluster, Scenario):
         """
 
     def why_no_episodes(self, codec: CodecSettings, terms: Mapping[str, float]) -> str:
-        """Return the reason why its episodes cannot run in the compiled engine. The result is empty
-        if they can."""
+        """Return the reason why episodes of this scenario cannot run in the compiled engine. The
+        result is empty if they can.
+        """
         scenario, why = self.world(0), services.why_no_episodes.offered()
         if why is None:
             return "asked for" if scenario.engine == "simpy" else f"it {services.why_no_episodes.missing()}"
@@ -199,13 +200,13 @@ class ClusterScenario(Models, ClusterWorld):
     ``workload`` is generated or read again for every seed. It may also be a list of jobs in order
     of arrival, which is the same for all seeds. ``elastic`` gives tasks a range of GPUs. ``accept``
     lists GPU types that jobs from a trace may use in addition to those that they name. ``request``
-    contains the terms of jobs that state no terms themselves. ``outages`` removes nodes while the
-    trace's own machines were away. ``begins_s`` is the time at which the simulation begins if
-    ``workload`` is a list of jobs; a trace has its own beginning. ``left`` contains the jobs that
-    had left by then, with their runs, if they are known and not in the list. With ``admission``, each job
-    waits for ``Admit`` or ``Reject``. ``engine`` applies only to policies that are given by name
-    (``engaged``). A caller of ``kernel`` makes decisions during the simulation, which requires the
-    SimPy kernel.
+    contains the terms of jobs that state no terms themselves. ``outages`` removes nodes for as long
+    as the trace's own machines were absent. ``begins_s`` is the time at which the simulation begins
+    if ``workload`` is a list of jobs; a trace has its own beginning. ``left`` contains the jobs
+    that had left by then, with their runs, if they are known and not in the list. With
+    ``admission``, each job waits for ``Admit`` or ``Reject``. ``engine`` applies only to policies
+    that are given by name (``engaged``). A caller of ``kernel`` makes decisions during the
+    simulation, which requires the SimPy kernel.
     """
 
     cluster: Cluster
@@ -233,7 +234,7 @@ class ClusterScenario(Models, ClusterWorld):
         return Models(**{part.name: getattr(self, part.name) for part in fields(Models)})
 
     def world(self, seed: int) -> ClusterScenario:
-        """Return the scenario itself, for every seed."""
+        """Return the scenario itself, which is the same for every seed."""
         return self
 
     def kernel(
@@ -253,7 +254,7 @@ class ClusterScenario(Models, ClusterWorld):
         """
         if self.engine == "compiled":
             raise ConfigError(
-                "the compiled engine only runs policies given by name; to make decisions one by one, use engine "
+                "the compiled engine runs only policies given by name; to make decisions one by one, use engine "
                 "simpy or auto"
             )
         return self._live(self.jobs(seed), seed, on_arrivals, observers)
@@ -333,7 +334,7 @@ class ClusterScenario(Models, ClusterWorld):
     def facts(self, kernel: Kernel[Any, Any]) -> Mapping[str, Any]:
         """Return facts about the jobs that have arrived, such as their number and load. For a
         trace, also return the numbers of rows read and dropped and, if the trace has them, the
-        observed waits next to the simulated ones.
+        observed waits next to the simulated waits.
         """
         of_kernel: Any = kernel
         jobs = of_kernel.jobs.jobs if isinstance(of_kernel.jobs, CountedJobs) else of_kernel.jobs
@@ -353,7 +354,7 @@ class ClusterScenario(Models, ClusterWorld):
         return facts if waits is None else facts | {"observed": waits.to_dict()}
 
     def notes(self, kernel: Kernel[Any, Any], policy: object) -> list[str]:
-        """Return notes about the parts of the past that the policy does not know, for a simulation
+        """Return notes about the parts of the past that are unknown to the policy, for a simulation
         that began in the middle of a log.
         """
         return unknown_past(kernel, policy) if isinstance(kernel, ClusterKernel) else []
@@ -369,7 +370,7 @@ class ClusterScenario(Models, ClusterWorld):
         and the beginning of its file.
 
         Raises:
-            InputError: Something is invalid.
+            InputError: A model, an option of the trace or the beginning of its file is invalid.
         """
         replace(self, workload=(), outages=False, engine="auto").kernel(0)
         if not isinstance(self.workload, Synthetic | Sessions | Iterable):
@@ -433,7 +434,7 @@ class ClusterScenario(Models, ClusterWorld):
         return auditor.audit(trace.report)
 
     def auditor(self, trace: Trace | None = None) -> Auditor:
-        """Return the auditor for the jobs in a trace, or in a window of one."""
+        """Return the auditor for the jobs in a trace or in a window of a trace."""
         # this imports traces, which other workloads do not need
         from dagsim.systems.cluster.audit import Auditor
 
@@ -462,7 +463,7 @@ class ClusterScenario(Models, ClusterWorld):
 
     def _period(self, file: TraceFile, trace: Trace) -> StoredJobs:
         """Return the jobs in the chosen period of a log, including the jobs that are in the system
-        at its beginning.
+        at the beginning of the period.
         """
         jobs, stated_s = trace.unscaled(), trace.begins_s
         begins_s, until_s = file.period(trace.meta["origin_s"], stated_s)

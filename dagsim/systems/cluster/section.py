@@ -252,7 +252,7 @@ class ClusterKeys(Section):
         the nodes are already known.
 
         Raises:
-            ModelError: Something does not match the nodes.
+            ModelError: One of these does not match the nodes.
         """
         kind = getattr(self.network, "kind", "uniform")
         sends = "runtime" if self.communication is None else "communication"
@@ -310,7 +310,7 @@ class ClusterKeys(Section):
         """Build the cluster that the section describes.
 
         Raises:
-            ConfigError: The section asks for the machines of a trace, but there is no trace, or the
+            ConfigError: The section requests the machines in a trace, but there is no trace, or the
                 trace lists no machines.
             TraceError: The machines cannot be read.
         """
@@ -324,7 +324,7 @@ class ClusterKeys(Section):
                 up[replace(group.on_demand, up=False)] += len(group.nodes)
 
         def powered(rule: OnDemand | None) -> OnDemand | None:
-            """Let a node be up at the beginning while there are fewer than the minimum."""
+            """Let another node be up at the beginning if fewer than the minimum are up so far."""
             if rule is None or rule.up or up[rule] >= rule.min_nodes:
                 return rule
             up[rule] += 1
@@ -467,8 +467,8 @@ def _short(value: float | str) -> str:
 
 
 def _spelled(nodes: tuple[str, ...], section: ClusterSection) -> tuple[str, ...]:
-    """Return the names of all nodes, with ranges expanded. The name of a group whose nodes have
-    names of their own is replaced by these names.
+    """Return the names of all nodes, with ranges expanded. If the nodes of a group have their own
+    names, these replace the name of the group.
     """
     named = {group.name: group.nodes for group in section.groups if group.hosts is not None}
     names = [name for text in nodes for name in _hosts(text)]
@@ -476,8 +476,8 @@ def _spelled(nodes: tuple[str, ...], section: ClusterSection) -> tuple[str, ...]
 
 
 def queues_on(queues: QueueTree, section: ClusterSection) -> QueueTree:
-    """Return the queues, with the nodes of a cluster filled in for their partitions, reservations
-    and outages.
+    """Return the queues, with the nodes of a cluster entered for their partitions, reservations and
+    outages.
 
     Raises:
         ModelError: A partition has no nodes, or names a node that the cluster lacks.
@@ -535,7 +535,7 @@ def _runtime_of(workload: Synthetic | Sessions | TraceFile) -> Runtime:
     if isinstance(runtime, Foreign):
         raise TraceError(
             f"{workload.path}:1: the runtime model saved in this file is code outside dagsim, "
-            f"{runtime.kind!r}, which a data file may not import. If you trust that code, name it "
-            f"yourself: --set runtime.kind={runtime.kind}"
+            f"{runtime.kind!r}, which a data file may not import. If you trust that code, set it "
+            f"explicitly: --set runtime.kind={runtime.kind}"
         )
     return runtime

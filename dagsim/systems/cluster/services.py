@@ -22,42 +22,51 @@ if TYPE_CHECKING:
 def compiled(
     scenario: ClusterScenario, jobs: JobStream, policy: str, seed: int, on_arrivals: Callable[[int], None] | None
 ) -> Any:
-    """Return the compiled kernel of a run (``Engaged``), or the reason against it (a text)."""
+    """Return the compiled kernel for a run (``Engaged``), or the reason (a text) why there is
+    none.
+    """
 
 
 @FamilyService
 def why_not_compiled(scenario: ClusterScenario, policy: str, observed: bool = False) -> str:
-    """Return the reason against the compiled engine that is known without jobs. The result is empty
-    if there is none."""
+    """Return the reason, as far as it is known without jobs, why the compiled engine cannot be
+    used. The result is empty if there is none.
+    """
 
 
 @FamilyService
 def faster_engine(scenario_of: Callable[[], ClusterScenario], policy: str, engine: EngineUse, wall_s: float) -> str:
-    """Return a hint after a long run in SimPy. The result is empty if there is nothing to say."""
+    """Return a hint about faster engines after a long run in SimPy. The result is empty if there is
+    no such hint.
+    """
 
 
 @FamilyService
 def why_no_episodes(scenario: ClusterScenario, codec: CodecSettings, terms: Mapping[str, float]) -> str:
-    """Return the reason against compiled episodes. The result is empty if there is none."""
+    """Return the reason why episodes cannot be compiled. The result is empty if there is none."""
 
 
 @FamilyService
 def compiled_episodes(
     scenario: Any, count: int, codec: CodecSettings, terms: Mapping[str, float], scale: float, recorded: bool
 ) -> Any:
-    """Return many episodes that are simulated together, or the reason against them (a text)."""
+    """Return many episodes that are simulated together, or the reason (a text) why this is not
+    possible.
+    """
 
 
 @FamilyService
 def episodes_at_hand() -> bool:
-    """Return True if the code of compiled episodes can be loaded; otherwise, begin to compile it in
-    another process."""
+    """Return True if the code of compiled episodes can be loaded. Otherwise, begin to compile it in
+    another process and return False.
+    """
 
 
 @FamilyService
 def listed_users(queues: QueueTree) -> Mapping[str, Collection[str]]:
-    """Return the users of each account at a site whose scheduler lists all users; empty at other
-    sites, where only the users are listed whose shares differ from the rest."""
+    """Return the users of each account at a site whose scheduler lists all users. The result is
+    empty at other sites, which list only the users whose shares differ from the rest.
+    """
 
 
 @FamilyService

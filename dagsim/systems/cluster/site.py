@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 
 
 class Terms(NamedTuple):
-    """The nodes and terms under which a task may run, as part of its demand class."""
+    """The nodes on which a task may run and the terms under which it may run, as part of its demand
+    class.
+    """
 
     nodes: int
     """The nodes of its partitions that satisfy its constraint, as a bit set."""
@@ -57,8 +59,8 @@ class NodeCount(NamedTuple):
 
 
 def nodes_by_counts(nodes: Sequence[int], wanted: int, counts: Sequence[NodeCount]) -> list[int] | None:
-    """Choose ``wanted`` nodes that satisfy all counts, preferring the first ones. Return None if
-    there are too few.
+    """Choose ``wanted`` nodes that satisfy all counts, preferring the first of ``nodes``. Return
+    None if there are too few such nodes.
 
     Counts are satisfied one by one, starting with the one that has the fewest nodes. Nodes that no
     other count requires are used first.
@@ -94,9 +96,9 @@ _NO_REQUEST = Request()
 
 
 class SiteState(Forked):
-    """The restrictions at a site, and the free licences. Plain data.
+    """The restrictions at a site, and the free licences. All attributes are plain data.
 
-    ``origin_s`` is the time in the log that corresponds to 0 s. Constraints only apply if the
+    ``origin_s`` is the time in the log that corresponds to 0 s. Constraints apply only if the
     cluster has features, and a reservation or licence that the site does not list restricts no job.
     """
 
@@ -199,7 +201,9 @@ class SiteState(Forked):
 
     @staticmethod
     def is_needed_for(request: Request | None) -> bool:
-        """Return True if a job names nodes, which binds even where ``binds`` is False."""
+        """Return True if a job names nodes. Such a request restricts the job even where ``binds``
+        is False.
+        """
         return request is not None and bool(request.nodes or request.excluded)
 
     def attach(self, kernel: ClusterKernel) -> None:
@@ -228,8 +232,9 @@ class SiteState(Forked):
         return any(node.features for node in cluster.nodes)
 
     def terms(self, job: Job, limit_s: float, gang: int = 0) -> Terms | None:
-        """Return the terms for a task of the job. ``limit_s`` is its time limit, and ``gang`` is
-        its number of instances if they start together. Return None if no rule applies to the task.
+        """Return the terms for a task of the job. ``limit_s`` is the task's time limit, and
+        ``gang`` is its number of instances if they start together. Return None if no rule applies
+        to the task.
         """
         request = job.request or _NO_REQUEST
         nodes, reservation = self.nodes_of(job.partition, request), -1
@@ -246,7 +251,7 @@ class SiteState(Forked):
         if sets := self.alike(request):
             domains = tuple([domain & alike for domain in domains or (self.all_nodes,) for alike in sets])
         counts, named = self.counts(request), sum(wanted)
-        if gang == 1 and counts:  # its node has to meet all counts
+        if gang == 1 and counts:  # the single node has to meet all counts
             apart = len(counts) > 1 and any(count.apart for count in counts)
             for count in counts:
                 nodes &= 0 if apart or count.least > 1 else count.nodes
@@ -306,8 +311,9 @@ class SiteState(Forked):
         return self._named.get(name, 0)
 
     def refuses(self, job: Job, now: float) -> RejectReason | None:
-        """Return why a job that arrives now can never run, for reasons other than its GPUs, CPUs and
-        memory (it needs more licences than exist, or its reservation is over), or None if it can.
+        """Return the reason why a job that arrives now can never run, other than its GPUs, CPUs and
+        memory: it needs more licences than exist, or its reservation has ended. Return None if
+        there is no such reason.
         """
         request = job.request or _NO_REQUEST
         if any(count > self._owned.get(name, inf) for name, count in request.licences):
@@ -315,7 +321,7 @@ class SiteState(Forked):
         return RejectReason.CANCELLED if self.is_over(request.reservation, now) else None
 
     def is_over(self, name: str, now: float) -> bool:
-        """Return True if a reservation is over for good."""
+        """Return True if a reservation has ended and will not return."""
         return name in self._over or (name in self._numbers and self.held(self._numbers[name], now) is None)
 
     def lasting(self, terms: Terms | None, now: float) -> int:
@@ -338,7 +344,7 @@ class SiteState(Forked):
 
     def open_between(self, terms: Terms, begin_s: float, end_s: float) -> int:
         """Return the nodes that a task with these terms may hold from ``begin_s`` to ``end_s``. A
-        drain only matters if it is under way at ``begin_s``, because nobody knows of it in advance.
+        drain matters only if it is under way at ``begin_s``, because it is not known in advance.
         """
         nodes = terms.nodes
         if terms.reservation >= 0:
@@ -366,9 +372,7 @@ class SiteState(Forked):
                 yield times[place]
 
     def held(self, number: int, now: float) -> ClosedTime | None:
-        """Return the current period of a reservation, or else its next one, or None if the reservation
-        is over for good.
-        """
+        """Return the current or else the next period of a reservation, or None if there is none."""
         places = [(times, bisect_right(times, now, key=_end_s)) for times in self._times if times[0].number == number]
         return min([times[place] for times, place in places if place < len(times)], key=_start_s, default=None)
 
@@ -380,7 +384,7 @@ class SiteState(Forked):
     def next_s(self, terms: Terms, now: float) -> float:
         """Return the next time at which the open nodes for these terms may change merely because
         time passes. A task may end at the very time at which a reservation begins. The nodes are
-        therefore open up to its last possible start, and they close just after that.
+        therefore open up to the task's last possible start, and they close just after that.
         """
         changes_s = [time_s for drain in self.drained for time_s in (drain.start_s, drain.end_s)]
         own = (terms.reservation, *terms.welcome)

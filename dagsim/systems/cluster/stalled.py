@@ -29,9 +29,9 @@ _MOST_SPEEDUP = 64.0
 
 
 class Wakes(Forked):
-    """A counter of the calls to a policy that happened only because the policy had returned
-    ``Wait``, since a task last ended or a job arrived. It detects policies that stop and start runs
-    for ever, either without any progress or with too many calls.
+    """A counter of calls to a policy since a task last ended or a job last arrived. Only the calls
+    that were made because the policy had returned ``Wait`` count. The counter detects policies that
+    stop and start runs for ever, either without any progress or with too many calls.
     """
 
     __slots__ = {"count": SAME, "idle": SAME, "least_s": SAME, "since_s": SAME, "until_s": SAME}
@@ -50,7 +50,8 @@ class Wakes(Forked):
         self.least_s, self.idle = inf, 0
 
     def count_one(self, kernel: ClusterKernel) -> None:
-        """Count one call now. Costs O(1), and O(tasks) every ``JUDGED_EVERY`` calls.
+        """Count one call at the current time. The cost is O(1), and O(tasks) for one in
+        ``JUDGED_EVERY`` calls.
 
         Raises:
             Stalled: Runs stop and start without progress, or would do so too often.
@@ -86,7 +87,7 @@ class Wakes(Forked):
                 "turns and each is stopped "
                 f"before it makes lasting progress (preemption.restart_s is {kernel.preemption.restart_s:g}, "
                 f"on_resume {kernel.preemption.on_resume}). Choose a longer quantum_s (round_s, interval_s), or a "
-                "lower price"
+                "lower cost of preemption"
             )
 
 

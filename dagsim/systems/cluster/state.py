@@ -107,7 +107,9 @@ class JobState(Forked):
         return self._work_left_gpu_s
 
     def _sum_of_many(self) -> float:
-        """Return the same sum in one NumPy pass, which also adds from left to right."""
+        """Return the sum for ``work_left_gpu_s`` in one NumPy pass, which also adds from left to
+        right.
+        """
         terms = self._terms
         if terms is None:
             terms = self._terms = np.array([_gpu_s_left(task) for task in self.tasks])
@@ -165,8 +167,8 @@ class TaskState(Forked):
     ``ClusterState.types[type]`` (``inf`` where it may not run), ``best_s`` is the minimum of these,
     and ``rank_s`` is the estimated longest path from the start of this task to the end of its job,
     with every task on its fastest type. ``order`` is a sort key for first come, first served: by
-    arrival of the job, then by index in its graph. Preempted instances come back as a new *piece*
-    of the task, with the fraction ``left`` of their work remaining.
+    arrival of the job, then by index in its graph. Preempted instances return as a new *piece* of
+    the task, with the fraction ``left`` of their work remaining.
     """
 
     __slots__ = {
@@ -239,7 +241,8 @@ class TaskState(Forked):
 
     @property
     def truth(self) -> tuple[float, ...]:
-        """The true run time of a whole instance in seconds, by type; only for clairvoyant policies.
+        """The true run time of a whole instance in seconds, by type. Only clairvoyant policies may
+        read it.
 
         Raises:
             IllegalDecision: The policy has not declared ``clairvoyant = True``.
@@ -250,8 +253,8 @@ class TaskState(Forked):
 
     @property
     def expected_left(self) -> float:
-        """The remaining fraction of the task's work, as far as policies know. If jobs have time
-        limits, this is the unused fraction of the limit.
+        """The remaining fraction of the task's work, as far as policies can see it. If jobs have
+        time limits, this is the unused fraction of the limit.
         """
         if not self.job.has_limits or self.left == 1.0:
             return self.left
@@ -283,8 +286,8 @@ class TaskState(Forked):
     def limit_left_s(self, left: float) -> tuple[float, ...]:
         """Return the remaining time limit of a piece with a fraction ``left`` of the work, by type.
         It is the limit minus the time for which the piece has run, which does not reveal how much
-        work is truly left. It is rounded to whole microseconds, because the last bits of that time
-        would depend on the true duration.
+        work is truly left. It is rounded to whole microseconds, because the last bits of the
+        elapsed time would depend on the true duration.
         """
         rests = []
         for limit_s, true_s in zip(self.seconds, self._truth, strict=True):
@@ -293,7 +296,7 @@ class TaskState(Forked):
         return tuple(rests)
 
     def believe_estimate(self) -> None:
-        """Make the estimate the true duration from now on, for look-ahead."""
+        """From now on, use the estimate as the true duration, for look-ahead."""
         self.job.has_limits = False
         self._truth = tuple([seconds / self.left for seconds in self.seconds]) if self.left else self.seconds
 
@@ -322,9 +325,8 @@ class WorkProgress(Forked):
     """Work done and current rate of a run whose rate is not always 1.
 
     ``done`` is the work done until ``since_s``, in seconds at rate 1. An elastic task counts its
-    progress itself, so for such a task ``done`` is the number of seconds at a rate above 0.
-    ``event`` is the end of the current phase, in place of the run's own event; it is None at rate
-    0.
+    own progress, so for such a task ``done`` is the number of seconds at a rate above 0. ``event``
+    is the end of the current phase, in place of the run's own event; it is None at rate 0.
     """
 
     __slots__ = {
@@ -365,10 +367,10 @@ class WorkProgress(Forked):
 class Run(Due, Forked):
     """Instances of one task that run together, and the SimPy event that ends their phase.
 
-    Its phases are fetching inputs (with a network), set-up and computing. A run without the first
-    two is a single timeout. Everything except the SimPy event is plain data. ``computing_s`` is
-    when it started to compute (``None`` before), and ``ends_s`` is when the current phase ends
-    (``inf`` while that depends on the network).
+    Its phases are fetching inputs (with a network), set-up and computing. A run that only computes
+    is a single timeout. Everything except the SimPy event is plain data. ``computing_s`` is when it
+    started to compute (``None`` before), and ``ends_s`` is when the current phase ends (``inf``
+    while that depends on the network).
     """
 
     # Runs need no ``__dict__``, because there is a slot for each attribute of an Event as well.
@@ -431,28 +433,29 @@ class Run(Due, Forked):
 
     @property
     def job(self) -> JobState:
-        """The job that it belongs to."""
+        """The job to which the run belongs."""
         return self.task.job
 
     @property
     def nodes(self) -> tuple[int, ...]:
-        """The nodes on which it runs."""
+        """The nodes that the run uses."""
         return tuple(machine.index for machine, *_ in self.held)
 
     @property
     def type(self) -> int:
-        """The GPU type of its machines, as an index into ``ClusterView.gpu_types``."""
+        """The GPU type of the run's machines, as an index into ``ClusterView.gpu_types``."""
         return self.held[0][0].type
 
     @property
     def gpus(self) -> float:
-        """Number of GPUs that it holds; a fraction if it shares one."""
+        """Number of GPUs that the run holds, which is a fraction if it shares a GPU."""
         return self.task.demand.demand.gpus * self.instances
 
     @property
     def rate(self) -> float:
-        """Its current rate: seconds of work per second or, for an elastic task, progress per
-        second."""
+        """The current rate of the run: seconds of work per second or, for an elastic task, progress
+        per second.
+        """
         return 1.0 if self.progress is None else self.progress.rate
 
     @property
@@ -464,7 +467,7 @@ class Run(Due, Forked):
 
     @property
     def seconds(self) -> float:
-        """Its true compute time, for clairvoyant policies.
+        """The true compute time of the run, for clairvoyant policies.
 
         Raises:
             IllegalDecision: The policy has not declared ``clairvoyant = True``.
@@ -475,8 +478,8 @@ class Run(Due, Forked):
 
     @property
     def ends_s(self) -> float:
-        """The end of its current phase (``inf`` while that depends on the network), for clairvoyant
-        policies.
+        """The end of the run's current phase (``inf`` while that depends on the network), for
+        clairvoyant policies.
 
         Raises:
             IllegalDecision: The policy has not declared ``clairvoyant = True``.
@@ -501,7 +504,7 @@ class Run(Due, Forked):
 
     def done(self, now: float) -> float:
         """Return the work done until ``now``: seconds at rate 1 or, for an elastic task, its
-        progress in its own unit, including that of earlier runs.
+        progress in its own unit, including the progress of earlier runs.
         """
         progress, training = self.progress, self.task.training
         if progress is None:
@@ -542,7 +545,7 @@ class Run(Due, Forked):
         return ends_s
 
     def phase_until(self, ends_s: float) -> float:
-        """Set the end of the current phase, and return it. It is ``inf`` if the end depends on the
+        """Set the end of the current phase, and return it. The end is ``inf`` if it depends on the
         network.
         """
         self._ends_s = ends_s
@@ -554,7 +557,9 @@ class Run(Due, Forked):
         return self._ends_s
 
     def resume(self, now: float) -> None:
-        """Continue after a suspension, as if the run had begun that much later."""
+        """Continue after a suspension, as if the run had begun later by the length of the
+        suspension.
+        """
         assert self.suspended_since_s is not None
         assert self.computing_s is not None
         paused_s = now - self.suspended_since_s
@@ -579,7 +584,7 @@ class Run(Due, Forked):
         return self.task.left * max(0.0, 1.0 - (passed_s / self._seconds if self._seconds else 0.0))
 
     def believe_estimate(self, now: float) -> None:
-        """Make the estimate the true compute time from now on, for look-ahead."""
+        """From now on, use the estimate as the true compute time, for look-ahead."""
         self._seconds = self.estimate_s
         pauses = self.progress is not None and self.progress.checkpoint < self._seconds
         if self.computing_s is not None and self.task.training is None and not pauses:
@@ -636,20 +641,21 @@ class Index(Protocol):
     """An index of the ready tasks, which the kernel keeps up to date for a policy."""
 
     def push(self, task: TaskState) -> None:
-        """Add a task that became ready. The index itself has to drop tasks without ``waiting``
+        """Add a task that became ready. The index itself has to drop tasks that have no ``waiting``
         instances.
         """
 
 
 class RunIndex(Protocol):
-    """An index of the current runs, which the kernel keeps up to date for a policy. It may define
-    only one of these methods. It may also define ``push``, and ``rated(run, now)``, which is called
-    when the rate of a run changes.
+    """An index of the current runs, which the kernel keeps up to date for a policy. An index may
+    define only one of these methods. It may also define ``push``, and ``rated(run, now)``, which is
+    called when the rate of a run changes.
     """
 
     def started(self, run: Run, now: float) -> None:
-        """Add a run that has just started: its machines are taken, and ``task.waiting`` is
-        reduced."""
+        """Add a run that has just started: its machines are already occupied, and ``task.waiting``
+        is already reduced.
+        """
 
     def ended(self, run: Run, now: float) -> None:
         """Remove a run that has just finished, failed or been preempted: its machines are free
@@ -691,9 +697,9 @@ class _Heaps(Generic[SlotT]):
 
 class Queue(_Heaps[DemandClass]):
     """Ready tasks sorted by ``(key, order)`` within each demand class, so that the first task that
-    fits is found without visiting the others.
+    fits is found without visiting the other tasks.
 
-    Cost: O(log n) per task added or removed, O(demand classes) per query.
+    The cost is O(log n) per task added or removed, and O(demand classes) per query.
     """
 
     __slots__ = ("_key",)
@@ -780,8 +786,9 @@ class Past(Protocol):
     """Listeners that remember what happened before, and are told only what happens at the beginning."""
 
     def tell(self, index: object) -> None:
-        """Call the methods of an index for everything that happened, in the original order and with
-        the original times."""
+        """Call the methods of an index for all events, in the original order and with the original
+        times.
+        """
 
 
 class Frontier(Forked):
@@ -823,8 +830,9 @@ class Frontier(Forked):
         """Jobs that have just arrived at a site and were rejected."""
 
     def add(self, task: TaskState, now: float) -> None:
-        """Add a task that became ready, or instances that came back. When its last waiting instance
-        starts, the kernel removes it from ``ready``, and the indexes drop it when they next see it.
+        """Add a task that became ready, or instances that returned. When the last waiting instance
+        of a task starts, the kernel removes the task from ``ready``, and the indexes drop it when
+        they next encounter it.
         """
         task.ready_s = now
         self.ready[task] = None
@@ -833,7 +841,7 @@ class Frontier(Forked):
 
     def build(self, index: object, key: object, running: Iterable[Run], now: float) -> None:
         """Fill a new index with ready tasks and runs, and keep it up to date. An index built at the
-        beginning receives the whole past; a later one receives only the tasks that are waiting or
+        beginning receives the whole past. A later index receives only the tasks that are waiting or
         running.
         """
         self.indexes[key] = index
@@ -858,7 +866,7 @@ class Frontier(Forked):
 
     def withdraw(self, tasks: Iterable[TaskState]) -> None:
         """Take out ready tasks that will never start. Indexes of ready tasks are rebuilt when they
-        are next requested. Listeners are kept, because they store a past and would otherwise
+        are next requested. Listeners are kept, because they store the past and would otherwise
         receive all runs again.
         """
         for task in tasks:
@@ -869,7 +877,7 @@ class Frontier(Forked):
             self.forget(key)
 
     def end_past(self) -> None:
-        """Stop sending the past to indexes, because the beginning is over."""
+        """Stop sending the past to indexes, because the simulation has passed its beginning."""
         if self.past in self.indexes:
             self.forget(self.past)
         self.past = None
@@ -884,7 +892,7 @@ class Frontier(Forked):
             listeners[:] = [call for call in listeners if call != getattr(index, name, None)]
 
     def believe_estimates(self) -> None:
-        """Let tasks use their estimates from now on, for look-ahead."""
+        """From now on, let tasks take their estimated durations, for look-ahead."""
         everything = [task for job in self.jobs.values() for task in job.tasks]
         for task in (*everything, *(task for task in self.ready if task.piece)):
             task.believe_estimate()

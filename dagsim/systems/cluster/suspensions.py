@@ -1,5 +1,5 @@
-"""Jobs that an operator suspends for a time (``scontrol suspend``): their runs stand still, and their
-CPUs are free for others meanwhile.
+"""Jobs that an operator suspends for a time (``scontrol suspend``). In the meantime, their runs do
+not compute, and their CPUs are free for other runs.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 class Suspensions(Forked):
-    """The suspensions of a site's jobs. A kernel has such an object only if there are any.
+    """The suspensions of a site's jobs. A kernel has such an object only if there are suspensions.
 
     As in Slurm's ``select/cons_tres`` (``job_res_rm_job`` with the action for suspended jobs), a
     suspended run returns its CPUs, and keeps its memory and GPUs. When it resumes, it gets the same
-    cores again, even if they belong to others by then. The cores of a node are given out in order,
-    so runs that started there in the meantime hold its cores first. Those count only once, and
-    are free as soon as the first of both ends.
+    cores again, even if other runs hold them by then. The cores of a node are allocated in order,
+    so runs that started there in the meantime hold these cores first. Cores that two runs share
+    count only once, and they become free when the run that started in the meantime ends.
 
     A job that is not running when its suspension begins is not suspended.
     """
@@ -41,11 +41,11 @@ class Suspensions(Forked):
         self._left_s: dict[int, tuple[float, float]] = {}
         """For each suspended run, the seconds that it still has to compute, and when it resumes."""
         self._lent: dict[int, dict[int, int]] = {}
-        """The CPUs of each run, by node, that others may use although the run goes on."""
+        """The CPUs of each run, by node, that others may use although the run continues."""
 
     @classmethod
     def of(cls, kernel: ClusterKernel, origin_s: float) -> Suspensions | None:
-        """Return the suspensions in a kernel; None if there are none.
+        """Return the suspensions in a kernel, or None if there are none.
 
         Raises:
             ModelError: Runs have phases or rates (``refuse_rates``).
@@ -58,7 +58,8 @@ class Suspensions(Forked):
         return suspensions
 
     def refuse_rates(self) -> None:
-        """Refuse to suspend runs with phases or rates, which a suspension would have to interrupt.
+        """Reject suspensions in a simulation whose runs have phases or rates, which a suspension
+        would have to interrupt.
 
         Raises:
             ModelError: Always.

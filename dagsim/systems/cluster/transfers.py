@@ -58,14 +58,15 @@ class Transfers(Forked):
     # Data that a run reads before it starts to compute.
 
     def fetches(self, run: Run) -> bool:
-        """Let a run that has just started read what it needs over the network; return False if it
-        needs nothing."""
+        """Let a run that has just started read what it needs over the network. Return False if it
+        needs nothing.
+        """
         saved = run.task.saved
         state = None if saved is None else saved[1] if run.moves else ()
         run.flows = self._flows(run.task, [(machine.index, count) for machine, count, *_ in run.held], state)
         write = self.writes.get(run.task.piece)
         if write is not None and run.moves and not run.task.waiting:
-            # the run takes its state along, so no other piece of the task will read it
+            # the run keeps its state, so no other piece of the task will read it
             self._cancel(write)
         if not run.flows and write is None:
             return False
@@ -142,8 +143,8 @@ class Transfers(Forked):
 
     def expected_s(self, moves: Sequence[tuple[Run, Placement]], *, kept: bool) -> list[float]:
         """Return, for each run, the seconds until everything that it would read on its placement
-        would have arrived if all of them moved now, or 0 if the network cannot predict this. With
-        ``kept``, the runs keep their work.
+        would have arrived if all runs moved now, or 0 if the network cannot predict these times.
+        With ``kept``, the runs keep their work.
         """
         groups = []
         for run, placement in moves:
@@ -156,7 +157,7 @@ class Transfers(Forked):
     # Periodic checkpoints, after which the run continues.
 
     def saves(self, run: Run) -> bool:
-        """Let a run write its state to the storage. Return False if that takes no time."""
+        """Let a run write its state to the storage. Return False if the write takes no time."""
         run.flows = self._state_flows(run.task, [(machine.index, count) for machine, count, *_ in run.held])
         return bool(run.flows)
 
@@ -180,9 +181,9 @@ class Transfers(Forked):
 
     def keep_state(self, run: Run, again: TaskState, kind: int, notice_s: float) -> bool:
         """Let a stopped run send its state to the storage from the nodes that have it. ``again`` is
-        the piece of the task that remains. If ``notice_s`` is above 0, these nodes are gone after
-        that time, and ``again`` becomes ready only when it is known what has arrived; return True
-        in that case.
+        the piece of the task that remains. If ``notice_s`` is above 0, these nodes leave after that
+        time, and ``again`` does not become ready until it is known what has arrived. Return True in
+        that case.
         """
         places: Sequence[tuple[int, int]] = [(machine.index, count) for machine, count, *_ in run.held]
         if run.computing_s is None:

@@ -37,8 +37,8 @@ class ClusterPolicy(Protocol):
 
     def decide(self, view: ClusterView) -> Iterable[Decision]:
         """Return the decisions for the current time. Each decision is carried out as soon as it is
-        yielded, and the view shows its effect at once. The policy is called again until it returns
-        no decisions (or only ``Wait``), in order to wait for the next change, or until no task is
+        yielded, and the view shows its effect immediately. The policy is called again until it
+        waits for the next change by returning no decisions (or only ``Wait``), or until no task is
         waiting.
         """
 
@@ -94,7 +94,7 @@ class Simulation(Protocol):
         """
 
     def decisions(self, until_s: float = inf) -> Generator[ClusterView, Iterable[Decision] | None, None]:
-        """Yield views and receive decisions; see ``seam.Kernel.decisions``."""
+        """Yield views and receive decisions (see ``seam.Kernel.decisions``)."""
 
     def run(self, policy: ClusterPolicy, until_s: float = inf) -> Schedule:
         """Run the simulation with ``policy`` until every job has left, or until ``until_s``."""
@@ -102,8 +102,8 @@ class Simulation(Protocol):
 
 class ClusterView:
     """The current state, as far as a policy may see it. A view is live and read-only, and it is
-    passed on without a copy. It never shows true durations (unless estimates are exact) or future
-    arrivals.
+    passed to the policy without a copy. It never shows true durations (unless estimates are exact)
+    or future arrivals.
     """
 
     __slots__ = ("_frontier", "_machines", "_simulation")
@@ -130,7 +130,7 @@ class ClusterView:
 
     @property
     def machines(self) -> ClusterState:
-        """The free resources of each node; read-only."""
+        """The free resources of each node, which are read-only."""
         return self._machines
 
     @property
@@ -157,7 +157,7 @@ class ClusterView:
     def rejected(self) -> Sequence[JobState]:
         """Jobs that have just arrived at a site (``queues``) and were rejected, because they could
         never run there. They are not in the system. A policy for a scheduler that keeps such jobs
-        in its queue must remember them: the list is emptied before time goes on.
+        in its queue must remember them: the list is emptied before simulated time advances.
         """
         return self._frontier.rejected
 
@@ -168,8 +168,8 @@ class ClusterView:
 
     @property
     def applicants(self) -> Mapping[int, JobState]:
-        """Jobs waiting to be admitted or rejected, by number. Empty unless the simulation uses
-        admission control.
+        """Jobs waiting to be admitted or rejected, by number. There are none unless the simulation
+        uses admission control.
         """
         return self._simulation.applicants
 
@@ -189,13 +189,13 @@ class ClusterView:
 
     @property
     def preemption(self) -> Preemption:
-        """The work that a stopped run keeps, and the cost of resuming it."""
+        """How much of its work a stopped run keeps, and the cost of resuming it."""
         return self._simulation.preemption
 
     @property
     def levels(self) -> Sequence[FabricLevel]:
         """The levels of the network above the nodes (racks, pods), narrowest first, each with the
-        domain of every node. Empty if the network has no levels.
+        domain of every node. The result is empty if the network has no levels.
         """
         return self._simulation.levels
 
@@ -238,9 +238,9 @@ class ClusterView:
 
     def follow(self, listener: object) -> bool:
         """Send events to ``listener`` as to an ``index``, unless it already receives them. This is
-        meant for listeners that store information about the past that no view shows. Call it at
-        each decision. In a fork, the copy of the listener receives the runs again.
-        Return True if the listener was added, and False if it already received events.
+        meant for listeners that store information about the past that no view shows. Call this
+        method at each decision. In a fork, the copy of the listener receives the runs again. Return
+        True if the listener was added, and False if it already received events.
         """
         if listener in self._frontier.indexes:
             return False
@@ -272,16 +272,16 @@ class ClusterView:
 
     def expected_rate(self, task: TaskState, placement: Placement) -> float:
         """Return the rate at which a communicating gang would compute on ``placement`` in
-        competition with the current flows. It is the step time without communication divided by the
-        step time with communication; 1 for all other tasks.
+        competition with the current flows. The rate is the step time without communication divided
+        by the step time with communication, or 1 for tasks that do not communicate.
         """
         return self._simulation.expected_rate(task, placement)
 
     def expected_moves_s(self, moves: Sequence[tuple[Run, Placement]]) -> list[float]:
-        """Return, for each run, the seconds until it would compute again if all of them moved now
-        (``Migrate``). They include the costs in ``preemption``, and the time that the run's state,
-        data and inputs need in competition with the current flows, but not the work that the run
-        would lose.
+        """Return, for each run, the seconds until it would compute again if all runs moved now
+        (``Migrate``). These times include the costs in ``preemption``, and the time that the run's
+        state, data and inputs need in competition with the current flows, but not the work that the
+        run would lose.
         """
         return self._simulation.expected_moves_s(moves)
 
@@ -293,20 +293,21 @@ class ClusterView:
 
     @property
     def source(self) -> Iterable[Job]:
-        """The jobs of the simulation as they were passed in, which may state more than the jobs that
-        arrive (``JobStream``). Only policies that reproduce a log need it. Empty in a fork.
+        """The jobs of the simulation as they were passed in, which may state more than the jobs
+        that arrive (``JobStream``). Only policies that reproduce a log need them. In a fork, there
+        are none.
         """
         return self._simulation.source
 
     def as_arrived(self, job: Job, number: int) -> JobState:
-        """Return the state that a job would have if it arrived now. The job does not arrive; its number
-        has to be negative, so that no other job has it.
+        """Return the state that a job would have if it arrived now. The job does not arrive, and
+        its number has to be negative, so that no other job has the same number.
         """
         return self._simulation.as_arrived(job, number)
 
     def requested_s(self, task: TaskState) -> tuple[float, ...] | None:
-        """Return the time limit that the user requested for an instance of the task, in seconds, by
-        type, or ``None`` if the user requested none.
+        """Return the time limit in seconds, by type, that the user requested for an instance of the
+        task, or ``None`` if the user requested no limit.
         """
         return self._simulation.requested_s(task)
 
@@ -316,7 +317,7 @@ class ClusterView:
 
     def fork(self) -> Simulation:
         """Return an independent simulation that starts from the current state, for trying out
-        decisions. In it, tasks take their estimated times, no job arrives and nothing fails.
+        decisions. In this fork, tasks take their estimated times, no job arrives and nothing fails.
         """
         return self._simulation.fork(by_estimates=True)
 
@@ -336,11 +337,11 @@ estimated.
 
 class ExpectedFree:
     """The current runs on each GPU type, sorted by expected end, soonest first. An expected end is
-    the current value of ``Run.estimated_end_s``. Times count from the start of the simulation,
-    whereas waits count from now.
+    the current value of ``Run.estimated_end_s``. Times are measured from the start of the
+    simulation, whereas waits are measured from now.
 
-    Costs O(log running) per start and end, O(runs that are not computing yet) per access through
-    the view, and O(runs that end earlier) per query.
+    The cost is O(log running) per start and end, O(runs that are not computing yet) per access
+    through the view, and O(runs that end earlier) per query.
     """
 
     def __init__(self, view: ClusterView) -> None:
@@ -441,7 +442,7 @@ class ExpectedFree:
     def shadow(self, gpus: float, type_: int) -> tuple[float, float]:
         """Return the time at which ``gpus`` GPUs of the type are expected to be idle, and the
         number of additional GPUs that are idle then, counting all runs that end at that time.
-        Return ``(inf, 0)`` if so many GPUs are never expected to be idle.
+        Return ``(inf, 0)`` if this number of GPUs is never expected to be idle.
         """
         now = self._view.now
         missing = gpus - self._machines.idle_gpus(type_)

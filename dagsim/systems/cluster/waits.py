@@ -1,4 +1,4 @@
-"""The causes of a job's wait. They are found in a single pass over the log, with the kernel's own
+"""The causes of a job's waits. They are found in a single pass over the log, with the kernel's own
 rules for what fits and the policy's own limits.
 """
 
@@ -85,7 +85,7 @@ class ReachedLimit(NamedTuple):
 
 
 class NextStep(NamedTuple):
-    """The present treatment of a waiting task by a scheduler, in the scheduler's own words."""
+    """What a scheduler currently does with a waiting task, in the scheduler's own words."""
 
     reason: str
     """Its name for the cause; ``None`` if the task starts."""
@@ -101,8 +101,8 @@ class NextStep(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """The place of a waiting task in the queue of a policy. The highest tier, and within it the
-    highest priority, comes first.
+    """The place of a waiting task in the queue of a policy. The task with the highest tier and,
+    within this tier, the highest priority comes first.
     """
 
     task: TaskState
@@ -139,8 +139,8 @@ class WaitRules(Protocol):
         """Describe the limits that prevent the task from starting now."""
 
     def reached(self, task: TaskState) -> Iterable[ReachedLimit]:
-        """Return the same limits as numbers. If the task may start in several ways, these are the
-        limits for the first way.
+        """Return, as numbers, the limits that prevent the task from starting now. If the task may
+        start in several ways, these are the limits for the first way.
         """
 
     def never(self, task: TaskState) -> Iterable[str]:
@@ -155,7 +155,7 @@ class WaitRules(Protocol):
         """Return True if the task does not share its nodes with other tasks."""
 
     def distinct(self, task: TaskState) -> bool:
-        """Return True if each instance needs a node of its own."""
+        """Return True if each instance needs its own node."""
 
 
 def causes_by_time(stretches: Iterable[Stretch]) -> list[tuple[Causes, float]]:
@@ -186,7 +186,7 @@ _WHOLE, _PARTS = len(_SETS) + 1, len(_SETS) + 2
 
 
 class NodeStanding(IntEnum):
-    """The availability of a node to a task."""
+    """Whether a node is available to a task, and if not, why."""
 
     OPEN = 0
     CLOSED = 1
@@ -202,8 +202,8 @@ _EVERYWHERE = -1
 
 class RoomTally:
     """A tally of how many instances fit, by type and standing of the nodes, which is updated node
-    by node. Costs O(1) per changed node and per query. If there are ``domains`` (bit sets of
-    nodes), a gang must lie within one of them.
+    by node. The cost is O(1) per changed node and per query. If there are ``domains`` (bit sets of
+    nodes), a gang must be placed within one of them.
     """
 
     def __init__(self, task: TaskState, *, distinct: bool, domains: Sequence[int] = ()) -> None:
@@ -232,8 +232,8 @@ class RoomTally:
         return self._fits(0, places)
 
     def lacking(self, *places: NodeStanding) -> Resources | None:
-        """Return the smallest set of resources of which there is too little on nodes with these
-        standings, or ``None`` if even the empty nodes would not be enough.
+        """Return the smallest set of resources that are insufficient on nodes with these standings,
+        or ``None`` if even the empty nodes would not be enough.
         """
         return next((resources for at, resources in enumerate(_SETS, 1) if self._fits(at, places)), None)
 
@@ -299,12 +299,12 @@ def binding_causes(
     queues: QueueTree | None = None,
     network: Network | None = None,
 ) -> tuple[Stretch, ...]:
-    """Return the causes of the waits of job number ``job`` in ``periods``, in order of time.
-    ``network`` has the levels that jobs may require.
+    """Return the causes for which job number ``job`` waits in ``periods``, which are in order of
+    time. ``network`` defines the levels that jobs may require.
 
-    ``jobs`` are the jobs in the schedule in order of arrival; only as many as needed are read. The
-    limits in ``queues`` apply if the policy (a spec) has rules. Costs O(rows of the log up to the
-    last wait).
+    ``jobs`` are the jobs in the schedule in order of arrival, of which only as many as needed are
+    read. The limits in ``queues`` apply if the policy (a spec) has rules. The cost is O(rows of the
+    log up to the last wait).
 
     Raises:
         InputError: The jobs do not match the schedule.
@@ -425,7 +425,9 @@ class _Past:
             self._open_or_close(self._machines.list[node], time_s)
 
     def _open_or_close(self, machine: NodeState, now: float) -> None:
-        """Open a node to tasks or close it, depending on its failures and its power state."""
+        """Open a node to tasks or close it, depending on its power state and on whether it has
+        failed.
+        """
         rule = machine.node.on_demand
         is_open = machine.index not in self._down and (rule is None or rule.is_open(self._power[machine.index]))
         if machine.up and not is_open:
@@ -438,8 +440,8 @@ class _Past:
         return (Cause(CauseKind.BOOT, "its nodes were booting"),) if job in self._allocated.values() else ()
 
     def waiting(self, job: int, rows: Iterable[tuple[Any, ...]]) -> TaskState:
-        """Return the task of a job that starts next according to the following ``rows``. If none
-        starts, return the first task that could start.
+        """Return the task of a job that starts next according to the following ``rows`` or, if none
+        starts, the first task that could start.
         """
         for row in rows:
             if row[0] == Kind.STARTED and row[2] == job:
@@ -492,7 +494,7 @@ class _Past:
         )
 
     def _of_power(self, cause: Cause) -> Cause:
-        """Return the cause, but name the power state of nodes instead of failures if no node has
+        """Return the cause, but state that nodes are powered down instead of failed if no node has
         failed.
         """
         if cause.kind is not CauseKind.DOWN or self._down or not self._power:
@@ -593,8 +595,8 @@ class NoRules:
 
 
 def rules_of_policy(policy: str, view: ClusterView) -> WaitRules:
-    """Return the rules of a policy given by name. If the policy has none, return an object without
-    rules.
+    """Return the rules of a policy given by name, or an object without rules if the policy has
+    none.
     """
     from dagsim.systems.cluster.policies import POLICIES
 
@@ -604,7 +606,7 @@ def rules_of_policy(policy: str, view: ClusterView) -> WaitRules:
 
 
 def lacking_causes(tally: RoomTally, elsewhere: str) -> Iterator[Cause]:
-    """Yield a cause for each resource that is missing for a start of the task."""
+    """Yield a cause for each resource that the task lacks for a start."""
     if tally.fits(*_UP):
         yield Cause(CauseKind.WHOLE_NODES, "nodes with room were not to be shared")
         return

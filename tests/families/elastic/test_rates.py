@@ -179,7 +179,7 @@ def test_a_range_that_the_cluster_cannot_hold_names_what_it_can() -> None:
     ("make", "message"),
     [
         (lambda: goodput(least=3, most=2), "1 <= least <= most instances, got 3 to 2"),
-        (lambda: elastic_job("a", asked=5), "instances must lie in the task's range of 1 to 4, got 5"),
+        (lambda: elastic_job("a", asked=5), "instances must be from 1 to 4, the task's range, got 5"),
         (lambda: Task("t", 1, elastic=goodput()), "an elastic task must be a gang"),
         (lambda: GoodputTraining({}, 1), "needs a goodput model"),
     ],

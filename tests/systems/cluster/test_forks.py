@@ -86,7 +86,7 @@ def test_every_object_has_one_twin_and_twins_refer_to_each_other() -> None:
 
 
 def test_what_cannot_be_copied_is_named() -> None:
-    with pytest.raises(TypeError, match="a fork cannot copy a object: declare its field as SAME, or give it copy"):
+    with pytest.raises(TypeError, match="a fork cannot copy a object: declare its field as SAME, or give it a copy"):
         Fork().of(Box(object()))
 
 

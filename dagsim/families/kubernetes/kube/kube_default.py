@@ -70,9 +70,9 @@ class KubeDefault:
     preempted or lost pod comes back after ``restart_s`` seconds, behind the other pods of its
     priority; a victim occupies its node for another ``grace_s`` seconds.
 
-    A gang starts as a whole, as it does with a gang scheduling plug-in. Uses no estimates;
-    preemptive. Trying a pod costs O(nodes) operations on columns, and examining a node for
-    preemption costs O(pods on the node) (Kubernetes, scheduling framework, 2025).
+    A gang starts as a whole, as it does with a gang scheduling plug-in. The policy uses no
+    estimates and is preemptive. Trying a pod costs O(nodes) operations on columns, and examining a
+    node for preemption costs O(pods on the node) (Kubernetes, scheduling framework, 2025).
     """
 
     forgets = "when its pods were last tried"
@@ -313,7 +313,7 @@ class _State:
         return None if node is None else (Share(node),)
 
     def _best(self, view: ClusterView, task: TaskState, nodes: np.ndarray) -> int | None:
-        """Return the best feasible node on which the kernel can place the task as well. Unlike the
+        """Return the best feasible node on which the kernel, too, can place the task. Unlike the
         filters, the kernel also considers nodes that are down and shares of GPUs.
         """
         machines, demand = view.machines.list, task.demand
@@ -360,7 +360,7 @@ class _State:
         return None
 
     def victims(self, view: ClusterView, task: TaskState) -> Victims | None:
-        """Return the least harmful preemption after which the kernel can place the task as well."""
+        """Return the least harmful preemption after which the kernel, too, can place the task."""
         waiting = self._waiting(task)
         self.cycle.now = view.now
         if not self.cycle.may_preempt(waiting):
@@ -611,7 +611,7 @@ class _Queue:
         self._depends = np.concatenate([self._depends, np.zeros(more, bool)])
 
     def first(self, now: float) -> TaskState | None:
-        """Return the first task that may find a node."""
+        """Return the first task for which a node may be found."""
         while self._later and self._later[0][0] <= now:
             self._add(heappop(self._later)[3])
         while self._active:

@@ -238,8 +238,8 @@ class Admission:
         return min([time for time, _ in self._returns.values()], default=inf)
 
     def bring_back(self, now: float) -> bool:
-        """Return workloads that were set aside to their queues if it is time to do so. Return True
-        if there were any such workloads.
+        """Put workloads that were set aside back into their queues if their time has come. Return
+        True if any were put back.
         """
         due = [root for root, (time, _) in self._returns.items() if time <= now]
         back = False

@@ -61,8 +61,8 @@ class PendingQueue:
             self._sticky = None
 
     def bring_back(self) -> bool:
-        """Put all workloads that were set aside back into the queue. Return True if there were any
-        such workloads.
+        """Put all workloads that were set aside back into the queue. Return True if any were put
+        back.
         """
         if not self.aside:
             return False

@@ -64,7 +64,7 @@ def _merged_items(key: str, old: list[Any], patch: list[Any]) -> list[Any]:
 
 
 def without_dropped(current: Any, before: Any, after: Any) -> Any:
-    """Return ``current`` without the fields that a client had applied ``before`` and omits
+    """Return ``current`` without the fields that a client applied in ``before`` but omits in
     ``after``, because server-side apply removes such fields.
     """
     if not (isinstance(current, dict) and isinstance(before, dict)):

@@ -22,6 +22,7 @@ from dagsim.systems.cluster.clock import DISTURBANCES, Clock, Timer
 _ROUNDING = 1e-9
 """Fraction of an interval by which work may exceed a whole number of intervals, because division
 rounds."""
+_ORDER = "start_s must be 0 or more and before end_s"
 
 
 class Nodes(Protocol):
@@ -122,7 +123,7 @@ class SpotCapacity:
     else starts there. If the notice is at least as long as ``Preemption.checkpoint_write_s``, the
     runs keep all work done until then. Otherwise, they lose as much work as in a failure. If
     checkpoints are sent over a network to a storage, they must arrive within the notice. By
-    default, ``nodes`` contains all nodes; any other nodes are never taken.
+    default, ``nodes`` contains all nodes of the cluster; any other nodes are never taken.
     """
 
     mean_up_s: float
@@ -148,7 +149,7 @@ class SpotCapacity:
         """
         spot = sorted(set(range(nodes) if self.nodes is None else self.nodes))
         if any(not 0 <= node < nodes for node in spot):
-            raise ModelError(f"spot: nodes must lie in 0..{nodes - 1}, got {self.nodes}")
+            raise ModelError(f"spot: nodes must be from 0 to {nodes - 1}, got {self.nodes}")
         rngs = [stream(seed, "spot", node) for node in spot]
         up_s = [float(rng.exponential(self.mean_up_s)) for rng in rngs]
         return _Failing(self, [(node,) for node in spot], rngs, up_s, [True] * len(spot))
@@ -216,7 +217,7 @@ class Maintenance:
 
     def __post_init__(self) -> None:
         if not 0 <= self.start_s < self.end_s:
-            raise ModelError(f"maintenance: needs 0 <= start_s < end_s, got {self.start_s!r} and {self.end_s!r}")
+            raise ModelError(f"maintenance: {_ORDER}, got {self.start_s!r} and {self.end_s!r}")
 
     def start(self, nodes: int, seed: int) -> _Calendar:
         """Return the initial state, in which nothing has happened yet.
@@ -225,7 +226,7 @@ class Maintenance:
             ModelError: The cluster does not have one of the nodes.
         """
         if any(not 0 <= node < nodes for node in self.nodes):
-            raise ModelError(f"maintenance: nodes must lie in 0..{nodes - 1}, got {self.nodes}")
+            raise ModelError(f"maintenance: nodes must be from 0 to {nodes - 1}, got {self.nodes}")
         return _Calendar(tuple((node, self.start_s, self.end_s) for node in sorted(set(self.nodes))))
 
 
@@ -242,7 +243,7 @@ class Outages:
     def __post_init__(self) -> None:
         for node, start_s, end_s in self.windows:
             if not 0 <= start_s < end_s:
-                raise ModelError(f"downtime of node {node}: needs 0 <= start_s < end_s, got {start_s!r} and {end_s!r}")
+                raise ModelError(f"downtime of node {node}: {_ORDER}, got {start_s!r} and {end_s!r}")
 
     def start(self, nodes: int, seed: int) -> _Calendar:
         """Return the initial state, in which nothing has happened yet.
@@ -252,7 +253,7 @@ class Outages:
         """
         wrong = next((node for node, _, _ in self.windows if not 0 <= node < nodes), None)
         if wrong is not None:
-            raise ModelError(f"downtimes: nodes must lie in 0..{nodes - 1}, got {wrong}")
+            raise ModelError(f"downtimes: nodes must be from 0 to {nodes - 1}, got {wrong}")
         return _Calendar(self.windows)
 
 
@@ -292,11 +293,13 @@ class FailureLog:
                     try:
                         node, start_s, end_s = int(row["node"]), float(row["start_s"]), float(row["end_s"] or inf)
                     except (TypeError, ValueError) as error:
-                        raise ModelError(f"{self.path}:{number}: not a row of node, start_s, end_s ({error})") from None
+                        raise ModelError(
+                            f"{self.path}:{number}: a row needs node, start_s and end_s ({error})"
+                        ) from None
                     if not 0 <= node < nodes:
-                        raise ModelError(f"{self.path}:{number}: node must lie in 0..{nodes - 1}, got {node}")
+                        raise ModelError(f"{self.path}:{number}: node must be from 0 to {nodes - 1}, got {node}")
                     if not 0 <= start_s < end_s:
-                        raise ModelError(f"{self.path}:{number}: needs 0 <= start_s < end_s, got {start_s} and {end_s}")
+                        raise ModelError(f"{self.path}:{number}: {_ORDER}, got {start_s} and {end_s}")
                     yield node, start_s, end_s
         except OSError as error:
             raise ModelError(f"failure log {self.path}: {why_unreadable(error)}") from None
@@ -335,8 +338,8 @@ class _Calendar:
         return _Calendar(self.windows, self.done)
 
     def returning(self) -> list[int]:
-        """Return the nodes that are absent now and will return. Costs O(windows), and is called
-        only while nothing is running.
+        """Return the nodes that are absent now and will return. The cost is O(windows), and this is
+        called only while nothing is running.
         """
         if not self.done:
             return []
@@ -357,9 +360,9 @@ class _Calendar:
 
 
 def start_all(models: Iterable[FailureModel], nodes: int, seed: int, begins_s: float = 0.0) -> list[FailureProcess]:
-    """Return the state of all failure processes at the beginning of the simulation. Their times are
-    counted from this beginning. All windows go into a single calendar, so that the order of
-    simultaneous changes does not depend on the order of the models.
+    """Return the state of all failure processes at the beginning of the simulation. The times of
+    failures are counted from this beginning. All windows go into a single calendar, so that the
+    order of simultaneous changes does not depend on the order of the models.
 
     Raises:
         ModelError: The cluster does not have one of the nodes.
@@ -411,7 +414,7 @@ class MovingDelay:
 
 
 class KeptWork(Enum):
-    """The work that a run keeps when it is stopped."""
+    """How much of its work a run keeps when it is stopped."""
 
     NOTHING = 0
     CHECKPOINT = 1
@@ -424,16 +427,16 @@ class Preemption:
     """The costs of preemption. With ``on_resume="resume"``, a preempted run keeps its work (it
     writes a checkpoint on preemption); with ``"restart"``, it loses its work.
 
-    When a run returns, it needs ``restart_s`` of set-up before it computes. If it resumes, it also
-    needs ``checkpoint_s_per_gb`` for each GB of its task's memory (for saving and loading
-    together). ``on_failure`` is the same option for runs killed by a node failure. Since nothing
-    could be saved in time, these runs start over by default. Measured restart costs are 25 to 250
-    s, depending on the model (Sia, SOSP 2023, artifact).
+    When a run returns, it needs ``restart_s`` of set-up before it computes. If it resumes its work,
+    it also needs ``checkpoint_s_per_gb`` seconds for each GB of its task's memory (for saving and
+    loading together). ``on_failure`` is the same option for runs killed by a node failure. By
+    default, these runs start over, because nothing could be saved in time. Measured restart costs
+    are 25 to 250 s, depending on the model (Sia, SOSP 2023, artifact).
 
     With ``checkpoint_interval_s``, each run writes a checkpoint after that many seconds of work
-    (but not at its end), which takes ``checkpoint_write_s``. A run killed by a failure then only
-    loses the work since its last checkpoint. Estimates do not include the writes. If the network
-    has storage for checkpoints, the time of their flows replaces ``checkpoint_write_s`` and
+    (but not at its end), which takes ``checkpoint_write_s``. A run killed by a failure then loses
+    only the work since its last checkpoint. Estimates do not include the writes. If the network has
+    storage for checkpoints, the time of their flows replaces ``checkpoint_write_s`` and
     ``checkpoint_s_per_gb``.
 
     Raises:
@@ -485,8 +488,8 @@ class Preemption:
         return self.cost_s(memory_gb, kept) + (0.0 if kept else done_s)
 
     def with_writes_s(self, work_s: float) -> float:
-        """Return how long ``work_s`` seconds of computing take, including the writes of the
-        checkpoints in between.
+        """Return how long ``work_s`` seconds of computing take, including the checkpoint writes in
+        between.
         """
         if self.checkpoint_interval_s is None or not work_s:
             return work_s
@@ -502,8 +505,8 @@ class Preemption:
         return after_s if work_s > after_s + _ROUNDING * self.checkpoint_interval_s else inf
 
     def worked_s(self, passed_s: float, *, saved: bool = False) -> float:
-        """Return the seconds of computing in ``passed_s`` seconds that include checkpoint writes.
-        With ``saved``, return only the seconds whose work is stored in a checkpoint.
+        """Return how many of ``passed_s`` seconds, which include checkpoint writes, were spent on
+        computing. With ``saved``, count only the seconds whose work is stored in a checkpoint.
         """
         if self.checkpoint_interval_s is None:
             return passed_s

@@ -67,16 +67,16 @@ class Runtime(Protocol):
 
 @runtime_checkable
 class HasRates(Runtime, Protocol):
-    """A runtime model that is defined by rates, so that a task takes its work divided by its rate.
-    All tasks of the same kind have the same rate.
+    """A runtime model that is defined by rates: a task takes as many seconds as its work divided by
+    its rate. All tasks of the same kind have the same rate.
     """
 
     def seconds(self, task: Task, gpus: Gpus) -> tuple[float, ...]:
         """See ``Runtime``."""
 
     def rates(self, task: Task, gpus: Gpus) -> tuple[float, ...]:
-        """Return the units of work per second that such a task does on each of ``gpus``; 0 where it
-        cannot run.
+        """Return the units of work per second that a task of this kind does on each of ``gpus``, or
+        0 where it cannot run.
         """
 
 
@@ -94,7 +94,7 @@ class _ByType(ABC):
 
     @abstractmethod
     def _rate(self, task: Task, gpu: GpuType | None) -> float:
-        """Return the units of work per second on ``gpu``, on which the task can run."""
+        """Return the units of work per second on ``gpu``, which can run the task."""
 
     def seconds(self, task: Task, gpus: Gpus) -> tuple[float, ...]:
         work = task.work
@@ -110,8 +110,8 @@ class _ByType(ABC):
         return tuple([work / rate if rate else inf for rate in rates])
 
     def rates(self, task: Task, gpus: Gpus) -> tuple[float, ...]:
-        """Return the units of work per second that such a task does on each of ``gpus``; 0 where it
-        cannot run.
+        """Return the units of work per second that a task of this kind does on each of ``gpus``, or
+        0 where it cannot run.
         """
         if task.speeds and task.gpus:
             return self._rates(task, gpus, task.speeds)
@@ -148,8 +148,8 @@ class _ByType(ABC):
 @dataclass(frozen=True, slots=True)
 class Flops(_ByType):
     """A runtime model in which work is in TFLOP and is done at ``efficiency`` times the peak rate
-    of the GPU. This is the rate for ``precision``, or for the next slower precision that the GPU
-    supports.
+    of the GPU. The peak rate is the one for ``precision``, or for the next slower precision that
+    the GPU supports.
 
     A CPU-only task runs at ``efficiency`` times ``cpu_tflops_per_core`` on each core that it
     requests (at least one). The default corresponds to an AVX2 core: 2 fused multiply-adds of 8
@@ -170,7 +170,7 @@ class Flops(_ByType):
     def __post_init__(self) -> None:
         _check("flops", "precision", self.precision, "fp32", "tf32", "fp16")
         if not 0 < self.efficiency <= 1:
-            raise ModelError(f"runtime flops: efficiency must lie above 0 and up to 1, got {self.efficiency!r}")
+            raise ModelError(f"runtime flops: efficiency must be above 0 and at most 1, got {self.efficiency!r}")
         if not 0 < self.cpu_tflops_per_core < inf:
             raise ModelError(f"runtime flops: cpu_tflops_per_core must be positive, got {self.cpu_tflops_per_core!r}")
         object.__setattr__(self, "_known", {})
@@ -314,7 +314,7 @@ class Fed(_ByType):
     cores or no memory, are not slowed down in this way. A task's own ``speeds`` apply as measured.
 
     ``cores`` determines how many cores each task with whole GPUs gets when it arrives. With
-    ``asked``, it gets the number that it requests. With ``proportional``, the number is in
+    ``asked``, it gets as many cores as it requests. With ``proportional``, the number is in
     proportion to its share of the node's GPUs. With ``sensitive``, it gets as many cores as its
     model needs on the fastest GPU type, but at least 1 per GPU and at most twice the proportional
     share. Models that need few cores thus leave cores to models that need many, as with Synergy's
@@ -438,7 +438,7 @@ class ThroughputTable:
         optionally source.
 
         Raises:
-            ConfigError: The file cannot be read, lacks a column, or has an invalid number; the
+            ConfigError: The file cannot be read, lacks a column, or has an invalid number. The
                 message names ``file:line``.
         """
         try:
@@ -449,12 +449,12 @@ class ThroughputTable:
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The names of all measured models, in the order of the rows."""
+        """The names of all measured models, in the order of the table's rows."""
         return tuple(self._found)
 
     def batches(self, model: str, gpu: GpuType) -> Mapping[int, float]:
         """Return the samples per second of ``model`` at each batch size on ``gpu``, or on the same
-        chip with a different memory size. The result is empty if none was measured.
+        chip with a different memory size. The result is empty if there is no such measurement.
         """
         by_gpu = self._found.get(model, {})
         if gpu.name in by_gpu:
@@ -469,7 +469,7 @@ class ThroughputTable:
         size ``batch``.
 
         Without ``batch``, the largest batch size measured on both types is used. Return ``None`` if
-        there is no such measurement.
+        there is no batch size, or not this one, that was measured on both types.
         """
         ours, theirs = self.batches(model, gpu), self.batches(model, reference)
         common = ours.keys() & theirs.keys()
@@ -478,8 +478,8 @@ class ThroughputTable:
         return ours[batch] / theirs[batch] if batch is not None and batch in common else None
 
     def best_ratio(self, model: str, gpu: GpuType, reference: GpuType) -> float | None:
-        """Return the speed ratio with each type at its own fastest batch size, as if the batch size
-        had been tuned for each GPU.
+        """Return the speed ratio if each type trains at its own fastest batch size, as if the batch
+        size had been tuned for each GPU.
         """
         ours, theirs = self.batches(model, gpu), self.batches(model, reference)
         return max(ours.values()) / max(theirs.values()) if ours and theirs else None
@@ -523,7 +523,7 @@ class Estimates:
     - ``predicted``: the limits stated by users in ``Task.estimate`` (the time limits of a batch
       system), converted by the runtime model, so that tasks with equal limits tie. A job without a
       limit has the default limit of its partition, or else the partition's longest limit, or else a
-      limit of a year. No limit exceeds the partition's longest one. If no job at all states a
+      limit of a year. No limit exceeds the partition's longest limit. If no job at all states a
       limit, policies see the true durations.
     - ``exact``: the true durations. For a log with time limits, this is hindsight.
     - ``noisy``: the true duration times a log-normal factor for each task, which is the same on
@@ -578,8 +578,8 @@ def limit_seconds(
     task: Task, job: str, seconds: Seconds, truth: tuple[float, ...], limits: TimeLimits
 ) -> tuple[float, ...]:
     """Return the time limit of a task on each type, as known to the site's scheduler. This is the
-    limit stated by the user, or else the limit of the site; ``inf`` where the task cannot run, as
-    in ``truth``.
+    limit stated by the user, or else the limit of the site, or ``inf`` where the task cannot run,
+    as in ``truth``.
 
     Raises:
         ModelError: The user stated an invalid amount of work.
@@ -596,8 +596,11 @@ def as_claimed(task: Task, job: str) -> Task:
     """Return the task with the amount of work that its user claims.
 
     Raises:
-        ModelError: The claim is not a valid amount of work.
+        ModelError: The claimed amount of work is missing, negative, infinite or not a number.
     """
     if task.estimate is None or not 0 <= task.estimate < inf:
-        raise ModelError(f"estimates 'predicted': the estimate of task {job}/{task.name} is {task.estimate!r}")
+        raise ModelError(
+            f"estimates 'predicted': the estimate of task {job}/{task.name} is {task.estimate!r}, but must be a "
+            "finite number of 0 or more"
+        )
     return replace(task, work=task.estimate)

@@ -21,4 +21,4 @@ class Sharing(Protocol):
         """
 
     def rate(self, task: Task, other: Task, gpu: str, now: float) -> float:
-        """Return the current rate of a task that shares its GPUs with another."""
+        """Return the current rate of a task that shares its GPUs with another task."""

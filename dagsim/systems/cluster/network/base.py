@@ -58,8 +58,8 @@ class Carrier(Protocol):
         """
 
     def fork(self, clock: Clock) -> Carrier:
-        """Return the carrier of a forked simulation. It has no flows yet, because ``fetch`` adds
-        them.
+        """Return the carrier of a forked simulation. This carrier has no flows yet, because
+        ``fetch`` adds them.
         """
 
 
@@ -93,9 +93,10 @@ class Storage:
 
     - After ``Preemption.checkpoint_interval_s`` of work, a run pauses until its state has reached
       the storage.
-    - A preempted run leaves its GPUs at once, and its nodes send its state to the storage. When it
-      starts again, it waits until this transfer has ended and then reads its state. If it starts
-      again at once (``Migrate``), its state is sent directly from its old nodes to the new ones.
+    - A preempted run leaves its GPUs immediately, and its nodes send its state to the storage. When
+      it starts again, it waits until this transfer has ended and then reads its state. If it starts
+      again immediately (``Migrate``), its state is sent directly from its old nodes to the new
+      ones.
     - A run that gets notice before its node leaves keeps its work if its state arrives in time.
 
     These flows replace ``Preemption.checkpoint_write_s`` and ``checkpoint_s_per_gb``.
@@ -182,8 +183,8 @@ class GangCarrier(Protocol):
     """
 
     def gang(self, traffic: Any, step_s: float, members: Sequence[Member], gpu: GpuType | None) -> Any:
-        """Return a gang on these nodes that computes for ``step_s`` seconds per step. It sends
-        nothing yet.
+        """Return a gang on these nodes that computes for ``step_s`` seconds per step. The gang
+        sends nothing yet.
         """
 
     def begin(self, gang: Any, tell: Callable[[float], None]) -> None:
@@ -207,7 +208,7 @@ class ForeseeingCarrier(Protocol):
 
     def expected_s(self, groups: Sequence[Sequence[Flow]]) -> list[float]:
         """Return, for each group, the seconds until all its flows would have arrived if all groups
-        were sent now, in competition with the current flows and without any later ones.
+        were sent now, in competition with the current flows and without any later flows.
         """
 
 

@@ -20,22 +20,22 @@ _NOTHING = Served()
 
 
 def las(quantum_s: float = 60.0, placement: str | PlacementRule = "best-fit", lead: float = 0.0) -> Rounds:
-    """Least attained service first: the job that has run for the fewest seconds comes first. Jobs
-    are ranked again every ``quantum_s``. Uses no estimates, and preempts. Cost: ``Rounds`` (Nuyens
-    and Wierman 2008, as foreground-background).
+    """Least attained service first (Nuyens and Wierman 2008, as foreground-background): the job
+    that has run for the fewest seconds comes first. Jobs are ranked again every ``quantum_s``
+    seconds. The policy uses no estimates, and it preempts. The cost is that of ``Rounds``.
 
-    With ``lead``, a run only gives way to a job that has received less than 1 - ``lead`` times as
+    With ``lead``, a run gives way only to a job that has received less than 1 - ``lead`` times as
     much service.
     """
     return Rounds(BySeconds(), quantum_s, placement, lead)
 
 
 def las_2d(quantum_s: float = 60.0, placement: str | PlacementRule = "best-fit", lead: float = 0.0) -> Rounds:
-    """Two-dimensional LAS: the job that has received the fewest GPU-seconds comes first. Jobs are
-    ranked again every ``quantum_s``. Uses no estimates, and preempts. Cost: ``Rounds`` (Tiresias, Gu
-    et al., NSDI 2019).
+    """Two-dimensional LAS (Tiresias, Gu et al., NSDI 2019): the job that has received the fewest
+    GPU-seconds comes first. Jobs are ranked again every ``quantum_s`` seconds. The policy uses no
+    estimates, and it preempts. The cost is that of ``Rounds``.
 
-    With ``lead``, a run only gives way to a job that has received less than 1 - ``lead`` times as
+    With ``lead``, a run gives way only to a job that has received less than 1 - ``lead`` times as
     much service.
     """
     return Rounds(ByGpuSeconds(), quantum_s, placement, lead)
@@ -47,10 +47,10 @@ def tiresias(
     quantum_s: float = 60.0,
     placement: str | PlacementRule = "best-fit",
 ) -> Rounds:
-    """Discretised 2D-LAS: a job moves down one level each time its GPU-seconds pass one of
-    ``thresholds``. Within a level, jobs run first come, first served. A job that has waited
-    ``promote`` times as long as it has run returns to the top level. Uses no estimates, and preempts.
-    Cost: ``Rounds`` (based on Tiresias, Gu et al., NSDI 2019).
+    """Discretised 2D-LAS (based on Tiresias, Gu et al., NSDI 2019): a job moves down one level each
+    time its GPU-seconds pass one of ``thresholds``. Within a level, jobs run first come, first
+    served. A job that has waited ``promote`` times as long as it has run returns to the top level.
+    The policy uses no estimates, and it preempts. The cost is that of ``Rounds``.
 
     Levels are recomputed every ``quantum_s`` seconds.
     """
@@ -104,7 +104,7 @@ def _overtakes_s(
 ) -> np.ndarray:
     """Return, for each job, the seconds until its service (``served``) exceeds ``key``. The service
     grows by ``rates`` per second, and ``key`` itself grows at the rate of the job in ``row``. The
-    service of jobs without GPUs stays the same.
+    service of jobs without GPUs does not change.
     """
     rises = 0.0 if row is None else float(rates[row])
     ahead, closing = key - served, rates - rises
@@ -193,17 +193,17 @@ _AT_ONCE = 64
 def gittins_2d(
     history: tuple[float, ...] = (), quantum_s: float = 60.0, placement: str | PlacementRule = "best-fit"
 ) -> Rounds:
-    """The job with the highest Gittins index comes first. Jobs are ranked again every
-    ``quantum_s``. If a job has received ``a`` GPU-seconds of service, and ``S`` is the size of a
-    past job, the index is the maximum over ``d`` of ``P(S - a <= d | S > a) / E[min(S - a, d) | S >
-    a]``.
+    """The job with the highest Gittins index comes first (Gittins 1979; with GPU-time, Tiresias, Gu
+    et al., NSDI 2019). Jobs are ranked again every ``quantum_s`` seconds. If a job has received
+    ``a`` GPU-seconds of service, and ``S`` is the size of a past job, the index is the maximum over
+    ``d`` of ``P(S - a <= d | S > a) / E[min(S - a, d) | S > a]``.
 
     ``history`` lists sizes in GPU-seconds that are known in advance, and every completed job adds
-    its own size. Until sizes are known, and in ties, jobs run first come, first served. A job
-    larger than all past jobs comes last. The policy knows the distribution of sizes but not the
-    size of a job, so it uses no estimates. Preemptive. Once there are 2,048 sizes, 1,024 quantiles
-    replace them. Cost: ``Rounds``, plus O(sizes) per ranked job (Gittins 1979; with GPU-time,
-    Tiresias, Gu et al., NSDI 2019).
+    its own size. Until sizes are known, and in ties, jobs run first come, first served. A job that
+    has received more service than all past jobs comes last. The policy preempts. It uses the
+    distribution of sizes but not the size of a job, so it uses no estimates. Once there are 2,048
+    sizes, 1,024 quantiles replace them. The cost is that of ``Rounds``, plus O(sizes) per ranked
+    job.
     """
     return Rounds(Gittins(history), quantum_s, placement)
 
@@ -211,7 +211,7 @@ def gittins_2d(
 class Gittins:
     """Rank jobs by the difference between the index of a job without service and the job's own
     index. A job that has only waited has the key 0 and need not be ranked again. The sizes are
-    updated each time their number has doubled.
+    updated whenever their number has doubled.
     """
 
     remembers = "the sizes of earlier jobs"
@@ -308,8 +308,8 @@ def gittins_index(sizes: np.ndarray, had: float) -> float:
 
 
 def gittins_indices(sizes: np.ndarray, had: np.ndarray) -> np.ndarray:
-    """Return the Gittins indices of jobs that have received the amounts ``had`` of service. They
-    are bit-identical to ``gittins_index``. Shape (jobs,), float64.
+    """Return the Gittins indices of jobs that have received the amounts ``had`` of service. The
+    results are bit-identical to those of ``gittins_index``. Shape (jobs,), float64.
     """
     indices = np.zeros(len(had))
     rows = np.flatnonzero(had < sizes[-1]) if len(sizes) else np.empty(0, int)
@@ -320,8 +320,8 @@ def gittins_indices(sizes: np.ndarray, had: np.ndarray) -> np.ndarray:
 
 
 def _some_indices(sizes: np.ndarray, had: np.ndarray) -> np.ndarray:
-    """Return the Gittins indices of jobs that have all received less than the largest size. Uses a
-    table of shape (jobs, sizes).
+    """Return the Gittins indices of jobs that have all received less than the largest size. The
+    computation uses a table of shape (jobs, sizes).
     """
     places = sizes.searchsorted(had, "right")
     first = places.min()
@@ -337,8 +337,8 @@ def _some_indices(sizes: np.ndarray, had: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=2)
 def _counts(sizes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return two arrays: the number of jobs that end by each size, and the number of jobs that do
-    not. Both have shape (sizes,), float64.
+    """Return two arrays with, for each size, the number of past jobs that end by that size and the
+    number of those that do not. Both have shape (sizes,), float64.
     """
     ends = np.arange(1.0, sizes + 1.0)
     return ends, sizes - ends

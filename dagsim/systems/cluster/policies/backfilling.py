@@ -1,6 +1,6 @@
-"""EASY backfilling: the oldest task holds a reservation, and other tasks may overtake it if they do
-not delay it. The ready tasks are stored as columns in groups, so that the first task that
-meets a condition is found without a loop over all tasks.
+"""EASY backfilling: the oldest task has a reservation, and other tasks may overtake it if they do
+not delay it. The ready tasks are stored as columns in groups, so that the first task that meets a
+condition is found without a loop over all tasks.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ RankColumn: TypeAlias = Callable[["AlikeTasks", float], np.ndarray]
 
 class AlikeTasks:
     """A group of waiting tasks with equal demands, equal speed ratios between types, and the same
-    number of waiting instances. At any given time, all of them would go to the same type and need
-    the same resources there.
+    number of waiting instances. At any given time, all these tasks would go to the same type and
+    need the same resources there.
     """
 
     def __init__(self, task: TaskState) -> None:
@@ -80,7 +80,9 @@ class AlikeTasks:
         return ends_s
 
     def room(self, machines: ClusterState) -> int | None:
-        """Return the fastest type on which a task of the group fits now; None if there is none."""
+        """Return the fastest type on which a task of the group fits now, or None if there is
+        none.
+        """
         return next((type_ for type_ in self.types if machines.fits_on(self.demand, type_)), None)
 
     def first(
@@ -112,7 +114,7 @@ class AlikeTasks:
         self.tasks.append(task)
 
     def remove(self, place: int) -> TaskState | None:
-        """Remove the task at ``place``. Return the task that takes its place, if any."""
+        """Remove the task at index ``place``. Return the task that moves to this index, if any."""
         last = self.tasks.pop()
         if place == len(self.tasks):
             return None
@@ -127,8 +129,8 @@ def by_order(group: AlikeTasks, _: float) -> np.ndarray:
 
 
 class Backlog:
-    """An index of the ready tasks in groups (``ClusterView.index``). Costs O(1) per added task and
-    per started run.
+    """An index of the ready tasks in groups (``ClusterView.index``). The cost is O(1) per added
+    task and per started run.
     """
 
     def __init__(self) -> None:
@@ -173,7 +175,7 @@ class Backlog:
 
 
 class Holding(NamedTuple):
-    """Resources that a run holds, or held until its end."""
+    """The resources that a run holds, or held until its end."""
 
     end_s: float
     """Its expected end."""
@@ -192,15 +194,15 @@ class Holding(NamedTuple):
         return cls(end_s, held(run), run.id, by_node, () if terms is None else terms.licences)
 
     def on(self, nodes: int) -> float:
-        """Return the GPUs (or cores) on some nodes."""
+        """Return the number of held GPUs (or cores) on some nodes."""
         if nodes == ALL:
             return self.size
         return ordered_sum([amount for node, amount in self.by_node if nodes >> node & 1])
 
 
 def unheld(view: ClusterView, task: TaskState, ended: Sequence[Holding]) -> float:
-    """Return the number of free GPUs (or cores) on the nodes that a task may use, without those that
-    ``ended`` counts as held.
+    """Return the number of free GPUs (or cores) on the nodes that a task may use, minus the
+    resources of the runs in ``ended``, which still count as held.
     """
     nodes = allowed_nodes(view, task.demand)
     return free(view, task, nodes) - ordered_sum([run.on(nodes) for run in ended])
@@ -218,7 +220,7 @@ class FreeAmounts(NamedTuple):
     memory: int
 
     def exceed(self, extra: FreeAmounts) -> bool:
-        """Return True if any amount is above that in ``extra``."""
+        """Return True if any amount exceeds the corresponding amount in ``extra``."""
         return self.gpus > extra.gpus or self.cpus > extra.cpus or self.memory > extra.memory
 
 
@@ -243,16 +245,17 @@ class Shadow(NamedTuple):
 
 class Easy:
     """Start the oldest task. If it does not fit, start other tasks, ordered by ``rank``, that do
-    not delay it. These tasks either end before its *shadow time*, when enough resources are
-    expected to be free for it, or need no more than the *extra* resources at that time.
+    not delay it. These tasks either end before the *shadow time*, when enough resources are
+    expected to be free for the oldest task, or need no more than the *extra* resources, which are
+    left over at that time (Lifka 1995; Mu'alem and Feitelson 2001).
 
-    The shadow time and the extra resources count the GPUs, cores and memory of one type that the
-    oldest task requests, on the nodes that its partition and its constraint allow, regardless of
-    how these are distributed over the nodes, and its licences. If tasks share a node, a candidate
-    with a correct estimate never delays the oldest task. Uses estimates; not
-    preemptive. Cost per decision: O(running log running), and a NumPy pass over the waiting tasks
-    with each demand that fits but exceeds the extra resources (Lifka 1995; Mu'alem and Feitelson
-    2001). Its counterpart in the compiled engine is ``compiled.easy``.
+    The shadow time and the extra resources take into account the GPUs, cores and memory of one type
+    that the oldest task requests, on the nodes that its partition and its constraint allow, and its
+    licences. They ignore how the resources are distributed over the nodes. If tasks share a node, a
+    candidate with a correct estimate never delays the oldest task. The policy uses estimates and
+    never preempts. The cost per decision is O(running log running), plus a NumPy pass over the
+    waiting tasks of each demand that fits but exceeds the extra resources. The counterpart in the
+    compiled engine is ``compiled.easy``.
     """
 
     def __init__(self, rank: RankColumn, placement: str | PlacementRule = "best-fit") -> None:
@@ -321,7 +324,7 @@ class Easy:
         return placement if placement is not None and not instances_on(placement, shadow.nodes) else None
 
     def _exceeds(self, view: ClusterView, group: AlikeTasks, type_: int, shadow: Shadow) -> bool:
-        """Return True if a task in the group would take more than the resources that are left over."""
+        """Return True if a task in the group would take more resources than are left over."""
         if shadow.licences and _takes_licences(group.demand, shadow):
             return True
         if type_ != shadow.type:
@@ -355,19 +358,23 @@ class Easy:
 
 
 def easy(placement: str | PlacementRule = "best-fit") -> Easy:
-    """EASY with candidates in order of arrival. Uses estimates. Cost: ``Easy`` (Lifka 1995)."""
+    """EASY with candidates in order of arrival (Lifka 1995). The policy uses estimates. The cost is
+    that of ``Easy``.
+    """
     return Easy(by_order, placement)
 
 
 def easy_sjf(placement: str | PlacementRule = "best-fit") -> Easy:
-    """EASY with the shortest candidate first. Uses estimates. Cost: ``Easy`` (Tsafrir, Etsion and
-    Feitelson 2007).
+    """EASY with the shortest candidate first (Tsafrir, Etsion and Feitelson 2007). The policy uses
+    estimates. The cost is that of ``Easy``.
     """
     return Easy(shortest_first, placement)
 
 
 def easy_lxf(placement: str | PlacementRule = "best-fit") -> Easy:
-    """EASY with the most slowed-down candidate first. Uses estimates. Cost: ``Easy``."""
+    """EASY with the candidate first that has the largest slowdown so far. The policy uses
+    estimates. The cost is that of ``Easy``.
+    """
     return Easy(most_slowed_first, placement)
 
 
@@ -437,21 +444,20 @@ def _reservation(view: ClusterView, expected: ExpectedFree, head: TaskState, typ
 
 
 class EasyEvents:
-    """EASY with one pass per event, as in PYSS and similar simulators. At each time, there is first
-    one pass for every arriving task. During these passes, runs that end at that time, ahead of
-    their estimates, still hold their resources. Then there is one pass for each of those ends. In
-    contrast, ``easy`` decides once per point in time, based on the resources that are free after
-    all simultaneous events.
+    """EASY with one pass per event, as in PYSS and similar simulators (Lifka 1995; Tsafrir, Etsion
+    and Feitelson 2007, section 2). At each point in time, there is first one pass for every
+    arriving task. During these passes, runs that end at that time, ahead of their estimates, still
+    hold their resources. Then there is one pass for each such end. In contrast, ``easy`` decides
+    once per point in time, based on the resources that are free after all simultaneous events.
 
     The return of a node is also an event.
 
-    A pass starts the oldest tasks until one does not fit. Others overtake this task if they end by
-    its *shadow time*, when enough resources are expected to be free for it, or if they need no more
-    than the *extra* resources at that time. The pass counts GPUs (cores, for tasks without GPUs) on
-    the nodes that the oldest task may use, over all types together, so it is meant for clusters
-    with one type; and it counts the licences that the oldest task needs. Uses estimates; not
-    preemptive. Costs O(running log running + queue) per event (Lifka 1995; Tsafrir, Etsion and
-    Feitelson 2007, section 2).
+    A pass starts the oldest tasks until one does not fit. Other tasks overtake this task if they
+    end by its *shadow time*, when enough resources are expected to be free for it, or if they need
+    no more than the *extra* resources at that time. The pass counts GPUs (cores, for tasks without
+    GPUs) on the nodes that the oldest task may use, over all types together, so it is meant for
+    clusters with one type. It also counts the licences that the oldest task needs. The policy uses
+    estimates and never preempts. The cost is O(running log running + queue) per event.
     """
 
     forgets = "at which events it had looked at its queue"
@@ -527,8 +533,8 @@ class EasyEvents:
                     extra -= takes
 
     def _shadow(self, view: ClusterView, head: TaskState, late: list[Holding]) -> tuple[Shadow, float]:
-        """Return the reservation for ``head``, whose amounts of each type are not used, and the GPUs
-        (or cores) on its nodes that are left over at that time.
+        """Return the reservation for ``head``, without its amounts by type, and the number of GPUs
+        (or cores) that are left over on its nodes at that time.
         """
         nodes, site = allowed_nodes(view, head.demand), view.machines.site
         wanted = () if head.demand.terms is None or site is None else head.demand.terms.licences

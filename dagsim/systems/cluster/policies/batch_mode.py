@@ -1,6 +1,4 @@
-"""Batch-mode mapping, which assigns the ready tasks to GPU types one after the other before any of
-them starts.
-"""
+"""Batch-mode mapping, which assigns ready tasks to GPU types in turn before any of them starts."""
 
 from __future__ import annotations
 
@@ -35,13 +33,15 @@ class Ready:
 
 
 def size(task: TaskState) -> float:
-    """Return the number of GPUs that the task needs at once, or of cores if it needs no GPUs."""
+    """Return the number of GPUs that the task needs simultaneously, or of cores if it needs no
+    GPUs.
+    """
     return width(task) if task.demand.demand.gpus else task.demand.cpus / MICRO * (task.demand.gang or 1)
 
 
 def allowed_nodes(view: ClusterView, demand: DemandClass) -> int:
-    """Return the nodes that their partition and their constraint allow to tasks with a demand, as a
-    bit set; ``ALL`` if these are all nodes.
+    """Return the nodes that tasks with a demand may use according to their partition and
+    constraint, as a bit set; ``ALL`` if these are all nodes.
     """
     site = view.machines.site
     nodes = ALL if demand.terms is None else demand.terms.nodes
@@ -72,14 +72,15 @@ Rule: TypeAlias = Literal["min-min", "max-min", "sufferage"]
 class BatchMode:
     """Map ready tasks one by one, by their earliest completion times over the GPU types. The next
     task is the one with the smallest such time (``min-min``), with the largest (``max-min``), or
-    with the largest loss on its second best type (``sufferage``: second smallest minus smallest). A
-    mapped task starts if it fits now on the type where it completes first. Otherwise, it waits for
-    that type, and its time there counts as taken.
+    with the largest difference between the completion times on its second best and its best type
+    (``sufferage``). A mapped task starts if it fits now on the type where it completes first.
+    Otherwise, it waits for that type, and the time that it needs there counts as occupied.
 
     Tasks with the same demand and the same speed ratios form a group, and only the shortest and the
     longest task in a group can be next. The queue of a GPU type consists of the times at which its
     GPUs are expected to become free. After 24 mapped tasks, the rest of the queue is left for the
-    next decision. Uses estimates, and never preempts. Costs O(24 x groups x types) per decision.
+    next decision. The policy uses estimates and never preempts. The cost is O(24 x groups x types)
+    per decision.
     """
 
     def __init__(self, rule: Rule, placement: str | PlacementRule = "best-fit") -> None:
@@ -174,8 +175,8 @@ class _Groups:
 
 
 def _first(heap: _Heap, passed: set[TaskState]) -> TaskState | None:
-    """Return the smallest entry in the heap whose task is waiting and is not in ``passed``. Visits
-    the entries of the heap in increasing order.
+    """Return the smallest entry in the heap whose task is waiting and is not in ``passed``. The
+    entries of the heap are visited in increasing order.
     """
     if not heap:
         return None
@@ -236,22 +237,22 @@ def _take(lanes: list[float], width: int, until: float) -> None:
 
 
 def min_min(placement: str | PlacementRule = "best-fit") -> BatchMode:
-    """Min-Min: map the ready task that can complete first. Uses estimates. Cost: ``BatchMode``
-    (Ibarra and Kim 1977; Maheswaran et al. 1999).
+    """Min-Min (Ibarra and Kim 1977; Maheswaran et al. 1999): map the ready task that can complete
+    first. The policy uses estimates. The cost is that of ``BatchMode``.
     """
     return BatchMode("min-min", placement)
 
 
 def max_min(placement: str | PlacementRule = "best-fit") -> BatchMode:
-    """Max-Min: first map the ready task whose earliest completion time is latest, so that long
-    tasks do not come last. Uses estimates. Cost: ``BatchMode`` (Ibarra and Kim 1977; Maheswaran et
-    al. 1999).
+    """Max-Min (Ibarra and Kim 1977; Maheswaran et al. 1999): first map the ready task whose
+    earliest completion time is latest, so that long tasks do not come last. The policy uses
+    estimates. The cost is that of ``BatchMode``.
     """
     return BatchMode("max-min", placement)
 
 
 def sufferage(placement: str | PlacementRule = "best-fit") -> BatchMode:
-    """Sufferage: first map the ready task that would lose most on its second best type. Uses
-    estimates. Cost: ``BatchMode`` (Maheswaran et al. 1999).
+    """Sufferage (Maheswaran et al. 1999): first map the ready task that would lose most if it had
+    to use its second best type. The policy uses estimates. The cost is that of ``BatchMode``.
     """
     return BatchMode("sufferage", placement)

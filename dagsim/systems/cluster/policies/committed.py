@@ -23,8 +23,8 @@ def _f1(seconds: float, amount: float, arrival_s: float) -> float:
 
 
 def _unset_wait_s(arrival_s: float) -> float:
-    """Return the waiting time of a job in RLScheduler's queue. Its start is still unset (-1) there,
-    so the waiting time is negative.
+    """Return the waiting time of a job in RLScheduler's queue. In that environment, the start of a
+    waiting job is still unset (-1), so the waiting time is negative.
     """
     return -1.0 - arrival_s
 
@@ -60,8 +60,8 @@ _SHORT_S = 10.0
 
 
 class _Request(NamedTuple):
-    """A task in the queue, with the values from which its score is computed. The smallest tuple is
-    picked first.
+    """A task in the queue, with the values from which its score is computed. The task with the
+    smallest tuple is picked first.
     """
 
     score: float
@@ -149,7 +149,9 @@ class _Trial:
         self.cost += max(1.0, slowdown)
 
     def _advance(self) -> bool:
-        """Advance to the next arrival or end; arrivals come first. Return False if there is none."""
+        """Advance to the next arrival or end (arrivals come first). Return False if there is
+        none.
+        """
         if self.future and (not self.ends or self.future[-1].arrival_s <= self.ends[0][0]):
             self.now = max(self.now, self.future[-1].arrival_s)
             self.queue.append(self.future.pop())
@@ -165,7 +167,7 @@ class _Trial:
 class Committed:
     """The queue rules of RLScheduler's environment (Zhang et al., SC 2020), with any score. As soon
     as a task has started, the next one is picked from the queue. The picked task waits until it
-    fits, even if better tasks arrive in the meantime. An arriving task only enters the queue while
+    fits, even if better tasks arrive in the meantime. An arriving task enters the queue only while
     a picked task is waiting, or when the queue is empty.
 
     ``score`` determines the order of the queue: first come, first served, or by a formula.
@@ -174,19 +176,18 @@ class Committed:
     Their estimated end must be before (not at) the *shadow time*, which is determined when the task
     is picked: the time at which enough resources for it are expected to be free.
 
-    Three scores are not in the paper. ``soonest`` is the time at which the task is expected to fit,
-    plus the time that its work would take if the whole cluster worked on it. ``area`` is seconds
-    times GPUs (or cores), and ``log-area`` is F1 without the age.
+    Three scores are not from the paper. ``soonest`` is the time at which the task is expected to
+    fit, plus the time that its work would take if the whole cluster worked on it. ``area`` is
+    seconds times GPUs (or cores), and ``log-area`` is F1 without the age.
 
-    With ``width`` above 1, as many of the tasks with the best scores are tried out in eight
-    possible futures. In each future, the simulation of the queue continues with estimates while ten
-    more tasks arrive, as in one of the last eight sequences of ten arrivals. The task with the
-    smallest sum of bounded slowdowns (threshold 10 s) is picked. These trials count resources over
-    all types together, so they are meant for clusters with one type, and for jobs with a single
-    task.
+    With ``width`` above 1, the ``width`` tasks with the best scores are tried out in eight possible
+    futures. In each future, the simulation of the queue continues with estimates while ten more
+    tasks arrive, as in one of the last eight sequences of ten arrivals. The task with the smallest
+    sum of bounded slowdowns (threshold 10 s) is picked. These trials count resources over all types
+    together, so they are meant for clusters with one type, and for jobs with a single task.
 
-    Uses estimates; not preemptive. Costs O(queue) per decision, or O(queue x runs) with
-    ``soonest``. With ``width``, each pick costs O(width x queue x (queue + runs)).
+    The policy uses estimates and never preempts. The cost is O(queue) per decision, or O(queue x
+    runs) with ``soonest``. With ``width``, each pick costs O(width x queue x (queue + runs)).
 
     Raises:
         ConfigError: The score is neither ``soonest`` nor one of ``SCORES``, or ``width`` is less
@@ -214,7 +215,7 @@ class Committed:
         """What the runs held that ended since the last decision."""
 
     def ended(self, run: Run, now: float) -> None:
-        """Record what a run held that has just ended."""
+        """Record the resources of a run that has just ended."""
         self._ended.append(Holding.of(run, now))
 
     def decide(self, view: ClusterView) -> Iterator[Decision]:
@@ -223,7 +224,7 @@ class Committed:
         ready = recent.tasks
         # The rules of a site may have withdrawn tasks.
         self._queued = {key: None for key in self._queued if key in ready}
-        # Among simultaneous events, arrivals come first, followed by one end after the other.
+        # Among simultaneous events, arrivals come first, followed by the ends in turn.
         ended = sorted(self._ended, key=lambda run: run.id)
         self._ended.clear()
         arrived = sorted(key for key in ready if key not in self._queued)

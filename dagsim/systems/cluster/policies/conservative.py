@@ -1,4 +1,4 @@
-"""Conservative backfilling: every task holds a reservation."""
+"""Conservative backfilling: every task has a reservation."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ _EARLY_S = 1e-6
 
 
 class Conservative:
-    """Conservative backfilling: every ready task reserves the earliest start that the existing
-    reservations allow, on the type where it would finish first, and starts at that time. When a run
-    ends earlier than expected, or a node fails, returns or is drained for good, all reservations
-    are made again in order of arrival, so that every task can move up (compression).
+    """Conservative backfilling (Mu'alem and Feitelson 2001): every ready task reserves the earliest
+    start that the existing reservations allow, on the type where it would finish first, and starts
+    at that time. When a run ends earlier than expected, or a node fails, returns or is drained for
+    good, all reservations are made again in order of arrival, so that every task can move up
+    (compression).
 
-    Reservations count the GPUs, cores and memory of a type, regardless of how these are distributed
-    over nodes, and licences. Where partitions and constraints allow some tasks only some nodes, the
-    nodes are divided into *parts*, so that a task may use either all nodes of a part or none. A
-    reservation is divided over the parts that its task may use, those first that the fewest tasks
-    may use. Uses estimates; not preemptive. Costly by definition: O(reservations) per task that
-    becomes ready, and the square of that when all reservations are made again (Mu'alem and
-    Feitelson 2001).
+    Reservations count licences and the GPUs, cores and memory of a type, regardless of how these
+    are distributed over the nodes. If partitions and constraints restrict some tasks to some nodes,
+    the nodes are divided into *parts*, so that a task may use either all nodes of a part or none. A
+    reservation is divided over the parts that its task may use, starting with those that the fewest
+    tasks may use. The policy uses estimates and never preempts. It is costly by definition:
+    O(reservations) per task that becomes ready, and the square of that when all reservations are
+    made again.
     """
 
     forgets = "the reservations that it had made"
@@ -70,7 +71,7 @@ class Conservative:
     def decide(self, view: ClusterView) -> Iterator[Decision]:
         view.follow(self)
         waiting = view.index(Conservative, Ready)
-        # the site has withdrawn tasks
+        # the rules of the site have removed tasks from the queue
         self._early = self._early or any(key not in waiting.tasks for key in self._starts)
         new = sorted(waiting.tasks.keys() - self._starts.keys())
         for key in new:
@@ -205,13 +206,15 @@ class Conservative:
 
 
 def _least_wanted(item: tuple[tuple[int, tuple[int, ...]], Sequence[NodeState]]) -> tuple[int, int, int]:
-    """Order parts of a type so that those that the fewest tasks may use come first, and then larger ones."""
+    """Return a key that sorts the parts of a type: those that the fewest tasks may use come first
+    and, among these, larger parts come first.
+    """
     (type_, may_use), nodes = item
     return type_, may_use.count(1), -len(nodes)
 
 
 class _Part(NamedTuple):
-    """Some nodes of a type: all of them, or those that the same tasks may use."""
+    """Nodes of one type: all of them, or those that the same tasks may use."""
 
     type: int
     nodes: int
@@ -222,7 +225,7 @@ class _Part(NamedTuple):
     """Their free amounts over time."""
 
     def release(self, time_s: float, amounts: Sequence[float]) -> None:
-        """Make the amounts free from a time on."""
+        """Release the amounts from ``time_s`` on."""
         for profile, amount in zip(self.profiles, amounts, strict=True):
             if amount:
                 profile.release(time_s, amount)
@@ -234,7 +237,9 @@ class _Part(NamedTuple):
                 profile.take(start_s, end_s, amount)
 
     def room(self, one: Sequence[float], start_s: float, end_s: float) -> int:
-        """Return how many instances, each of which takes ``one``, fit from a time to another."""
+        """Return how many instances, each of which takes ``one``, fit from ``start_s`` to
+        ``end_s``.
+        """
         pairs = zip(self.profiles, one, strict=True)
         rooms = [floor((profile.least(start_s, end_s) + NEARLY) / amount) for profile, amount in pairs if amount]
         return max(min(rooms, default=PLENTY), 0)
@@ -244,7 +249,7 @@ _Shares: TypeAlias = tuple[tuple[_Part, tuple[float, ...]], ...]
 
 
 class _Reservation(NamedTuple):
-    """A reservation: its end, start and type, and the amounts that it takes of each part."""
+    """A reservation with its end, start and type, and the amounts that it takes from each part."""
 
     end_s: float
     start_s: float
@@ -259,9 +264,9 @@ def _earliest_on(
     seconds: float,
     licences: Sequence[tuple[StepProfile, int]],
 ) -> tuple[float, list[tuple[float, ...]]]:
-    """Return the first time from which several parts together have room for all instances, each of
-    which takes ``one``, and the amounts that these take of each part. The time is ``inf`` if there
-    is none.
+    """Return the first time from which all instances, each of which takes ``one``, fit on several
+    parts together, and the amounts that they take from each part. The time is ``inf`` if there is
+    none.
     """
     profiles = [profile for part in parts for profile in part.profiles] + [profile for profile, _ in licences]
     needed = [amount * instances - NEARLY for amount in one]
@@ -284,7 +289,7 @@ def _earliest_on(
 
 
 def _earliest(profiles: Sequence[StepProfile], amounts: Sequence[float], seconds: float) -> float:
-    """Return the first time from which all amounts are free for ``seconds``; ``inf`` if there is
+    """Return the first time from which all amounts are free for ``seconds``, or ``inf`` if there is
     none.
     """
     start_s = -inf

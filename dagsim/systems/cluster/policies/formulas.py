@@ -24,7 +24,7 @@ ROUNDING = 1e-14
 
 def instance_work(best_s: float, instances: int, gpus: float) -> float:
     """Return the work of some instances of a task on its fastest type. A task without GPUs counts
-    as if it used one.
+    as if it used one GPU.
     """
     return best_s * instances * (gpus or 1.0)
 
@@ -38,6 +38,6 @@ def served_after(served: float, rate: float, started_s: float, now: float) -> fl
 
 def slowed(ready_s: Any, now: float, per_second: Any) -> Any:
     """Return the negated slowdown so far: the waiting time times ``per_second``, which is 1 divided
-    by the task's seconds. Works on numbers and on columns of numbers.
+    by the task's seconds. The arguments may be numbers or columns of numbers.
     """
     return (ready_s - now) * per_second

@@ -1,4 +1,4 @@
-"""Policies based on a log: one replays the schedule in the log, and one orders tasks by the past
+"""Policies that use the past: one replays the schedule in a log, and one orders tasks by the past
 durations of similar tasks.
 """
 
@@ -17,9 +17,9 @@ from dagsim.systems.cluster.policies.placement import PlacementRule, placing, st
 class AsObserved:
     """Start every job at the time and place recorded in the trace. The time is
     ``Job.observed_start_s``. The nodes are the recorded ones if the cluster has free nodes with
-    these names; otherwise, ``placement`` chooses them. Tasks without a recorded start begin at
-    once. Tasks that do not fit at their recorded time start later, oldest first. Uses no estimates.
-    Cost: O(log tasks).
+    these names; otherwise, ``placement`` chooses them. Tasks without a recorded start begin
+    immediately. Tasks that do not fit at their recorded time start later, oldest first. The policy
+    uses no estimates. The cost is O(log tasks).
     """
 
     def __init__(self, placement: str | PlacementRule = "best-fit") -> None:
@@ -81,12 +81,12 @@ def _due_s(task: TaskState) -> float:
 
 
 class Qssf:
-    """The task with the least predicted GPU time comes first. The prediction is a mean over past
-    tasks with the same tenant, model and GPUs, or else over all past tasks. Recent tasks have a
-    higher weight: each new duration multiplies the weights of the older ones by ``memory``. Until
-    the first task has ended, tasks run first come, first served. Uses no estimates, and never preempts.
-    O(log n) (Helios, Hu et al., SC 2021, section 4.2; Helios predicts with gradient boosting on
-    more columns than all traces have).
+    """The task with the least predicted GPU time comes first (Helios, Hu et al., SC 2021, section
+    4.2; Helios predicts with gradient boosting on more columns than all traces have). The
+    prediction is a mean over past tasks with the same tenant, model and GPUs, or else over all past
+    tasks. Recent tasks have a higher weight: each new duration multiplies the weights of the older
+    durations by ``memory``. Until the first task has ended, tasks run first come, first served. The
+    policy uses no estimates and never preempts. The cost is O(log n).
     """
 
     remembers = "how long earlier tasks took"

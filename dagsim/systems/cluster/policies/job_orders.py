@@ -1,6 +1,4 @@
-"""Policies that order whole jobs, and within a job put the critical path first. They are not
-preemptive.
-"""
+"""Non-preemptive policies that order whole jobs and start the critical path of a job first."""
 
 from __future__ import annotations
 
@@ -39,8 +37,8 @@ class JobQueue:
     has ended, and by ``refresh``. If keys are ``fixed``, they are never recomputed.
 
     Each demand class has a heap of jobs, sorted by key and first task, and a heap of tasks for each
-    of these jobs. Cost: O(log n) per task added or removed, O(demand classes + log n) per refreshed
-    job, however many tasks it has, and O(demand classes) per query.
+    of these jobs. The cost is O(log n) per task added or removed, O(demand classes + log n) per
+    refreshed job, however many tasks it has, and O(demand classes) per query.
     """
 
     def __init__(self, job_key: JobKey, task_key: Key, *, fixed: bool = False) -> None:
@@ -132,20 +130,20 @@ class JobQueue:
             if task is not None and current and (task[1], task[2]) == (order, piece):
                 return entry, task[3]
             heappop(heap)
-            if current:  # the task that was first when the entry was made has been started
+            if current:  # the task that was first when the entry was made has started
                 self._enter(demand, number)
         return None
 
     def rivals(self, demand: DemandClass, job: int) -> list[tuple[float, int, int]]:
-        """Return the key, the order of the first task and the number of each other job that waits
-        in a demand class. Costs O(jobs).
+        """Return, for each other job that waits in a demand class, its key, the order of its first
+        task and its number. The cost is O(jobs).
         """
         heads = [(number, self._first(demand, number)) for number in tuple(self._tasks[demand]) if number != job]
         return [(self._keys[number], head[1], number) for number, head in heads if head is not None]
 
     def classes(self, job: int | None = None) -> Iterable[DemandClass]:
-        """Return the demand classes in which the job waits; if no job is given, those in which any
-        job waits. The result may include classes in which the job no longer waits.
+        """Return the demand classes in which the job waits or, if no job is given, those in which
+        any job waits. The result may include classes in which the job no longer waits.
         """
         return tuple(self._heaps) if job is None else tuple(self._classes.get(job, ()))
 
@@ -184,7 +182,7 @@ _WIDE = 64
 
 class PathLeft:
     """The job key for the longest path in seconds from an unfinished task to the end of the job.
-    Costs O(1) after the first call for a job.
+    The cost is O(1) after the first call for a job.
     """
 
     def __init__(self) -> None:
@@ -208,7 +206,7 @@ class PathLeft:
 
 class WorkLeft:
     """The job key for the estimated GPU-seconds of a job's unfinished instances. A task without
-    GPUs counts as if it used one.
+    GPUs counts as if it used one GPU.
 
     The GPU-seconds are added up in the order of the graph. For wide jobs, running totals are kept,
     so that the end of a run costs one NumPy pass over the later tasks.
@@ -265,7 +263,7 @@ def _work(task: TaskState) -> float:
 class JobOrdered:
     """Start the first task by ``(job key, longest path to the end)`` that fits, until none fits.
     ``make_key`` creates the job key for one simulation. Whenever a run ends, its job is ranked
-    again, unless the key is ``fixed``. Cost per decision: O(demand classes + log tasks). Its
+    again, unless the key is ``fixed``. The cost per decision is O(demand classes + log tasks). The
     counterpart in the compiled engine is ``compiled.job_keys``.
     """
 
@@ -289,22 +287,22 @@ class JobOrdered:
 
 def scpt(placement: str | PlacementRule = "best-fit") -> JobOrdered:
     """Shortest critical path first: the job with the shortest remaining path to its end comes
-    first. Uses estimates. Cost: ``JobOrdered``.
+    first. The policy uses estimates. The cost is that of ``JobOrdered``.
     """
     return JobOrdered(PathLeft, placement)
 
 
 def srpt_work(placement: str | PlacementRule = "best-fit") -> JobOrdered:
-    """Shortest remaining work first: the job with the fewest remaining GPU-seconds comes first.
-    Uses estimates. Cost: ``JobOrdered``.
+    """Shortest remaining work first: the job with the fewest remaining GPU-seconds comes first. The
+    policy uses estimates. The cost is that of ``JobOrdered``.
     """
     return JobOrdered(WorkLeft, placement)
 
 
 def sjf_cp(placement: str | PlacementRule = "best-fit") -> JobOrdered:
     """Shortest job first by total work, with the critical path first within a job. All work counts,
-    whether started or not (a baseline of Decima, Mao et al., SIGCOMM 2019). Uses estimates. Cost:
-    ``JobOrdered``.
+    whether or not it has started (a baseline of Decima, Mao et al., SIGCOMM 2019). The policy uses
+    estimates. The cost is that of ``JobOrdered``.
     """
     return JobOrdered(total_work, placement, fixed=True)
 
@@ -319,7 +317,8 @@ def by_total_work(job: JobState) -> float:
 
 
 class Tetris:
-    """The pair of a ready task and a node with the largest ``a - e p`` comes first.
+    """The pair of a ready task and a node with the largest ``a - e p`` comes first (Grandl et al.,
+    SIGCOMM 2014).
 
     ``srpt`` is the weight of the remaining work ``p``, relative to the alignment ``a``:
 
@@ -329,8 +328,8 @@ class Tetris:
     - ``e = srpt x mean a / mean p`` over all pairs that could start now.
 
     The job with the least remaining work represents its demand class. Gangs are placed by best fit.
-    Uses estimates (none if ``srpt=0``), and never preempts. Costs O(demand classes x types) per
-    decision (Grandl et al., SIGCOMM 2014).
+    The policy uses estimates (none if ``srpt=0``) and never preempts. The cost is O(demand classes
+    x types) per decision.
     """
 
     def __init__(self, srpt: float = 1.0) -> None:
@@ -369,8 +368,8 @@ def _most_aligned(view: ClusterView, task: TaskState) -> tuple[float, NodeState 
 
 
 def _place(view: ClusterView, task: TaskState, machine: NodeState | None) -> Placement | None:
-    """Place the task on the machine. If the task is a gang, or fits on none of the machines that
-    were tried, place it by best fit.
+    """Place the task on the machine. Place gangs, and tasks that fit on none of the machines that
+    were tried, by best fit.
     """
     if machine is None or task.demand.gang:
         return view.fit(task)

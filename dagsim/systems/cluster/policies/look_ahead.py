@@ -33,32 +33,32 @@ from dagsim.systems.cluster.policies.placement import PlacementRule, placing
 
 
 class EftWait:
-    """Start the first pair of a task and a GPU type that fits and is worth starting now. A pair is
+    """Start the first pair of a task and a GPU type that fits, unless waiting is better. A pair is
     skipped if the task would finish sooner by waiting for its fastest type, that is, if ``eta +
     p_best < theta * p_here``. If all pairs are skipped, the policy waits.
 
     ``eta`` is the time until enough GPUs of the fastest type are expected to be free, according to
-    the estimates of the runs there. ``theta`` below 1 makes waiting less likely. ``order`` is one
-    of
+    the estimates of the runs there. ``theta`` below 1 makes waiting less likely. ``order`` states
+    which pair comes first:
 
-    - ``task``: the shortest task on this type first,
-    - ``path``: the task with the shortest path to the end of its job, if it starts on this type,
-      first,
-    - ``work``: the task whose job had the least work left when the task became ready, first.
+    - ``task``: the one with the shortest task on this type,
+    - ``path``: the one with the shortest path to the end of the job, if the task starts on this
+      type,
+    - ``work``: the one whose job had the least work left when the task became ready.
 
     With these defaults, the policy performs best on average among 26 heuristics over ten workloads
     (``results/agents/matrix.csv``).
 
-    On a single GPU type, ``task`` is SJF. Uses estimates, and never preempts. Costs O(speed profiles x
-    types) per decision, plus O(GPUs needed) per ``eta``. A speed profile is a set of tasks with the
-    same speed ratios between types. The rule is TetriSched's plan-ahead (Tumanov et al., EuroSys
-    2016) reduced to one alternative.
+    On a single GPU type, ``task`` is SJF. The policy uses estimates and never preempts. The cost is
+    O(speed profiles x types) per decision, plus O(GPUs needed) per ``eta``. A speed profile is a
+    set of tasks with the same speed ratios between types. The rule is TetriSched's plan-ahead
+    (Tumanov et al., EuroSys 2016) reduced to one alternative.
 
     Raises:
         ConfigError: The order is unknown.
     """
 
-    rehearses = False  # an index has the work that jobs had left
+    rehearses = False  # an index stores the work that jobs had left
 
     def __init__(self, theta: float = 0.75, order: str = "work", placement: str | PlacementRule = "best-fit") -> None:
         require(theta >= 0, "eft-wait: theta must be 0 or more", theta)
@@ -131,7 +131,7 @@ _Heap: TypeAlias = list[tuple[float, int, TaskState]]
 
 class _Profiles:
     """Ready tasks in groups with the same demand class, type and speed profile. Each group is kept
-    in two orders, by rank and by duration. If a task in a group is skipped, longer ones would be
+    in two orders, by rank and by duration. If a task in a group is skipped, longer tasks would be
     skipped as well, so only the first and the shortest task of a group have to be checked.
     """
 
@@ -189,10 +189,10 @@ class PlanAhead:
     after everything else. Tasks that the plan starts now are started; all others are planned again
     when something changes.
 
-    This is TetriSched's plan-ahead with exact start times, and with the value function "the sooner
-    the better" instead of the language STRL (Tumanov et al., EuroSys 2016). Uses estimates; not
-    preemptive. Costly by definition: an integer program with window x types x slots choices takes
-    about 10 ms.
+    This is TetriSched's plan-ahead (Tumanov et al., EuroSys 2016) with exact start times, and with
+    the value function "the sooner the better" instead of the language STRL. The policy uses
+    estimates and never preempts. It is costly by definition: an integer program with window x types
+    x slots choices takes about 10 ms.
 
     Raises:
         ConfigError: ``window`` or ``slots`` is less than 1.
@@ -234,9 +234,9 @@ def plan_slots(
     shortest tasks first.
 
     ``seconds`` (tasks, types), float64, is ``inf`` where a task may not run. ``gpus`` (tasks,)
-    contains the GPUs that each task needs at once. ``starts`` (slots,) contains the times of the
-    slots, in increasing order. ``free`` (types, slots) contains the GPUs that are free at each of
-    these times if nothing is started.
+    contains the number of GPUs that each task needs simultaneously. ``starts`` (slots,) contains
+    the times of the slots, in increasing order. ``free`` (types, slots) contains the GPUs that are
+    free at each of these times if nothing is started.
     """
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_array
@@ -287,10 +287,10 @@ class Rollout:
     first. Each candidate is tried out in a ``ClusterView.fork()``, which uses estimates, and
     contains neither true durations nor future arrivals. ``base`` is the policy that finishes the
     current jobs in the fork. The candidate with the smallest sum of completion times is carried
-    out. Ties go to waiting.
+    out. In a tie, the policy waits.
 
-    Uses estimates, and never preempts. Costly by definition: ``width`` + 1 simulations of the jobs in
-    the system per decision.
+    The policy uses estimates and never preempts. It is costly by definition, because each decision
+    takes ``width`` + 1 simulations of the jobs in the system.
 
     Raises:
         ConfigError: ``width`` is less than 1, or ``base`` is preemptive.
@@ -377,16 +377,17 @@ def _policies() -> Registry[ClusterPolicy]:
 
 
 class AlloX:
-    """Minimise the sum of completion times of ``window`` ready tasks. Each task is assigned to a
-    lane (a GPU of some type, or as many parallel GPUs as the task needs) and to a position in that
-    lane's queue, counted from its end. A task at position k from the end delays k completions by
-    its seconds there, and waits until the lane is free. The first tasks on all lanes that are free
-    now are started. The problem is solved again whenever something has changed.
+    """Minimise the sum of completion times of ``window`` ready tasks (based on AlloX, Le et al.,
+    EuroSys 2020; Bruno, Coffman and Sethi 1974). Each task is assigned to a lane (a GPU of some
+    type, or as many parallel GPUs as the task needs) and to a position in that lane's queue,
+    counted from its end. A task at position k from the end delays k completions by its duration on
+    this lane, and the whole queue waits until the lane is free. The first tasks on all lanes that
+    are free now are started. The problem is solved again whenever something has changed.
 
     ``window`` limits the number of tasks that are considered. Of these, 25% are the tasks that have
     waited longest, so that no task starves, and the others are the tasks with the least GPU time.
-    Uses estimates, and never preempts. Costly by definition: an assignment of window x (lanes x places)
-    takes about 1 ms (based on AlloX, Le et al., EuroSys 2020; Bruno, Coffman and Sethi 1974).
+    The policy uses estimates and never preempts. It is costly by definition: an assignment problem
+    of size window x (lanes x places) takes about 1 ms.
     """
 
     def __init__(self, window: int = 24, placement: str | PlacementRule = "best-fit") -> None:
@@ -404,8 +405,8 @@ class AlloX:
 
     def _first(self, view: ClusterView, tasks: list[TaskState]) -> Iterator[tuple[TaskState, int]]:
         """Yield the tasks that are assigned to lanes that are free now. The tasks at the front of
-        these lanes come first. They are followed by later tasks, which can use resources that are
-        left free because a wide task at the front does not fit.
+        these lanes come first. Later tasks follow, because they can use resources that stay free if
+        a wide task at the front does not fit.
         """
         lanes = [
             (type_, max(time - view.now, 0.0))
@@ -480,7 +481,7 @@ class StepProfile:
 
     def earliest(self, gpus: float, seconds: float, after: float = -inf) -> float:
         """Return the first time, not before ``after``, from which ``gpus`` GPUs are free for
-        ``seconds``; ``inf`` if there is none. Costs O(steps).
+        ``seconds``, or ``inf`` if there is none. The cost is O(steps).
         """
         start, times = max(self.times[0], after), self.times
         for place, free in enumerate(self.free):

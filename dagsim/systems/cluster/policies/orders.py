@@ -1,4 +1,4 @@
-"""Non-preemptive orders, which start ready tasks in the order of a sort key (list scheduling)."""
+"""Non-preemptive policies that start ready tasks in the order of a sort key (list scheduling)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from dagsim.systems.cluster.policies.placement import PlacementRule, placing
 
 class Ordered:
     """Start the first task by ``key`` that fits, until none fits. With ``strict``, the first task
-    blocks all later ones until it fits. Cost per decision: O(log tasks + demand classes).
+    blocks all later tasks until it fits. The cost per decision is O(log tasks + demand classes).
 
     With ``ageing``, this many units are added to the key for each second of simulated time before
     the task became ready, so that tasks that have waited longer move ahead of younger ones.
 
-    The compiled engine can run any order with a key that also works on columns. It computes the key
-    once, for all tasks together (``compiled.list_scheduling.AllTasks``), and compares a sample of
-    the results with those for single tasks.
+    The compiled engine can run any order whose key also works on columns. It computes the keys of
+    all tasks in one call (``compiled.list_scheduling.AllTasks``), and compares a sample of the
+    results with the keys of single tasks.
     """
 
     def __init__(
@@ -52,8 +52,8 @@ class Ordered:
 
 class TypedOrdered:
     """Start the first pair of a task and a GPU type by ``key`` that fits, until none fits. This is
-    meant for orders that depend on where a task would run. The compiled engine runs it in the same
-    way as ``Ordered``. Cost per decision: O(types x (log tasks + demand classes)).
+    meant for orders that depend on where a task would run. The compiled engine runs such orders in
+    the same way as ``Ordered``. The cost per decision is O(types x (log tasks + demand classes)).
     """
 
     def __init__(self, key: TypedKey, placement: str | PlacementRule = "best-fit") -> None:
@@ -75,29 +75,29 @@ by_arrival = attrgetter("order")
 
 
 def fifo(placement: str | PlacementRule = "best-fit") -> Ordered:
-    """First in, first out, strictly: the oldest task blocks all later ones until it fits. Uses no
-    estimates. Cost: O(log n).
+    """First in, first out, strictly: the oldest task blocks all later tasks until it fits. The
+    policy uses no estimates. The cost is O(log n).
     """
     return Ordered(by_arrival, placement, strict=True)
 
 
 def fifo_fit(placement: str | PlacementRule = "best-fit") -> Ordered:
-    """First in, first out among the tasks that fit; other tasks are skipped. Uses no estimates.
-    Cost: O(log n).
+    """First in, first out among the tasks that fit; other tasks are skipped. The policy uses no
+    estimates. The cost is O(log n).
     """
     return Ordered(by_arrival, placement)
 
 
 def sjf(placement: str | PlacementRule = "best-fit") -> TypedOrdered:
     """Shortest job first: of all pairs of a ready task and a GPU type that fit, the one that takes
-    the least time comes first. Uses estimates. Cost: O(types x log n).
+    the least time comes first. The policy uses estimates. The cost is O(types x log n).
     """
     return TypedOrdered(by_seconds, placement)
 
 
 def critical_path(placement: str | PlacementRule = "best-fit") -> Ordered:
     """Highest level first: the ready task with the longest path to the end of its job comes first
-    (Hu 1961; HLFET). Uses estimates. Cost: O(log n).
+    (Hu 1961; HLFET). The policy uses estimates. The cost is O(log n).
     """
     return Ordered(by_rank, placement)
 
@@ -105,29 +105,29 @@ def critical_path(placement: str | PlacementRule = "best-fit") -> Ordered:
 def ljf(placement: str | PlacementRule = "best-fit") -> Ordered:
     """Longest job first (LPT): the ready task that takes longest on its fastest type comes first.
     This aims at a short makespan, which is at most 4/3 - 1/(3m) times the optimum on m equal
-    machines (Graham 1969). Uses estimates. Cost: O(log n).
+    machines (Graham 1969). The policy uses estimates. The cost is O(log n).
     """
     return Ordered(by_length, placement)
 
 
 def saf(placement: str | PlacementRule = "best-fit") -> TypedOrdered:
     """Smallest area first: the pair of a ready task and a GPU type with the fewest GPU-seconds
-    comes first. Uses estimates. Cost: O(types x log n).
+    comes first. The policy uses estimates. The cost is O(types x log n).
     """
     return TypedOrdered(by_area, placement)
 
 
 def wspt(placement: str | PlacementRule = "best-fit") -> TypedOrdered:
     """Weighted shortest processing time first: the pair of a ready task and a GPU type with the
-    fewest seconds per unit of ``Job.weight`` comes first (Smith 1956). Uses estimates. Cost:
-    O(types x log n).
+    fewest seconds per unit of ``Job.weight`` comes first (Smith 1956). The policy uses estimates.
+    The cost is O(types x log n).
     """
     return TypedOrdered(by_seconds_per_weight, placement)
 
 
 def width(task: TaskState) -> float:
-    """Return the number of GPUs that the task needs at once: those of one instance, or those of the
-    whole gang, or 1 for tasks without GPUs.
+    """Return the number of GPUs that the task needs simultaneously: the GPUs of one instance or of
+    the whole gang, or 1 for tasks without GPUs.
     """
     return task.demand.width
 
@@ -154,32 +154,36 @@ def by_seconds_per_weight(task: TaskState, type_: int) -> float:
 
 def f1(placement: str | PlacementRule = "best-fit") -> Ordered:
     """The task with the smallest ``log10(r) n + 870 log10(s)`` comes first (Carastan-Santos and de
-    Camargo, SC 2017). ``r`` is the seconds on the fastest type, ``n`` the number of GPUs that start
-    together, and ``s`` the job's arrival. Uses estimates. Cost: O(log n).
+    Camargo, SC 2017). ``r`` is the duration on the fastest type, ``n`` the number of GPUs that
+    start together, and ``s`` the arrival time of the job. The policy uses estimates. The cost is
+    O(log n).
     """
     return Ordered(by_f1, placement)
 
 
 def f2(placement: str | PlacementRule = "best-fit") -> Ordered:
     """The task with the smallest ``sqrt(r) n + 25600 log10(s)`` comes first (Carastan-Santos and de
-    Camargo, SC 2017). ``r`` is the seconds on the fastest type, ``n`` the number of GPUs that start
-    together, and ``s`` the job's arrival. Uses estimates. Cost: O(log n).
+    Camargo, SC 2017). ``r`` is the duration on the fastest type, ``n`` the number of GPUs that
+    start together, and ``s`` the arrival time of the job. The policy uses estimates. The cost is
+    O(log n).
     """
     return Ordered(by_f2, placement)
 
 
 def f3(placement: str | PlacementRule = "best-fit") -> Ordered:
     """The task with the smallest ``r n + 6860000 log10(s)`` comes first (Carastan-Santos and de
-    Camargo, SC 2017). ``r`` is the seconds on the fastest type, ``n`` the number of GPUs that start
-    together, and ``s`` the job's arrival. Uses estimates. Cost: O(log n).
+    Camargo, SC 2017). ``r`` is the duration on the fastest type, ``n`` the number of GPUs that
+    start together, and ``s`` the arrival time of the job. The policy uses estimates. The cost is
+    O(log n).
     """
     return Ordered(by_f3, placement)
 
 
 def f4(placement: str | PlacementRule = "best-fit") -> Ordered:
     """The task with the smallest ``r sqrt(n) + 530000 log10(s)`` comes first (Carastan-Santos and
-    de Camargo, SC 2017). ``r`` is the seconds on the fastest type, ``n`` the number of GPUs that
-    start together, and ``s`` the job's arrival. Uses estimates. Cost: O(log n).
+    de Camargo, SC 2017). ``r`` is the duration on the fastest type, ``n`` the number of GPUs that
+    start together, and ``s`` the arrival time of the job. The policy uses estimates. The cost is
+    O(log n).
     """
     return Ordered(by_f4, placement)
 
@@ -205,8 +209,8 @@ def _log_arrival(task: TaskState) -> float:
 
 
 def _log10(seconds: float) -> float:
-    """Return the decimal logarithm of the seconds, which count as at least 0.1 s. The logarithms in
-    a column are computed one by one, because NumPy's logarithms differ in the last bit.
+    """Return the decimal logarithm of the seconds. Fewer than 0.1 s count as 0.1 s. The logarithms
+    in a column are computed one by one, because NumPy's logarithms differ in the last bit.
     """
     if isinstance(seconds, np.ndarray):
         return np.array([log10(value) for value in np.maximum(seconds, 0.1).tolist()])
@@ -228,10 +232,11 @@ _SHORTEST_S = 1e-9
 class LongestWait:
     """Start the task with the largest ``rate x seconds waited`` among those that fit, until none
     fits. The wait starts when the task became ready, or at the time returned by ``since``. Ties are
-    broken first come, first served. Cost per decision, for each demand class that fits: a NumPy
-    pass over at most 512 waiting tasks, plus one row for each further 512 tasks.
+    broken first come, first served. For each demand class that fits, a decision costs a NumPy pass
+    over at most 512 waiting tasks, plus one row for each further 512 tasks.
 
-    The compiled engine runs it if ``rate`` and ``since`` also work on columns, as in ``Ordered``.
+    The compiled engine runs this policy if ``rate`` and ``since`` also work on columns, as in
+    ``Ordered``.
     """
 
     def __init__(self, rate: Rate, placement: str | PlacementRule = "best-fit", since: Rate | None = None) -> None:
@@ -250,24 +255,25 @@ class LongestWait:
 
 def hrrn(placement: str | PlacementRule = "best-fit") -> LongestWait:
     """Highest response ratio next: the task with the largest ``(wait + p) / p`` comes first, where
-    ``p`` is the seconds on the fastest type (Brinch Hansen 1971). Uses estimates. Cost:
-    ``LongestWait``.
+    ``p`` is the duration on the fastest type (Brinch Hansen 1971). The policy uses estimates. The
+    cost is that of ``LongestWait``.
     """
     return LongestWait(_per_second, placement)
 
 
 def wfp3(placement: str | PlacementRule = "best-fit") -> LongestWait:
     """The task with the largest ``(wait / r)^3 n`` comes first (Tang et al., CLUSTER 2009). ``r``
-    is the seconds on the fastest type and ``n`` the number of GPUs that start together. Uses
-    estimates. Cost: ``LongestWait``.
+    is the duration on the fastest type, and ``n`` is the number of GPUs that start together. The
+    policy uses estimates. The cost is that of ``LongestWait``.
     """
     return LongestWait(_wfp3, placement)
 
 
 def unicef(placement: str | PlacementRule = "best-fit") -> LongestWait:
     """The task with the largest ``wait / (log2(n) r)`` comes first (Tang et al., CLUSTER 2009).
-    ``r`` is the seconds on the fastest type and ``n`` the number of GPUs that start together. Tasks
-    with a single GPU come before all others. Uses estimates. Cost: ``LongestWait``.
+    ``r`` is the duration on the fastest type, and ``n`` is the number of GPUs that start together.
+    Tasks with a single GPU come before all others. The policy uses estimates. The cost is that of
+    ``LongestWait``.
     """
     return LongestWait(_unicef, placement)
 
@@ -275,7 +281,7 @@ def unicef(placement: str | PlacementRule = "best-fit") -> LongestWait:
 def priority(ageing: float = 0.0, placement: str | PlacementRule = "best-fit") -> Ordered:
     """The task with the highest ``Job.priority + ageing x seconds waited`` comes first. With
     ``ageing`` above 0, no task starves. All tasks age at the same rate, so the order of two tasks
-    never changes. Uses no estimates. Cost: O(log n).
+    never changes. The policy uses no estimates. The cost is O(log n).
 
     Raises:
         ConfigError: ``ageing`` is negative.
@@ -290,11 +296,12 @@ def _by_priority(task: TaskState) -> float:
 
 
 def themis(placement: str | PlacementRule = "best-fit") -> LongestWait:
-    """Finish-time fairness: the job that would end latest relative to its ideal time comes next,
-    that is, the one with the largest (time in the system + remaining path) / critical path. All
-    jobs in the system have equal shares. Their number scales rho of every job alike, so it does not
-    affect the order. The auctions and leases of Themis are left out. Uses estimates; not
-    preemptive. Cost: ``LongestWait`` (based on Themis, Mahajan et al., NSDI 2020).
+    """Finish-time fairness (based on Themis, Mahajan et al., NSDI 2020): the job that would end
+    latest relative to its ideal time comes first, that is, the job with the largest rho = (time in
+    the system + remaining path) / critical path. All jobs in the system have equal shares. Their
+    number scales the rho of every job by the same factor, so it does not affect the order. The
+    auctions and leases of Themis are left out. The policy uses estimates and never preempts. The
+    cost is that of ``LongestWait``.
     """
     return LongestWait(_per_ideal_second, placement, _virtual_arrival)
 
@@ -326,7 +333,9 @@ def _wfp3(task: TaskState) -> Any:
 
 
 def _unicef(task: TaskState) -> float:
-    """Return the weight of a second; that of a column is computed one by one, as in ``_log10``."""
+    """Return the weight of a second. The weights in a column are computed one by one, as in
+    ``_log10``.
+    """
     wide, per_second = width(task), _per_second(task)
     if isinstance(wide, np.ndarray):
         return np.array([_per_doubling(*pair) for pair in zip(per_second.tolist(), wide.tolist(), strict=True)])
@@ -369,7 +378,8 @@ class _Columns:
 
     The first row in a block stays first until a row with a higher rate overtakes it. Only blocks in
     which this may have happened are searched again. Rows for tasks that are no longer waiting are
-    kept until they make up half of all rows. Their product is negative, so they come last.
+    kept until they make up half of all rows. The products of these rows are negative, so they come
+    last.
     """
 
     def __init__(self) -> None:
@@ -399,8 +409,8 @@ class _Columns:
         self._change(rows // BLOCK)
 
     def first(self, now: float) -> tuple[float, int, TaskState] | None:
-        """Return the negated largest product, with its task and the order of that task, or ``None`` if
-        no task is waiting.
+        """Return the negated largest product, the order of the task that has it, and this task, or
+        ``None`` if no task is waiting.
         """
         while self._gone < len(self._tasks):
             blocks = -(-len(self._tasks) // BLOCK)
@@ -436,7 +446,7 @@ class _Columns:
         return int(best[0])
 
     def _change(self, blocks: int | slice) -> None:
-        """Mark the blocks as having to be searched again."""
+        """Mark the blocks that have to be searched again."""
         self._until[blocks], self._looked_s[blocks] = -inf, nan
 
     def _drop(self, row: int) -> None:
@@ -473,8 +483,8 @@ def _leads_until(leader: int, since: np.ndarray, rates: np.ndarray, products: np
 
 
 def edf(placement: str | PlacementRule = "best-fit") -> Ordered:
-    """Earliest deadline first (Jackson 1955; Liu and Layland 1973). Uses no estimates. Cost: O(log
-    n).
+    """Earliest deadline first (Jackson 1955; Liu and Layland 1973). The policy uses no estimates.
+    The cost is O(log n).
     """
     return Ordered(by_deadline, placement)
 
@@ -482,7 +492,7 @@ def edf(placement: str | PlacementRule = "best-fit") -> Ordered:
 def llf(placement: str | PlacementRule = "best-fit") -> Ordered:
     """Least laxity first: the task with the smallest ``deadline - now - path to the end of the
     job`` comes first, with every task on its fastest type. ``now`` is the same for all tasks, so
-    the order never changes. Uses estimates. Cost: O(log n).
+    the order never changes. The policy uses estimates. The cost is O(log n).
     """
     return Ordered(by_laxity, placement)
 
@@ -497,14 +507,14 @@ def by_laxity(task: TaskState) -> float:
 
 
 def graham(order: object = (), placement: str | PlacementRule = "best-fit") -> Ordered:
-    """List scheduling: of the ready tasks that fit, the one that is first in the list ``order``
-    comes first. No GPU stays idle while a task fits.
+    """List scheduling: of the ready tasks that fit, the one that comes first in the list ``order``
+    starts first. No GPU stays idle while a task fits.
 
     ``order`` lists names of tasks, which apply to all jobs: ``graham[order=[t1,t3,t2]]``. Tasks
-    that are not in the list come after those in the list, first come, first served. Uses no
-    estimates, and never preempts. Cost: O(log n) per decision. The makespan is at most 2 - 1/m times
-    the optimum on m identical machines. Graham's anomalies (1966) may occur: more machines, shorter
-    tasks or fewer edges can make the schedule longer.
+    that are not in the list come after those in the list, first come, first served. The policy uses
+    no estimates and never preempts. The cost is O(log n) per decision. The makespan is at most 2 -
+    1/m times the optimum on m identical machines. Graham's anomalies (1966) may occur: more
+    machines, shorter tasks or fewer edges can make the schedule longer.
     """
     names: tuple[object, ...] = order if isinstance(order, tuple) else (order,)
     place: dict[str, int] = {str(name): index for index, name in reversed([*enumerate(names)])}
@@ -517,12 +527,12 @@ def graham(order: object = (), placement: str | PlacementRule = "best-fit") -> O
 
 class RandomFeasible:
     """Choose uniformly among all pairs of a ready task and a GPU type that could start now, until
-    there are none. Draws from the simulation's random stream ``policy``. Uses no estimates. Cost:
-    O(demand classes x types) per decision.
+    there are none. The policy draws from the simulation's random stream ``policy`` and uses no
+    estimates. The cost is O(demand classes x types) per decision.
     """
 
     forgets = "how many random numbers had been drawn"
-    rehearses = False  # the order of its bags depends on the numbers drawn, too
+    rehearses = False  # the order within its bags also depends on the random numbers
 
     def __init__(self, placement: str | PlacementRule = "best-fit") -> None:
         self.placement = placing(placement)
@@ -551,7 +561,7 @@ class RandomFeasible:
 
 
 class _Bags:
-    """Ready tasks by demand class, unordered."""
+    """The ready tasks of each demand class, unordered."""
 
     def __init__(self) -> None:
         self.by_demand: dict[DemandClass, list[TaskState]] = {}

@@ -24,10 +24,10 @@ class PlacementRule(Protocol):
 
 
 class BestFit:
-    """Use the fastest type that has space for the task and, among its nodes, the one with the fewest
-    idle GPUs. If several types are equally fast, all their nodes are compared. Gangs go to a single
-    node if they fit, or else to as few nodes as possible. Cost: O(1) for tasks without CPU and
-    memory demands, O(nodes of the type) for others.
+    """Use the fastest type on which the task fits and, among the nodes of this type, the one with
+    the fewest idle GPUs. If several types are equally fast, all their nodes are compared. Gangs go
+    to a single node if they fit, or else to as few nodes as possible. The cost is O(1) for tasks
+    without CPU and memory demands, and O(nodes of the type) for others.
     """
 
     place = staticmethod(ClusterView.fit)
@@ -61,7 +61,7 @@ PLACEMENT_RULES: Registry[PlacementRule] = Registry(
 
 
 def placing(placement: str | PlacementRule) -> PlacementRule:
-    """Return the placement rule itself, or create the one with that name."""
+    """Return the placement rule, or create the rule with this name."""
     return PLACEMENT_RULES.create(placement) if isinstance(placement, str) else placement
 
 
@@ -77,12 +77,11 @@ def start_of(
 
 class ComparativeAdvantage:
     """Of the types on which the task fits, use the one on which it loses least compared with other
-    tasks. The loss on a type is the logarithm of the task's slowdown relative to its fastest type,
-    and the mean loss of all tasks that have been ready so far is subtracted from it. On the chosen
-    type, the node is chosen by best fit.
+    tasks (based on Ricardo 1817). The loss on a type is the logarithm of the task's slowdown
+    relative to its fastest type, and the mean loss of all tasks that have been ready so far is
+    subtracted from it. On the chosen type, the node is chosen by best fit.
 
-    If the order has already chosen the type (as sjf does), this is best fit. Cost: O(types) (based
-    on Ricardo 1817).
+    If the order has already chosen the type (as sjf does), this is best fit. The cost is O(types).
     """
 
     forgets = "which tasks had been ready"
@@ -123,7 +122,7 @@ def loss(task: TaskState, type_: int) -> float:
 
 class FirstFit:
     """Use the first node in the cluster on which the task fits, with any GPU type that may run it.
-    Cost: O(nodes).
+    The cost is O(nodes).
     """
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
@@ -132,7 +131,7 @@ class FirstFit:
 
 class WorstFit:
     """Use the fastest type on which the task fits, and on this type the node with the most idle
-    GPUs. Cost: O(nodes that are skipped).
+    GPUs. The cost is O(skipped nodes).
     """
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
@@ -145,8 +144,8 @@ class WorstFit:
 
 
 class RandomNode:
-    """Use a random type on which the task fits, and its nodes in random order. Draws from the
-    simulation's random stream ``placement``. Cost: O(nodes).
+    """Use a random type on which the task fits, and its nodes in random order. The rule draws from
+    the simulation's random stream ``placement``. The cost is O(nodes).
     """
 
     forgets = "how many random numbers had been drawn"
@@ -163,7 +162,7 @@ class RandomNode:
 class DotProduct:
     """Use the node whose free GPUs, CPUs and memory are best aligned with the demand. This is the
     node with the largest dot product of the two, where each resource is measured as a fraction of
-    the node (Grandl et al., Tetris, SIGCOMM 2014; Panigrahy et al. 2011). Cost: O(nodes).
+    the node (Grandl et al., Tetris, SIGCOMM 2014; Panigrahy et al. 2011). The cost is O(nodes).
     """
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
@@ -177,7 +176,7 @@ class DotProduct:
 
 class GpuPacking:
     """Use partly used GPUs first, then idle GPUs on nodes that are in use, then empty nodes. Ties
-    go to the node with the fewest idle GPUs (a baseline of FGD, Weng et al., ATC 2023). Cost:
+    go to the node with the fewest idle GPUs (a baseline of FGD, Weng et al., ATC 2023). The cost is
     O(nodes).
     """
 
@@ -193,8 +192,8 @@ class GpuPacking:
 
 
 class GpuClustering:
-    """Use the nodes on which most tasks with the same GPU demand are running. Ties go to the node
-    with the fewest idle GPUs (a baseline of FGD, Weng et al., ATC 2023). Cost: O(nodes).
+    """Use the nodes that run the most tasks with the same GPU demand. Ties go to the node with the
+    fewest idle GPUs (a baseline of FGD, Weng et al., ATC 2023). The cost is O(nodes).
     """
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
@@ -237,7 +236,7 @@ def alignment(machine: NodeState, gpus: float, cpus: int, memory: int) -> float:
 
 
 def by_speed(task: TaskState, type_: int | None) -> list[int]:
-    """Return the types to try, fastest first; only ``type_`` if it is set."""
+    """Return the types to try, fastest first, or only ``type_`` if it is set."""
     return sorted(task.demand.types, key=task.seconds.__getitem__) if type_ is None else [type_]
 
 
@@ -247,8 +246,8 @@ def with_room(view: ClusterView, demand: DemandClass, type_: int) -> Iterator[No
 
 
 def fill(task: TaskState, machines: Iterable[NodeState]) -> Placement | None:
-    """Place the waiting instances on the first of ``machines`` on which any fit. A gang goes to the
-    first machines that can hold all of it together.
+    """Place the waiting instances on the first of ``machines`` on which any instance fits. A gang
+    goes to the first machines that can hold all of it together.
     """
     demand, shares = task.demand, []
     needed = demand.gang or task.waiting
@@ -285,7 +284,7 @@ def _least(
 class Consolidate:
     """Use as few nodes as possible, of any type: the type on which the waiting instances fit on the
     fewest nodes (ties go to the fastest type). On this type, use the fullest node on which all of
-    them fit, or else the nodes on which most of them fit. Cost: O(nodes).
+    them fit, or else the nodes on which most of them fit. The cost is O(nodes).
     """
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
@@ -302,7 +301,7 @@ class Consolidate:
 
 class SpreadGang:
     """Use as many nodes as possible: of the fastest type on which the task fits, the emptiest nodes
-    get one instance each, in turn, until all instances are placed. Cost: O(nodes).
+    get one instance each, in turn, until all instances are placed. The cost is O(nodes).
     """
 
     def place(self, view: ClusterView, task: TaskState, type_: int | None = None) -> Placement | None:
@@ -323,8 +322,8 @@ def _fewer(one: Placement, other: Placement) -> bool:
 
 
 def _pour(rooms: list[tuple[int, int]], needed: int, *, whole: bool) -> Placement | None:
-    """Fill one node after the other. Return ``None`` if nothing fits, or if the instances are a
-    ``whole`` gang and not all of them fit.
+    """Fill the nodes in turn. Return ``None`` if nothing fits, or if the instances are a ``whole``
+    gang and not all of them fit.
     """
     shares = []
     for less_room, node in rooms:
@@ -337,8 +336,8 @@ def _pour(rooms: list[tuple[int, int]], needed: int, *, whole: bool) -> Placemen
 
 
 def _deal(room: dict[int, int], needed: int) -> Placement:
-    """Assign one instance to each node in turn, until all instances are assigned or no node has
-    space for another.
+    """Assign one instance to each node in turn, until all instances are assigned or another one
+    fits on no node.
     """
     dealt = dict.fromkeys(room, 0)
     while needed and room:
@@ -360,20 +359,20 @@ _State: TypeAlias = tuple[int, int, int, tuple[tuple[int, int], ...]]
 
 
 class Fgd:
-    """Use the node (and for a fractional demand the GPU) on which the expected fragmentation grows
-    least. Ties go to the faster type, then to the node whose GPUs have the least free in total,
-    then to the first node. A gang is placed by best fit.
+    """Use the node (and, for a fractional demand, the GPU) on which the expected fragmentation
+    grows least (Weng et al., ATC 2023). Ties go to the faster type, then to the node whose GPUs
+    have the least free in total, then to the first node. A gang is placed by best fit.
 
     ``typical`` maps demands to probabilities, such as ``{Demand(gpus=0.5): 0.7, Demand(gpus=2):
     0.3}``. By default, the probabilities are estimated from the demands that the rule has placed so
-    far, and are updated each time the number of these demands has doubled. Memory is ignored. Rare
-    demands, which are often the widest, count as well.
+    far, and are updated whenever the number of these demands has doubled. Memory is ignored,
+    whereas rare demands, which are often the widest, are taken into account.
 
-    Uses no estimates. Cost: O(nodes) per decision, which follows from the definition, and O(GPUs x
-    typical demands) for each node that has changed (Weng et al., ATC 2023).
+    The rule uses no estimates. By its definition, it costs O(nodes) per decision, and O(GPUs x
+    typical demands) for each node that has changed.
     """
 
-    rehearses = False  # how often it is asked depends on what an index remembers
+    rehearses = False  # how often the rule is called depends on what an index stores
 
     def __init__(self, typical: Mapping[Demand, float] | None = None) -> None:
         self._learns = typical is None
@@ -439,8 +438,8 @@ class Fgd:
 def fragmentation(machine: NodeState, typical: _Typical) -> float:
     """Return the expected amount of free GPU on the machine that a typical task cannot use,
     averaged over the ``typical`` demands with their probabilities. If a task cannot run on the
-    machine, all that is free counts. Otherwise, only GPUs count on which less is free than the task
-    needs of one GPU.
+    machine, everything that is free counts. Otherwise, only those GPUs count that have less free
+    than the task needs on one GPU.
     """
     shares = machine.shares.values()
     free = _free(machine)

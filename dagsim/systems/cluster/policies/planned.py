@@ -31,14 +31,14 @@ class PlannedPlace(NamedTuple):
 
 
 class Planned:
-    """Plan each job on arrival with ``planner``, and then follow the plan. Plans take the estimates
-    at face value. On every GPU, the tasks start in the planned order, each as soon as it is ready
-    and fits on its node. Tasks that cannot be planned start wherever they fit. These are tasks
-    without GPUs, and tasks that have come back after a preemption or a failure.
+    """Plan each job on arrival with ``planner``, and then follow the plan. Plans assume that the
+    estimates are exact. On every GPU, the tasks start in the planned order, each as soon as it is
+    ready and fits on its node. Tasks that cannot be planned start wherever they fit. These are
+    tasks without GPUs, and tasks that have returned after a preemption or a failure.
 
-    In the plan, each GPU is a lane, and a share of a GPU counts as a whole one. Uses estimates; not
-    preemptive. Cost: planning tries each task of a job on each node once, in O(GPUs + gaps between
-    bookings); following the plan costs O(GPUs of the task).
+    In the plan, each GPU is a lane, and a share of a GPU counts as a whole GPU. The policy uses
+    estimates and never preempts. Planning tries each task of a job on each node once, in O(GPUs +
+    gaps between bookings), and following the plan costs O(GPUs of the task).
     """
 
     forgets = "its plans for the jobs that had arrived"
@@ -87,7 +87,7 @@ class Planned:
                     again = self._leave(waiting, task) or again
 
     def _place(self, view: ClusterView, task: TaskState, site: PlannedPlace) -> Placement | None:
-        """Return a placement on the planned site with which the task can start now."""
+        """Return a placement with which the task can start now on the planned site."""
         if site.node < 0:
             return self._placing.place(view, task, site.type)
         demand = task.demand
@@ -95,7 +95,9 @@ class Planned:
         return (Share(site.node, room),) if room and room >= (demand.gang or 1) else None
 
     def _leave(self, waiting: _Waiting, task: TaskState) -> bool:
-        """Remove a started task from its lanes. Return True if other tasks may be next there now."""
+        """Remove a started task from its lanes. Return True if other tasks may be next on these
+        lanes now.
+        """
         key = (task.job.number, task.index)
         if task.waiting or task.piece or key not in self._plan:
             return False
@@ -123,7 +125,9 @@ class Planned:
             waiting.due[key] = waiting.ready.pop(key)
 
     def _plan_arrivals(self, view: ClusterView, tasks: list[TaskState]) -> None:
-        """Plan the jobs that have arrived since the last call. Each of them has a ready task."""
+        """Plan the jobs that have arrived since the last call. Each of these jobs has a ready
+        task.
+        """
         if not self._sites:
             self._lay_out(view.machines)
         new = {task.job.number: task.job for task in tasks if task.job.number > self._last}
@@ -217,32 +221,34 @@ def _fits(machines: ClusterState, demand: DemandClass, index: int) -> bool:
 
 
 def heft(placement: str | PlacementRule = "best-fit") -> Planned:
-    """Heterogeneous earliest finish time, with each job planned on arrival: tasks are planned in
-    order of upward rank, each on the node where it finishes earliest, if possible in a gap between
-    bookings. Uses estimates. Cost: ``Planned`` (Topcuoglu, Hariri and Wu 2002, section 4.1).
+    """Heterogeneous earliest finish time (Topcuoglu, Hariri and Wu 2002, section 4.1), with each
+    job planned on arrival: tasks are planned in order of upward rank, each on the node where it
+    finishes earliest, if possible in a gap between bookings. The policy uses estimates. The cost is
+    that of ``Planned``.
     """
     return Planned(planners.plan_heft, placement)
 
 
 def cpop(placement: str | PlacementRule = "best-fit") -> Planned:
-    """Critical path on a processor, with each job planned on arrival: the tasks on the job's
-    critical path all go to the node that runs them fastest. Uses estimates. Cost: ``Planned``
-    (Topcuoglu, Hariri and Wu 2002, section 4.2).
+    """Critical path on a processor (Topcuoglu, Hariri and Wu 2002, section 4.2), with each job
+    planned on arrival: the tasks on the job's critical path all go to the node that runs them
+    fastest. The policy uses estimates. The cost is that of ``Planned``.
     """
     return Planned(planners.plan_cpop, placement)
 
 
 def peft(placement: str | PlacementRule = "best-fit") -> Planned:
-    """Predict earliest finish time, with each job planned on arrival: like HEFT, but also considers
-    how soon the following tasks could end after a choice of node. Uses estimates. Cost:
-    ``Planned``, plus O(edges x nodes^2) for planning (Arabnejad and Barbosa 2014).
+    """Predict earliest finish time (Arabnejad and Barbosa 2014), with each job planned on arrival.
+    The rule is that of HEFT, but it also considers how soon the following tasks could end after a
+    choice of node. The policy uses estimates. The cost is that of ``Planned``, plus O(edges x
+    nodes^2) for planning.
     """
     return Planned(planners.plan_peft, placement)
 
 
 def dls(placement: str | PlacementRule = "best-fit") -> Planned:
-    """Dynamic level scheduling, with each job planned on arrival: the pair of a ready task and a
-    node with the highest dynamic level comes first. Uses estimates. Cost: ``Planned``, but planning
-    costs O(tasks) times as much (Sih and Lee 1993).
+    """Dynamic level scheduling (Sih and Lee 1993), with each job planned on arrival: the pair of a
+    ready task and a node with the highest dynamic level comes first. The policy uses estimates. The
+    cost is that of ``Planned``, but planning costs O(tasks) times as much.
     """
     return Planned(planners.plan_dls, placement)

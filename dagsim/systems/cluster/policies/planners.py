@@ -66,8 +66,8 @@ class Problem:
 
     def best(self, task: int, done: dict[int, Booking], sites: Sequence[int] | None = None) -> Booking:
         """Return the booking with the earliest finish time, given the bookings of the task's
-        parents. It may lie in a gap between bookings or after all of them (insertion-based,
-        Topcuoglu et al. 2002, section 4.1).
+        parents. The booking may be in a gap between other bookings or after all of them
+        (insertion-based, Topcuoglu et al. 2002, section 4.1).
         """
         best: Booking | None = None
         for site in self.sites(task) if sites is None else sites:
@@ -258,7 +258,7 @@ class _DynamicLevels:
 
     def take(self, done: dict[int, Booking]) -> Booking:
         """Return the booking with the highest level. Ties go to the first task, then to the first
-        site. Costs O(tasks) per recomputed level.
+        site. The cost is O(tasks) per recomputed level.
         """
         while True:
             task, site = self._first_highest()
@@ -271,8 +271,8 @@ class _DynamicLevels:
             self._highest[task] = max(self._seems[:, task].tolist())
 
     def booked(self, booking: Booking) -> None:
-        """Mark the task as planned, and its lanes as busy at that time. Costs O(tasks) per site
-        that shares a lane, and a maximum over all pairs.
+        """Mark the task as planned, and its lanes as busy at that time. The cost is O(tasks) per
+        site that shares a lane, and a maximum over all pairs.
         """
         for levels in (self._fixed, self._seems):
             levels[:, booking.task] = -inf
@@ -291,9 +291,10 @@ class _DynamicLevels:
 
     def _first_highest(self) -> tuple[int, int]:
         """Return the task and the site at which a walk over all pairs ends. The walk moves to
-        another pair whenever its level is higher by more than rounding errors.
+        another pair whenever that pair's level is higher by more than rounding errors.
 
-        It can only move to a task whose highest level is above those of all tasks before it.
+        The walk can move only to a task whose highest level is above the levels of all tasks before
+        it.
         """
         highest = self._highest
         rises = np.flatnonzero(highest[1:] > np.maximum.accumulate(highest)[:-1]) + 1
@@ -359,12 +360,12 @@ class Calendar:
         self, lanes: Sequence[int], width: int, ready_s: float, seconds: float
     ) -> tuple[float, tuple[int, ...]]:
         """Return the first time from ``ready_s`` onwards at which ``width`` lanes are free for
-        ``seconds``, and these lanes. The time may lie between bookings or after them. Of the free
+        ``seconds``, and these lanes. The time may be between bookings or after them. Of the free
         lanes, those whose last booking before that time ends latest are preferred, so that large
-        gaps are kept. Return ``inf`` and no lanes if there are too few.
+        gaps are kept. Return ``inf`` and no lanes if there are too few lanes.
 
         The first ``GAPS`` times at which a booking ends are tried, and then the time after all
-        bookings. Costs O(lanes x (gaps + log bookings)).
+        bookings. The cost is O(lanes x (gaps + log bookings)).
         """
         if width > len(lanes):
             return inf, ()
@@ -389,8 +390,8 @@ class Calendar:
 
     def idle_s(self, lanes: Sequence[int], width: int, ready_s: float) -> float:
         """Return the first time from ``ready_s`` onwards at which ``width`` of the lanes are idle
-        at once, or the time of the ``GAPS``-th change if that is earlier. Costs O(log lanes) per
-        change.
+        simultaneously, or the time of the ``GAPS``-th change if that is earlier. The cost is O(log
+        lanes) per change.
         """
         idle, reached_s = 0, ready_s
         for reached_s, change in islice(merge(*[self._changes(lane, ready_s) for lane in lanes]), GAPS):
@@ -441,7 +442,7 @@ class Calendar:
                 yield begin, end
 
     def _is_near(self, lanes: Sequence[int], ready_s: float, start: float) -> bool:
-        """Return True if fewer than ``GAPS`` ends of bookings lie before ``start``."""
+        """Return True if fewer than ``GAPS`` bookings end before ``start``."""
         if start <= ready_s:
             return True
         ends = [self._from(lane, ready_s) for lane in lanes]
@@ -472,7 +473,7 @@ class Calendar:
 
     def _gap(self, lane: int, start: float, seconds: float) -> float:
         """Return the end of the lane's last booking before ``start`` if the lane is free for
-        ``seconds`` from ``start`` onwards; otherwise -1.
+        ``seconds`` from ``start`` onwards, or else -1.
         """
         bookings = self.busy[lane]
         place = bisect(bookings, (start, inf))

@@ -28,12 +28,13 @@ def busy_watts(view: ClusterView) -> list[float]:
 
 class EnergySaver:
     """The shortest task comes first, and each task runs where it needs the least energy without
-    being too slow. A task may use types on which it takes at most ``slowdown`` times as long as on
-    its fastest type. Of the types on which it fits now, it uses the one with the least energy:
-    seconds x GPUs x (busy - idle watts). If it fits on none of them, the task waits, as long as
-    anything is still pending. Uses estimates, and never preempts. Cost: O(groups x types) per decision,
-    where the tasks in a group have the same demand and the same speed ratios (bounded-slowdown
-    energy saving as in Auxo and Zeus; You et al., NSDI 2023).
+    being too slow (bounded-slowdown energy saving as in Auxo and Zeus; You et al., NSDI 2023). A
+    task may use types on which it takes at most ``slowdown`` times as long as on its fastest type.
+    Of the types on which it fits now, it uses the one with the least energy: seconds x GPUs x (busy
+    - idle watts). If it fits on none of these types, the task waits, provided that any event is
+      still pending.
+    The policy uses estimates and never preempts. The cost is O(groups x types) per decision, where
+    the tasks in a group have the same demand and the same speed ratios.
 
     Raises:
         ConfigError: ``slowdown`` is below 1.
@@ -56,10 +57,10 @@ class EnergySaver:
 
 
 class PowerCap:
-    """The shortest pair of a task and a GPU type comes first, below a power cap. A task does not
-    start if it would raise the total busy watts of all GPUs above ``watts``. A task that exceeds
-    the cap by itself starts when nothing else is running. Uses estimates, and never preempts. Cost:
-    O(types x log n) per decision.
+    """The pair of a task and a GPU type with the shortest run comes first, below a power cap. A
+    task does not start if it would raise the total busy watts of all GPUs above ``watts``. A task
+    that exceeds the cap by itself starts when nothing else is running. The policy uses estimates
+    and never preempts. The cost is O(types x log n) per decision.
 
     Raises:
         ConfigError: ``watts`` is not positive.
@@ -89,28 +90,29 @@ class PowerCap:
 
 
 class CheapHours:
-    """First come, first served, but tasks with slack wait for cheaper hours. When a task becomes
-    ready, it books GPUs: within its slack, at the time at which its energy costs least and enough
-    GPUs are not booked yet, or at the earliest of several such times. The slack ends at
-    ``deadline`` minus the path to the end of the job. ``wait_s`` is the longest wait of a task
-    without a deadline; if it is above 0, it also limits the wait of a task with a deadline. If all
-    GPUs are booked within its slack, a task starts as soon as it fits, and so does a task whose
-    GPUs are taken when its booking begins. Of these tasks, the one that may wait least comes first.
+    """First come, first served, but tasks with slack wait for cheaper hours (temporal shifting:
+    Wiesner et al., Middleware 2021). When a task becomes ready, it books GPUs: within its slack, at
+    the time at which its energy costs least and enough GPUs are not booked yet (or at the earliest
+    of several such times). The slack ends at ``deadline`` minus the path to the end of the job.
+    ``wait_s`` is the longest wait of a task without a deadline; if it is above 0, it also limits
+    the wait of a task with a deadline. If all GPUs are booked within its slack, a task starts as
+    soon as it fits, and so does a task whose GPUs are occupied when its booking begins. Of these
+    tasks, the one that may wait for the shortest time comes first.
 
     ``series`` is a CSV file with prices or carbon intensities (``dagsim.metrics.tariff``). Without
-    one, energy costs half as much at night (22 to 6 h). ``begins`` is the ISO date that corresponds
-    to 0 s in a run with generated jobs (default: the first date in the series). With
-    ``repeats=false``, a run that outlasts the series is rejected. Uses estimates, and never preempts.
-    As long as GPUs are not scarce, the energy costs are the lowest possible. Cost: O((changes of
-    the series within the slack + booked tasks) x booked tasks) per task, and O(log n) per decision
-    (temporal shifting: Wiesner et al., Middleware 2021).
+    a series, energy costs half as much at night (22 to 6 h). ``begins`` is the ISO date that
+    corresponds to 0 s in a run with generated jobs (default: the first date in the series). With
+    ``repeats=false``, a run that outlasts the series is rejected. The policy uses estimates and
+    never preempts. As long as GPUs are not scarce, the energy costs are the lowest possible. The
+    cost is O((changes of the series within the slack + booked tasks) x booked tasks) per task, and
+    O(log n) per decision.
 
     Raises:
         ConfigError: The series cannot be read, or ``wait_s`` is negative.
     """
 
     forgets = "the GPUs that tasks had booked"
-    rehearses = False  # an index has the bookings
+    rehearses = False  # an index contains the bookings
 
     def __init__(
         self,
@@ -237,8 +239,8 @@ class _Shortest:
         heappush(group[1], (task.best_s, task.order, task.piece, task))
 
     def first(self, machines: ClusterState) -> tuple[TaskState, int] | None:
-        """Return the shortest task that fits on a type that it may use, and of these types the one
-        with the least energy.
+        """Return the shortest task that fits on a type that it may use, and the type of these on
+        which it needs the least energy.
         """
         best: tuple[float, int, int, TaskState] = (inf, 0, 0, None)  # type: ignore[assignment]
         on = -1

@@ -20,9 +20,9 @@ Weight: TypeAlias = Callable[[TaskState], float]
 class LeastRemaining:
     """The task with the least ``weight x remaining seconds`` comes first. A ready task that does
     not fit displaces the runs for which this product is largest, as long as it is larger for each
-    of them than for the task on their type. Uses estimates, and preempts. Cost: O(log n) per
-    decision, plus O(weights + log running) for each run that might be stopped. Its counterpart in
-    the compiled engine is ``compiled.srtf``.
+    of them than for the task on their type. The policy uses estimates, and it preempts. The cost is
+    O(log n) per decision, plus O(weights + log running) for each run that might be stopped. The
+    counterpart in the compiled engine is ``compiled.srtf``.
     """
 
     def __init__(self, weight: Weight, placement: str | PlacementRule = "best-fit") -> None:
@@ -101,10 +101,10 @@ class LeastRemaining:
 
 
 def make_room(view: ClusterView, task: TaskState, victims: Iterable[Run]) -> list[int]:
-    """Return the runs among ``victims`` that must be stopped so that ``task`` fits; none if
+    """Return the runs among ``victims`` that must be stopped so that ``task`` fits, or no runs if
     stopping all of them would not be enough. The victims are read one by one. An independent
-    instance gets the first node on which it fits. Costs O(1) per victim; for a gang, also O(nodes)
-    once per type.
+    instance gets the first node on which it fits. The cost is O(1) per victim and, for a gang, also
+    O(nodes) once per type.
     """
     demand = task.demand
     freed = _FreedGpus(view) if demand.whole and not (demand.cpus or demand.memory) else FreedNodes(view)
@@ -204,16 +204,16 @@ class FreedNodes:
 
 
 def srtf(placement: str | PlacementRule = "best-fit") -> LeastRemaining:
-    """Shortest remaining time first. Uses estimates, and preempts. Cost: ``LeastRemaining`` (Schrage
-    1968, for one machine).
+    """Shortest remaining time first (Schrage 1968, for one machine). The policy uses estimates, and
+    it preempts. The cost is that of ``LeastRemaining``.
     """
     return LeastRemaining(_one, placement)
 
 
 def srsf(placement: str | PlacementRule = "best-fit") -> LeastRemaining:
     """Shortest remaining service first, where service is GPUs x remaining time (two-dimensional
-    SRTF). Uses estimates, and preempts. Cost: ``LeastRemaining`` (the baseline with known durations
-    in Tiresias, Gu et al., NSDI 2019).
+    SRTF; the baseline with known durations in Tiresias, Gu et al., NSDI 2019). The policy uses
+    estimates, and it preempts. The cost is that of ``LeastRemaining``.
     """
     return LeastRemaining(width, placement)
 

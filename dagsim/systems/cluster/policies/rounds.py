@@ -33,8 +33,9 @@ class Rank(Protocol):
 
     def exceeds_s(self, key: float, service: ServiceColumns, row: int | None = None) -> np.ndarray:
         """Return, for each running job whose key is at most ``key`` now, a lower bound on the
-        seconds for which it stays at most ``key`` if the job keeps running. ``key`` may be that of
-        the running job in ``row``, in which case it rises in the meantime. Shape (runs,), float64.
+        seconds for which its key stays at most ``key`` if the job keeps running. ``key`` may be the
+        key of the running job in ``row``, in which case it rises in the meantime. Shape (runs,),
+        float64.
         """
 
     def may_fall(self, served: Served) -> bool:
@@ -58,24 +59,24 @@ class Rounds:
     a ready task that does not fit displaces the runs that rank last, as long as each of them ranks
     after it. Between rounds, tasks that fit start in that order and nothing is preempted.
 
-    If stopped runs lose their work (``preemption.on_resume: restart``), a run is only stopped once
+    If stopped runs lose their work (``preemption.on_resume: restart``), a run is stopped only when
     it has run twice as long as any run of its job that was stopped before. Without this rule, two
-    long jobs would take turns for ever. With ``lead``, a run only gives way to a job that has
+    long jobs would take turns for ever. With ``lead``, a run gives way only to a job that has
     received less than ``1 - lead`` times as much service as the run's job. With 0.1, old jobs that
     have received about the same service rarely take turns, which also saves most of the simulation
     time.
 
-    Cost: O(demand classes + log tasks) per decision, and per round a NumPy pass over the runs, O(1)
-    per run that a task might displace, and O(demand classes) per run that is stopped or started. If
-    nothing has happened, rounds are skipped until a run may have fallen behind a task that waits
-    for its place. The time for a simulation therefore grows with the number of starts and ends
-    rather than with the simulated seconds. For ``las`` and ``2d-las``, its counterpart in the
-    compiled engine is ``compiled.las``.
+    The cost is O(demand classes + log tasks) per decision, and for each round a NumPy pass over the
+    runs, O(1) per run that a task might displace, and O(demand classes) per run that is stopped or
+    started. If nothing has happened, rounds are skipped until a run may have fallen behind a task
+    that waits for its place. The time for a simulation therefore grows with the number of starts
+    and ends rather than with the simulated seconds. For ``las`` and ``2d-las``, the counterpart in
+    the compiled engine is ``compiled.las``.
     """
 
     def __init__(self, rank: Rank, quantum_s: float, placement: str | PlacementRule, lead: float = 0.0) -> None:
         require(quantum_s > 0, "quantum_s must be positive", quantum_s)
-        require(0 <= lead < 1, "lead must lie in 0..1, below 1", lead)
+        require(0 <= lead < 1, "lead must be at least 0 and below 1", lead)
         self.lead = lead
         self.rank = rank
         self.quantum_s = quantum_s
@@ -195,8 +196,8 @@ class Rounds:
         self, stuck: Mapping[DemandClass, TaskState], queue: JobQueue, both: Container[int]
     ) -> Iterator[tuple[float, int, int]]:
         """Yield the key, order and job of the first task in each demand class. If the task's job is
-        also running (it is in ``both``), its key may rise above that of another job, whose task may
-        then displace runs. The tasks of such jobs are also yielded.
+        also running (it is in ``both``), its key may rise above the key of another job, whose task
+        may then displace runs. The tasks of such other jobs are also yielded.
         """
         for demand, task in stuck.items():
             yield (*self._standing(task), task.job.number)
@@ -223,8 +224,8 @@ class Rounds:
         return {job for job in queue.waiting() & self._service.running() if queue.refresh(view.jobs[job])}
 
     def _displaced(self, view: ClusterView, task: TaskState, contest: _Contest) -> list[int]:
-        """Return the runs that must be stopped so that ``task`` fits, last first. They belong to
-        other jobs and rank after ``task``.
+        """Return the runs that must be stopped so that ``task`` fits, the last in rank first. They
+        belong to other jobs and rank after ``task``.
         """
         behind = contest.behind(*self._standing(task), view.running)
         return make_room(view, task, self._willing(view, task, behind)) if behind else []
@@ -263,7 +264,7 @@ class Rounds:
 
     def _rank_again(self, view: ClusterView, queue: JobQueue) -> None:
         """Update the ranks of the jobs with ended runs, and of the jobs whose keys have changed
-        although they only waited.
+        although these jobs have only waited.
         """
         jobs, service = view.jobs, self._service
         for number in service.take_ended():
@@ -295,8 +296,8 @@ class _Contest:
         """Results of ``_soonest_s`` by key."""
 
     def behind(self, key: float, order: int, running: Container[int]) -> list[int]:
-        """Return the runs that give way to a task with that rank, last first. Some of them may have
-        been stopped since the round began, but not the very last one.
+        """Return the runs that give way to a task with that rank, the last in rank first. Some of
+        them may have been stopped since the round began, but not the last run.
         """
         while self._runs and self._runs[-1] not in running:
             del self._runs[-1], self._ranked[-1]
@@ -335,14 +336,14 @@ class _Contest:
 
 
 class RoundRobin:
-    """Round robin: first come, first served, but a run that has used up its slice of ``quantum_s``
-    seconds gives way to the next task and goes to the end of the queue. Gangs start and stop as a
-    whole (Ousterhout 1982).
+    """Round robin: first come, first served, but when a run has used up its slice of ``quantum_s``
+    seconds, it gives way to the next task and goes to the end of the queue. Gangs start and stop as
+    a whole (Ousterhout 1982).
 
     A run whose slice is over continues as long as no other task needs its place. If the next task
-    cannot use the free resources yet, later tasks may use them. Uses no estimates, and preempts.
-    Cost: O(log running + demand classes) per decision, plus O(runs whose slice is over) if the next
-    task does not fit.
+    cannot use the free resources yet, later tasks may use them. The policy uses no estimates, and
+    it preempts. The cost is O(log running + demand classes) per decision, plus O(runs whose slice
+    is over) if the next task does not fit.
 
     Raises:
         ConfigError: ``quantum_s`` is not positive.
@@ -419,8 +420,8 @@ class RoundRobin:
 
 
 class _Turns:
-    """Ready tasks in the order in which they became ready. At equal times, arrivals come before
-    preempted tasks.
+    """Ready tasks in the order in which they became ready. Among tasks that became ready
+    simultaneously, arriving tasks come before preempted tasks.
     """
 
     def __init__(self) -> None:
@@ -470,8 +471,8 @@ class ServiceColumns(NamedTuple):
     started_s: np.ndarray  # (runs,) float64: start time of the run
 
     def alike(self, row: int) -> np.ndarray:
-        """Return, for each row, whether the service of its job equals that of the job in ``row`` at
-        any time, bit for bit, as long as both jobs keep their current runs. Shape (runs,), bool.
+        """Return, for each row, whether the service of its job is bit-identical to that of the job
+        in ``row`` at all times, as long as both jobs keep their current runs. Shape (runs,), bool.
         """
         same: np.ndarray = (self.runs == 1) & (self.runs[row] == 1)
         for column in (self.gpus, self.had_gpu_s, self.had_s, self.started_s):
@@ -489,8 +490,8 @@ _AMOUNTS = 4
 
 class Service:
     """The service of every job in the system, from ended and current runs. ``ClusterView.follow``
-    keeps it up to date. Costs O(1) per run that starts or ends, and one NumPy pass over the current
-    runs for ``columns``.
+    keeps it up to date. The cost is O(1) per run that starts or ends, and one NumPy pass over the
+    current runs for ``columns``.
     """
 
     def __init__(self, remembers: str = "") -> None:

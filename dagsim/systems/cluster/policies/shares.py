@@ -24,13 +24,13 @@ task is in the system.
 
 
 class FairShares:
-    """Start the oldest task that fits, from the holder with the smallest *share*. A holder is a
-    tenant or a job. Its share is the amount of resources held by its runs, divided by its
-    entitlement. With ``dominant``, this amount is the largest of its fractions of the cluster's
-    GPUs, cores and memory; otherwise, it is the number of its GPUs (or cores, if it holds no GPUs).
+    """Start the oldest task that fits, from the holder with the smallest *share* (progressive
+    filling, Bertsekas and Gallager 1992, section 6.5.2). A holder is a tenant or a job. Its share
+    is the amount of resources held by its runs, divided by its entitlement. With ``dominant``, this
+    amount is the largest of the fractions of the cluster's GPUs, cores and memory that the runs
+    hold; otherwise, it is the number of GPUs (or of cores, if they hold no GPUs).
 
-    Cost per decision: O(demand classes x log tasks) (progressive filling, Bertsekas and Gallager
-    1992, section 6.5.2).
+    The cost per decision is O(demand classes x log tasks).
     """
 
     def __init__(self, by: By, due: Due, dominant: bool, placement: str | PlacementRule) -> None:
@@ -98,8 +98,8 @@ class _Turns:
         self._add(run, -1.0)
 
     def _add(self, run: Run, sign: float) -> None:
-        """Add the resources of a run to those of its holder, or subtract them, and rank the holder
-        again.
+        """Add the resources of a run to those of its holder, or subtract them, and update the rank
+        of the holder.
         """
         holder, asked = self._shares.note(run.task), run.task.demand
         gpus, cpus, memory = self._held.get(holder, _NOTHING)
@@ -163,9 +163,9 @@ def _capacity(view: ClusterView) -> _Amounts:
 
 
 def max_min_fair(by: By = "tenant", placement: str | PlacementRule = "best-fit") -> FairShares:
-    """Max-min fairness: the holder with the fewest GPUs comes first. All tenants (or, with
-    ``by=job``, all jobs) have the same entitlement. Uses no estimates. Cost: ``FairShares``
-    (Bertsekas and Gallager 1992, section 6.5.2).
+    """Max-min fairness (Bertsekas and Gallager 1992, section 6.5.2): the holder with the fewest
+    GPUs comes first. All tenants (or, with ``by=job``, all jobs) have the same entitlement. The
+    policy uses no estimates. The cost is that of ``FairShares``.
 
     The holders are tenants or jobs (``by``).
     """
@@ -177,15 +177,15 @@ def weighted_fair(alpha: float = 0.0, by: By = "job", placement: str | Placement
     the power ``alpha``, where its work is its estimated GPU-seconds. With ``alpha`` 0, only the
     weight counts. With 1, the size of a job counts as well. Below 0, small jobs get more. With a
     tuned ``alpha``, this is the strongest baseline of Decima (Mao et al., SIGCOMM 2019, section
-    7.1). With ``by=tenant``, the first job of a tenant sets its entitlement. Uses estimates. Cost:
-    ``FairShares``.
+    7.1). With ``by=tenant``, the first job of a tenant sets its entitlement. The policy uses
+    estimates. The cost is that of ``FairShares``.
 
     The holders are tenants or jobs (``by``).
 
     Raises:
         ConfigError: ``alpha`` is not between -4 and 4.
     """
-    require(-4 <= alpha <= 4, "weighted-fair: alpha must lie between -4 and 4", alpha)
+    require(-4 <= alpha <= 4, "weighted-fair: alpha must be between -4 and 4", alpha)
 
     def due(task: TaskState) -> float:
         work = (
@@ -199,10 +199,10 @@ def weighted_fair(alpha: float = 0.0, by: By = "job", placement: str | Placement
 
 
 def drf(by: By = "tenant", placement: str | PlacementRule = "best-fit") -> FairShares:
-    """Dominant resource fairness: the tenant with the smallest dominant share comes first. The
-    dominant share is the largest of the tenant's shares of GPUs, cores and memory, divided by the
-    weight of the tenant's first job. Uses no estimates. Cost: ``FairShares`` (Ghodsi et al., NSDI
-    2011).
+    """Dominant resource fairness (Ghodsi et al., NSDI 2011): the tenant with the smallest dominant
+    share comes first. The dominant share is the largest of the tenant's shares of GPUs, cores and
+    memory, divided by the weight of the tenant's first job. The policy uses no estimates. The cost
+    is that of ``FairShares``.
 
     The holders are tenants or jobs (``by``).
     """

@@ -77,7 +77,7 @@ def test_alpha_favours_the_large_or_the_small(order, run):
 
     assert first(-1) == {"small": 2, "large": 1}
     assert first(1) == {"small": 1, "large": 2}
-    with pytest.raises(ConfigError, match="alpha must lie between -4 and 4"):
+    with pytest.raises(ConfigError, match="alpha must be between -4 and 4"):
         POLICIES.create("weighted-fair[alpha=5]")
     with pytest.raises(ConfigError, match="by must be tenant or job"):
         POLICIES.create("drf[by=user]")
