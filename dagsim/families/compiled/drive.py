@@ -133,8 +133,8 @@ def scheduled(cluster: Cluster, scene: EngineScenario, plan: EnginePlan, seed: i
 
 
 def compile_loop(plan: EnginePlan) -> bool:
-    """Compile and store the functions that a policy needs; return True if any was not compiled before.
-    If several processes call this, one compiles and the others wait.
+    """Compile and store the functions that a policy needs; return True if any was not compiled
+    before. If several processes call this function, one of them compiles and the others wait.
     """
     if not jit.jitted() or is_warm(plan):
         return False

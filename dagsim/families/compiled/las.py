@@ -1,4 +1,4 @@
-"""Least attained service, in rounds: service, the queue of jobs, and the loop.
+"""Least attained service, in rounds: the service of jobs, the queue of jobs, and the loop.
 
 The twin of ``policies.rounds.Rounds`` with the ranks of ``las`` and ``2d-las``, of ``Service`` and
 of ``JobQueue``. In a round, a ready task that does not fit replaces the runs that rank last, if
@@ -479,7 +479,8 @@ def _overtakes_s(s: State, p: Las, task: int) -> float:
 
 @inner
 def _alike(s: State, p: Las, one: int, other: int) -> bool:
-    """Return True if the service of two jobs with one run each stays equal, to the last bit."""
+    """Return True if the service of two jobs with one run each stays equal, down to the last
+    bit."""
     if p.v.first[one] != p.v.last[one] or p.v.first[other] != p.v.last[other]:
         return False
     same = p.v.ended_s[one] == p.v.ended_s[other] and p.rate[one] == p.rate[other]
@@ -605,8 +606,8 @@ def _make_room(s: State, p: Las, task: int) -> None:
 
 @inner
 def _first(s: State, p: Las, that_fits: bool) -> int:
-    """Find the first task that fits, or -1. Within a round, find the first task whose class has not
-    been given up.
+    """Return the first task that fits, or -1 if no task fits. Within a round, find the first task
+    whose class has not been given up.
     """
     best, best_key, best_entry = int64(-1), 0.0, int64(0)
     for queue in range(len(s.queues)):

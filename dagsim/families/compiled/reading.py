@@ -50,7 +50,7 @@ class EngineScenario:
 
     @cached_property
     def facts(self) -> Sequence[JobFacts]:
-        """The facts about the jobs, which only a schedule needs."""
+        """The facts about the jobs, which are only needed for a schedule."""
         return self.describe()
 
     @property
@@ -182,8 +182,8 @@ def _facts_of(jobs: JobArrays, work: Work, classes: Classes) -> FactColumns:
 
 
 def _claims(jobs: JobArrays, work: Work) -> np.ndarray:
-    """Return (n,) float64: the work that users claim; the true work for tasks without a claim and
-    for rejected jobs.
+    """Return (n,) float64: the work that users claim, or the true work for tasks without a claim
+    and for rejected jobs.
 
     Raises:
         ModelError: The claim of a task in any other job is not a valid amount of work.

@@ -179,7 +179,8 @@ def expected_end_s(s: State, run: int) -> float:
 
 @inner
 def drop_over(s: State, heap: np.recarray, at: int, held: int) -> int:
-    """Drop the entries of ended runs from a heap of ``held`` entries; return how many remain."""
+    """Drop the entries of ended runs from a heap of ``held`` entries; return the number of
+    remaining entries."""
     kept = int64(0)
     for place in range(held):
         key, entry = heap[at + place].key, heap[at + place].what
@@ -272,7 +273,8 @@ def _arrive(s: State, log: np.recarray) -> None:
 
 @inner
 def _finish(s: State, log: np.recarray) -> None:
-    """End the next run. This may complete its task and then its job, and make children ready."""
+    """End the next run. The end may complete the run's task and then its job, and make children
+    ready."""
     run = s.ends[0].what & ((1 << SLOTS) - 1)
     pop(s.ends, 0, s.count.ends)
     s.count.ends -= 1

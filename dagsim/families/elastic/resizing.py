@@ -60,7 +60,7 @@ class _ElasticTask:
 
     @property
     def restarts(self) -> int:
-        """Number of starts after the first, or -1 before that."""
+        """The number of restarts, or -1 before the first start."""
         return self.starts - 1
 
     @property

@@ -117,7 +117,7 @@ class EpisodeState(NamedTuple):
     room: np.ndarray
     # (K, types) float64: seconds until a demand class fits on a type; -1 if not yet known
     eta_s: np.ndarray
-    shown: np.ndarray  # (types, 8) float32: the encoded row of each type
+    shown: np.ndarray  # (types, 8) float32: the encoded row of each type.
     # Only used by the codec relative.
     kinds: np.recarray  # (K,) LISTED
     profiles: np.recarray  # (profiles,) LISTED: tasks of a demand class with the same ratios of seconds

@@ -21,7 +21,7 @@ class CompiledSchedulingEnv(SchedulingEnv):
     """
 
     def __init__(self, *arguments: Any, **settings: Any) -> None:
-        self._in_kernel = True  # until an episode begins
+        self._in_kernel = True  # this changes when an episode begins
         self._kernel: Any = None
         super().__init__(*arguments, **settings)
         config = self.config
@@ -120,7 +120,7 @@ class CompiledSchedulingEnv(SchedulingEnv):
             return
         self._in_kernel = True
         assert self._seed is not None
-        illegal, self._illegal = self._illegal, 1  # the warning has been given
+        illegal, self._illegal = self._illegal, 1  # the warning has already been given
         super()._begin(self._seed)
         episode = self._episode
         assert episode is not None

@@ -132,7 +132,7 @@ class SparkScenario(Scenario):
 
     @property
     def most_executors(self) -> int:
-        """The largest number of executors that a seed can have."""
+        """The largest number of executors that can be drawn for a seed."""
         limits = _range(self.executors)
         return int(limits[1]) if limits else len(self.cluster.nodes)
 
