@@ -123,7 +123,7 @@ class TrainingProfile:
         """Return the times of an iteration with the given replicas on each node, in ring order.
 
         For a measured placement (or a rotation of one), times are interpolated in the local batch;
-        for any other, in nodes, replicas and local batch.
+        for any other placement, they are interpolated in nodes, replicas and local batch.
 
         Raises:
             ModelError: The placement or batch is outside the measured range.
@@ -235,8 +235,8 @@ def read_applications(
     Args:
         folders: One or several folders, which are searched recursively; files in a later folder
         replace those in an earlier one. names: The applications to read; by default all of
-        ``APPLICATIONS`` with placements. cluster: Sia's name of the measured cluster (``azure``);
-        by default Pollux's, with T4s.
+        ``APPLICATIONS`` with placements. cluster: Sia's name for the measured cluster (such as
+        ``azure``); by default, Pollux's cluster with T4s.
 
     Raises:
         TraceError: A named application is missing or incomplete, or a file is malformed.

@@ -57,8 +57,8 @@ def choices_of(episodes: Sequence[EpisodeSteps]) -> np.ndarray:
 
 
 class Stage(Protocol):
-    """Several episodes that run side by side; ``live`` has the numbers of those that are not over
-    yet."""
+    """Several episodes that run side by side; ``live`` contains the numbers of the episodes that
+    are not over yet."""
 
     live: list[int]
 

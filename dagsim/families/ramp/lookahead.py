@@ -350,8 +350,8 @@ class Memo:
         self._steps[self._name(key)] = step
 
     def save(self, path: Path) -> None:
-        """Write all step times to ``path`` (JSON), together with those that another process has
-        written there in the meantime.
+        """Write all step times to ``path`` (JSON), together with the step times that another
+        process has written there in the meantime.
 
         Raises:
             RunFolderError: The existing file is not a memo of this version.
